@@ -1,0 +1,52 @@
+"""Sphinx configuration. Builds without network: no intersphinx."""
+
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from consilience import __version__
+
+project = "Consilience"
+author = "The Consilience developers"
+copyright = author  # noqa: A001 (Sphinx's name)
+version = release = __version__
+
+extensions = [
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.doctest",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+default_role = "code"
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the numpydoc sections say types and shapes
+autosummary_generate = True
+numpydoc_show_class_members = False  # the class template lists them
+doctest_test_doctest_blocks = ""  # examples in docstrings are run by pytest; here only the pages' own
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"Consilience {version}"
+html_static_path = ["_static"]
+html_show_sourcelink = False
+html_sidebars = {page: [] for page in ("index", "architecture", "how-a-mixture-is-fitted")}
+html_theme_options: dict[str, Any] = {
+    "show_prev_next": False,
+    "navbar_align": "left",
+    "footer_start": ["copyright"],
+    "footer_end": ["theme-version"],
+}
+
+
+def inherited_from_elsewhere(_app: Sphinx, _what: str, _name: str, member: Any, skip: bool, _options: Any) -> bool:
+    """Leave out what our classes only inherit, such as scikit-learn's get_params: it is documented there."""
+    home = getattr(getattr(member, "fget", member), "__module__", None) or ""
+    return skip or (callable(member) and not home.startswith("consilience"))
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("autodoc-skip-member", inherited_from_elsewhere)

@@ -1,0 +1,55 @@
+"""One interpretable mixture model from data that live in many places.
+
+Names are loaded when first used (PEP 562), so ``import consilience`` costs nothing.
+
+Examples
+--------
+>>> import consilience
+>>> "GaussianMixture" in dir(consilience)
+True
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from consilience._version import __version__
+
+if TYPE_CHECKING:
+    from consilience.estimators import (
+        GaussianMixture,
+        MixtureOfExpertsClassifier,
+        MixtureOfExpertsRegressor,
+        MixtureOfRegressions,
+        select_order,
+    )
+
+__all__ = [
+    "GaussianMixture",
+    "MixtureOfExpertsClassifier",
+    "MixtureOfExpertsRegressor",
+    "MixtureOfRegressions",
+    "__version__",
+    "select_order",
+]
+
+_HOME = {
+    "GaussianMixture": "consilience.estimators",
+    "MixtureOfExpertsClassifier": "consilience.estimators",
+    "MixtureOfExpertsRegressor": "consilience.estimators",
+    "MixtureOfRegressions": "consilience.estimators",
+    "select_order": "consilience.estimators",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name from its home, once."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted(globals().keys() | _HOME.keys())

@@ -1,0 +1,139 @@
+"""Errors and warnings of the library.
+
+Each error says what was got, what was expected and what to do. The tree::
+
+    Exception
+    └── ConsilienceError
+        └── InvalidInputError              also a ValueError
+
+    UserWarning
+    └── ConsilienceWarning
+        ├── ConvergenceWarning             the fit stopped before it converged
+        ├── DegenerateFitWarning           an expert emptied or sits on a boundary
+        ├── StartsDisagreeWarning          the best starts end at different optima
+        └── RankDeficientWarning           the design has linearly dependent columns
+
+Catch :class:`ConsilienceError` to catch every error the library raises on purpose; filter on
+:class:`ConsilienceWarning` to silence, or turn into errors, all of its warnings.
+"""
+
+__all__ = [
+    "ConsilienceError",
+    "ConsilienceWarning",
+    "ConvergenceWarning",
+    "DegenerateFitWarning",
+    "InvalidInputError",
+    "RankDeficientWarning",
+    "StartsDisagreeWarning",
+]
+
+
+class ConsilienceError(Exception):
+    """Base of every error the library raises on purpose.
+
+    Examples
+    --------
+    >>> from consilience.errors import ConsilienceError, InvalidInputError
+    >>> try:
+    ...     raise InvalidInputError("n_experts: got 0, expected an integer >= 1")
+    ... except ConsilienceError as error:
+    ...     print(error)
+    n_experts: got 0, expected an integer >= 1
+    """
+
+
+class InvalidInputError(ConsilienceError, ValueError):
+    """An argument, a table or a file is not what the call needs.
+
+    It is also a :class:`ValueError`, so code written against scikit-learn habits catches it.
+
+    Examples
+    --------
+    >>> from consilience.errors import InvalidInputError
+    >>> try:
+    ...     raise InvalidInputError("X has 3 columns, the model was fitted on 4; pass the same columns")
+    ... except ValueError as error:
+    ...     print(error)
+    X has 3 columns, the model was fitted on 4; pass the same columns
+    """
+
+
+class ConsilienceWarning(UserWarning):
+    """Base of every warning the library gives.
+
+    Examples
+    --------
+    Turn all of them into errors:
+
+    >>> import warnings
+    >>> from consilience.errors import ConsilienceWarning, ConvergenceWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", ConsilienceWarning)
+    ...     try:
+    ...         warnings.warn("stopped after 3 iterations; raise max_iter", ConvergenceWarning)
+    ...     except ConsilienceWarning as warning:
+    ...         print(warning)
+    stopped after 3 iterations; raise max_iter
+    """
+
+
+class ConvergenceWarning(ConsilienceWarning):
+    """The fit stopped before it converged; its estimates are not at a maximum.
+
+    It is not scikit-learn's class of the same name: this layer imports nothing.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from consilience.errors import ConvergenceWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warnings.warn("stopped after 3 iterations; raise max_iter", ConvergenceWarning)
+    >>> caught[0].category.__name__
+    'ConvergenceWarning'
+    """
+
+
+class DegenerateFitWarning(ConsilienceWarning):
+    """An expert emptied, or a parameter sits on a boundary such as the variance floor.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from consilience.errors import DegenerateFitWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warnings.warn("expert 3 holds fewer rows than parameters; try fewer experts", DegenerateFitWarning)
+    >>> caught[0].category.__name__
+    'DegenerateFitWarning'
+    """
+
+
+class StartsDisagreeWarning(ConsilienceWarning):
+    """The best starts end at clearly different optima; the order or the optimum is in doubt.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from consilience.errors import StartsDisagreeWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warnings.warn("the two best starts differ by 40 in log-likelihood; raise n_init", StartsDisagreeWarning)
+    >>> caught[0].category.__name__
+    'StartsDisagreeWarning'
+    """
+
+
+class RankDeficientWarning(ConsilienceWarning):
+    """The design has linearly dependent columns; the minimum-norm solution was taken.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from consilience.errors import RankDeficientWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warnings.warn("the design has rank 4 of 5; drop a dependent column", RankDeficientWarning)
+    >>> caught[0].category.__name__
+    'RankDeficientWarning'
+    """

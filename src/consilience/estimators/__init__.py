@@ -1,0 +1,16 @@
+"""Scikit-learn shells: validation, fitted attributes, tables; the mathematics is in ``fit`` and ``model``."""
+
+from consilience.estimators.classifier import MixtureOfExpertsClassifier
+from consilience.estimators.gaussian_mixture import GaussianMixture
+from consilience.estimators.order import OrderSelection, select_order
+from consilience.estimators.regressions import MixtureOfRegressions
+from consilience.estimators.regressor import MixtureOfExpertsRegressor
+
+__all__ = [
+    "GaussianMixture",
+    "MixtureOfExpertsClassifier",
+    "MixtureOfExpertsRegressor",
+    "MixtureOfRegressions",
+    "OrderSelection",
+    "select_order",
+]

@@ -1,0 +1,294 @@
+"""What the four estimators share: parameters, the fit, fitted attributes, tables."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from consilience.errors import ConvergenceWarning, InvalidInputError
+from consilience.estimators import frames, table
+from consilience.estimators.progress import shown
+from consilience.fit import bootstrap, criteria, fit_mixture, infer
+from consilience.fit.fitting import Fit
+from consilience.fit.inference import Inference
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.model import Groups, Mixture, Rows, SoftmaxGate
+from consilience.numerics.arrays import Array
+
+
+class MixtureEstimator(BaseEstimator):
+    """Base of the estimators: everything that does not depend on the kind of response."""
+
+    title = "Mixture"
+
+    mixture_: Mixture
+    inference_: Inference
+    stop_reason_: StopReason
+
+    # ------------------------------------------------------------------ what a kind of estimator says
+
+    def order(self) -> int:
+        """Number of experts."""
+        raise NotImplementedError
+
+    def _specification(self) -> Specification:
+        """The mixture to fit."""
+        raise NotImplementedError
+
+    def _rows(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, groups: Any = None, exposure: Any = None
+    ) -> Rows:
+        """Validated rows."""
+        raise NotImplementedError
+
+    def _set_attributes(self, mixture: Mixture) -> None:
+        """Fitted attributes of the experts."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------------ fit
+
+    def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
+        check_parameters(self)
+        names, self._backend = frames.column_names(X), frames.backend_of(X)
+        rows = self._rows(X, y, reset=True, **metadata)
+        if names is not None:
+            self.feature_names_in_ = names
+        specification = self._specification()
+        with shown(bool(self.verbose), type(self).__name__) as progress:
+            fit = fit_mixture(
+                rows,
+                specification,
+                rng=generator(self.random_state),
+                n_init=self.n_init,
+                tol=self.tol,
+                max_iter=self.max_iter,
+                start=self.mixture_init,
+                progress=progress,
+            )
+            self._set_fit(fit, infer(fit, rows), criteria.label_count(rows))
+        self._set_attributes(fit.mixture)
+        return self
+
+    def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
+        self.mixture_ = fit.mixture
+        self.inference_ = inference
+        self.log_likelihood_ = fit.log_likelihood
+        self.trace_ = np.array(fit.ascent.trace)
+        self.n_iter_ = max(fit.ascent.n_iter, 1)
+        self.stop_reason_ = fit.ascent.stop
+        self.converged_ = fit.ascent.stop.converged
+        self.starts_agree_ = fit.starts_agree
+        self.n_labels_ = n
+        shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.order]
+        self.weights_ = shares / shares.sum()
+        self._fit_result = fit
+        gate = fit.mixture.gate
+        if isinstance(gate, SoftmaxGate):
+            self.gate_intercept_, self.gate_coef_ = split_intercept(gate.alpha, fit.mixture.design.intercept)
+        if not self.converged_:
+            warnings.warn(
+                f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning, stacklevel=4
+            )
+
+    # ------------------------------------------------------------------ use
+
+    def _covariates(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X_valid: Array = validated(self, X, reset=False)
+        return X_valid
+
+    def predict_gate(self, X: Any) -> Array:
+        """Gate probabilities ``π_k(x)``.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+
+        Returns
+        -------
+        (n, K) array
+        """
+        X = self._covariates(X)
+        return self.mixture_.gate_weights(X)
+
+    def _measured(self, X: Any, y: Any, **metadata: Any) -> Rows:
+        check_is_fitted(self)
+        return self._rows(X, y, reset=False, **metadata)
+
+    def _evidence(self, X: Any, y: Any, **metadata: Any) -> tuple[Rows, float, int]:
+        rows = self._measured(X, y, **metadata)
+        return rows, criteria.log_likelihood(self.mixture_, rows), self.mixture_.parameter_count
+
+    def aic(self, X: Any, y: Any = None, **metadata: Any) -> float:
+        """Akaike's criterion, ``-2 ll + 2 P``; smaller is better.
+
+        Parameters
+        ----------
+        X, y
+            Data.
+        **metadata
+            ``sample_weight``, ``groups``, ``exposure``, as in ``fit``.
+        """
+        _, ll, P = self._evidence(X, y, **metadata)
+        return criteria.aic(ll, P)
+
+    def bic(self, X: Any, y: Any = None, **metadata: Any) -> float:
+        """Schwarz's criterion, ``-2 ll + P log n``; n is the total weight, or the number of groups.
+
+        Parameters
+        ----------
+        X, y, **metadata
+            As in :meth:`aic`.
+        """
+        rows, ll, P = self._evidence(X, y, **metadata)
+        return criteria.bic(ll, P, criteria.label_count(rows))
+
+    def icl(self, X: Any, y: Any = None, **metadata: Any) -> float:
+        """Integrated completed likelihood, BIC plus twice the entropy of the responsibilities.
+
+        Parameters
+        ----------
+        X, y, **metadata
+            As in :meth:`aic`.
+        """
+        rows, ll, P = self._evidence(X, y, **metadata)
+        return criteria.bic(ll, P, criteria.label_count(rows)) + 2 * criteria.entropy(self.mixture_, rows)
+
+    # ------------------------------------------------------------------ tables
+
+    def infer(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        kind: str = "sandwich",
+        sample_weight: Any = None,
+        groups: Any = None,
+        draws: int = 50,
+    ) -> Inference:
+        """Standard errors of another kind, from the data of the fit.
+
+        Parameters
+        ----------
+        X, y, sample_weight, groups
+            The data the model was fitted on.
+        kind : {"observed", "sandwich", "bootstrap"}
+            Inverse observed information, sandwich, or parametric bootstrap.
+        draws : int
+            Data sets of the bootstrap.
+
+        Returns
+        -------
+        Inference
+            With ``standard_errors()`` and ``interval(level)``. Put it in ``inference_`` to have it in ``summary()``.
+        """
+        rows = self._measured(X, y, sample_weight=sample_weight, groups=groups)
+        if kind == "bootstrap":
+            return bootstrap(
+                self._fit_result, rows, self._specification(), rng=generator(self.random_state), draws=draws
+            )
+        if kind not in ("observed", "sandwich"):
+            raise InvalidInputError(f"kind={kind!r}: expected 'observed', 'sandwich' or 'bootstrap'")
+        return infer(self._fit_result, rows, kind=kind)
+
+    def to_frame(self, level: float = 0.95) -> Any:
+        """All parameters as a tidy table, one row each.
+
+        Columns: ``part`` (gate, expert, log_variance or weight), ``expert``, ``response``, ``term``, ``estimate``,
+        ``std_error``, ``lower``, ``upper``. A frame of the library that ``X`` came from; else of pandas where
+        installed, else a ``pyarrow.Table``.
+        """
+        check_is_fitted(self)
+        return frames.to_frame(table.tidy(self, level), self._backend)
+
+    def summary(self, *, reference: int | None = None, level: float = 0.95) -> str:
+        """The fit on one screen: likelihood, experts with standard errors and intervals, gate.
+
+        Parameters
+        ----------
+        reference : int, optional
+            Print gate coefficients as contrasts against this expert (0 is the first) instead of centred.
+        level : float
+            Confidence level of the intervals.
+        """
+        check_is_fitted(self)
+        return table.summary(self, reference=reference, level=level)
+
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "mixture_"):
+            return str(super()._repr_html_())
+        return table.html(self)
+
+
+def check_parameters(estimator: Any) -> None:
+    """Named errors for constructor arguments that cannot be."""
+    whole = {"n_init": estimator.n_init, "max_iter": estimator.max_iter, estimator.order_name: estimator.order()}
+    for name, value in whole.items():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+            raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
+    for name in ("tol", "gate_ridge", "reg_covar"):
+        value = getattr(estimator, name, 0.0)
+        if not (isinstance(value, int | float | np.number) and value >= 0 and np.isfinite(value)):
+            raise InvalidInputError(f"{name}={value!r}: expected a finite number of at least 0")
+    start = estimator.mixture_init
+    if start is not None and not (isinstance(start, Mixture) and estimator.order() == start.K):
+        raise InvalidInputError(f"mixture_init: expected a Mixture of {estimator.order()} experts, as in mixture_")
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A numpy Generator from scikit-learn's ``random_state``."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
+    """Arrays in float64 from arrays or frames, with scikit-learn's checks and column names kept."""
+    names = frames.column_names(X)
+    if names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
+        if not reset:
+            check_names(estimator, names)
+        X = frames.as_array(X)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names")  # they were checked here
+            return validate_data(estimator, X, y, reset=reset, dtype=np.float64, **options)
+    return validate_data(estimator, X, y, reset=reset, dtype=np.float64, **options)
+
+
+def check_names(estimator: Any, names: np.ndarray) -> None:
+    """An error where the columns are not those of the fit, in their order."""
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is not None and not np.array_equal(fitted, names):
+        raise InvalidInputError(
+            f"X has columns {list(names)}, the model was fitted on {list(fitted)}: pass those, in that order"
+        )
+
+
+def rows_of(X: Array, Y: Array, *, sample_weight: Any, groups: Any, exposure: Any = None) -> Rows:
+    """Rows with checked weights, groups and exposures."""
+    weight = None
+    if sample_weight is not None:
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if groups is not None:
+        groups = np.asarray(frames.as_array(groups)).ravel()
+        if len(groups) != len(Y):
+            raise InvalidInputError(f"groups has {len(groups)} entries for {len(Y)} rows: pass one group label per row")
+        groups = Groups.of(groups)
+    if exposure is not None:
+        exposure = np.asarray(exposure, dtype=np.float64)
+        if exposure.shape != (len(Y),) or not np.all(np.isfinite(exposure)) or np.any(exposure <= 0):
+            raise InvalidInputError("exposure: expected one positive finite number per row")
+    return Rows(X, Y, weight, exposure, groups)
+
+
+def split_intercept(coef: Array, intercept: bool) -> tuple[Array, Array]:
+    """Intercepts ``(...)`` and slopes ``(..., d)`` of coefficients ``(..., p)``."""
+    if intercept:
+        return coef[..., 0].copy(), coef[..., 1:].copy()
+    return np.zeros(coef.shape[:-1]), coef.copy()

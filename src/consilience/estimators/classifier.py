@@ -1,0 +1,153 @@
+"""Mixture of experts for classification."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+
+from consilience.errors import InvalidInputError
+from consilience.estimators.base import rows_of, validated
+from consilience.estimators.conditional import ConditionalMixture
+from consilience.fit.specification import GateKind, Specification
+from consilience.model import Mixture, Rows
+from consilience.numerics.arrays import Array
+
+
+class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
+    r"""Mixture of logistic (softmax) regressions whose shares depend on the covariates.
+
+    .. math:: P(y = c \mid x) = \sum_k \pi_k(x)\,
+              \frac{\exp(b_{kc0} + x^\top b_{kc})}{\sum_e \exp(b_{ke0} + x^\top b_{ke})}
+
+    Parameters
+    ----------
+    n_experts : int
+        Number of experts K.
+    gate : {"softmax", "constant"}
+        Whether shares depend on the covariates; ``"constant"`` is a latent class regression.
+    fit_intercept, n_init, max_iter, tol, gate_ridge, mixture_init, random_state, verbose
+        As in :class:`MixtureOfExpertsRegressor`.
+    expert_ridge : float
+        Total ridge on the experts' slopes, in standardised coordinates.
+
+    Attributes
+    ----------
+    classes_ : (C,) array
+    coef_ : (K, d) array for two classes (log odds of ``classes_[1]``), else (K, C, d), summing to zero over classes
+    intercept_ : (K,) or (K, C) array
+    mixture_, gate_coef_, gate_intercept_, weights_, log_likelihood_, inference_
+        As in :class:`MixtureOfExpertsRegressor`.
+    n_iter_, converged_, stop_reason_, trace_
+        As in :class:`MixtureOfExpertsRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import MixtureOfExpertsClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(1000, 2))
+    >>> y = np.where(X[:, 0] > 0, X[:, 1] > 0, X[:, 1] < 0)
+    >>> model = MixtureOfExpertsClassifier(2, random_state=0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.95)
+    True
+    """
+
+    title = "Mixture of experts, classification"
+    order_name = "n_experts"
+
+    def __init__(
+        self,
+        n_experts: int = 2,
+        *,
+        gate: GateKind = "softmax",
+        fit_intercept: bool = True,
+        n_init: int = 6,
+        max_iter: int = 500,
+        tol: float = 1e-9,
+        gate_ridge: float = 1e-3,
+        expert_ridge: float = 1e-3,
+        mixture_init: Mixture | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_experts = n_experts
+        self.gate = gate
+        self.fit_intercept = fit_intercept
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.gate_ridge = gate_ridge
+        self.expert_ridge = expert_ridge
+        self.mixture_init = mixture_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def order(self) -> int:
+        """Number of experts asked for."""
+        return self.n_experts
+
+    def _specification(self) -> Specification:
+        if self.gate not in ("softmax", "constant"):
+            raise InvalidInputError(f"gate={self.gate!r}: expected 'softmax' or 'constant'")
+        return Specification(
+            K=self.order(),
+            family="categorical",
+            gate=self.gate,
+            n_classes=len(self.classes_),
+            intercept=self.fit_intercept,
+            gate_ridge=self.gate_ridge,
+            expert_ridge=self.expert_ridge,
+        )
+
+    def _rows(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, groups: Any = None, exposure: Any = None
+    ) -> Rows:
+        if exposure is not None:
+            raise InvalidInputError("exposure is for counts: leave it out")
+        X, y = validated(self, X, y, reset=reset)
+        if reset:
+            check_classification_targets(y)
+            self.classes_, codes = np.unique(y, return_inverse=True)
+            if len(self.classes_) < 2:
+                raise InvalidInputError("y has one class: a classifier needs at least 2 classes in y")
+        else:
+            codes = self._codes(y)
+        Y = codes.reshape(-1, 1).astype(np.float64)
+        return rows_of(X, Y, sample_weight=sample_weight, groups=groups)
+
+    def _codes(self, y: Array) -> np.ndarray:
+        codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        if np.any(self.classes_[codes] != y):
+            raise InvalidInputError(f"y has classes that were not in the fit: expected {self.classes_.tolist()}")
+        return codes
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) array
+            Class labels.
+        sample_weight : (n,) array, optional
+            Frequencies: weight 2 is the row twice.
+        groups : (n,) array, optional
+            Groups of rows that share one expert; the gate then reads the group's mean covariates.
+        """
+        return self._fit(X, y, sample_weight=sample_weight, groups=groups)
+
+    def predict_proba(self, X: Any) -> Array:
+        """Class probabilities ``(n, C)``, in the order of ``classes_``."""
+        X = self._covariates(X)
+        return self.mixture_.mean(X)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable class of each row, ``(n,)``."""
+        probable = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[probable]
+
+    def _decoded(self, Y: Array) -> Any:
+        return self.classes_[Y[:, 0].astype(np.intp)]

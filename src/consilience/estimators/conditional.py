@@ -1,0 +1,71 @@
+"""What estimators of ``y`` given ``X`` share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from consilience.estimators.base import MixtureEstimator, generator, split_intercept
+from consilience.fit.parameters import parameters
+from consilience.model import GaussianExperts, Mixture
+from consilience.numerics.arrays import Array, Labels
+
+
+class ConditionalMixture(MixtureEstimator):
+    """Base of the mixtures of regressions and of experts."""
+
+    def _set_attributes(self, mixture: Mixture) -> None:
+        coefficients = parameters(mixture).experts  # (K, c, p)
+        intercept, coef = split_intercept(coefficients, mixture.design.intercept)
+        self.intercept_ = intercept[:, 0] if intercept.shape[1] == 1 else intercept
+        self.coef_ = coef[:, 0] if coef.shape[1] == 1 else coef
+        if isinstance(mixture.experts, GaussianExperts):
+            variances = mixture.experts.variances
+            self.variances_ = variances[:, 0].copy() if variances.shape[1] == 1 else variances.copy()
+            self.covariances_ = mixture.experts.covariance
+
+    def responsibilities(self, X: Any, y: Any, *, groups: Any = None, exposure: Any = None) -> Array:
+        """``P(expert k | x, y)`` of each row; with ``groups``, of the group the row belongs to.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) or (n, q) array
+        groups : (n,) array, optional
+        exposure : (n,) array, optional
+            Exposure of counts.
+
+        Returns
+        -------
+        (n, K) array
+        """
+        rows = self._measured(X, y, groups=groups, exposure=exposure)
+        resp = self.mixture_.responsibilities(rows)
+        return resp if rows.groups is None else resp[rows.groups.codes]
+
+    def score_samples(self, X: Any, y: Any, *, exposure: Any = None) -> Array:
+        """Log density ``log p(y | x)`` of each row, ``(n,)``."""
+        rows = self._measured(X, y, exposure=exposure)
+        return self.mixture_.log_density(rows)
+
+    def sample(self, X: Any, random_state: Any = None) -> tuple[Any, Labels]:
+        """Responses drawn at the rows of ``X``.
+
+        Returns
+        -------
+        y : (n,) or (n, q) array
+        labels : (n,) array of int
+            The expert that made each response.
+        """
+        X = self._covariates(X)
+        Y, labels = self.mixture_.sample(X, generator(random_state))
+        return self._decoded(Y), labels
+
+    def _decoded(self, Y: Array) -> Array:
+        return Y[:, 0] if Y.shape[1] == 1 else Y
+
+
+def as_columns(y: Array) -> Array:
+    """Responses as a matrix ``(n, q)``."""
+    return np.asarray(y, dtype=np.float64).reshape(len(y), -1)

@@ -1,0 +1,47 @@
+"""Data frames in and out: pandas, polars and others through narwhals, without depending on any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+import pyarrow as pa
+
+
+def is_frame(X: object) -> bool:
+    """Whether ``X`` is a data frame that narwhals knows."""
+    return isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame)
+
+
+def column_names(X: object) -> np.ndarray | None:
+    """Names of the columns of a frame whose names are all strings, else None."""
+    if not is_frame(X):
+        return None
+    names = nw.from_native(X, eager_only=True).columns
+    return np.asarray(names, dtype=object) if all(isinstance(name, str) for name in names) else None
+
+
+def as_array(X: object) -> Any:
+    """A frame as a numpy array ``(n, d)``; anything else as it is."""
+    if not is_frame(X):
+        return X
+    return nw.from_native(X, eager_only=True).to_numpy()
+
+
+def backend_of(X: object) -> Any:
+    """The module (pandas, polars, …) that a frame comes from, or None for an array."""
+    if not is_frame(X):
+        return None
+    return nw.get_native_namespace(nw.from_native(X, eager_only=True))
+
+
+def to_frame(columns: Mapping[str, Sequence[Any]], backend: Any = None) -> Any:
+    """A frame of ``columns``: of the given backend, else of pandas where it is installed, else a ``pyarrow.Table``."""
+    if backend is None:
+        try:
+            import pandas as backend  # noqa: ICN001 - any backend will do
+        except ImportError:
+            return pa.table(dict(columns))
+    return nw.from_dict(dict(columns), native_namespace=backend).to_native()

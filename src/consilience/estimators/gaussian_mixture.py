@@ -1,0 +1,156 @@
+"""Gaussian mixture: experts that read no covariates."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from consilience.errors import InvalidInputError
+from consilience.estimators.base import MixtureEstimator, generator, rows_of, validated
+from consilience.fit.specification import Specification
+from consilience.model import GaussianExperts, Mixture, Rows
+from consilience.model.covariance import STRUCTURES
+from consilience.numerics.arrays import Array, Labels
+
+
+class GaussianMixture(DensityMixin, MixtureEstimator):
+    r"""Gaussian mixture, with scikit-learn's names, case weights, groups, standard errors.
+
+    .. math:: p(x) = \sum_k \pi_k\, N(x;\; \mu_k, \Sigma_k)
+
+    Parameters
+    ----------
+    n_components : int
+        Number of components K.
+    covariance_type : {"full", "diag", "spherical", "tied"}
+    n_init, max_iter, tol, mixture_init, random_state, verbose
+        As in :class:`MixtureOfExpertsRegressor`.
+    reg_covar : float
+        Variance floor, as a fraction of the covariance of ``X``.
+
+    Attributes
+    ----------
+    means_ : (K, d) array
+    covariances_ : array
+        ``(K, d, d)`` full, ``(K, d)`` diag, ``(K,)`` spherical, ``(d, d)`` tied.
+    weights_ : (K,) array
+    mixture_, log_likelihood_, inference_, n_iter_, converged_, stop_reason_, trace_
+        As in :class:`MixtureOfExpertsRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import GaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (300, 2)), rng.normal(6, 1, (100, 2))])
+    >>> model = GaussianMixture(2, random_state=0).fit(X)
+    >>> model.means_[1].round(0), model.weights_.round(2)
+    (array([6., 6.]), array([0.75, 0.25]))
+    """
+
+    title = "Gaussian mixture"
+    order_name = "n_components"
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        covariance_type: str = "full",
+        n_init: int = 6,
+        max_iter: int = 500,
+        tol: float = 1e-9,
+        reg_covar: float = 1e-6,
+        mixture_init: Mixture | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.mixture_init = mixture_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def order(self) -> int:
+        """Number of experts asked for."""
+        return self.n_components
+
+    def _specification(self) -> Specification:
+        if self.covariance_type not in STRUCTURES:
+            raise InvalidInputError(
+                f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
+            )
+        return Specification(K=self.order(), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar)
+
+    def _rows(
+        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, groups: Any = None, exposure: Any = None
+    ) -> Rows:
+        if exposure is not None:
+            raise InvalidInputError("exposure is for counts: leave it out")
+        X = validated(self, X, reset=reset)
+        return rows_of(np.empty((len(X), 0)), X, sample_weight=sample_weight, groups=groups)
+
+    def _set_attributes(self, mixture: Mixture) -> None:
+        experts = mixture.experts
+        assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: the specification says so
+        self.means_ = experts.B[:, :, 0].copy()
+        self.covariances_ = experts.covariance
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : None
+            Ignored.
+        sample_weight : (n,) array, optional
+            Frequencies: weight 2 is the row twice.
+        groups : (n,) array, optional
+            Groups of rows that share one component.
+        """
+        self._fit(X, None, sample_weight=sample_weight, groups=groups)
+        return self
+
+    def responsibilities(self, X: Any, *, groups: Any = None) -> Array:
+        """``P(component k | x)`` of each row ``(n, K)``; with ``groups``, of the group the row belongs to."""
+        rows = self._measured(X, None, groups=groups)
+        resp = self.mixture_.responsibilities(rows)
+        return resp if rows.groups is None else resp[rows.groups.codes]
+
+    def predict_proba(self, X: Any) -> Array:
+        """``P(component k | x)`` of each row, ``(n, K)``."""
+        return self.responsibilities(X)
+
+    def predict(self, X: Any) -> Any:
+        """The most probable component of each row, ``(n,)``."""
+        return self.responsibilities(X).argmax(axis=1)
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        """Fit, then the most probable component of each row, ``(n,)``."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)
+
+    def predict_gate(self, X: Any) -> Array:
+        """The weights, for each row: ``(n, K)``."""
+        n = len(self._covariates(X))
+        return self.mixture_.gate_weights(np.empty((n, 0)))
+
+    def score_samples(self, X: Any) -> Array:
+        """Log density ``log p(x)`` of each row, ``(n,)``."""
+        rows = self._measured(X, None)
+        return self.mixture_.log_density(rows)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Labels]:
+        """Points ``(n_samples, d)`` drawn from the mixture, and their components ``(n_samples,)``."""
+        check_is_fitted(self)
+        return self.mixture_.sample(np.empty((n_samples, 0)), generator(random_state))

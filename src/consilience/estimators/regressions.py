@@ -1,0 +1,98 @@
+"""Mixture of regressions: a mixture of experts with a constant gate."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from consilience.estimators.regressor import RegressionMixture
+from consilience.model import Mixture
+
+
+class MixtureOfRegressions(RegressionMixture):
+    r"""Mixture of linear regressions with constant shares.
+
+    .. math:: p(y \mid x) = \sum_k \pi_k\, N(y;\; b_{k0} + x^\top b_k,\; \sigma_k^2)
+
+    Parameters
+    ----------
+    n_components : int
+        Number of regressions K.
+    family : {"gaussian", "poisson"}
+        Distribution of the response; ``"poisson"`` is for counts, with log-linear rates.
+    covariance_type : {"full", "diag", "spherical", "tied"}
+        Covariance of several responses within a component.
+    fit_intercept, n_init, max_iter, tol, reg_covar, mixture_init, random_state, verbose
+        As in :class:`MixtureOfExpertsRegressor`.
+    gate_ridge : float
+        Of no effect: a constant gate has no slopes. Kept so that estimators can be exchanged.
+
+    Attributes
+    ----------
+    weights_ : (K,) array
+        The shares ``π_k``.
+    mixture_, coef_, intercept_, variances_, log_likelihood_, inference_, n_iter_, converged_, stop_reason_, trace_
+        As in :class:`MixtureOfExpertsRegressor`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import MixtureOfRegressions
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(-1, 1, 400)
+    >>> y = np.where(rng.random(400) < 0.7, 3 * x, 2 - 3 * x) + 0.1 * rng.normal(size=400)
+    >>> MixtureOfRegressions(2, random_state=0).fit(x[:, None], y).coef_.round(1).ravel()
+    array([ 3., -3.])
+    """
+
+    title = "Mixture of regressions"
+    order_name = "n_components"
+    gate_kind = "constant"
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        family: str = "gaussian",
+        covariance_type: str = "full",
+        fit_intercept: bool = True,
+        n_init: int = 6,
+        max_iter: int = 500,
+        tol: float = 1e-9,
+        gate_ridge: float = 1e-3,
+        reg_covar: float = 1e-6,
+        mixture_init: Mixture | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.n_components = n_components
+        self.family = family
+        self.covariance_type = covariance_type
+        self.fit_intercept = fit_intercept
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.gate_ridge = gate_ridge
+        self.reg_covar = reg_covar
+        self.mixture_init = mixture_init
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def order(self) -> int:
+        """Number of experts asked for."""
+        return self.n_components
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, exposure: Any = None) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) or (n, q) array
+        sample_weight : (n,) array, optional
+            Frequencies: weight 2 is the row twice.
+        groups : (n,) array, optional
+            Groups of rows that share one regression.
+        exposure : (n,) array, optional
+            Exposure of each count, for ``family="poisson"``.
+        """
+        return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure)

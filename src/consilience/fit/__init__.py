@@ -1,0 +1,27 @@
+"""Fitting: the EM loop, starts, the choice of K, and inference."""
+
+from consilience.fit.bootstrap import bootstrap
+from consilience.fit.climb import Ascent, Expect, climb, drive
+from consilience.fit.criteria import aic, bic
+from consilience.fit.fitting import Fit, fit_mixture
+from consilience.fit.inference import Inference, infer
+from consilience.fit.parameters import Parameters
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+
+__all__ = [
+    "Ascent",
+    "Expect",
+    "Fit",
+    "Inference",
+    "Parameters",
+    "Specification",
+    "StopReason",
+    "aic",
+    "bic",
+    "bootstrap",
+    "climb",
+    "drive",
+    "fit_mixture",
+    "infer",
+]

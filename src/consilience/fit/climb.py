@@ -1,0 +1,285 @@
+"""EM as a conversation with whoever has the data: one question per pass, acceptance decided here.
+
+``climb`` asks for statistics at a proposal and receives them: from rows on this machine, or as a sum over sites. The
+likelihood that comes with the statistics decides whether the proposal is accepted, so each iteration is one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import cho_solve
+
+from consilience.fit.stop import StopReason
+from consilience.model.information import free_parameters, moved, ridge, score
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import cholesky_or_none
+
+ROUNDING = 1e-12
+"""A fall of the likelihood below this fraction of Σ|ll_i| is rounding, not a failure."""
+HALVINGS = 8
+NEWTON_FROM = 1e-4
+"""Relative gain of an EM step from which Newton steps are tried."""
+NEWTON_DECREMENT = 1e-8
+NEWTON_DECREMENT_AT_MOST = 5e-3
+"""However many rows: a decrement this small leaves every interval unaffected."""
+LARGEST_NEWTON = 3000
+
+
+@dataclass(frozen=True, eq=False)
+class Expect:
+    """A question: the statistics at ``mixture``, with the observed information if ``information``.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> question = Expect(soft(10, random_state=0).truth, information=True)
+    >>> question.mixture.K, question.information
+    (4, True)
+    """
+
+    mixture: Mixture
+    information: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonStep:
+    """Direction ``(J + R)⁻¹ (g - R θ)`` and decrement ``gᵀ (J + R)⁻¹ g / 2``."""
+
+    direction: Array  # (P,)
+    decrement: float
+
+
+@dataclass(frozen=True, eq=False)
+class Ascent:
+    """Where a climb ended and how it got there.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        The last accepted mixture.
+    statistics : Statistics
+        Taken at that mixture; with the information if the climb ended in its Newton phase.
+    trace : tuple of float
+        Penalised log-likelihood of every accepted mixture, never falling.
+    passes, informed_passes, halvings : int
+        Questions asked, how many of them with the information, and how many steps were shortened.
+    stop : StopReason
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit import Specification, fit_mixture
+    >>> from consilience.model import Rows
+    >>> data = soft(1000, random_state=0)
+    >>> rng = np.random.default_rng(0)
+    >>> ascent = fit_mixture(Rows(data.X, data.y[:, None]), Specification(K=4), rng=rng, start=data.truth).ascent
+    >>> ascent.n_iter < ascent.passes, bool(np.all(np.diff(ascent.trace) > -1e-6))
+    (True, True)
+    """
+
+    mixture: Mixture
+    statistics: Statistics
+    trace: tuple[float, ...]
+    passes: int
+    informed_passes: int
+    halvings: int
+    stop: StopReason
+
+    @property
+    def penalised(self) -> float:
+        """Penalised log-likelihood at the end."""
+        return self.trace[-1]
+
+    @property
+    def n_iter(self) -> int:
+        """Accepted steps."""
+        return len(self.trace) - 1
+
+
+Climb = Generator[Expect, Statistics, Ascent]
+
+
+def newton_step(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> NewtonStep | None:
+    """The Newton step on the penalised likelihood, or None where ``J + R`` is not positive definite."""
+    if statistics.information is None:
+        return None
+    R = ridge(mixture, penalty)
+    L = cholesky_or_none(statistics.information + R)
+    if L is None:
+        return None
+    gradient = score(mixture, statistics) - R @ free_parameters(mixture)
+    direction: Array = cho_solve((L, True), gradient, check_finite=False)
+    return NewtonStep(direction, 0.5 * float(gradient @ direction))
+
+
+@dataclass
+class _Log:
+    """Counts of one climb."""
+
+    trace: list[float] = field(default_factory=list)
+    passes: int = 0
+    informed: int = 0
+    halvings: int = 0
+
+    def asked(self, question: Expect) -> Expect:
+        self.passes += 1
+        self.informed += question.information
+        return question
+
+    def ascent(self, mixture: Mixture, statistics: Statistics, stop: StopReason) -> Ascent:
+        return Ascent(mixture, statistics, tuple(self.trace), self.passes, self.informed, self.halvings, stop)
+
+
+def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int = 500, newton: bool = True) -> Climb:
+    """Climb the penalised likelihood from ``start``: safeguarded EM, then Newton on the observed information.
+
+    Yields :class:`Expect` questions, receives :class:`~consilience.model.Statistics`, returns an :class:`Ascent`.
+
+    Parameters
+    ----------
+    start : Mixture
+    penalty : Penalty
+    tol : float
+        Gain per unit of weight below which a full EM step counts as converged.
+    max_iter : int
+        Most steps, accepted or not.
+    newton : bool
+        Whether to switch to Newton steps once a full EM step gains less than ``1e-4`` of the likelihood.
+
+    Examples
+    --------
+    Two sites answer; the climb sees only the sum of their statistics:
+
+    >>> from functools import reduce
+    >>> from operator import add
+    >>> from consilience.datasets import soft
+    >>> from consilience.model import Penalty, Rows, expect
+    >>> data = soft(1000, random_state=0)
+    >>> north, south = Rows(data.X[:300], data.y[:300, None]), Rows(data.X[300:], data.y[300:, None])
+    >>> def respond(question):
+    ...     sites = (expect(question.mixture, site, information=question.information) for site in (north, south))
+    ...     return reduce(add, sites)
+    >>> drive(climb(data.truth, Penalty()), respond).stop.converged
+    True
+    """
+    log = _Log()
+    mixture, statistics = start, (yield log.asked(Expect(start)))
+    value = mixture.penalised(statistics, penalty)
+    log.trace.append(value)
+    switch = _Switch(newton and start.parameter_count <= LARGEST_NEWTON)
+    proposal, by_newton, informed = mixture.maximise(statistics, penalty), False, False
+    fraction, stuck = 1.0, 0
+    for _ in range(max_iter):
+        answer = yield log.asked(Expect(proposal, information=informed))
+        new = proposal.penalised(answer, penalty)
+        if not new >= value - ROUNDING * answer.absolute:
+            if by_newton:  # back to an EM step from here; Newton is tried again closer to the top
+                switch.refused()
+                fraction = 1.0
+            elif fraction == 0.0:
+                return log.ascent(mixture, statistics, StopReason.STALLED)
+            else:
+                log.halvings += 1
+                fraction = shortened(fraction) if mixture.newton_type else 0.0
+            proposal, by_newton, informed = mixture.maximise(statistics, penalty, fraction), False, False
+            continue
+        gain, full = new - value, fraction == 1.0 and not by_newton
+        mixture, statistics, value = proposal, answer, new
+        log.trace.append(value)
+        stuck = stuck + 1 if fraction == 0.0 else 0
+        if stuck == 2:
+            return log.ascent(mixture, statistics, StopReason.STALLED)
+        step = newton_step(mixture, statistics, penalty)
+        if step is not None and step.decrement < decrement_bound(statistics.weight):
+            return log.ascent(mixture, statistics, StopReason.CONVERGED_NEWTON)
+        if step is None and statistics.information is not None:
+            switch.refused()
+        if full and gain <= tol * statistics.weight and switch.has_failed:
+            return log.ascent(mixture, statistics, StopReason.CONVERGED_EM)
+        proposal, by_newton = _propose(mixture, statistics, penalty, step)
+        fraction = 1.0
+        informed = by_newton or switch.is_near(gain, statistics, tol)
+    return log.ascent(mixture, statistics, StopReason.MAX_ITER)
+
+
+def shortened(fraction: float) -> float:
+    """The next fraction of a Newton-type step to try: a half, and nothing after ``HALVINGS`` halvings.
+
+    Examples
+    --------
+    >>> shortened(1.0), shortened(2.0**-8)
+    (0.5, 0.0)
+    """
+    return fraction / 2 if fraction > 0.5**HALVINGS else 0.0
+
+
+def decrement_bound(weight: float) -> float:
+    """Newton decrement below which a climb over this much weight has converged.
+
+    Examples
+    --------
+    >>> decrement_bound(1e4), decrement_bound(1e9)
+    (0.0001, 0.005)
+    """
+    return min(NEWTON_DECREMENT * weight, NEWTON_DECREMENT_AT_MOST)
+
+
+@dataclass
+class _Switch:
+    """When to ask for the information: near the top, and later each time a Newton step was refused."""
+
+    newton: bool
+    threshold: float = NEWTON_FROM
+    failures: int = 0
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether EM is all there is: no Newton wanted, or it was refused."""
+        return not self.newton or self.failures > 0
+
+    def refused(self) -> None:
+        self.failures += 1
+        self.threshold /= 10
+
+    def is_near(self, gain: float, statistics: Statistics, tol: float) -> bool:
+        near = max(self.threshold * statistics.absolute, tol * statistics.weight)
+        return self.newton and gain <= near
+
+
+def _propose(
+    mixture: Mixture, statistics: Statistics, penalty: Penalty, step: NewtonStep | None
+) -> tuple[Mixture, bool]:
+    """The Newton proposal where there is an admissible one, else the EM proposal; and which it is."""
+    if step is not None and np.all(np.isfinite(step.direction)):
+        proposal = moved(mixture, step.direction)
+        if proposal.experts.admissible(penalty):
+            return proposal, True
+    return mixture.maximise(statistics, penalty), False
+
+
+def drive(dialogue: Climb, respond: Callable[[Expect], Statistics]) -> Ascent:
+    """Run a climb with ``respond`` answering its questions.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.model import Penalty, Rows, expect
+    >>> data = soft(500, random_state=0)
+    >>> rows = Rows(data.X, data.y[:, None])
+    >>> drive(climb(data.truth, Penalty(), newton=False, max_iter=3), lambda ask: expect(ask.mixture, rows)).passes
+    4
+    """
+    try:
+        question = next(dialogue)
+        while True:
+            question = dialogue.send(respond(question))
+    except StopIteration as finished:
+        ascent: Ascent = finished.value
+        return ascent

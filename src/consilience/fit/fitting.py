@@ -1,0 +1,252 @@
+"""Fitting a mixture to rows: starts on a sample, moves where they disagree, the best finished on all rows."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning
+from consilience.fit.climb import Ascent, Expect, climb, drive
+from consilience.fit.moves import moves
+from consilience.fit.specification import Specification
+from consilience.fit.starts import KINDS, SUBSAMPLE, Terrain, mixture_from, softened, subsample, terrain
+from consilience.fit.summary import ColumnSummary, column_summary
+from consilience.model.expectation import expect
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.rows import Rows
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+from consilience.numerics.threads import threads_for
+
+START_TOL = 1e-6
+START_ITERATIONS = 300
+DISAGREE = 5e-3
+"""Starts disagree when their likelihoods differ by more than this per unit of weight."""
+MOVES = 8
+
+Progress = Callable[[str, float], None]
+"""Called after each pass with a phase and the log-likelihood per unit of weight."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted mixture with the evidence of how it was reached.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        In raw coordinates, experts by decreasing share.
+    ascent : Ascent
+        The final climb, in standardised coordinates and its own order of experts.
+    order : (K,) array of int
+        Place in the ascent of each expert of ``mixture``.
+    penalty : Penalty
+    start_values : tuple of float
+        Penalised log-likelihood per unit of weight of each start on the sample, best first; empty for a given start.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> rows = Rows(np.empty((300, 0)), np.r_[rng.normal(0, 1, (200, 1)), rng.normal(9, 1, (100, 1))])
+    >>> fit = fit_mixture(rows, Specification(K=2, gate="constant"), rng=rng)
+    >>> fit.mixture.gate.probabilities.round(2), fit.starts_agree
+    (array([0.67, 0.33]), True)
+    """
+
+    mixture: Mixture
+    ascent: Ascent
+    order: np.ndarray
+    penalty: Penalty
+    start_values: tuple[float, ...]
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood without penalty."""
+        return self.ascent.statistics.log_likelihood
+
+    @property
+    def starts_agree(self) -> bool:
+        """Whether the two best starts reached the same likelihood."""
+        return len(self.start_values) < 2 or self.start_values[0] - self.start_values[1] <= DISAGREE
+
+
+def fit_mixture(
+    rows: Rows,
+    specification: Specification,
+    *,
+    rng: np.random.Generator,
+    n_init: int = 6,
+    tol: float = 1e-9,
+    max_iter: int = 500,
+    start: Mixture | None = None,
+    newton: bool = True,
+    progress: Progress | None = None,
+) -> Fit:
+    """Fit a mixture to rows by maximum penalised likelihood.
+
+    Parameters
+    ----------
+    rows : Rows
+    specification : Specification
+    rng : numpy.random.Generator
+        For the starts.
+    n_init : int
+        Number of starts, of mixed kinds, on a sample of at most 3,000 rows.
+    tol, max_iter, newton
+        As in :func:`~consilience.fit.climb.climb`.
+    start : Mixture or None
+        A start in place of ``n_init`` of our own.
+    progress : callable or None
+
+    Returns
+    -------
+    Fit
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> data = soft(2000, random_state=0)
+    >>> fit = fit_mixture(Rows(data.X, data.y[:, None]), Specification(K=4), rng=np.random.default_rng(0))
+    >>> fit.ascent.stop.converged
+    True
+    """
+    summary = column_summary(rows)
+    check_fittable(rows, specification, summary)
+    penalty = specification.penalty(summary)
+    values: tuple[float, ...] = ()
+    with threads_for(max(rows.X.shape[1] + specification.intercept, rows.Y.shape[1])):
+        if start is None:
+            start, values = best_start(rows, specification, summary, rng, n_init=n_init, progress=progress)
+        else:
+            start = start.in_coordinates(summary.design(specification.intercept))
+        respond = responder(rows, "all rows", progress)
+        ascent = drive(climb(start, penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
+    order = np.argsort(-ascent.statistics.experts.plain[: specification.K], kind="stable")
+    warn_of_degeneracy(ascent, penalty)
+    return Fit(ascent.mixture.permuted(order).raw(), ascent, order, penalty, values)
+
+
+def responder(rows: Rows, phase: str, progress: Progress | None) -> Callable[[Expect], Statistics]:
+    """Answers the questions of a climb from rows on this machine."""
+
+    def respond(question: Expect) -> Statistics:
+        statistics = expect(question.mixture, rows, information=question.information)
+        if progress is not None:
+            progress(phase, statistics.log_likelihood / max(statistics.weight, 1.0))
+        return statistics
+
+    return respond
+
+
+def best_start(
+    rows: Rows,
+    specification: Specification,
+    summary: ColumnSummary,
+    rng: np.random.Generator,
+    *,
+    n_init: int,
+    progress: Progress | None,
+) -> tuple[Mixture, tuple[float, ...]]:
+    """The best of ``n_init`` mixed starts on a sample, improved by moves where the two best disagree."""
+    sample = subsample(rows, SUBSAMPLE, rng)
+    ground = terrain(sample, specification, summary)
+    penalty = specification.penalty(summary)
+
+    def run(resp: Array) -> Ascent:
+        start = mixture_from(resp, ground)
+        respond = responder(sample, "starts", progress)
+        return drive(climb(start, penalty, tol=START_TOL, max_iter=START_ITERATIONS, newton=True), respond)
+
+    if specification.K == 1:
+        return run(np.ones((1, ground.m))).mixture, ()
+    kinds = (KINDS[i % len(KINDS)] for i in range(n_init))
+    found = ranked([run(softened(kind(ground, rng), specification.K)) for kind in kinds], penalty)
+    if len(found) > 1 and _gap(found) > DISAGREE:
+        found = improved(found, ground, run, penalty, rng)
+    weight = max(found[0].statistics.weight, 1.0)
+    return found[0].mixture, tuple(ascent.penalised / weight for ascent in found)
+
+
+def ranked(found: list[Ascent], penalty: Penalty) -> list[Ascent]:
+    """Best first; an end with an expert on the variance floor is likely spurious and goes behind the others."""
+    return sorted(found, key=lambda ascent: (on_floor(ascent, penalty), -ascent.penalised))
+
+
+def on_floor(ascent: Ascent, penalty: Penalty) -> bool:
+    """Whether an expert covariance touches its floor."""
+    raised = Penalty(penalty.gate_ridge, penalty.expert_ridge, 1.001 * penalty.floor)
+    return not ascent.mixture.experts.admissible(raised)
+
+
+def _gap(found: list[Ascent]) -> float:
+    return (found[0].penalised - found[1].penalised) / max(found[0].statistics.weight, 1.0)
+
+
+def improved(
+    found: list[Ascent], ground: Terrain, run: Callable[[Array], Ascent], penalty: Penalty, rng: np.random.Generator
+) -> list[Ascent]:
+    """Split and merge moves from the best end, until ``MOVES`` in a row bring nothing or two ends agree."""
+    tried = 0
+    while tried < MOVES:
+        for resp in islice(moves(found[0].mixture, ground, rng), MOVES - tried):
+            tried += 1
+            before = found[0]
+            found = ranked([*found, run(resp)], penalty)
+            if _gap(found) <= DISAGREE:
+                return found
+            if found[0] is not before:
+                break
+        else:
+            break
+    return found
+
+
+def check_fittable(rows: Rows, specification: Specification, summary: ColumnSummary) -> None:
+    """Named errors for data on which the likelihood has no maximum."""
+    labels = rows.n if rows.groups is None else len(rows.groups.bounds) - 1
+    what = "rows" if rows.groups is None else "groups"
+    if labels < specification.K:
+        raise InvalidInputError(
+            f"n_samples={labels} {what} for {specification.K} experts: pass at least as many {what} as experts,"
+            " or ask for fewer experts"
+        )
+    if not summary.weight > 0:
+        raise InvalidInputError("all weights are zero: pass at least one positive sample_weight")
+    if specification.family == "gaussian":
+        constant = np.flatnonzero(summary.constant_responses)
+        if len(constant):
+            raise InvalidInputError(
+                f"response column(s) {constant.tolist()} are constant over n_samples={rows.n} rows: their variance has"
+                " no maximum-likelihood estimate; drop them"
+            )
+
+
+def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
+    """Warn of experts without rows, on the variance floor, or with a rank-deficient design."""
+    mass = ascent.statistics.experts.plain[: ascent.mixture.K]
+    empty = int(np.sum(mass < 1.0))
+    if empty:
+        warnings.warn(
+            f"{empty} of {ascent.mixture.K} experts hold less than one row: refit with fewer experts",
+            DegenerateFitWarning,
+            stacklevel=4,
+        )
+    elif on_floor(ascent, penalty):
+        warnings.warn(
+            "an expert's variance is at its floor (reg_covar times the pooled variance): it fits a few rows exactly; "
+            "refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
+            DegenerateFitWarning,
+            stacklevel=4,
+        )
+    if not ascent.mixture.experts.full_rank(ascent.statistics.experts):
+        warnings.warn(
+            "the design of an expert is rank deficient: its coefficients are the minimum-norm solution and have no "
+            "standard errors; drop constant or duplicate columns",
+            RankDeficientWarning,
+            stacklevel=4,
+        )

@@ -1,0 +1,192 @@
+"""Standard errors and intervals, and when they are withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import cho_solve
+from scipy.special import ndtri
+
+from consilience.fit.climb import LARGEST_NEWTON, newton_step
+from consilience.fit.fitting import Fit
+from consilience.fit.parameters import Parameters, jacobian, parameters
+from consilience.model.expectation import expect, score_products
+from consilience.model.gates import SoftmaxGate
+from consilience.model.information import gate_slice, ridge
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.rows import Rows
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import cholesky_or_none
+from consilience.numerics.threads import threads_for
+
+RIDGE_SHARE = 0.05
+"""Largest share of the gate's information that may come from the ridge."""
+SPREAD_PER_COEFFICIENT = 30.0
+"""Least ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
+GATE_DECREMENT = 0.01
+EXPERT_DECREMENT = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """Estimates with their covariance, and the parts whose intervals are withheld.
+
+    Parameters
+    ----------
+    estimates : Parameters
+    covariance : (D, D) array
+        Of ``estimates.flat()``; NaN where nothing can be said.
+    kind : str
+        ``"observed"``, ``"sandwich"`` or ``"bootstrap"``.
+    decrement : float
+        Newton decrement at the estimates: half the likelihood still to be gained.
+    withheld : mapping of str to str
+        Reason for each part (``"gate"``, ``"experts"``) without intervals.
+
+    Examples
+    --------
+    >>> from consilience.fit import Specification, fit_mixture
+    >>> rng = np.random.default_rng(0)
+    >>> rows = Rows(np.empty((400, 0)), rng.normal(size=(400, 1)))
+    >>> inference = infer(fit_mixture(rows, Specification(K=1, gate="constant"), rng=rng), rows)
+    >>> inference.standard_errors().experts.round(2), inference.withheld
+    (array([[[0.05]]]), {})
+    >>> lower, upper = inference.interval(0.95)
+    >>> bool(lower.experts[0, 0, 0] < 0 < upper.experts[0, 0, 0])
+    True
+    """
+
+    estimates: Parameters
+    covariance: Array
+    kind: str
+    decrement: float
+    withheld: Mapping[str, str] = field(default_factory=dict)
+
+    def standard_errors(self) -> Parameters:
+        """Standard errors; NaN for withheld parts."""
+        se = self.estimates.like(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
+        gate = np.full_like(se.gate, np.nan) if "gate" in self.withheld else se.gate
+        if "experts" in self.withheld:
+            return Parameters(gate, np.full_like(se.experts, np.nan), np.full_like(se.log_variances, np.nan))
+        return Parameters(gate, se.experts, se.log_variances)
+
+    def interval(self, level: float = 0.95) -> tuple[Parameters, Parameters]:
+        """Lower and upper bounds at a confidence level; NaN for withheld parts."""
+        reach = float(ndtri(0.5 + level / 2)) * self.standard_errors().flat()
+        flat = self.estimates.flat()
+        return self.estimates.like(flat - reach), self.estimates.like(flat + reach)
+
+    def gate_contrasts(self, reference: int) -> tuple[Array, Array]:
+        """Gate coefficients against expert ``reference`` with standard errors, both ``(K, p)``."""
+        K, p = self.estimates.gate.shape
+        A = np.kron(np.eye(K) - np.eye(K)[reference], np.eye(p))
+        covariance = A @ self.covariance[: K * p, : K * p] @ A.T
+        se = np.sqrt(np.maximum(np.diagonal(covariance), 0.0)).reshape(K, p)
+        if "gate" in self.withheld:
+            se = np.full_like(se, np.nan)
+        return self.estimates.gate - self.estimates.gate[reference], se
+
+
+def infer(fit: Fit, rows: Rows, *, kind: str = "observed") -> Inference:
+    """Standard errors from the observed information, or the sandwich ``(J + R)⁻¹ (Σ w s sᵀ) (J + R)⁻¹``.
+
+    Parameters
+    ----------
+    fit : Fit
+    rows : Rows
+        The rows of the fit; read once more where the fit did not end with the information at hand.
+    kind : {"observed", "sandwich"}
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit import Specification, fit_mixture
+    >>> data = soft(3000, random_state=0)
+    >>> rows = Rows(data.X, data.y[:, None])
+    >>> fit = fit_mixture(rows, Specification(K=4), rng=np.random.default_rng(0))
+    >>> infer(fit, rows).standard_errors().experts.shape
+    (4, 1, 21)
+    """
+    mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
+    estimates = parameters(fit.mixture)
+    if mixture.parameter_count > LARGEST_NEWTON:
+        return _refused(
+            estimates, kind, f"{mixture.parameter_count} parameters are more than {LARGEST_NEWTON}: no full information"
+        )
+    if statistics.information is None:
+        with threads_for(mixture.design.p):
+            statistics = expect(mixture, rows, information=True)
+    step = newton_step(mixture, statistics, fit.penalty)
+    inverse = inverse_information(mixture, statistics, fit.penalty)
+    if step is None or inverse is None:
+        return _refused(
+            estimates, kind, "the information is not positive definite: the likelihood is flat in some direction"
+        )
+    withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement)
+    if kind == "sandwich":
+        inverse = inverse @ score_products(mixture, rows) @ inverse
+    D = jacobian(mixture, fit.order)
+    return Inference(estimates, D @ inverse @ D.T, kind, step.decrement, withheld)
+
+
+def _refused(estimates: Parameters, kind: str, reason: str) -> Inference:
+    size = len(estimates.flat())
+    return Inference(estimates, np.full((size, size), np.nan), kind, np.nan, {"gate": reason, "experts": reason})
+
+
+def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array | None:
+    """``(J + R)⁻¹ (P, P)``, or None where ``J + R`` is not positive definite."""
+    if statistics.information is None:
+        return None
+    L = cholesky_or_none(statistics.information + ridge(mixture, penalty))
+    if L is None:
+        return None
+    inverse: Array = cho_solve((L, True), np.eye(len(L)), check_finite=False)
+    return inverse
+
+
+def reasons(
+    mixture: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array, decrement: float
+) -> dict[str, str]:
+    """Why the intervals of a part are withheld; empty where they are not."""
+    found = {}
+    if decrement >= EXPERT_DECREMENT:
+        found["experts"] = (
+            f"the fit is not at its maximum: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
+        )
+    if isinstance(mixture.gate, SoftmaxGate) and mixture.K > 1:
+        reason = gate_reason(mixture, statistics, penalty, inverse, decrement)
+        if reason:
+            found["gate"] = reason
+    return found
+
+
+def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array, decrement: float) -> str:
+    """Why the gate's intervals are withheld, or an empty string."""
+    if decrement >= GATE_DECREMENT:
+        return f"the fit is not at its maximum: Newton decrement {decrement:.2g}, at most {GATE_DECREMENT}"
+    share = ridge_share(mixture, penalty, inverse)
+    if share > RIDGE_SHARE:
+        return f"the gate is nearly separated: {share:.0%} of its information is the ridge's, at most {RIDGE_SHARE:.0%}"
+    spread, needed = gate_spread(mixture, statistics), SPREAD_PER_COEFFICIENT * mixture.design.p
+    if spread < needed:
+        return f"too few rows between experts: sum of π(1-π) is {spread:.0f}, at least {needed:.0f} are needed"
+    return ""
+
+
+def ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
+    """``λ_max(R (J + R)⁻¹)`` over the gate: the largest share of information that is the ridge's."""
+    gate = gate_slice(mixture)
+    R = ridge(mixture, penalty)[gate, gate]
+    values, vectors = np.linalg.eigh(R)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return float(np.linalg.eigvalsh(root.T @ inverse[gate, gate] @ root).max(initial=0.0))
+
+
+def gate_spread(mixture: Mixture, statistics: Statistics) -> float:
+    """``min_k Σ_i w_i π_k (1 - π_k)``."""
+    return float(statistics.gate.plain[mixture.K :].min())

@@ -1,0 +1,52 @@
+"""Split and merge moves: the way out of a local maximum where one expert serves two and two serve one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from consilience.fit.starts import Terrain
+from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.kmeans import kmeans
+
+
+def merge_order(resp: Array) -> list[tuple[int, int]]:
+    """Pairs of experts, those whose responsibilities ``(K, m)`` overlap most first."""
+    unit = resp / np.maximum(np.linalg.norm(resp, axis=1, keepdims=True), np.finfo(float).tiny)
+    overlap = unit @ unit.T
+    k, l = np.triu_indices(len(resp), 1)
+    return [(int(k[i]), int(l[i])) for i in np.argsort(-overlap[k, l], kind="stable")]
+
+
+def halves(t: Terrain, inside: Labels, rng: np.random.Generator) -> Labels:
+    """Two-way split (0 or 1) of the labels at ``inside``: by covariates and responses, or by a random direction."""
+    if rng.random() < 0.5:
+        Z = np.hstack([t.X[inside], t.F[inside] * np.sqrt(t.X.shape[1] + 1.0)])
+        return kmeans(Z, 2, t.weight[inside], rng)
+    Z = np.hstack([t.X[inside], t.F[inside]])
+    side = Z @ rng.standard_normal(Z.shape[1])
+    return (side > np.median(side)).astype(np.intp)
+
+
+def moves(mixture: Mixture, t: Terrain, rng: np.random.Generator) -> Iterator[Array]:
+    """Responsibilities ``(K, m)`` after merging one pair of experts and splitting another expert in two."""
+    resp = mixture.responsibilities(t.rows).T.copy()
+    labels = resp.argmax(axis=0)
+    K = len(resp)
+    pairs = merge_order(resp)
+    for attempt in range(len(pairs) * K):
+        k, l = pairs[attempt % len(pairs)]
+        others = [e for e in range(K) if e not in (k, l)]
+        split = others[int(rng.integers(len(others)))] if others else k
+        moved = resp.copy()
+        moved[k] += moved[l]
+        inside = np.flatnonzero((labels == split) | ((labels == l) & (split == k)))
+        if len(inside) < 4:
+            continue
+        side = halves(t, inside, rng)
+        moved[l] = 0.0
+        moved[l, inside] = moved[split, inside] * (side == 1)
+        moved[split, inside] *= side == 0
+        yield 0.9 * moved + 0.1 / K

@@ -1,0 +1,170 @@
+"""Starts of several kinds: no single kind is safe, mixed kinds nearly always contain a good one.
+
+A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); one M-step turns it into a mixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.fit.specification import Specification, response_features
+from consilience.fit.summary import ColumnSummary
+from consilience.model.expectation import expect
+from consilience.model.mixture import Mixture
+from consilience.model.rows import Rows
+from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.kmeans import draw, kmeans, squared_distances
+from consilience.numerics.linalg import solve_symmetric
+
+SUBSAMPLE = 3000
+SOFTNESS = 0.1
+"""Responsibility that a start leaves to the experts a label was not given to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Terrain:
+    """A sample of the data as the starts see it: one point per label."""
+
+    rows: Rows
+    specification: Specification
+    summary: ColumnSummary
+    X: Array  # (m, p)      design rows (means over groups)
+    F: Array  # (m, f)      response features (means over groups)
+    weight: Array  # (m,)
+
+    @property
+    def m(self) -> int:
+        """Number of labels."""
+        return len(self.weight)
+
+
+def terrain(rows: Rows, specification: Specification, summary: ColumnSummary) -> Terrain:
+    """Points for the starts on ``rows``."""
+    X = summary.design(specification.intercept).panel(rows.X).T
+    F = response_features(rows, specification)
+    weight = np.ones(rows.n) if rows.weight is None else rows.weight
+    if rows.groups is not None:
+        order, starts = rows.groups.order, rows.groups.bounds[:-1]
+        mass = np.maximum(np.add.reduceat(weight[order], starts), np.finfo(float).tiny)
+        X, F = (np.add.reduceat((A * weight[:, None])[order], starts, axis=0) / mass[:, None] for A in (X, F))
+        weight = mass
+    return Terrain(rows, specification, summary, X, F, weight)
+
+
+Start = Callable[[Terrain, np.random.Generator], Labels]
+
+
+def by_covariates(t: Terrain, rng: np.random.Generator) -> Labels:
+    """Labels by k-means of the covariates (of the responses where there are none)."""
+    return kmeans(t.X if t.rows.X.shape[1] else t.F, t.specification.K, t.weight, rng)
+
+
+def by_covariates_and_responses(t: Terrain, rng: np.random.Generator) -> Labels:
+    """Labels by k-means of covariates and responses; responses count as much as all covariates together."""
+    weighted = t.F * np.sqrt(max(t.X.shape[1], 1) / t.F.shape[1])
+    return kmeans(np.hstack([t.X, weighted]), t.specification.K, t.weight, rng)
+
+
+def by_grouped_cells(t: Terrain, rng: np.random.Generator) -> Labels:
+    """Labels by grouping 3K k-means cells at random."""
+    K = t.specification.K
+    Z = np.hstack([t.X, t.F])
+    cells = kmeans(Z, min(3 * K, t.m), t.weight, rng, max_iter=10)
+    return rng.permutation(np.arange(3 * K) % K)[cells]
+
+
+def by_residuals(t: Terrain, rng: np.random.Generator) -> Labels:
+    """Labels by the best of K regressions, each fitted around a seed drawn where the others fit badly."""
+    p = t.X.shape[1]
+    size = min(t.m, max(4 * p, 20))
+    error: Array = np.full(t.m, np.inf)
+    labels: Labels = np.zeros(t.m, dtype=np.intp)
+    for k in range(t.specification.K):
+        seed = draw(t.weight * (error if k else 1.0), rng)
+        near = np.argpartition(squared_distances(t.X, t.X[seed : seed + 1])[:, 0], size - 1)[:size]
+        B = ridge_regression(t.X[near], t.F[near], t.weight[near])
+        residual: Array = np.sum((t.F - t.X @ B) ** 2, axis=1)
+        labels[residual < error] = k
+        error = np.minimum(error, residual)
+    return labels
+
+
+def ridge_regression(X: Array, F: Array, weight: Array) -> Array:
+    """Coefficients ``(p, f)`` of a lightly penalised least squares fit."""
+    A = (X * weight[:, None]).T @ X
+    ridge = 1e-3 * max(float(np.trace(A)) / max(len(A), 1), np.finfo(float).tiny)
+    return solve_symmetric(A + ridge * np.eye(len(A)), (X * weight[:, None]).T @ F)[0]
+
+
+def at_random(t: Terrain, rng: np.random.Generator) -> Labels:
+    """Labels by chance."""
+    return rng.permutation(np.arange(t.m) % t.specification.K)
+
+
+KINDS: tuple[Start, ...] = (
+    by_covariates,
+    by_residuals,
+    by_covariates_and_responses,
+    by_grouped_cells,
+    by_residuals,
+    at_random,
+)
+
+
+def softened(labels: Labels, K: int) -> Array:
+    """Responsibilities ``(K, m)`` that favour the labels ``(m,)``.
+
+    Examples
+    --------
+    >>> softened(np.array([0, 1]), 2)
+    array([[0.95, 0.05],
+           [0.05, 0.95]])
+    """
+    resp: Array = SOFTNESS / K + (1 - SOFTNESS) * (np.arange(K)[:, None] == labels)
+    return resp
+
+
+def mixture_from(resp: Array, t: Terrain) -> Mixture:
+    """The mixture that an M-step (two, where steps are of Newton type) makes of responsibilities ``(K, m)``."""
+    rate = 1.0
+    if t.specification.family == "poisson":
+        weight = np.ones(t.rows.n) if t.rows.weight is None else t.rows.weight
+        exposure = 1.0 if t.rows.exposure is None else t.rows.exposure
+        rate = max(float(weight @ t.rows.Y[:, 0] / np.sum(weight * exposure)), 1e-8)
+    mixture = t.specification.with_order(len(resp)).blank(t.summary, rate)
+    penalty = t.specification.penalty(t.summary)
+    for _ in range(1 + mixture.experts.newton_type):
+        mixture = mixture.maximise(expect(mixture, t.rows, given=resp), penalty)
+    return mixture
+
+
+def merged(rows: Rows) -> Rows:
+    """Distinct rows in sorted order with summed weights: starts do not depend on the order or repetition of rows."""
+    exposure = np.ones(rows.n) if rows.exposure is None else rows.exposure
+    weight = np.ones(rows.n) if rows.weight is None else rows.weight
+    table = np.column_stack([rows.X, rows.Y, exposure])
+    distinct, codes = np.unique(table, axis=0, return_inverse=True)
+    d, q = rows.X.shape[1], rows.Y.shape[1]
+    X, Y = np.ascontiguousarray(distinct[:, :d]), np.ascontiguousarray(distinct[:, d : d + q])
+    mass: Array = np.bincount(codes.ravel(), weight).astype(np.float64)
+    return Rows(X, Y, mass, None if rows.exposure is None else distinct[:, -1])
+
+
+def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
+    """At most about ``size`` rows with weight, whole groups where labels belong to groups."""
+    present = np.ones(rows.n, dtype=bool) if rows.weight is None else rows.weight > 0
+    if rows.groups is None:
+        index = np.flatnonzero(present)
+        if len(index) > size:
+            index = np.sort(rng.choice(index, size, replace=False))
+        return merged(rows.take(index))
+    sizes = np.diff(rows.groups.bounds)
+    if rows.n <= size and present.all():
+        return rows
+    order = rng.permutation(len(sizes))
+    chosen = np.zeros(len(sizes), dtype=bool)
+    chosen[order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), size, side="right")))]] = True
+    return rows.take(np.flatnonzero(chosen[rows.groups.codes] & present))

@@ -1,0 +1,30 @@
+"""Why a fit stopped: members are the sentences that users read."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class StopReason(Enum):
+    """Why an ascent ended; *converged* and *stopped* are different words.
+
+    Examples
+    --------
+    >>> StopReason.MAX_ITER.converged
+    False
+    >>> print(StopReason.MAX_ITER)
+    stopped: the largest number of iterations was reached before convergence
+    """
+
+    CONVERGED_EM = "converged: a full EM step gained less than tol per unit of weight"
+    CONVERGED_NEWTON = "converged: the Newton decrement fell below its bound"
+    MAX_ITER = "stopped: the largest number of iterations was reached before convergence"
+    STALLED = "stopped: no fraction of the Newton step raised the likelihood, twice in a row"
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fit is at a stationary point, to tolerance."""
+        return self in (StopReason.CONVERGED_EM, StopReason.CONVERGED_NEWTON)
+
+    def __str__(self) -> str:
+        return self.value

@@ -1,0 +1,30 @@
+"""Mixtures as values: gates, experts, statistics that add, and what the data say about them."""
+
+from consilience.model.categorical import CategoricalExperts
+from consilience.model.design import Design
+from consilience.model.expectation import expect
+from consilience.model.gates import ConstantGate, SoftmaxGate
+from consilience.model.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture
+from consilience.model.moments import Moments
+from consilience.model.penalty import Penalty
+from consilience.model.poisson import PoissonExperts
+from consilience.model.rows import Groups, Rows
+from consilience.model.statistics import Statistics, layout_of
+
+__all__ = [
+    "CategoricalExperts",
+    "ConstantGate",
+    "Design",
+    "GaussianExperts",
+    "Groups",
+    "Mixture",
+    "Moments",
+    "Penalty",
+    "PoissonExperts",
+    "Rows",
+    "SoftmaxGate",
+    "Statistics",
+    "expect",
+    "layout_of",
+]

@@ -1,0 +1,33 @@
+"""Matching the experts of two mixtures: labels are arbitrary, so every comparison starts here."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array, Labels
+
+
+def alignment(mixture: Mixture, reference: Mixture) -> Labels:
+    """The order in which ``mixture.permuted(order)`` is nearest to ``reference``, by optimal assignment.
+
+    Distance: squared difference of expert coefficients in the coordinates of the reference's design.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
+    >>> experts = GaussianExperts(B=np.array([[[0.0]], [[5.0]]]), covariance=np.ones((2, 1, 1)))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.3, 0.7])), experts)
+    >>> alignment(mixture.permuted(np.array([1, 0])), mixture)
+    array([1, 0])
+    """
+    ours, theirs = _coefficients(mixture.in_coordinates(reference.design)), _coefficients(reference)
+    cost = np.sum((ours[:, None] - theirs) ** 2, axis=2)
+    ours_at, theirs_at = linear_sum_assignment(cost)
+    order: Labels = ours_at[np.argsort(theirs_at)]
+    return order
+
+
+def _coefficients(mixture: Mixture) -> Array:
+    return mixture.experts.free_coefficients().reshape(mixture.K, -1)

@@ -1,0 +1,119 @@
+"""Covariance structures of Gaussian experts: full, diag, spherical, tied.
+
+Each structure is a linear space of symmetric matrices: a covariance moves as ``Σ ← L exp(E) Lᵀ`` with ``Σ = L Lᵀ``
+and ``E`` in the span of the structure's basis. For one response, ``E`` is the change of ``log σ²``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from consilience.numerics.arrays import Array, triangle_size
+from consilience.numerics.linalg import bounded_below, cholesky_or_none, inverse_factor
+
+Structure = Literal["full", "diag", "spherical", "tied"]
+STRUCTURES: tuple[Structure, ...] = get_args(Structure)
+ALMOST = 1 - 1e-9
+"""A covariance clipped at the floor is above it, whatever the rounding of its eigenvalues."""
+
+
+def has_matrices(structure: Structure) -> bool:
+    """Whether residual products between responses matter (full, tied)."""
+    return structure in ("full", "tied")
+
+
+def matrices(covariance: Array, structure: Structure, K: int, q: int) -> Array:
+    """Covariances as matrices ``(K, q, q)`` from the stored shape of the structure."""
+    match structure:
+        case "full":
+            return covariance
+        case "tied":
+            return np.broadcast_to(covariance, (K, q, q))
+        case "diag":
+            return covariance[:, :, None] * np.eye(q)
+        case "spherical":
+            return covariance[:, None, None] * np.eye(q)
+
+
+def factors(covariance: Array, structure: Structure, K: int, q: int) -> tuple[Array, Array]:
+    """Cholesky factors ``L (K, q, q)`` and their inverses; a covariance that is not positive definite is an error."""
+    lower = []
+    for S in matrices(covariance, structure, K, q):
+        L = cholesky_or_none(S)
+        if L is None:
+            raise np.linalg.LinAlgError("an expert covariance is not positive definite")
+        lower.append(L)
+    return np.array(lower), np.array([inverse_factor(L) for L in lower])
+
+
+def scatter_size(structure: Structure, q: int) -> int:
+    """Numbers per expert in its residual scatter."""
+    return triangle_size(q) if has_matrices(structure) else q
+
+
+def maximiser(scatter: Array, n: Array, structure: Structure, old: Array, floor: Array) -> Array:
+    """The covariance that maximises ``-Σ_k n_k log|Σ_k| - tr(Σ_k⁻¹ scatter_k)`` above the floor.
+
+    Parameters
+    ----------
+    scatter : (K, q, q) or (K, q) array
+        Residual products (full, tied) or squares (diag, spherical), summed with responsibilities.
+    n : (K,) array
+        Sums of responsibilities.
+    structure : Structure
+    old : array
+        The covariance that an expert without rows keeps.
+    floor : (q, q) array
+        Lower bound.
+
+    Returns
+    -------
+    array
+        In the stored shape of the structure.
+    """
+    q = scatter.shape[1]
+    empty = n <= np.finfo(float).tiny
+    rows = np.where(empty, 1.0, n)
+    if structure == "tied":
+        return old if n.sum() <= 0 else bounded_below(scatter.sum(axis=0) / n.sum(), floor)
+    if structure == "full":
+        return np.array(
+            [old[k] if empty[k] else bounded_below(scatter[k] / rows[k], floor) for k in range(len(n))]
+        ).reshape(len(n), q, q)
+    if structure == "diag":
+        return np.where(empty[:, None], old, np.maximum(scatter / rows[:, None], np.diagonal(floor)))
+    return np.where(empty, old, np.maximum(scatter.sum(axis=1) / (q * rows), np.trace(floor) / q))
+
+
+def is_above(covariance: Array, structure: Structure, floor: Array) -> bool:
+    """Whether no covariance falls below the floor, but for rounding."""
+    L = cholesky_or_none(floor)
+    if L is None:
+        return True
+    if structure == "diag":
+        return bool(np.all(covariance >= ALMOST * np.diagonal(floor)))
+    if structure == "spherical":
+        return bool(np.all(covariance >= ALMOST * np.trace(floor) / len(floor)))
+    Linv = inverse_factor(L)
+    stacked = covariance if structure == "full" else covariance[None]
+    return bool(np.linalg.eigvalsh(Linv @ stacked @ Linv.T).min() >= ALMOST)
+
+
+def basis(structure: Structure, q: int) -> Array:
+    """Symmetric matrices ``E_j (m, q, q)`` that span the moves of a structure."""
+    if structure == "spherical":
+        return np.eye(q)[None]
+    if structure == "diag":
+        return np.array([np.diag(row) for row in np.eye(q)])
+    i, j = np.triu_indices(q)
+    E = np.zeros((len(i), q, q))
+    E[np.arange(len(i)), i, j] = 1.0
+    E[np.arange(len(i)), j, i] = 1.0
+    return E
+
+
+def shape_count(structure: Structure, q: int) -> int:
+    """Free covariance parameters per expert (per mixture when tied)."""
+    return {"spherical": 1, "diag": q}.get(structure, triangle_size(q))

@@ -1,0 +1,59 @@
+"""Moments in numpy: features on axis 0, every weighted cross product of a block in one matrix product.
+
+For few features the products ``x_a x_b`` are written once per block, ``Z (p (p + 1) / 2, n)``, and all weight rows
+share them: ``W Zᵀ``. For many features ``Z`` would not fit in cache, and each weight row is one product
+``(w ∘ x) xᵀ`` instead.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from consilience.numerics.arrays import Array, pack, triangle_size
+
+BLOCK_ROWS = 2048
+BLOCK_BYTES = 64 * 2**20
+SHARED_PRODUCTS_UP_TO = 64
+"""Largest p for which the products ``x_a x_b`` are shared between weight rows."""
+
+
+def block_rows(p: int, weight_rows: int) -> int:
+    """Rows of a block: enough for the matrix products to be fast, few enough that a block's arrays stay small.
+
+    Examples
+    --------
+    >>> block_rows(21, 40), block_rows(1, 100_000)
+    (2048, 83)
+    """
+    width = p + weight_rows + (triangle_size(p) if p <= SHARED_PRODUCTS_UP_TO else p)
+    return int(np.clip(BLOCK_BYTES // (8 * width), 16, BLOCK_ROWS))
+
+
+class Workspace:
+    """Buffers of one pass, allocated once and overwritten block by block."""
+
+    def __init__(self, p: int, n: int) -> None:
+        shared = p <= SHARED_PRODUCTS_UP_TO
+        self.panel = np.empty((p, n))
+        self.products = np.empty((triangle_size(p) if shared else p, n))
+
+
+def first_moments(panel: Array, weights: Array) -> Array:
+    """``Σ_i w_gi x_i`` for ``weights (g, n)`` and ``panel (p, n)``: ``(g, p)``."""
+    return weights @ panel.T
+
+
+def second_moments(panel: Array, weights: Array, workspace: Workspace) -> Array:
+    """Upper triangles of ``Σ_i w_hi x_i x_iᵀ`` for ``weights (h, n)`` and ``panel (p, n)``: ``(h, p (p + 1) / 2)``."""
+    p, n = panel.shape
+    if p > SHARED_PRODUCTS_UP_TO:
+        scaled = workspace.products[:, :n] if n <= workspace.products.shape[1] else np.empty((p, n))
+        return np.array([pack(np.multiply(panel, w, out=scaled) @ panel.T) for w in weights]).reshape(
+            -1, triangle_size(p)
+        )
+    products = workspace.products[:, :n] if n <= workspace.products.shape[1] else np.empty((triangle_size(p), n))
+    row = 0
+    for a in range(p):
+        np.multiply(panel[a:], panel[a], out=products[row : row + p - a])
+        row += p - a
+    return weights @ products.T

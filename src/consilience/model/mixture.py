@@ -1,0 +1,174 @@
+"""The mixture as a value: a gate and experts on one design."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from consilience.model.design import Design
+from consilience.model.experts import Experts
+from consilience.model.gates import Gate
+from consilience.model.kernels import block_rows
+from consilience.model.penalty import Penalty
+from consilience.model.posterior import Posterior, posterior
+from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.bisection import bisected
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """``p(y | x) = Σ_k π_k(x) f_k(y | x)``: a gate ``π`` and K experts ``f``, as a value.
+
+    Methods take raw covariates ``X (n, d)`` whatever the coordinates of the coefficients, and read them in blocks.
+
+    Parameters
+    ----------
+    design : Design
+        Coordinates of the coefficients.
+    gate : SoftmaxGate or ConstantGate
+    experts : GaussianExperts, CategoricalExperts or PoissonExperts
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, GaussianExperts
+    >>> mixture = Mixture(
+    ...     Design.raw(1),
+    ...     ConstantGate(np.array([0.5, 0.5])),
+    ...     GaussianExperts(B=np.array([[[0.0, 1.0]], [[0.0, -1.0]]]), covariance=np.ones((2, 1, 1))),
+    ... )
+    >>> X, Y = np.array([[0.0], [2.0]]), np.array([[0.0], [2.0]])
+    >>> mixture.responsibilities(Rows(X, Y)).round(3)
+    array([[0.5, 0.5],
+           [1. , 0. ]])
+    >>> mixture.log_density(Rows(X, Y)).round(3)
+    array([-0.919, -1.612])
+    """
+
+    design: Design
+    gate: Gate
+    experts: Experts
+
+    @property
+    def K(self) -> int:
+        """Number of experts."""
+        return self.experts.K
+
+    @property
+    def parameter_count(self) -> int:
+        """Free parameters of gate and experts."""
+        return self.gate.parameter_count + self.experts.parameter_count
+
+    # ------------------------------------------------------------------ reading data
+
+    def block_size(self) -> int:
+        """Rows per block of a pass."""
+        p = self.design.p
+        gate, experts = self.gate.layout(p), self.experts.layout(p)
+        return block_rows(p, 2 * (gate.g + gate.h + experts.g + experts.h) + 6 * self.K)
+
+    def posteriors(self, rows: Rows) -> Iterator[tuple[Block, Posterior]]:
+        """Blocks of ``rows`` with their responsibilities."""
+        for block in rows.blocks(self.design, self.block_size()):
+            yield block, posterior(self.gate, self.experts, block)
+
+    def log_density(self, rows: Rows) -> Array:
+        """``log p(y_i | x_i)`` of each row ``(n,)``, or of each group ``(G,)``."""
+        return _joined([at.log_density for _, at in self.posteriors(rows)], ())
+
+    def responsibilities(self, rows: Rows) -> Array:
+        """``P(label = k | data)`` of each row ``(n, K)``, or of each group ``(G, K)``."""
+        return _joined([at.tau.T for _, at in self.posteriors(rows)], (self.K,))
+
+    def _panels(self, X: Array) -> Iterator[Array]:
+        size = self.block_size()
+        return (self.design.panel(X[i : i + size]) for i in range(0, max(len(X), 1), size))
+
+    def gate_weights(self, X: Array) -> Array:
+        """``π_k(x_i)``, ``(n, K)``."""
+        parts = [np.broadcast_to(self.gate.evaluate(P)[1], (self.K, P.shape[1])).T for P in self._panels(X)]
+        return _joined(parts, (self.K,))
+
+    def mean(self, X: Array) -> Array:
+        """``E[y | x] = Σ_k π_k(x) E[y | x, k]``: means ``(n, q)``, class probabilities ``(n, C)``, rates ``(n, 1)``."""
+        parts = [
+            np.einsum(
+                "kn,kqn->nq", np.broadcast_to(self.gate.evaluate(P)[1], (self.K, P.shape[1])), self.experts.mean(P)
+            )
+            for P in self._panels(X)
+        ]
+        return _joined(parts, (self.experts.mean(np.empty((self.design.p, 0))).shape[1],))
+
+    def quantile(self, X: Array, probability: float) -> Array:
+        """The ``probability`` quantile of ``p(y | x_i)``, ``(n,)``: the root of ``Σ_k π_k(x_i) F_k(y | x_i)``."""
+        return _joined([self._quantile(P, probability) for P in self._panels(X)], ())
+
+    def _quantile(self, panel: Array, probability: float) -> Array:
+        pi = self.gate.evaluate(panel)[1]
+        each = self.experts.quantile(panel, probability)
+        pad = 1e-9 * (1 + np.abs(each).max(axis=0)) + 2 * self.experts.discrete
+        y = bisected(
+            lambda y: np.sum(pi * self.experts.cdf(panel, y), axis=0),
+            probability,
+            each.min(axis=0) - pad,
+            each.max(axis=0) + pad,
+        )
+        return np.floor(y + 1e-6) if self.experts.discrete else y
+
+    def sample(
+        self, X: Array, rng: np.random.Generator, labels: Labels | None = None, exposure: Array | None = None
+    ) -> tuple[Array, Labels]:
+        """Responses ``(n, q)`` at the rows of ``X (n, d)``, and the labels ``(n,)`` that made them."""
+        if labels is None:
+            below = np.cumsum(self.gate_weights(X), axis=1) < rng.random((len(X), 1))
+            labels = np.minimum(below.sum(axis=1), self.K - 1)
+        size = self.block_size()
+        parts = []
+        for i, panel in enumerate(self._panels(X)):
+            part = slice(i * size, (i + 1) * size)
+            parts.append(self.experts.sample(panel, labels[part], rng, None if exposure is None else exposure[part]))
+        return np.concatenate(parts), labels
+
+    # ------------------------------------------------------------------ the step
+
+    def penalised(self, statistics: Statistics, penalty: Penalty) -> float:
+        """Penalised log-likelihood, from statistics taken at this mixture."""
+        intercept = self.design.intercept
+        ridges = self.gate.penalty(penalty, intercept=intercept) + self.experts.penalty(penalty, intercept=intercept)
+        return statistics.log_likelihood - ridges
+
+    def maximise(self, statistics: Statistics, penalty: Penalty, fraction: float = 1.0) -> Mixture:
+        """M-step: exact where a closed form exists, else ``fraction`` of one Newton step."""
+        intercept = self.design.intercept
+        return Mixture(
+            self.design,
+            self.gate.step(statistics.gate, penalty, intercept=intercept, fraction=fraction),
+            self.experts.step(statistics.experts, penalty, intercept=intercept, fraction=fraction),
+        )
+
+    @property
+    def newton_type(self) -> bool:
+        """Whether any part of the M-step is a Newton step that may have to be shortened."""
+        return self.experts.newton_type or (self.gate.reads_covariates and self.K > 1)
+
+    # ------------------------------------------------------------------ other names, other coordinates
+
+    def permuted(self, order: Labels) -> Mixture:
+        """The same mixture with its experts in another order."""
+        return Mixture(self.design, self.gate.permuted(order), self.experts.permuted(order))
+
+    def in_coordinates(self, design: Design) -> Mixture:
+        """The same mixture with its coefficients on another design."""
+        T = design.from_raw() @ self.design.to_raw()
+        return replace(self, design=design, gate=self.gate.transformed(T), experts=self.experts.transformed(T))
+
+    def raw(self) -> Mixture:
+        """The same mixture with its coefficients on raw covariates."""
+        return self.in_coordinates(Design.raw(self.design.d, self.design.intercept))
+
+
+def _joined(parts: list[Array], tail: tuple[int, ...]) -> Array:
+    return np.concatenate(parts) if parts else np.empty((0, *tail))

@@ -1,0 +1,131 @@
+"""Softmax regression as the gate and the categorical experts share it: curvature rows, the step, the ridge.
+
+``C`` classes with coefficients ``b_c`` that sum to zero; derivatives are taken in the ``C - 1`` contrasts against the
+last class. The curvature is the full Hessian, or above ``FULL_UP_TO`` parameters the block-diagonal bound
+``diag(π) - π πᵀ ≼ 2 diag(π (1 - π))``: a graph Laplacian below twice its degrees.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from consilience.model.penalty import slope_mask
+from consilience.numerics.arrays import Array, kronecker, triangle_size, unpack
+from consilience.numerics.linalg import solve_symmetric
+
+FULL_UP_TO = 1500
+
+
+def is_full(C: int, p: int) -> bool:
+    """Whether ``C`` classes with ``p`` coefficients each use the full Hessian."""
+    return (C - 1) * p <= FULL_UP_TO
+
+
+def curvature_row_count(C: int, p: int) -> int:
+    """Number of weight rows of :func:`curvature_rows`."""
+    return triangle_size(C - 1) if is_full(C, p) else C
+
+
+def pair_rows(pi: Array, mass: Array | float = 1.0) -> Array:
+    """Rows ``mass π_k (1[k = l] - π_l)`` for the pairs ``k ≤ l < C - 1`` of ``pi (C, n)``."""
+    C, n = pi.shape
+    weighted = pi * mass
+    rows = np.empty((triangle_size(C - 1), n))
+    row = 0
+    for k in range(C - 1):
+        block = rows[row : row + C - 1 - k]
+        np.multiply(pi[k : C - 1], -weighted[k], out=block)
+        block[0] += weighted[k]
+        row += C - 1 - k
+    return rows
+
+
+def curvature_rows(pi: Array, mass: Array | float, p: int) -> Array:
+    """Weights whose second moments are the curvature, ``(curvature_row_count, n)``."""
+    if is_full(len(pi), p):
+        return pair_rows(pi, mass)
+    return 2 * mass * pi * (1 - pi)
+
+
+def centred(contrasts: Array) -> Array:
+    """Coefficients ``(C, p)`` that sum to zero, from contrasts ``(C - 1, p)`` against the last class.
+
+    Examples
+    --------
+    >>> centred(np.array([[2.0]]))
+    array([[ 1.],
+           [-1.]])
+    """
+    full = np.vstack([contrasts, np.zeros((1, contrasts.shape[1]))])
+    coef: Array = full - full.mean(axis=0)
+    return coef
+
+
+def contrasts(coef: Array) -> Array:
+    """Contrasts ``(C - 1, p)`` against the last class, the inverse of :func:`centred`."""
+    difference: Array = coef[:-1] - coef[-1]
+    return difference
+
+
+def blocks_to_matrix(packed: Array, m: int, p: int) -> Array:
+    """Matrix ``(m p, m p)`` from the packed blocks of the pairs ``k ≤ l < m``."""
+    k, l = np.triu_indices(m)
+    H = np.empty((m, p, m, p))
+    blocks = unpack(packed)
+    H[k, :, l, :] = blocks
+    H[l, :, k, :] = blocks
+    return H.reshape(m * p, m * p)
+
+
+@lru_cache(maxsize=64)
+def ridge_matrix(C: int, p: int, intercept: bool, ridge: float) -> Array:
+    """The ridge in contrasts: ``R = r (I - 1 1ᵀ / C) ⊗ diag(slopes)``, ``((C - 1) p, (C - 1) p)``."""
+    mask = np.diag(slope_mask(p, intercept))
+    return ridge * kronecker(np.eye(C - 1) - 1 / C, mask)
+
+
+def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, intercept: bool, fraction: float) -> Array:
+    """One Newton-type step of the penalised softmax log-likelihood.
+
+    Parameters
+    ----------
+    coef : (C, p) array
+        Current coefficients, summing to zero over classes.
+    gradient : (C - 1, p) array
+        ``Σ_i (τ_ic - π_ic) x_i``.
+    curvature : (rows, p (p + 1) / 2) array
+        Second moments of :func:`curvature_rows`.
+    ridge, intercept, fraction
+        Ridge on slopes, whether feature 0 is the intercept, and the fraction of the step to take.
+
+    Returns
+    -------
+    (C, p) array
+        New coefficients, summing to zero over classes.
+    """
+    C, p = coef.shape
+    if fraction == 0 or C == 1:
+        return coef
+    if is_full(C, p):
+        R = ridge_matrix(C, p, intercept, ridge)
+        a = contrasts(coef)
+        direction, _ = solve_symmetric(
+            blocks_to_matrix(curvature, C - 1, p) + R, (gradient.ravel() - R @ a.ravel())[:, None]
+        )
+        return centred(a + fraction * direction.reshape(C - 1, p))
+    mask = ridge * slope_mask(p, intercept)
+    full = np.vstack([gradient, -gradient.sum(axis=0)]) - mask * coef
+    blocks = unpack(curvature)
+    moved = np.array(
+        [solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0] for H, g in zip(blocks, full, strict=True)]
+    )
+    new: Array = coef + fraction * moved
+    new -= new.mean(axis=0)
+    return new
+
+
+def ridge_value(coef: Array, *, ridge: float, intercept: bool) -> float:
+    """``(r / 2) Σ_c ‖slopes_c‖²``."""
+    return 0.5 * ridge * float(np.sum(coef[..., int(intercept) :] ** 2))

@@ -1,0 +1,145 @@
+"""Rows as the mathematics reads them: in blocks, features on axis 0, groups whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.model.design import Design
+from consilience.model.kernels import Workspace
+from consilience.numerics.arrays import Array, Labels
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBlock:
+    """The groups of one block."""
+
+    starts: Labels  # (G,)    first row of each group within the block
+    sizes: Labels  # (G,)
+    panel: Array  # (p, G)    weighted mean of each group's design rows: what a softmax gate reads
+    present: Array  # (G,)    1 where the group has any weight, else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A block of n rows in the coordinates of a design; valid until the next block is read."""
+
+    panel: Array  # (p, n)
+    Y: Array  # (q, n)
+    weight: Array | None  # (n,)
+    log_exposure: Array | None  # (n,)
+    groups: GroupBlock | None
+    workspace: Workspace
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Rows sorted by group: an index into the rows, nothing is copied.
+
+    Examples
+    --------
+    >>> groups = Groups.of(np.array([7, 3, 7]))
+    >>> groups.order, groups.bounds, groups.codes
+    (array([1, 0, 2]), array([0, 1, 3]), array([1, 0, 1]))
+    """
+
+    order: Labels  # (n,)      rows, group after group, in their original order within a group
+    bounds: Labels  # (G + 1,) where each group starts in ``order``
+    codes: Labels  # (n,)      group of each row, 0..G-1
+
+    @classmethod
+    def of(cls, labels: np.ndarray) -> Groups:
+        """Index of the groups named by ``labels (n,)``."""
+        _, codes = np.unique(labels, return_inverse=True)
+        order = np.argsort(codes, kind="stable")
+        sizes = np.bincount(codes)
+        return cls(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), codes.astype(np.intp))
+
+    def chunks(self, size: int) -> Iterator[Labels]:
+        """Bounds of consecutive groups that together have at most ``size`` rows (or are one group)."""
+        G = len(self.bounds) - 1
+        first = 0
+        while first < G:
+            last = int(np.searchsorted(self.bounds, self.bounds[first] + size, side="right")) - 1
+            last = min(max(last, first + 1), G)
+            yield self.bounds[first : last + 1]
+            first = last
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Covariates and responses, with optional case weights, exposures and groups.
+
+    Parameters
+    ----------
+    X : (n, d) array
+        Raw covariates; ``d`` may be 0 (a Gaussian mixture).
+    Y : (n, q) array
+        Responses: q real numbers, a class code, or a count.
+    weight : (n,) array or None
+        Frequencies.
+    exposure : (n,) array or None
+        Exposure of each count.
+    groups : Groups or None
+        With groups, the latent label belongs to the group.
+
+    Examples
+    --------
+    >>> rows = Rows(np.zeros((5, 2)), np.zeros((5, 1)))
+    >>> [block.panel.shape for block in rows.blocks(Design.raw(2), size=3)]
+    [(3, 3), (3, 2)]
+    """
+
+    X: Array
+    Y: Array
+    weight: Array | None = None
+    exposure: Array | None = None
+    groups: Groups | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return len(self.Y)
+
+    def blocks(self, design: Design, size: int) -> Iterator[Block]:
+        """Blocks of about ``size`` rows in the coordinates of ``design``; groups are never split."""
+        workspace = Workspace(design.p, min(size, max(self.n, 1)))
+        if self.groups is not None:
+            for bounds in self.groups.chunks(size):
+                index = self.groups.order[bounds[0] : bounds[-1]]
+                yield self._block(index, bounds - bounds[0], design, workspace)
+            return
+        for start in range(0, self.n, size):
+            yield self._block(slice(start, min(start + size, self.n)), None, design, workspace)
+
+    def _block(self, index: slice | Labels, bounds: Labels | None, design: Design, workspace: Workspace) -> Block:
+        X = self.X[index]
+        room = workspace.panel if len(X) <= workspace.panel.shape[1] else None
+        panel = design.panel(X, out=room)
+        weight = None if self.weight is None else self.weight[index]
+        log_exposure = None if self.exposure is None else np.log(self.exposure[index])
+        groups = None if bounds is None else group_block(panel, weight, bounds)
+        return Block(panel, self.Y[index].T, weight, log_exposure, groups, workspace)
+
+    def take(self, index: Labels) -> Rows:
+        """The rows at ``index``, copied."""
+        return Rows(
+            self.X[index],
+            self.Y[index],
+            None if self.weight is None else self.weight[index],
+            None if self.exposure is None else self.exposure[index],
+            None if self.groups is None else Groups.of(self.groups.codes[index]),
+        )
+
+
+def group_block(panel: Array, weight: Array | None, bounds: Labels) -> GroupBlock:
+    """Weighted group means of a panel ``(p, n)`` whose groups start at ``bounds (G + 1,)``."""
+    starts, sizes = bounds[:-1], np.diff(bounds)
+    if weight is None:
+        return GroupBlock(starts, sizes, np.add.reduceat(panel, starts, axis=1) / sizes, np.ones(len(starts)))
+    mass = np.add.reduceat(weight, starts)
+    present = (mass > 0).astype(float)
+    mean = np.add.reduceat(panel * weight, starts, axis=1) / np.where(mass > 0, mass, 1.0)
+    return GroupBlock(starts, sizes, mean, present)

@@ -1,0 +1,104 @@
+"""The statistics of a pass over the data: sums that add over blocks, shards and sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from consilience.model.moments import Additive, Layout, Moments
+from consilience.numerics.arrays import Array, pack, triangle_size, unpack
+
+if TYPE_CHECKING:
+    from consilience.model.mixture import Mixture
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics(Additive):
+    """What the data say about the next mixture, at the current one: ``Statistics + Statistics`` is over both data.
+
+    They contain no penalty and no floor.
+
+    Parameters
+    ----------
+    gate, experts : Moments
+        Weighted sums of ``1``, ``x``, ``x xᵀ``.
+    log_likelihood : float
+        ``Σ_i w_i log p(y_i | x_i)``.
+    absolute : float
+        ``Σ_i w_i |log p(y_i | x_i)|``, the scale of rounding in the likelihood.
+    weight : float
+        ``Σ_i w_i``, or the number of groups.
+    information : (P, P) array or None
+        Observed information in the free parameters, where it was asked for.
+
+    Examples
+    --------
+    >>> from consilience.model import Design, GaussianExperts, ConstantGate, Mixture, Rows, expect
+    >>> mixture = Mixture(
+    ...     Design.raw(0), ConstantGate(np.ones(1)), GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
+    ... )
+    >>> a = expect(mixture, Rows(np.empty((2, 0)), np.array([[1.0], [2.0]])))
+    >>> b = expect(mixture, Rows(np.empty((1, 0)), np.array([[3.0]])))
+    >>> (a + b).experts.first
+    array([[6.]])
+    >>> Statistics.from_array((a + b).to_array(), layout_of(mixture)).weight
+    3.0
+    """
+
+    gate: Moments
+    experts: Moments
+    log_likelihood: float
+    absolute: float
+    weight: float
+    information: Array | None = None
+
+    def to_array(self) -> Array:
+        """All sums as one flat array."""
+        scalars = np.array([self.log_likelihood, self.absolute, self.weight])
+        information = np.empty(0) if self.information is None else pack(self.information)
+        return np.concatenate([scalars, self.gate.to_array(), self.experts.to_array(), information])
+
+    @classmethod
+    def from_array(cls, flat: Array, layout: StatisticsLayout) -> Statistics:
+        """Statistics from their flat array; a length that does not fit the layout is an error."""
+        plain, informed = layout.size(information=False), layout.size(information=True)
+        if flat.shape not in ((plain,), (informed,)):
+            raise ValueError(f"statistics of {flat.shape} numbers where {plain} or {informed} were expected")
+        scalars, gate, experts, rest = np.split(flat, np.cumsum([3, layout.gate.size, layout.experts.size]))
+        information = unpack(rest) if len(flat) == informed and layout.parameters else None
+        ll, absolute, weight = (float(value) for value in scalars)
+        gate_moments, expert_moments = layout.gate.from_array(gate), layout.experts.from_array(experts)
+        return cls(gate_moments, expert_moments, ll, absolute, weight, information)
+
+
+@dataclass(frozen=True, eq=False)
+class StatisticsLayout:
+    """Shapes of a mixture's statistics."""
+
+    gate: Layout
+    experts: Layout
+    parameters: int
+
+    def size(self, *, information: bool) -> int:
+        """Length of the flat array."""
+        return 3 + self.gate.size + self.experts.size + information * triangle_size(self.parameters)
+
+    def zeros(self, *, information: bool) -> Statistics:
+        """Statistics of no rows."""
+        return Statistics.from_array(np.zeros(self.size(information=information)), self)
+
+
+def layout_of(mixture: Mixture) -> StatisticsLayout:
+    """Shapes of the statistics of ``mixture``.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> layout = layout_of(soft(10, random_state=0).truth)
+    >>> layout.size(information=False), layout.size(information=True)
+    (2476, 13952)
+    """
+    gate, experts, p = mixture.gate, mixture.experts, mixture.design.p
+    return StatisticsLayout(gate.layout(p), experts.layout(p), gate.parameter_count + experts.parameter_count)

@@ -1,0 +1,1 @@
+"""Stable linear algebra, softmax, clustering and root finding: no statistics, no data structures."""

@@ -1,0 +1,57 @@
+"""The one array type of the library, and symmetric matrices stored as their upper triangle."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.intp]
+
+
+@lru_cache(maxsize=64)
+def _triangle(p: int) -> tuple[Labels, Labels]:
+    rows, columns = np.triu_indices(p)
+    return rows, columns
+
+
+def triangle_size(p: int) -> int:
+    """Number of entries on and above the diagonal of a ``(p, p)`` matrix, ``p (p + 1) / 2``."""
+    return p * (p + 1) // 2
+
+
+def kronecker(A: Array, B: Array) -> Array:
+    """Kronecker product ``A ⊗ B``, typed."""
+    product: NDArray[np.float64] = np.kron(A, B).astype(np.float64, copy=False)
+    return product
+
+
+def pack(matrix: Array) -> Array:
+    """Upper triangles of symmetric matrices, row by row: ``(..., p, p)`` to ``(..., p (p + 1) / 2)``.
+
+    Examples
+    --------
+    >>> pack(np.array([[1.0, 2.0], [2.0, 3.0]]))
+    array([1., 2., 3.])
+    """
+    rows, columns = _triangle(matrix.shape[-1])
+    return matrix[..., rows, columns]
+
+
+def unpack(triangle: Array) -> Array:
+    """Symmetric matrices from their upper triangles, the inverse of :func:`pack`.
+
+    Examples
+    --------
+    >>> unpack(np.array([1.0, 2.0, 3.0]))
+    array([[1., 2.],
+           [2., 3.]])
+    """
+    p = int((np.sqrt(8 * triangle.shape[-1] + 1) - 1) / 2)
+    rows, columns = _triangle(p)
+    matrix = np.empty((*triangle.shape[:-1], p, p))
+    matrix[..., rows, columns] = triangle
+    matrix[..., columns, rows] = triangle
+    return matrix

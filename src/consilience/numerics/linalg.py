@@ -1,0 +1,117 @@
+"""Symmetric systems that may be singular, and symmetric matrices bounded from below."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from consilience.numerics.arrays import Array
+
+RANK_TOLERANCE = 1e-11
+"""Pivots and eigenvalues below this fraction of the largest count as zero."""
+
+
+def cholesky_or_none(A: Array) -> Array | None:
+    """Lower Cholesky factor of ``A (p, p)``, or None where ``A`` is not numerically positive definite.
+
+    Examples
+    --------
+    >>> cholesky_or_none(np.diag([4.0, 9.0]))
+    array([[2., 0.],
+           [0., 3.]])
+    >>> cholesky_or_none(np.diag([1.0, -1.0])) is None
+    True
+    """
+    diagonal = np.diagonal(A)
+    if not np.all(diagonal > 0) or not np.all(np.isfinite(A)):
+        return None
+    scale = 1 / np.sqrt(diagonal)
+    try:
+        L: Array = cholesky(A * scale[:, None] * scale, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    if np.diagonal(L).min(initial=1.0) ** 2 < RANK_TOLERANCE:
+        return None
+    return L / scale[:, None]
+
+
+def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
+    """Solve ``A x = b`` for positive semi-definite ``A (p, p)``; minimum-norm where ``A`` is singular.
+
+    Parameters
+    ----------
+    A : (p, p) array
+        Symmetric positive semi-definite.
+    b : (p, m) array
+        Right-hand sides.
+
+    Returns
+    -------
+    x : (p, m) array
+        The solution of least Euclidean norm.
+    full_rank : bool
+        Whether ``A`` was positive definite.
+
+    Examples
+    --------
+    >>> solve_symmetric(np.ones((2, 2)), np.array([[2.0], [2.0]]))
+    (array([[1.],
+           [1.]]), False)
+    """
+    L = cholesky_or_none(A)
+    if L is not None:
+        x: Array = cho_solve((L, True), b, check_finite=False)
+        return x, True
+    values, vectors = np.linalg.eigh(A)
+    keep = values > RANK_TOLERANCE * values.max(initial=0.0)
+    V = vectors[:, keep]
+    return V @ ((V.T @ b) / values[keep, None]), False
+
+
+def inverse_factor(L: Array) -> Array:
+    """Inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
+    inverse: Array = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
+    return inverse
+
+
+def bounded_below(S: Array, floor: Array) -> Array:
+    """``S`` with its eigenvalues relative to ``floor`` clipped at 1.
+
+    Maximises ``-log|Σ| - tr(Σ⁻¹ S)`` over ``Σ ≽ floor``: in coordinates where the floor is the identity
+    the constrained maximiser clips the eigenvalues.
+
+    Parameters
+    ----------
+    S, floor : (q, q) array
+        Symmetric; ``floor`` positive definite, or zero for no bound.
+
+    Examples
+    --------
+    >>> bounded_below(np.diag([4.0, 1e-9]), np.diag([1e-6, 1e-6]))
+    array([[4.e+00, 0.e+00],
+           [0.e+00, 1.e-06]])
+    """
+    L = cholesky_or_none(floor)
+    if L is None:
+        return S
+    Linv = inverse_factor(L)
+    values, vectors = np.linalg.eigh(Linv @ S @ Linv.T)
+    if values.min() >= 1:
+        return S
+    root = L @ vectors
+    clipped: Array = (root * np.maximum(values, 1.0)) @ root.T
+    return clipped
+
+
+def symmetric_exponential(E: Array) -> Array:
+    """Matrix exponential of a symmetric ``E (q, q)``.
+
+    Examples
+    --------
+    >>> symmetric_exponential(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    values, vectors = np.linalg.eigh(E)
+    exponential: Array = (vectors * np.exp(values)) @ vectors.T
+    return exponential

@@ -1,0 +1,47 @@
+"""Softmax over the first axis: components are rows, so that every operation runs along contiguous memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from consilience.numerics.arrays import Array
+
+
+def log_sum_exp(A: Array) -> tuple[Array, Array]:
+    """Stable ``log Σ_k exp A_k`` over axis 0, and the normalised exponentials.
+
+    Parameters
+    ----------
+    A : (K, ...) array
+        Logits; ``-inf`` allowed as long as one entry per column is finite.
+
+    Returns
+    -------
+    total : (...) array
+        ``log Σ_k exp A_k``.
+    share : (K, ...) array
+        ``exp(A_k - total)``.
+
+    Examples
+    --------
+    >>> total, share = log_sum_exp(np.log([[1.0], [3.0]]))
+    >>> float(np.round(total[0], 6)), share.ravel()
+    (1.386294, array([0.25, 0.75]))
+    """
+    top = A.max(axis=0)
+    share = A - top
+    np.exp(share, out=share)
+    mass = share.sum(axis=0)
+    share /= mass
+    return np.log(mass) + top, share
+
+
+def log_softmax(A: Array) -> Array:
+    """``A_k - log Σ_l exp A_l`` over axis 0, same shape as ``A (K, ...)``.
+
+    Examples
+    --------
+    >>> np.exp(log_softmax(np.zeros((4, 1)))).ravel()
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    return A - log_sum_exp(A)[0]

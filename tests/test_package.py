@@ -1,0 +1,56 @@
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import consilience
+
+LAZY = sorted(set(consilience.__all__) - {"__version__"})
+
+
+def test_import_loads_no_numerical_library():
+    code = """
+import sys, consilience
+assert "consilience.errors" not in sys.modules
+print(",".join(sorted({"numpy", "scipy", "sklearn", "pyarrow", "rich"} & set(sys.modules))))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_lazy_name_resolves(name):
+    value = getattr(consilience, name)
+    assert value.__name__ == name
+    assert name in dir(consilience)
+    assert vars(consilience)[name] is value  # kept: the second access is a plain attribute
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"'consilience' has no attribute 'GausianMixture'"):
+        consilience.GausianMixture  # noqa: B018
+
+
+def test_lazy_table_public_names_and_type_checker_agree():
+    assert sorted(consilience._HOME) == LAZY
+    tree = ast.parse(Path(consilience.__file__).read_text(encoding="utf-8"))
+    seen_by_type_checker = {
+        alias.name
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for alias in statement.names
+    }
+    assert sorted(seen_by_type_checker) == LAZY
+
+
+def test_version_is_pep440():
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+|a\d+|b\d+|rc\d+)?", consilience.__version__)
+
+
+def test_package_ships_its_types():
+    assert Path(consilience.__file__).with_name("py.typed").exists()

@@ -1,0 +1,22 @@
+import re
+from pathlib import Path
+
+README = Path(__file__).parents[1] / "README.md"
+
+
+def quick_start() -> str:
+    text = README.read_text(encoding="utf-8")
+    section = re.search(r"^## Quick start$(.*?)^## ", text, flags=re.MULTILINE | re.DOTALL)
+    assert section, "README.md has no section 'Quick start'"
+    blocks = re.findall(r"^```python\n(.*?)^```$", section[1], flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 1, "the quick start is one Python block"
+    return blocks[0]
+
+
+def test_quick_start_runs(capsys):
+    names: dict[str, object] = {}
+    exec(compile(quick_start(), str(README), "exec"), names)
+    assert "expert" in capsys.readouterr().out.lower()
+    n = len(names["data"].y)
+    assert names["prediction"].shape == (n,)
+    assert names["gate"].shape == (n, 4)
