@@ -1,5 +1,7 @@
 """Sphinx configuration. Builds without network: no intersphinx."""
 
+import sys
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -11,8 +13,10 @@ author = "The Consilience developers"
 copyright = author  # noqa: A001 (Sphinx's name)
 version = release = __version__
 
+sys.path.append(str(Path(__file__).parent / "_ext"))
 extensions = [
     "numpydoc",
+    "results",  # ours, in _ext
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
@@ -33,7 +37,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"Consilience {version}"
 html_static_path = ["_static"]
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "architecture", "how-a-mixture-is-fitted")}
+html_sidebars = {page: [] for page in ("index", "architecture", "benchmarks", "how-a-mixture-is-fitted")}
 html_theme_options: dict[str, Any] = {
     "show_prev_next": False,
     "navbar_align": "left",

@@ -238,8 +238,7 @@ def _covariance_factor(d: int) -> Array:
     """``L`` with ``z L ~ N(0, Σ)`` for a standard normal row ``z``, ``Σ_uv = 0.25^|u - v|``."""
     index = np.arange(d)
     covariance: Array = CORRELATION ** np.abs(index[:, None] - index)
-    factor: Array = np.linalg.cholesky(covariance)
-    return factor.T
+    return np.linalg.cholesky(covariance).T.astype(np.float64, copy=False)
 
 
 def _shares(centres: Array, alpha: Array, noise: Array) -> Array:

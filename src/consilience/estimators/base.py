@@ -12,7 +12,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from consilience.errors import ConvergenceWarning, InvalidInputError
 from consilience.estimators import frames, table
+from consilience.estimators.html import html
 from consilience.estimators.progress import shown
+from consilience.estimators.text import summary
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference
@@ -170,13 +172,14 @@ class MixtureEstimator(BaseEstimator):
         kind: str = "sandwich",
         sample_weight: Any = None,
         groups: Any = None,
+        exposure: Any = None,
         draws: int = 50,
     ) -> Inference:
         """Standard errors of another kind, from the data of the fit.
 
         Parameters
         ----------
-        X, y, sample_weight, groups
+        X, y, sample_weight, groups, exposure
             The data the model was fitted on.
         kind : {"observed", "sandwich", "bootstrap"}
             Inverse observed information, sandwich, or parametric bootstrap.
@@ -188,7 +191,7 @@ class MixtureEstimator(BaseEstimator):
         Inference
             With ``standard_errors()`` and ``interval(level)``. Put it in ``inference_`` to have it in ``summary()``.
         """
-        rows = self._measured(X, y, sample_weight=sample_weight, groups=groups)
+        rows = self._measured(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure)
         if kind == "bootstrap":
             return bootstrap(
                 self._fit_result, rows, self._specification(), rng=generator(self.random_state), draws=draws
@@ -218,12 +221,14 @@ class MixtureEstimator(BaseEstimator):
             Confidence level of the intervals.
         """
         check_is_fitted(self)
-        return table.summary(self, reference=reference, level=level)
+        if reference is not None and reference not in range(self.mixture_.K):
+            raise InvalidInputError(f"reference={reference!r}: expected an expert from 0 to {self.mixture_.K - 1}")
+        return summary(self, reference=reference, level=level)
 
     def _repr_html_(self) -> str:
         if not hasattr(self, "mixture_"):
             return str(super()._repr_html_())
-        return table.html(self)
+        return html(self)
 
 
 def check_parameters(estimator: Any) -> None:
@@ -232,7 +237,7 @@ def check_parameters(estimator: Any) -> None:
     for name, value in whole.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
             raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
-    for name in ("tol", "gate_ridge", "reg_covar"):
+    for name in ("tol", "gate_ridge", "expert_ridge", "reg_covar"):
         value = getattr(estimator, name, 0.0)
         if not (isinstance(value, int | float | np.number) and value >= 0 and np.isfinite(value)):
             raise InvalidInputError(f"{name}={value!r}: expected a finite number of at least 0")
@@ -276,15 +281,24 @@ def rows_of(X: Array, Y: Array, *, sample_weight: Any, groups: Any, exposure: An
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if groups is not None:
-        groups = np.asarray(frames.as_array(groups)).ravel()
-        if len(groups) != len(Y):
-            raise InvalidInputError(f"groups has {len(groups)} entries for {len(Y)} rows: pass one group label per row")
-        groups = Groups.of(groups)
+        groups = Groups.of(group_labels(groups, len(Y)))
     if exposure is not None:
         exposure = np.asarray(exposure, dtype=np.float64)
         if exposure.shape != (len(Y),) or not np.all(np.isfinite(exposure)) or np.any(exposure <= 0):
             raise InvalidInputError("exposure: expected one positive finite number per row")
     return Rows(X, Y, weight, exposure, groups)
+
+
+def group_labels(groups: Any, n: int) -> np.ndarray:
+    """Labels ``(n,)`` of groups that can be told apart: none missing, all of one kind."""
+    labels = np.asarray(frames.as_array(groups))
+    if labels.shape not in ((n,), (n, 1)):
+        raise InvalidInputError(f"groups has shape {labels.shape} for {n} rows: pass one group label per row")
+    labels = labels.ravel()
+    kinds = {type(label) for label in labels} if labels.dtype == object else set()
+    if len(kinds) > 1 or not np.array_equal(labels, labels):  # NaN differs from itself
+        raise InvalidInputError("groups: expected labels of one kind without missing values; fill or drop those rows")
+    return labels
 
 
 def split_intercept(coef: Array, intercept: bool) -> tuple[Array, Array]:

@@ -107,6 +107,8 @@ def select_order(
     if criterion not in CRITERIA:
         raise InvalidInputError(f"criterion={criterion!r}: expected one of {', '.join(CRITERIA)}")
     orders = tuple(orders)
+    if not orders:
+        raise InvalidInputError("orders is empty: pass at least one number of experts")
     fits = tuple(clone(estimator).set_params(**{estimator.order_name: K}).fit(X, y, **fit_params) for K in orders)
     doubtful = [K for K, fitted in zip(orders, fits, strict=True) if not fitted.starts_agree_]
     if doubtful:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from consilience.fit.stop import StopReason
-from consilience.model.information import free_parameters, moved, ridge, score
+from consilience.model.information import free_parameters, is_informable, moved, ridge, score
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
@@ -28,7 +28,6 @@ NEWTON_FROM = 1e-4
 NEWTON_DECREMENT = 1e-8
 NEWTON_DECREMENT_AT_MOST = 5e-3
 """However many rows: a decrement this small leaves every interval unaffected."""
-LARGEST_NEWTON = 3000
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +172,7 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
     mixture, statistics = start, (yield log.asked(Expect(start)))
     value = mixture.penalised(statistics, penalty)
     log.trace.append(value)
-    switch = _Switch(newton and start.parameter_count <= LARGEST_NEWTON)
+    switch = _Switch(newton and is_informable(start))
     proposal, by_newton, informed = mixture.maximise(statistics, penalty), False, False
     fraction, stuck = 1.0, 0
     for _ in range(max_iter):
@@ -204,6 +203,8 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
         if full and gain <= tol * statistics.weight and switch.has_failed:
             return log.ascent(mixture, statistics, StopReason.CONVERGED_EM)
         proposal, by_newton = _propose(mixture, statistics, penalty, step)
+        if step is not None and not by_newton:  # the step leads below the variance floor
+            switch.refused()
         fraction = 1.0
         informed = by_newton or switch.is_near(gain, statistics, tol)
     return log.ascent(mixture, statistics, StopReason.MAX_ITER)

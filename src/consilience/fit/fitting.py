@@ -72,7 +72,7 @@ class Fit:
     @property
     def starts_agree(self) -> bool:
         """Whether the two best starts reached the same likelihood."""
-        return len(self.start_values) < 2 or self.start_values[0] - self.start_values[1] <= DISAGREE
+        return len(self.start_values) < 2 or abs(self.start_values[0] - self.start_values[1]) <= DISAGREE
 
 
 def fit_mixture(
@@ -123,6 +123,7 @@ def fit_mixture(
         if start is None:
             start, values = best_start(rows, specification, summary, rng, n_init=n_init, progress=progress)
         else:
+            check_start(start, specification.blank(summary))
             start = start.in_coordinates(summary.design(specification.intercept))
         respond = responder(rows, "all rows", progress)
         ascent = drive(climb(start, penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
@@ -184,7 +185,7 @@ def on_floor(ascent: Ascent, penalty: Penalty) -> bool:
 
 
 def _gap(found: list[Ascent]) -> float:
-    return (found[0].penalised - found[1].penalised) / max(found[0].statistics.weight, 1.0)
+    return abs(found[0].penalised - found[1].penalised) / max(found[0].statistics.weight, 1.0)
 
 
 def improved(
@@ -206,6 +207,25 @@ def improved(
     return found
 
 
+def check_start(start: Mixture, blank: Mixture) -> None:
+    """A named error where a start is not of the kind to fit, of which ``blank`` is one."""
+    for part, got, expected in (
+        ("gate", type(start.gate).__name__, type(blank.gate).__name__),
+        ("family of experts", start.experts.family, blank.experts.family),
+        ("covariance", getattr(start.experts, "structure", None), getattr(blank.experts, "structure", None)),
+        ("intercept", start.design.intercept, blank.design.intercept),
+        ("number of coefficients", _shape(start), _shape(blank)),
+    ):
+        if got != expected:
+            raise InvalidInputError(f"the start has another {part} than the model: got {got}, expected {expected}")
+    if not np.all(np.isfinite(start.experts.free_coefficients())):
+        raise InvalidInputError("the start has coefficients that are not finite: pass the mixture_ of a fit")
+
+
+def _shape(mixture: Mixture) -> tuple[int, int, int]:
+    return mixture.K, mixture.experts.channels, mixture.experts.p
+
+
 def check_fittable(rows: Rows, specification: Specification, summary: ColumnSummary) -> None:
     """Named errors for data on which the likelihood has no maximum."""
     labels = rows.n if rows.groups is None else len(rows.groups.bounds) - 1
@@ -215,6 +235,8 @@ def check_fittable(rows: Rows, specification: Specification, summary: ColumnSumm
             f"n_samples={labels} {what} for {specification.K} experts: pass at least as many {what} as experts,"
             " or ask for fewer experts"
         )
+    if not (np.all(np.isfinite(summary.x_squares)) and np.all(np.isfinite(summary.y_products))):
+        raise InvalidInputError("X or y has values whose squares overflow: divide those columns by their size")
     if not summary.weight > 0:
         raise InvalidInputError("all weights are zero: pass at least one positive sample_weight")
     if specification.family == "gaussian":
@@ -234,19 +256,19 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
         warnings.warn(
             f"{empty} of {ascent.mixture.K} experts hold less than one row: refit with fewer experts",
             DegenerateFitWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     elif on_floor(ascent, penalty):
         warnings.warn(
             "an expert's variance is at its floor (reg_covar times the pooled variance): it fits a few rows exactly; "
             "refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
             DegenerateFitWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     if not ascent.mixture.experts.full_rank(ascent.statistics.experts):
         warnings.warn(
             "the design of an expert is rank deficient: its coefficients are the minimum-norm solution and have no "
             "standard errors; drop constant or duplicate columns",
             RankDeficientWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

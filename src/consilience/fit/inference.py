@@ -9,12 +9,12 @@ import numpy as np
 from scipy.linalg import cho_solve
 from scipy.special import ndtri
 
-from consilience.fit.climb import LARGEST_NEWTON, newton_step
+from consilience.fit.climb import newton_step
 from consilience.fit.fitting import Fit
 from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.model.expectation import expect, score_products
 from consilience.model.gates import SoftmaxGate
-from consilience.model.information import gate_slice, ridge
+from consilience.model.information import gate_slice, is_informable, ridge
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
@@ -25,7 +25,9 @@ from consilience.numerics.threads import threads_for
 
 RIDGE_SHARE = 0.05
 """Largest share of the gate's information that may come from the ridge."""
-SPREAD_PER_COEFFICIENT = 30.0
+LOOSEST_DIRECTION = 0.5
+"""Largest standard error of a gate slope, over all directions, per standard deviation of the covariates."""
+SPREAD_PER_COEFFICIENT = 10.0
 """Least ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
 GATE_DECREMENT = 0.01
 EXPERT_DECREMENT = 0.1
@@ -113,10 +115,8 @@ def infer(fit: Fit, rows: Rows, *, kind: str = "observed") -> Inference:
     """
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     estimates = parameters(fit.mixture)
-    if mixture.parameter_count > LARGEST_NEWTON:
-        return _refused(
-            estimates, kind, f"{mixture.parameter_count} parameters are more than {LARGEST_NEWTON}: no full information"
-        )
+    if not is_informable(mixture):
+        return _refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
     if statistics.information is None:
         with threads_for(mixture.design.p):
             statistics = expect(mixture, rows, information=True)
@@ -169,22 +169,32 @@ def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inve
     """Why the gate's intervals are withheld, or an empty string."""
     if decrement >= GATE_DECREMENT:
         return f"the fit is not at its maximum: Newton decrement {decrement:.2g}, at most {GATE_DECREMENT}"
-    share = ridge_share(mixture, penalty, inverse)
+    loosest, share = loosest_direction(mixture, inverse), ridge_share(mixture, penalty, inverse)
     if share > RIDGE_SHARE:
         return f"the gate is nearly separated: {share:.0%} of its information is the ridge's, at most {RIDGE_SHARE:.0%}"
+    if loosest > LOOSEST_DIRECTION:
+        return (
+            f"the gate is weakly identified: a direction of its slopes has standard error {loosest:.2g} per standard "
+            f"deviation of the covariates, at most {LOOSEST_DIRECTION}"
+        )
     spread, needed = gate_spread(mixture, statistics), SPREAD_PER_COEFFICIENT * mixture.design.p
     if spread < needed:
         return f"too few rows between experts: sum of π(1-π) is {spread:.0f}, at least {needed:.0f} are needed"
     return ""
 
 
-def ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
-    """``λ_max(R (J + R)⁻¹)`` over the gate: the largest share of information that is the ridge's."""
+def loosest_direction(mixture: Mixture, inverse: Array) -> float:
+    """Largest standard error over directions of the gate's centred slopes, in standardised coordinates."""
     gate = gate_slice(mixture)
-    R = ridge(mixture, penalty)[gate, gate]
+    R = ridge(mixture, Penalty(gate_ridge=1.0))[gate, gate]
     values, vectors = np.linalg.eigh(R)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return float(np.linalg.eigvalsh(root.T @ inverse[gate, gate] @ root).max(initial=0.0))
+    return float(np.sqrt(np.linalg.eigvalsh(root.T @ inverse[gate, gate] @ root).max(initial=0.0)))
+
+
+def ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
+    """``λ_max(R (J + R)⁻¹)`` over the gate: the largest share of information that is the ridge's."""
+    return penalty.gate_ridge * loosest_direction(mixture, inverse) ** 2
 
 
 def gate_spread(mixture: Mixture, statistics: Statistics) -> float:

@@ -86,12 +86,13 @@ class ColumnSummary:
 
 
 def column_summary(rows: Rows) -> ColumnSummary:
-    """Summary of all rows, block by block."""
+    """Summary of all rows, block by block; sums that overflow are not finite."""
     d, q = rows.X.shape[1], rows.Y.shape[1]
     total = ColumnSummary(0.0, np.zeros(d), np.zeros(d), np.zeros(q), np.zeros((q, q)))
-    for start in range(0, rows.n, BLOCK):
-        part = slice(start, start + BLOCK)
-        total = total + _summary(rows.X[part], rows.Y[part], None if rows.weight is None else rows.weight[part])
+    with np.errstate(over="ignore", invalid="ignore"):
+        for start in range(0, rows.n, BLOCK):
+            part = slice(start, start + BLOCK)
+            total = total + _summary(rows.X[part], rows.Y[part], None if rows.weight is None else rows.weight[part])
     return total
 
 
@@ -101,5 +102,7 @@ def _summary(X: Array, Y: Array, weight: Array | None) -> ColumnSummary:
     share = w / total if total > 0 else w
     x_mean, y_mean = share @ X, share @ Y
     dx, dy = X - x_mean, Y - y_mean
+    rounding = share @ dx
+    x_mean, dx = x_mean + rounding, dx - rounding  # exact for constant columns, which must vanish when centred
     dx *= dx
     return ColumnSummary(total, x_mean, w @ dx, y_mean, (dy * w[:, None]).T @ dy)

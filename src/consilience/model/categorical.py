@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from consilience.model import multinomial
-from consilience.model.experts import Complete, Evaluated, Scores
+from consilience.model.experts import Evaluated, Scores
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Block
@@ -133,10 +133,15 @@ class CategoricalExperts:
         linear = (at.indicator - at.probability)[:, :-1]
         return Scores(linear, np.empty((self.K, 0, linear.shape[2])))
 
-    def complete(self, at: CategoricalEvaluated, tau: Array) -> Complete:
-        """Rows ``τ p_c (1[c = e] - p_e)``."""
-        linear = np.array([multinomial.pair_rows(pi, mass) for pi, mass in zip(at.probability, tau, strict=True)])
-        return Complete(linear, np.empty((self.K, self.channels, 0, tau.shape[1])), np.empty((self.K, 0, 0)))
+    def complete(self, moments: Moments) -> Array:
+        """The full curvature of each expert's contrasts, ``(K, (C - 1) p, (C - 1) p)``."""
+        curvatures = moments.second.reshape(self.K, -1, moments.second.shape[1])
+        return np.array([multinomial.blocks_to_matrix(H, self.channels, self.p) for H in curvatures])
+
+    @property
+    def full_curvature(self) -> bool:
+        """Whether the contrasts are few enough for the full Hessian."""
+        return multinomial.is_full(self.C, self.p)
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Observed score of the contrasts, ``(K, C - 1, p)``; no shapes."""

@@ -114,6 +114,20 @@ def basis(structure: Structure, q: int) -> Array:
     return E
 
 
+def quadratic_scores(z: Array, structure: Structure) -> Array:
+    """``(zᵀ E_j z - tr E_j) / 2`` for every ``E_j`` of the basis, ``(K, m, n)``, from whitened ``z (K, q, n)``."""
+    if structure == "spherical":
+        squares: Array = np.einsum("kqn,kqn->kn", z, z)[:, None]
+        return 0.5 * (squares - float(z.shape[1]))
+    if structure == "diag" or z.shape[1] == 1:
+        return 0.5 * (z * z - 1.0)
+    i, j = np.triu_indices(z.shape[1])
+    shapes = z[:, i] * z[:, j]
+    shapes[:, i == j] -= 1.0
+    shapes[:, i == j] *= 0.5
+    return shapes
+
+
 def shape_count(structure: Structure, q: int) -> int:
     """Free covariance parameters per expert (per mixture when tied)."""
     return {"spherical": 1, "diag": q}.get(structure, triangle_size(q))

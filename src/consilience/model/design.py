@@ -52,7 +52,7 @@ class Design:
 
     def panel(self, X: Array, out: Array | None = None) -> Array:
         """Design rows as columns: raw ``X (n, d)`` to ``(p, n)``, features on axis 0."""
-        panel = np.empty((self.p, len(X))) if out is None else out[:, : len(X)]
+        panel = np.empty((self.p, len(X))) if out is None else out
         rows = panel[self.intercept :]
         if self.intercept:
             panel[0] = 1.0

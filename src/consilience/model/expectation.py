@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from consilience.model.information import (
-    assemble,
-    group_information,
-    information_layout,
-    information_weights,
+from consilience.model.information import complete_information, is_informable
+from consilience.model.kernels import first_moments, second_moments
+from consilience.model.missing import (
+    has_short_scores,
+    missing_from_moments,
+    missing_information,
+    missing_layout,
+    missing_weights,
     observed_scores,
 )
-from consilience.model.kernels import first_moments, second_moments
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments, Weights
 from consilience.model.posterior import Posterior, posterior
@@ -28,7 +32,8 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
     mixture : Mixture
     rows : Rows
     information : bool
-        Whether to add the observed information ``J (P, P)``, at about twice the cost.
+        Whether to add the observed information ``J (P, P)``, at about twice the cost; an error unless
+        :func:`~consilience.model.information.is_informable`.
     given : (K, m) array or None
         Responsibilities to use in place of the mixture's own: the way a start is made from labels.
 
@@ -45,48 +50,46 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
     >>> statistics.weight, statistics.experts.second.shape
     (500.0, (4, 231))
     """
+    if information and not is_informable(mixture):
+        raise ValueError(f"no information for {mixture.parameter_count} parameters: ask is_informable first")
+    short = information and rows.groups is None and has_short_scores(mixture)
     total = layout_of(mixture).zeros(information=False)
-    by_moments = information and rows.groups is None
-    moments = information_layout(mixture).zeros() if by_moments else None
-    J = np.zeros((mixture.parameter_count, mixture.parameter_count)) if information and not by_moments else None
+    missing: Moments | Array | None = None
+    if information:
+        missing = missing_layout(mixture).zeros() if short else np.zeros((mixture.parameter_count,) * 2)
     done = 0
-    for block in rows.blocks(mixture.design, mixture.block_size()):
-        fixed = None if given is None else given[:, done : done + _labels(block)]
-        done += _labels(block)
-        at = posterior(mixture.gate, mixture.experts, block, fixed)
-        extra = information_weights(mixture, at) if by_moments else None
-        statistics, informed = block_statistics(mixture, block, at, extra)
+    for block in rows.blocks(mixture.design, mixture.block_size(information=information)):
+        m = block.label_count
+        at = posterior(mixture.gate, mixture.experts, block, None if given is None else given[:, done : done + m])
+        done += m
+        statistics, *extra = block_statistics(mixture, block, at, [missing_weights(mixture, at)] if short else [])
         total = total + statistics
-        if moments is not None and informed is not None:
-            moments = moments + informed
-        if J is not None:
-            J += group_information(mixture, block, at)
-    if moments is not None:
-        J = assemble(moments, mixture)
-    return Statistics(total.gate, total.experts, total.log_likelihood, total.absolute, total.weight, J)
-
-
-def _labels(block: Block) -> int:
-    return block.panel.shape[1] if block.groups is None else len(block.groups.starts)
+        if isinstance(missing, Moments):
+            missing = missing + extra[0]
+        elif missing is not None:
+            missing = missing + missing_information(mixture, block, at)
+    if missing is None:
+        return total
+    matrix = missing_from_moments(missing, mixture) if isinstance(missing, Moments) else missing
+    return replace(total, information=complete_information(mixture, total) - matrix)
 
 
 def block_statistics(
-    mixture: Mixture, block: Block, at: Posterior, extra: Weights | None
-) -> tuple[Statistics, Moments | None]:
-    """Statistics of one block; the moments of ``extra`` weights share the block's products."""
+    mixture: Mixture, block: Block, at: Posterior, extra: list[Weights]
+) -> tuple[Statistics, *tuple[Moments, ...]]:
+    """Statistics of one block without information, and the moments of extra weights that share its products."""
     p = mixture.design.p
     weighted = at.tau if isinstance(at.mass, float) else at.tau * at.mass
     gate = mixture.gate.weights(at.pi, weighted, at.mass, p)
     experts = mixture.experts.weights(at.at, at.row_tau, p)
     if block.groups is None:
-        parts = [gate, experts] if extra is None else [gate, experts, extra]
-        summed = moments_of(block, parts)
+        summed = moments_of(block, [gate, experts, *extra])
     else:
         summed = [*moments_of(block, [gate], at.gate_panel), *moments_of(block, [experts])]
     ll = at.log_density * at.mass
-    weight = float(np.sum(at.mass)) if not isinstance(at.mass, float) else float(len(ll))
+    weight = float(len(ll)) if isinstance(at.mass, float) else float(at.mass.sum())
     statistics = Statistics(summed[0], summed[1], float(ll.sum()), float(np.abs(ll).sum()), weight)
-    return statistics, summed[2] if extra is not None else None
+    return statistics, *summed[2:]
 
 
 def moments_of(block: Block, parts: list[Weights], panel: Array | None = None) -> list[Moments]:

@@ -28,15 +28,6 @@ class Scores:
     shape: Array  # (K, shapes, n)
 
 
-@dataclass(frozen=True, eq=False)
-class Complete:
-    """Complete-data information of each expert, as weights of ``x xᵀ``, of ``x``, and summed."""
-
-    linear: Array  # (K, channels (channels + 1) / 2, n)
-    cross: Array  # (K, channels, shapes, n)
-    shape: Array  # (K, shapes, shapes)
-
-
 class Experts(Protocol):
     """A family of K experts: frozen arrays with a density, additive statistics, a step and derivatives."""
 
@@ -92,8 +83,12 @@ class Experts(Protocol):
     def scores(self, at: Any) -> Scores:
         """Complete-data scores."""
 
-    def complete(self, at: Any, tau: Array) -> Complete:
-        """Complete-data information."""
+    @property
+    def full_curvature(self) -> bool:
+        """Whether the moments hold the full curvature, not a bound on it."""
+
+    def complete(self, moments: Moments) -> Array:
+        """Complete-data information of each expert's coefficients and shapes, ``(K, f, f)``."""
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Observed score: coefficients ``(K, channels, p)`` and shapes ``(K, shapes)``."""

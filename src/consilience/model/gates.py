@@ -83,6 +83,14 @@ class SoftmaxGate:
         """What the ridge subtracts from the log-likelihood."""
         return multinomial.ridge_value(self.alpha, ridge=penalty.gate_ridge, intercept=intercept)
 
+    def complete(self, moments: Moments) -> Array:
+        """Complete-data information of the contrasts, ``((K - 1) p, (K - 1) p)``: the full curvature."""
+        return multinomial.blocks_to_matrix(moments.second, self.K - 1, int(self.alpha.shape[1]))
+
+    def score(self, moments: Moments) -> Array:
+        """Observed score of the contrasts, flat."""
+        return moments.first.ravel()
+
     def contrasts(self) -> Array:
         """Free parameters: ``α_k - α_K``, ``(K - 1, p)``."""
         return multinomial.contrasts(self.alpha)
@@ -155,6 +163,16 @@ class ConstantGate:
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """No ridge: 0."""
         return 0.0
+
+    def complete(self, moments: Moments) -> Array:
+        """Complete-data information of the log odds, ``n (diag π - π πᵀ)``, ``(K - 1, K - 1)``."""
+        pi = self.probabilities[:-1]
+        return float(moments.plain.sum()) * (np.diag(pi) - np.outer(pi, pi))
+
+    def score(self, moments: Moments) -> Array:
+        """Observed score of the log odds, ``Σ τ_k - n π_k``, ``(K - 1,)``."""
+        score: Array = moments.plain - moments.plain.sum() * self.probabilities
+        return score[:-1]
 
     def contrasts(self) -> Array:
         """Free parameters: ``log π_k - log π_K``, ``(K - 1, 1)``."""

@@ -11,11 +11,11 @@ from scipy.special import ndtr, ndtri
 
 from consilience.model import covariance as cov
 from consilience.model.covariance import Structure
-from consilience.model.experts import Complete, Evaluated, Scores
+from consilience.model.experts import Evaluated, Scores
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Block
-from consilience.numerics.arrays import Array, Labels, pack, unpack
+from consilience.numerics.arrays import Array, Labels, kronecker, pack, unpack
 from consilience.numerics.linalg import solve_symmetric, symmetric_exponential
 
 
@@ -189,29 +189,45 @@ class GaussianExperts:
     def scores(self, at: GaussianEvaluated) -> Scores:
         """Complete-data score: ``Σ_k⁻¹ r`` on ``x``, and ``(zᵀ E_j z - tr E_j) / 2`` for each shape."""
         _, Linv = self.factors
-        E = cov.basis(self.structure, self.q)
         linear = at.z * Linv if self.q == 1 else Linv.transpose(0, 2, 1) @ at.z
-        shape = np.einsum("jab,kan,kbn->kjn", E, at.z, at.z) if self.q > 1 else at.z**2
-        return Scores(linear, 0.5 * (shape - np.trace(E, axis1=1, axis2=2)[:, None]))
+        return Scores(linear, cov.quadratic_scores(at.z, self.structure))
 
-    def complete(self, at: GaussianEvaluated, tau: Array) -> Complete:
-        """Rows of the complete-data information: ``τ Σ_k⁻¹``, ``τ L⁻ᵀ E_j z`` and ``½ Σ τ zᵀ E_i E_j z``."""
+    def complete(self, moments: Moments) -> Array:
+        """``Σ_k⁻¹ ⊗ S_k``, ``L⁻ᵀ E_j L⁻¹ Σ τ r xᵀ`` and ``½ tr(E_i E_j Σ τ z zᵀ)``, ``(K, q p + m, q p + m)``."""
+        _, _, Sxr = self._unfold(moments)
+        whitened = self._whitened_scatter(moments)
         _, Linv = self.factors
-        E = cov.basis(self.structure, self.q)
-        precision = pack(Linv.transpose(0, 2, 1) @ Linv)  # (K, q(q+1)/2)
-        Ez = np.einsum("jab,kbn->kjan", E, at.z)  # (K, m, q, n)
-        cross = np.einsum("kba,kjbn->kajn", Linv, Ez) * tau[:, None, None]
-        second = 0.5 * np.einsum("kian,kjan,kn->kij", Ez, Ez, tau)
-        return Complete(precision[:, :, None] * tau[:, None], cross, second)
+        E, Sxx = cov.basis(self.structure, self.q), unpack(moments.second)
+        head, K = self.q * self.p, self.K
+        J = np.empty((K, head + len(E), head + len(E)))
+        J[:, head:, head:] = 0.5 * (whitened[:, None] @ E).reshape(K, len(E), -1) @ E.reshape(len(E), -1).T
+        for k in range(K):
+            J[k, :head, :head] = kronecker(Linv[k].T @ Linv[k], Sxx[k])
+            cross = np.array([Linv[k].T @ e @ Linv[k] @ Sxr[k].T for e in E]).reshape(len(E), head)
+            J[k, head:, :head], J[k, :head, head:] = cross, cross.T
+        return J
+
+    @property
+    def full_curvature(self) -> bool:
+        """Always."""
+        return True
+
+    def _whitened_scatter(self, moments: Moments) -> Array:
+        """``Σ τ z zᵀ``, ``(K, q, q)``."""
+        _, scatter, _ = self._unfold(moments)
+        _, Linv = self.factors
+        S = scatter if cov.has_matrices(self.structure) else scatter[:, :, None] * np.eye(self.q)
+        whitened: Array = Linv @ S @ Linv.transpose(0, 2, 1)
+        return whitened
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Observed score from the moments: coefficients ``(K, q, p)`` and shapes ``(K, m)``."""
-        n, scatter, Sxr = self._unfold(moments)
+        n, _, Sxr = self._unfold(moments)
         _, Linv = self.factors
         E = cov.basis(self.structure, self.q)
-        S = scatter if cov.has_matrices(self.structure) else scatter[:, :, None] * np.eye(self.q)
-        whitened = Linv @ S @ Linv.transpose(0, 2, 1)
-        shapes = np.einsum("jab,kab->kj", E, whitened) - n[:, None] * np.trace(E, axis1=1, axis2=2)
+        shapes = np.einsum("jab,kab->kj", E, self._whitened_scatter(moments)) - n[:, None] * np.trace(
+            E, axis1=1, axis2=2
+        )
         return Linv.transpose(0, 2, 1) @ Linv @ Sxr.transpose(0, 2, 1), 0.5 * shapes
 
     def tie(self) -> Array:

@@ -64,11 +64,12 @@ class Mixture:
 
     # ------------------------------------------------------------------ reading data
 
-    def block_size(self) -> int:
-        """Rows per block of a pass."""
+    def block_size(self, *, information: bool = False) -> int:
+        """Rows per block of a pass, so that the block's arrays stay small."""
         p = self.design.p
         gate, experts = self.gate.layout(p), self.experts.layout(p)
-        return block_rows(p, 2 * (gate.g + gate.h + experts.g + experts.h) + 6 * self.K)
+        weights = 2 * (gate.g + gate.h + experts.g + experts.h) + 6 * self.K
+        return block_rows(p, weights + 4 * self.parameter_count * information)
 
     def posteriors(self, rows: Rows) -> Iterator[tuple[Block, Posterior]]:
         """Blocks of ``rows`` with their responsibilities."""

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 from scipy.special import gammaln, pdtr, pdtrik
 
-from consilience.model.experts import Complete, Evaluated, Scores
+from consilience.model.experts import Evaluated, Scores
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block
@@ -50,6 +50,7 @@ class PoissonExperts:
     channels = 1
     shapes = 0
     shape_parameters = 0
+    full_curvature = True
 
     @property
     def K(self) -> int:
@@ -116,9 +117,9 @@ class PoissonExperts:
         """``y - μ`` on ``x``."""
         return Scores(at.residual[:, None], np.empty((self.K, 0, at.mu.shape[1])))
 
-    def complete(self, at: PoissonEvaluated, tau: Array) -> Complete:
-        """Rows ``τ μ``."""
-        return Complete((tau * at.mu)[:, None], np.empty((self.K, 1, 0, tau.shape[1])), np.empty((self.K, 0, 0)))
+    def complete(self, moments: Moments) -> Array:
+        """``Σ τ μ x xᵀ`` of each expert, ``(K, p, p)``."""
+        return unpack(moments.second)
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Observed score ``(K, 1, p)``; no shapes."""

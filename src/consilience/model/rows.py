@@ -33,6 +33,11 @@ class Block:
     groups: GroupBlock | None
     workspace: Workspace
 
+    @property
+    def label_count(self) -> int:
+        """Number of labels: rows, or groups."""
+        return int(self.panel.shape[1]) if self.groups is None else len(self.groups.starts)
+
 
 @dataclass(frozen=True, eq=False)
 class Groups:
@@ -105,7 +110,7 @@ class Rows:
 
     def blocks(self, design: Design, size: int) -> Iterator[Block]:
         """Blocks of about ``size`` rows in the coordinates of ``design``; groups are never split."""
-        workspace = Workspace(design.p, min(size, max(self.n, 1)))
+        workspace = Workspace()
         if self.groups is not None:
             for bounds in self.groups.chunks(size):
                 index = self.groups.order[bounds[0] : bounds[-1]]
@@ -116,8 +121,7 @@ class Rows:
 
     def _block(self, index: slice | Labels, bounds: Labels | None, design: Design, workspace: Workspace) -> Block:
         X = self.X[index]
-        room = workspace.panel if len(X) <= workspace.panel.shape[1] else None
-        panel = design.panel(X, out=room)
+        panel = design.panel(X, out=workspace.array("panel", design.p, len(X)))
         weight = None if self.weight is None else self.weight[index]
         log_exposure = None if self.exposure is None else np.log(self.exposure[index])
         groups = None if bounds is None else group_block(panel, weight, bounds)

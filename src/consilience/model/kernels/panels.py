@@ -30,12 +30,26 @@ def block_rows(p: int, weight_rows: int) -> int:
 
 
 class Workspace:
-    """Buffers of one pass, allocated once and overwritten block by block."""
+    """Buffers of one pass, allocated once and overwritten block by block.
 
-    def __init__(self, p: int, n: int) -> None:
-        shared = p <= SHARED_PRODUCTS_UP_TO
-        self.panel = np.empty((p, n))
-        self.products = np.empty((triangle_size(p) if shared else p, n))
+    Examples
+    --------
+    >>> workspace = Workspace()
+    >>> first = workspace.array("panel", 2, 100)
+    >>> second = workspace.array("panel", 2, 60)  # a smaller block reuses the memory of a larger one
+    >>> second.shape, np.shares_memory(first, second)
+    ((2, 60), True)
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Array] = {}
+
+    def array(self, name: str, rows: int, columns: int) -> Array:
+        """The buffer ``name`` as an array ``(rows, columns)`` of undefined content."""
+        size = rows * columns
+        if name not in self._buffers or self._buffers[name].size < size:
+            self._buffers[name] = np.empty(size)
+        return self._buffers[name][:size].reshape(rows, columns)
 
 
 def first_moments(panel: Array, weights: Array) -> Array:
@@ -47,11 +61,10 @@ def second_moments(panel: Array, weights: Array, workspace: Workspace) -> Array:
     """Upper triangles of ``Σ_i w_hi x_i x_iᵀ`` for ``weights (h, n)`` and ``panel (p, n)``: ``(h, p (p + 1) / 2)``."""
     p, n = panel.shape
     if p > SHARED_PRODUCTS_UP_TO:
-        scaled = workspace.products[:, :n] if n <= workspace.products.shape[1] else np.empty((p, n))
-        return np.array([pack(np.multiply(panel, w, out=scaled) @ panel.T) for w in weights]).reshape(
-            -1, triangle_size(p)
-        )
-    products = workspace.products[:, :n] if n <= workspace.products.shape[1] else np.empty((triangle_size(p), n))
+        scaled = workspace.array("products", p, n)
+        packed = [pack(np.multiply(panel, w, out=scaled) @ panel.T) for w in weights]
+        return np.array(packed).reshape(-1, triangle_size(p))
+    products = workspace.array("products", triangle_size(p), n)
     row = 0
     for a in range(p):
         np.multiply(panel[a:], panel[a], out=products[row : row + p - a])

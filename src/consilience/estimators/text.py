@@ -1,0 +1,176 @@
+"""A fit on one screen of text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from consilience.estimators.table import responses, terms, unit
+from consilience.fit import criteria
+from consilience.model import ConstantGate
+from consilience.numerics.arrays import Array
+
+LONG_UP_TO = 32
+"""Coefficients up to which the summary has a line for each; above, a line per term and a column per expert."""
+TERMS_SHOWN = 24
+EXPERTS_SHOWN = 6
+RESPONSES_SHOWN = 4
+
+
+def summary(estimator: Any, *, reference: int | None, level: float) -> str:
+    """The fit as text."""
+    sections = [
+        _head(estimator),
+        *_expert_tables(estimator, level),
+        _gate_table(estimator, reference, level),
+        *notes(estimator),
+    ]
+    lines = "\n".join(section for section in sections if section).split("\n")
+    width = max(len(line) for line in lines)
+    return "\n".join(["=" * width if line == "=" else "-" * width if line == "-" else line for line in lines])
+
+
+def head_rows(estimator: Any) -> list[tuple[str, str, str, str]]:
+    """Facts of the fit, two to a row."""
+    n, P = estimator.n_labels_, estimator.mixture_.parameter_count
+    left = [
+        (f"{unit(estimator).capitalize()}s", f"{estimator.mixture_.K}"),
+        ("Rows or groups", f"{n:g}"),
+        ("Parameters", f"{P}"),
+    ]
+    right = [
+        ("Log-likelihood", f"{estimator.log_likelihood_:.3f}"),
+        ("AIC", f"{criteria.aic(estimator.log_likelihood_, P):.3f}"),
+        ("BIC", f"{criteria.bic(estimator.log_likelihood_, P, n):.3f}"),
+    ]
+    return [(*a, *b) for a, b in zip(left, right, strict=True)]
+
+
+def _head(estimator: Any) -> str:
+    rows = [f"{a:<16}{b:>12}    {c:<16}{d:>16}" for a, b, c, d in head_rows(estimator)]
+    return "\n".join([estimator.title, "=", *rows, f"{estimator.stop_reason_} ({estimator.n_iter_} iterations)", "="])
+
+
+def _expert_tables(estimator: Any, level: float) -> list[str]:
+    inference = estimator.inference_
+    estimates, se = inference.estimates, inference.standard_errors()
+    names, outputs = terms(estimator), responses(estimator)
+    K = estimator.mixture_.K
+    heads = [expert_head(estimator, k) for k in range(K)]
+    if estimates.experts.size <= LONG_UP_TO:
+        labels = (
+            outputs if len(names) == 1 else [t if len(outputs) == 1 else f"{o}: {t}" for o in outputs for t in names]
+        )
+        body = [
+            "\n".join([heads[k], _long(labels, estimates.experts[k].ravel(), se.experts[k].ravel(), level)])
+            for k in range(K)
+        ]
+        return ["\n-\n".join(body), "="]
+    tables = [wide_text(*part) for part in wide_parts(estimator)]
+    return ["\n".join(heads[:EXPERTS_SHOWN]), "-", "\n".join(tables), "="]
+
+
+def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
+    """Titles, terms, estimates and standard errors ``(K, terms)`` of the experts' wide tables."""
+    inference, names, outputs = estimator.inference_, terms(estimator), responses(estimator)
+    estimate, se = inference.estimates.experts, inference.standard_errors().experts
+    if len(names) == 1:  # intercepts only: one table of all responses
+        return [("Means", outputs, estimate[:, :, 0], se[:, :, 0])]
+    name = f"{unit(estimator).capitalize()}s"
+    titles = [name] if len(outputs) == 1 else [f"{name}, {output}" for output in outputs]
+    return [(title, names, estimate[:, c], se[:, c]) for c, title in enumerate(titles)][:RESPONSES_SHOWN]
+
+
+def expert_head(estimator: Any, k: int) -> str:
+    """One line on an expert: its share and variance."""
+    text = f"{unit(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}"
+    log_variances = estimator.inference_.estimates.log_variances
+    if log_variances.shape[1] == 1:
+        se = estimator.inference_.standard_errors().log_variances[k, 0]
+        text += f", variance {np.exp(log_variances[k, 0]):.4g} (standard error of its log {number(se)})"
+    return text
+
+
+def _long(labels: list[str], estimate: Array, se: Array, level: float) -> str:
+    lower, upper = _bounds(estimate, se, level)
+    tail = (1 - level) / 2
+    width = max(12, *(len(label) for label in labels))
+    lines = [
+        f"{'':<{width}}{'coef':>11}{'std err':>11}{'z':>9}{'P>|z|':>8}{f'[{tail:.3g}':>11}{f'{1 - tail:.3g}]':>11}"
+    ]
+    for i, label in enumerate(labels):
+        z = estimate[i] / se[i] if se[i] > 0 else np.nan
+        p = 2 * ndtr(-abs(z))
+        lines.append(
+            f"{label:<{width}}{number(estimate[i]):>11}{number(se[i]):>11}{_fixed(z, 2):>9}{_fixed(p, 3):>8}"
+            f"{number(lower[i]):>11}{number(upper[i]):>11}"
+        )
+    return "\n".join(lines)
+
+
+def _bounds(estimate: Array, se: Array, level: float) -> tuple[Array, Array]:
+    reach = float(ndtri(0.5 + level / 2)) * se
+    return estimate - reach, estimate + reach
+
+
+def wide_text(title: str, names: list[str], estimate: Array, se: Array) -> str:
+    """One line per term, one column per expert; ``estimate, se (K, p)``."""
+    K = min(len(estimate), EXPERTS_SHOWN)
+    width = max(12, *(len(name) for name in names[:TERMS_SHOWN]))
+    lines = [
+        f"{title}: coefficient (standard error)",
+        f"{'':<{width}}" + "".join(f"{k:>20}" for k in range(K)),
+    ]
+    for j, name in enumerate(names[:TERMS_SHOWN]):
+        cells = "".join(f"{f'{number(estimate[k, j])} ({number(se[k, j])})':>20}" for k in range(K))
+        lines.append(f"{name:<{width}}{cells}")
+    if len(names) > TERMS_SHOWN or len(estimate) > EXPERTS_SHOWN:
+        lines.append(f"… {len(names)} terms of {len(estimate)} experts in all: see to_frame()")
+    return "\n".join(lines)
+
+
+def gate_part(estimator: Any, reference: int | None) -> tuple[str, list[str], Array, Array] | None:
+    """Title, terms, estimates and standard errors ``(K, p)`` of a softmax gate; None for a constant one."""
+    inference = estimator.inference_
+    if estimator.mixture_.K == 1 or isinstance(estimator.mixture_.gate, ConstantGate):
+        return None
+    if reference is not None:
+        return f"Gate (against expert {reference})", terms(estimator), *inference.gate_contrasts(reference)
+    title = "Gate (centred: sums to zero over experts)"
+    return title, terms(estimator), inference.estimates.gate, inference.standard_errors().gate
+
+
+def _gate_table(estimator: Any, reference: int | None, level: float) -> str:
+    part = gate_part(estimator, reference)
+    if part is None:
+        return ""
+    title, names, estimate, se = part
+    K = len(estimate)
+    if estimate.size > LONG_UP_TO:
+        return wide_text(title, names, estimate, se) + "\n="
+    tables = [f"{title}, expert {k}\n{_long(names, estimate[k], se[k], level)}" for k in range(K) if k != reference]
+    return "\n-\n".join(tables) + "\n="
+
+
+def notes(estimator: Any) -> list[str]:
+    """What a reader must know beside the numbers."""
+    inference = estimator.inference_
+    kind = {"observed": "observed information", "sandwich": "sandwich", "bootstrap": "parametric bootstrap"}[
+        inference.kind
+    ]
+    said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
+    said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
+    if not estimator.starts_agree_:
+        said.append("The two best starts disagree: raise n_init before trusting this fit.")
+    return said
+
+
+def number(value: float) -> str:
+    """Four digits, or a dash where there is no number."""
+    return "—" if not np.isfinite(value) else f"{value:.4g}"
+
+
+def _fixed(value: float, digits: int) -> str:
+    return "—" if not np.isfinite(value) else f"{value:.{digits}f}"
