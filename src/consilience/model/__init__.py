@@ -5,12 +5,12 @@ from consilience.model.design import Design
 from consilience.model.expectation import expect
 from consilience.model.gates import ConstantGate, SoftmaxGate
 from consilience.model.gaussian import GaussianExperts
-from consilience.model.mixture import Mixture
+from consilience.model.mixture import Mixture, layout_of
 from consilience.model.moments import Moments
 from consilience.model.penalty import Penalty
 from consilience.model.poisson import PoissonExperts
 from consilience.model.rows import Groups, Rows
-from consilience.model.statistics import Statistics, layout_of
+from consilience.model.statistics import Statistics
 
 __all__ = [
     "CategoricalExperts",

@@ -16,11 +16,11 @@ from consilience.model.missing import (
     missing_weights,
     observed_scores,
 )
-from consilience.model.mixture import Mixture
+from consilience.model.mixture import Mixture, layout_of
 from consilience.model.moments import Moments, Weights
 from consilience.model.posterior import Posterior, posterior
 from consilience.model.rows import Block, Rows
-from consilience.model.statistics import Statistics, layout_of
+from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 
 

@@ -14,7 +14,7 @@ from consilience.model.kernels import block_rows
 from consilience.model.penalty import Penalty
 from consilience.model.posterior import Posterior, posterior
 from consilience.model.rows import Block, Rows
-from consilience.model.statistics import Statistics
+from consilience.model.statistics import Statistics, StatisticsLayout
 from consilience.numerics.arrays import Array, Labels
 from consilience.numerics.bisection import bisected
 
@@ -169,6 +169,20 @@ class Mixture:
     def raw(self) -> Mixture:
         """The same mixture with its coefficients on raw covariates."""
         return self.in_coordinates(Design.raw(self.design.d, self.design.intercept))
+
+
+def layout_of(mixture: Mixture) -> StatisticsLayout:
+    """Shapes of the statistics of ``mixture``.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> layout = layout_of(soft(10, random_state=0).truth)
+    >>> layout.size(information=False), layout.size(information=True)
+    (2476, 13952)
+    """
+    gate, experts, p = mixture.gate, mixture.experts, mixture.design.p
+    return StatisticsLayout(gate.layout(p), experts.layout(p), gate.parameter_count + experts.parameter_count)
 
 
 def _joined(parts: list[Array], tail: tuple[int, ...]) -> Array:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from consilience.model.moments import Additive, Layout, Moments
 from consilience.numerics.arrays import Array, pack, triangle_size, unpack
-
-if TYPE_CHECKING:
-    from consilience.model.mixture import Mixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +31,7 @@ class Statistics(Additive):
 
     Examples
     --------
-    >>> from consilience.model import Design, GaussianExperts, ConstantGate, Mixture, Rows, expect
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect, layout_of
     >>> mixture = Mixture(
     ...     Design.raw(0), ConstantGate(np.ones(1)), GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
     ... )
@@ -88,17 +84,3 @@ class StatisticsLayout:
     def zeros(self, *, information: bool) -> Statistics:
         """Statistics of no rows."""
         return Statistics.from_array(np.zeros(self.size(information=information)), self)
-
-
-def layout_of(mixture: Mixture) -> StatisticsLayout:
-    """Shapes of the statistics of ``mixture``.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> layout = layout_of(soft(10, random_state=0).truth)
-    >>> layout.size(information=False), layout.size(information=True)
-    (2476, 13952)
-    """
-    gate, experts, p = mixture.gate, mixture.experts, mixture.design.p
-    return StatisticsLayout(gate.layout(p), experts.layout(p), gate.parameter_count + experts.parameter_count)

@@ -1,0 +1,88 @@
+"""Named errors for problems without a solution, and warnings for solutions to doubt."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning
+from consilience.fit.climb import Ascent
+from consilience.fit.specification import Specification
+from consilience.fit.summary import ColumnSummary
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.rows import Rows
+
+
+def check_start(start: Mixture, blank: Mixture) -> None:
+    """A named error where a start is not of the kind to fit, of which ``blank`` is one."""
+    for part, got, expected in (
+        ("gate", type(start.gate).__name__, type(blank.gate).__name__),
+        ("family of experts", start.experts.family, blank.experts.family),
+        ("covariance", getattr(start.experts, "structure", None), getattr(blank.experts, "structure", None)),
+        ("intercept", start.design.intercept, blank.design.intercept),
+        ("number of coefficients", _shape(start), _shape(blank)),
+    ):
+        if got != expected:
+            raise InvalidInputError(f"the start has another {part} than the model: got {got}, expected {expected}")
+    if not np.all(np.isfinite(start.experts.free_coefficients())):
+        raise InvalidInputError("the start has coefficients that are not finite: pass the mixture_ of a fit")
+
+
+def _shape(mixture: Mixture) -> tuple[int, int, int]:
+    return mixture.K, mixture.experts.channels, mixture.experts.p
+
+
+def check_fittable(rows: Rows, specification: Specification, summary: ColumnSummary) -> None:
+    """Named errors for data on which the likelihood has no maximum."""
+    labels = rows.n if rows.groups is None else len(rows.groups.bounds) - 1
+    what = "rows" if rows.groups is None else "groups"
+    if labels < specification.K:
+        raise InvalidInputError(
+            f"n_samples={labels} {what} for {specification.K} experts: pass at least as many {what} as experts,"
+            " or ask for fewer experts"
+        )
+    if not (np.all(np.isfinite(summary.x_squares)) and np.all(np.isfinite(summary.y_products))):
+        raise InvalidInputError("X or y has values whose squares overflow: divide those columns by their size")
+    if not summary.weight > 0:
+        raise InvalidInputError("all weights are zero: pass at least one positive sample_weight")
+    if specification.family == "gaussian":
+        constant = np.flatnonzero(summary.constant_responses)
+        if len(constant):
+            raise InvalidInputError(
+                f"response column(s) {constant.tolist()} are constant over n_samples={rows.n} rows: their variance has"
+                " no maximum-likelihood estimate; drop them"
+            )
+
+
+def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
+    """Warn of experts without rows, on the variance floor, or with a rank-deficient design."""
+    mass = ascent.statistics.experts.plain[: ascent.mixture.K]
+    empty = int(np.sum(mass < 1.0))
+    if empty:
+        warnings.warn(
+            f"{empty} of {ascent.mixture.K} experts hold less than one row: refit with fewer experts",
+            DegenerateFitWarning,
+            stacklevel=5,
+        )
+    elif on_floor(ascent, penalty):
+        warnings.warn(
+            "an expert's variance is at its floor (reg_covar times the pooled variance): it fits a few rows exactly; "
+            "refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
+            DegenerateFitWarning,
+            stacklevel=5,
+        )
+    if not ascent.mixture.experts.full_rank(ascent.statistics.experts):
+        warnings.warn(
+            "the design of an expert is rank deficient: its coefficients are the minimum-norm solution and have no "
+            "standard errors; drop constant or duplicate columns",
+            RankDeficientWarning,
+            stacklevel=5,
+        )
+
+
+def on_floor(ascent: Ascent, penalty: Penalty) -> bool:
+    """Whether an expert covariance touches its floor."""
+    raised = Penalty(penalty.gate_ridge, penalty.expert_ridge, 1.001 * penalty.floor)
+    return not ascent.mixture.experts.admissible(raised)
