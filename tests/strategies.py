@@ -186,7 +186,10 @@ def contributions(mixture: Mixture, rows: Rows) -> np.ndarray:
         diagonal = diagonal + np.abs(np.diagonal(whole.information))
         for k in np.flatnonzero(tau):
             as_k = expect(mixture, part, given=np.eye(mixture.K)[:, [k]])
-            sums = sums + tau[k] * np.abs(as_k.to_array())
+            terms = np.abs(as_k.to_array())
+            if mixture.gate.reads_covariates:  # Σ w π (1 - π) is summed as Σ w π - Σ w π²
+                terms[3 + mixture.K : 3 + 2 * mixture.K] += as_k.weight
+            sums = sums + tau[k] * terms
             diagonal = diagonal + 2 * tau[k] * score(mixture, as_k) ** 2 / mass
     return np.concatenate([sums, pack(np.sqrt(np.outer(diagonal, diagonal)))])
 

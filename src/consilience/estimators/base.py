@@ -208,6 +208,7 @@ class MixtureEstimator(BaseEstimator):
         installed, else a ``pyarrow.Table``.
         """
         check_is_fitted(self)
+        check_level(level)
         return frames.to_frame(table.tidy(self, level), self._backend)
 
     def summary(self, *, reference: int | None = None, level: float = 0.95) -> str:
@@ -221,6 +222,7 @@ class MixtureEstimator(BaseEstimator):
             Confidence level of the intervals.
         """
         check_is_fitted(self)
+        check_level(level)
         if reference is not None and reference not in range(self.mixture_.K):
             raise InvalidInputError(f"reference={reference!r}: expected an expert from 0 to {self.mixture_.K - 1}")
         return summary(self, reference=reference, level=level)
@@ -244,6 +246,12 @@ def check_parameters(estimator: Any) -> None:
     start = estimator.mixture_init
     if start is not None and not (isinstance(start, Mixture) and estimator.order() == start.K):
         raise InvalidInputError(f"mixture_init: expected a Mixture of {estimator.order()} experts, as in mixture_")
+
+
+def check_level(level: float) -> None:
+    """A named error for what is not a confidence level."""
+    if not 0 < level < 1:
+        raise InvalidInputError(f"level={level!r}: expected a number strictly between 0 and 1")
 
 
 def generator(random_state: Any) -> np.random.Generator:

@@ -58,18 +58,31 @@ def _expert_tables(estimator: Any, level: float) -> list[str]:
     estimates, se = inference.estimates, inference.standard_errors()
     names, outputs = terms(estimator), responses(estimator)
     K = estimator.mixture_.K
-    heads = [expert_head(estimator, k) for k in range(K)]
     if estimates.experts.size <= LONG_UP_TO:
         labels = (
             outputs if len(names) == 1 else [t if len(outputs) == 1 else f"{o}: {t}" for o in outputs for t in names]
         )
         body = [
-            "\n".join([heads[k], _long(labels, estimates.experts[k].ravel(), se.experts[k].ravel(), level)])
+            "\n".join(
+                [_expert_head(estimator, k), _long(labels, estimates.experts[k].ravel(), se.experts[k].ravel(), level)]
+            )
             for k in range(K)
         ]
         return ["\n-\n".join(body), "="]
     tables = [wide_text(*part) for part in wide_parts(estimator)]
-    return ["\n".join(heads[:EXPERTS_SHOWN]), "-", "\n".join(tables), "="]
+    if len(outputs) > RESPONSES_SHOWN and len(names) > 1:
+        tables.append(f"… {len(outputs)} responses or classes in all: see to_frame()")
+    return ["\n".join(expert_rows(estimator)), "-", "\n".join(tables), "="]
+
+
+def expert_rows(estimator: Any) -> list[str]:
+    """Share, and for one response the variance, of each expert: a column each."""
+    shown = range(min(estimator.mixture_.K, EXPERTS_SHOWN))
+    rows = [(unit(estimator), [f"{k}" for k in shown]), ("share", [f"{estimator.weights_[k]:.3f}" for k in shown])]
+    log_variances = estimator.inference_.estimates.log_variances
+    if log_variances.shape[1] == 1:
+        rows.append(("variance", [number(float(np.exp(log_variances[k, 0]))) for k in shown]))
+    return [f"{name:<12}" + "".join(f"{cell:>20}" for cell in cells) for name, cells in rows]
 
 
 def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
@@ -83,8 +96,7 @@ def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
     return [(title, names, estimate[:, c], se[:, c]) for c, title in enumerate(titles)][:RESPONSES_SHOWN]
 
 
-def expert_head(estimator: Any, k: int) -> str:
-    """One line on an expert: its share and variance."""
+def _expert_head(estimator: Any, k: int) -> str:
     text = f"{unit(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}"
     log_variances = estimator.inference_.estimates.log_variances
     if log_variances.shape[1] == 1:

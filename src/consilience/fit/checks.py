@@ -66,7 +66,7 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
             DegenerateFitWarning,
             stacklevel=5,
         )
-    elif on_floor(ascent, penalty):
+    elif on_floor(ascent.mixture, penalty):
         warnings.warn(
             "an expert's variance is at its floor (reg_covar times the pooled variance): it fits a few rows exactly; "
             "refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
@@ -82,7 +82,7 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
         )
 
 
-def on_floor(ascent: Ascent, penalty: Penalty) -> bool:
+def on_floor(mixture: Mixture, penalty: Penalty) -> bool:
     """Whether an expert covariance touches its floor."""
     raised = Penalty(penalty.gate_ridge, penalty.expert_ridge, 1.001 * penalty.floor)
-    return not ascent.mixture.experts.admissible(raised)
+    return not mixture.experts.admissible(raised)

@@ -250,7 +250,7 @@ class _Switch:
         self.threshold /= 10
 
     def is_near(self, gain: float, statistics: Statistics, tol: float) -> bool:
-        near = max(self.threshold * statistics.absolute, tol * statistics.weight)
+        near = max(self.threshold * max(statistics.absolute, statistics.weight), tol * statistics.weight)
         return self.newton and gain <= near
 
 

@@ -126,7 +126,7 @@ def fit_mixture(
             start = start.in_coordinates(summary.design(specification.intercept))
         respond = responder(rows, "all rows", progress)
         ascent = drive(climb(start, penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
-    order = np.argsort(-ascent.statistics.experts.plain[: specification.K], kind="stable")
+    order = np.argsort(-ascent.statistics.gate.plain[: specification.K], kind="stable")  # by share of labels
     warn_of_degeneracy(ascent, penalty)
     return Fit(ascent.mixture.permuted(order).raw(), ascent, order, penalty, values)
 
@@ -174,7 +174,7 @@ def best_start(
 
 def ranked(found: list[Ascent], penalty: Penalty) -> list[Ascent]:
     """Best first; an end with an expert on the variance floor is likely spurious and goes behind the others."""
-    return sorted(found, key=lambda ascent: (on_floor(ascent, penalty), -ascent.penalised))
+    return sorted(found, key=lambda ascent: (on_floor(ascent.mixture, penalty), -ascent.penalised))
 
 
 def _gap(found: list[Ascent]) -> float:

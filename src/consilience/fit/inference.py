@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 from scipy.special import ndtri
 
+from consilience.fit.checks import on_floor
 from consilience.fit.climb import newton_step
 from consilience.fit.fitting import Fit
 from consilience.fit.parameters import Parameters, jacobian, parameters
@@ -154,6 +155,8 @@ def reasons(
 ) -> dict[str, str]:
     """Why the intervals of a part are withheld; empty where they are not."""
     found = {}
+    if on_floor(mixture, penalty):
+        return dict.fromkeys(("gate", "experts"), "an expert's variance is at its floor: the maximum is on a boundary")
     if decrement >= EXPERT_DECREMENT:
         found["experts"] = (
             f"the fit is not at its maximum: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
@@ -171,7 +174,8 @@ def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inve
         return f"the fit is not at its maximum: Newton decrement {decrement:.2g}, at most {GATE_DECREMENT}"
     loosest, share = loosest_direction(mixture, inverse), ridge_share(mixture, penalty, inverse)
     if share > RIDGE_SHARE:
-        return f"the gate is nearly separated: {share:.0%} of its information is the ridge's, at most {RIDGE_SHARE:.0%}"
+        part = f"{min(share, 1.0):.0%} of its information is the ridge's, at most {RIDGE_SHARE:.0%}"
+        return f"the gate is nearly separated: {part}"
     if loosest > LOOSEST_DIRECTION:
         return (
             f"the gate is weakly identified: a direction of its slopes has standard error {loosest:.2g} per standard "

@@ -56,10 +56,7 @@ class Design:
         rows = panel[self.intercept :]
         if self.intercept:
             panel[0] = 1.0
-        rows[...] = X.T
-        if self.is_raw:
-            return panel
-        rows -= self.centre[:, None]
+        np.subtract(X.T, self.centre[:, None], out=rows)
         rows *= (1 / self.scale)[:, None]
         return panel
 

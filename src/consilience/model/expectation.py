@@ -96,12 +96,13 @@ def moments_of(block: Block, parts: list[Weights], panel: Array | None = None) -
     """Moments of several parts' weights in one product each for ``x`` and ``x xᵀ``."""
     panel = block.panel if panel is None else panel
     first = first_moments(panel, np.concatenate([part.first for part in parts]))
-    rows = [part.second for part in parts]
-    wanted = np.concatenate(rows) if len(rows) > 1 else rows[0]
-    second = second_moments(panel, wanted, block.workspace)
-    firsts = np.split(first, np.cumsum([len(part.first) for part in parts])[:-1])
-    seconds = np.split(second, np.cumsum([len(part.second) for part in parts])[:-1])
-    return [Moments(part.plain, f, s) for part, f, s in zip(parts, firsts, seconds, strict=True)]
+    second = second_moments(panel, np.concatenate([part.second for part in parts]), block.workspace)
+    moments, g, h = [], 0, 0
+    for part in parts:
+        to_g, to_h = g + len(part.first), h + len(part.second)
+        moments.append(Moments(part.plain, first[g:to_g], second[h:to_h]))
+        g, h = to_g, to_h
+    return moments
 
 
 def score_products(mixture: Mixture, rows: Rows) -> Array:

@@ -59,10 +59,11 @@ class SoftmaxGate:
 
     def weights(self, pi: Array, tau: Array, mass: Array | float, p: int) -> Weights:
         """Rows for the gradient ``Σ w (τ_k - π_k) x`` and the curvature, from ``pi, tau (K, n)`` (``tau`` weighted)."""
-        spread = pi * (1 - pi) * mass
+        prior = pi if isinstance(mass, float) else pi * mass
+        spread = prior.sum(axis=1) - np.einsum("kn,kn->k", prior, pi)
         return Weights(
-            plain=np.concatenate([tau.sum(axis=1), spread.sum(axis=1)]),
-            first=(tau - pi * mass)[:-1],
+            plain=np.concatenate([tau.sum(axis=1), spread]),
+            first=tau[:-1] - prior[:-1],
             second=multinomial.curvature_rows(pi, mass, p),
         )
 

@@ -31,7 +31,7 @@ def curvature_row_count(C: int, p: int) -> int:
 def pair_rows(pi: Array, mass: Array | float = 1.0) -> Array:
     """Rows ``mass π_k (1[k = l] - π_l)`` for the pairs ``k ≤ l < C - 1`` of ``pi (C, n)``."""
     C, n = pi.shape
-    weighted = pi * mass
+    weighted = pi if isinstance(mass, float) and mass == 1.0 else pi * mass
     rows = np.empty((triangle_size(C - 1), n))
     row = 0
     for k in range(C - 1):

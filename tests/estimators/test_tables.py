@@ -1,0 +1,159 @@
+"""The summary: one screen, the numbers of the fit, and why something is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from consilience import GaussianMixture, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience.datasets import soft
+from consilience.errors import ConvergenceWarning, InvalidInputError
+from simulated import simulated
+
+
+def regressor(n: int = 300, **options: object) -> MixtureOfExpertsRegressor:
+    data = simulated(n=n)
+    X = pd.DataFrame(data.X, columns=["age", "dose"])
+    return MixtureOfExpertsRegressor(2, random_state=0, n_init=2, **options).fit(X, data.y)
+
+
+def numbers(line: str) -> list[float]:
+    """The numbers of a line, after its label."""
+    return [float(word) for word in line.split()[1:]]
+
+
+def test_head_tells_size_likelihood_criteria_and_why_it_stopped() -> None:
+    model = regressor()
+    text = model.summary()
+    assert text.startswith("Mixture of experts, regression\n=")
+    for word in ("Experts", "300", "11", f"{model.log_likelihood_:.3f}", "AIC", "BIC", str(model.stop_reason_)):
+        assert word in text
+    data = simulated(n=300)
+    assert f"{model.bic(pd.DataFrame(data.X, columns=['age', 'dose']), data.y):.3f}" in text
+
+
+def test_each_coefficient_has_error_z_p_and_interval() -> None:
+    model = regressor(n=2000)
+    text = model.summary()
+    line = next(line for line in text.splitlines() if line.startswith("dose"))
+    estimate, se, z, p, lower, upper = numbers(line)
+    inference = model.inference_
+    assert estimate == pytest.approx(inference.estimates.experts[0, 0, 2], rel=1e-3)
+    assert se == pytest.approx(inference.standard_errors().experts[0, 0, 2], rel=1e-3)
+    assert z == pytest.approx(estimate / se, rel=1e-2)
+    assert p == 0
+    assert lower == pytest.approx(estimate - 1.96 * se, abs=2e-3)
+    assert upper == pytest.approx(estimate + 1.96 * se, abs=2e-3)
+    assert f"Expert 0: share {model.weights_[0]:.3f}, variance {model.variances_[0]:.4g}" in text
+    assert "standard error of its log" in text
+
+
+def test_level_moves_the_bounds() -> None:
+    model = regressor(n=2000)
+    narrow, wide = (
+        numbers(next(line for line in model.summary(level=level).splitlines() if line.startswith("dose")))
+        for level in (0.5, 0.99)
+    )
+    assert wide[4] < narrow[4] < narrow[0] < narrow[5] < wide[5]
+    assert "[0.25" in model.summary(level=0.5)
+
+
+def test_contrasts_have_the_errors_of_the_delta_method() -> None:
+    model = regressor(n=2000)
+    text = model.summary(reference=0)
+    assert "Gate (against expert 0), expert 1" in text
+    assert "expert 0\n" not in text.split("Gate (against")[1]
+    gate = text.split("Gate (against expert 0), expert 1")[1]
+    estimate, se, *_ = numbers(next(line for line in gate.splitlines() if line.startswith("dose")))
+    assert estimate == pytest.approx(model.gate_coef_[1, 1] - model.gate_coef_[0, 1], rel=1e-3)
+    V = model.inference_.covariance
+    i, j = 2, 5  # slopes of dose of experts 0 and 1 in the gate
+    assert se == pytest.approx(np.sqrt(V[i, i] + V[j, j] - 2 * V[i, j]), rel=1e-3)
+    assert "Gate (centred: sums to zero over experts), expert 0" in model.summary()
+
+
+@pytest.mark.parametrize("reference", [-1, 2, 0.5, "first"])
+def test_reference_must_be_an_expert(reference: object) -> None:
+    with pytest.raises(InvalidInputError, match="expected an expert from 0 to 1"):
+        regressor().summary(reference=reference)
+
+
+def test_default_size_fits_on_one_screen() -> None:
+    simulation = soft(2000, random_state=0)
+    model = MixtureOfExpertsRegressor(4, mixture_init=simulation.truth).fit(simulation.X, simulation.y)
+    for text in (model.summary(), model.summary(reference=2)):
+        lines = text.splitlines()
+        assert len(lines) <= 60
+        assert max(len(line) for line in lines) <= 120
+        assert "x19" in text
+        assert [line.split()[0] for line in lines if line.startswith(("expert ", "share ", "variance "))]
+    assert "Gate (against expert 2)" in model.summary(reference=2)
+
+
+def test_more_than_a_screen_is_cut_and_says_where_the_rest_is() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 30))
+    y = X[:, 0] + rng.normal(size=300)
+    text = MixtureOfRegressions(2, random_state=0, n_init=1, max_iter=3000).fit(X, y).summary()
+    assert "31 terms of 2 experts in all: see to_frame()" in text
+    assert len(text.splitlines()) <= 60
+
+
+def test_withheld_intervals_are_dashes_with_the_reason() -> None:
+    model = regressor(n=80)
+    text = model.summary()
+    assert "Intervals withheld (gate): too few rows between experts" in text
+    gate = text.split("Gate (centred")[1]
+    assert "—" in next(line for line in gate.splitlines() if line.startswith("dose"))
+
+
+def test_a_fit_cut_short_says_stopped() -> None:
+    with pytest.warns(ConvergenceWarning, match="raise max_iter") as record:
+        model = regressor(max_iter=1)
+    assert record[0].filename == __file__
+    assert "stopped: the largest number of iterations" in model.summary()
+
+
+def test_disagreeing_starts_are_noted() -> None:
+    model = regressor()
+    assert "disagree" not in model.summary()
+    model.starts_agree_ = False
+    assert "The two best starts disagree: raise n_init" in model.summary()
+
+
+def test_other_kinds_have_their_own_words() -> None:
+    classes = simulated("categorical", n=200)
+    names = np.array(["red", "green", "blue"])[classes.y.astype(int)]
+    text = MixtureOfExpertsClassifier(2, random_state=0, n_init=2).fit(classes.X, names).summary()
+    assert "Mixture of experts, classification" in text
+    assert "green: x1" in text
+    two = simulated(q=2, n=200, gate="constant")
+    joint = MixtureOfRegressions(2, random_state=0, n_init=2).fit(two.X, two.y).summary()
+    assert "y1: (intercept)" in joint
+    assert "Gate" not in joint
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(100, 2)), columns=["u", "v"])
+    mixture = GaussianMixture(1).fit(X).summary()
+    assert "Components" in mixture
+    assert [line.split()[0] for line in mixture.splitlines() if line.startswith(("u", "v"))] == ["u", "v"]
+    six = GaussianMixture(1).fit(np.random.default_rng(0).normal(size=(100, 40))).summary()
+    assert "Means: coefficient (standard error)" in six
+    assert "40 terms of 1" in six
+    many = simulated(q=3, d=6, n=400, gate="constant")
+    wide = MixtureOfRegressions(2, random_state=0, n_init=2).fit(many.X, many.y).summary()
+    assert "Components, y2: coefficient (standard error)" in wide
+    assert "Gate" not in MixtureOfExpertsRegressor(1).fit(two.X, two.y[:, 0]).summary()
+
+
+def test_html_has_the_numbers_escaped_and_before_the_fit_is_scikit_learns() -> None:
+    data = simulated(n=200)
+    X = pd.DataFrame(data.X, columns=["a<b", "c&d"])
+    model = MixtureOfExpertsRegressor(2, random_state=0, n_init=2).fit(X, data.y)
+    html = model._repr_html_()
+    assert f"{model.coef_[1, 0]:.4g}" in html
+    assert f"{model.gate_coef_[1, 0]:.4g}" in html
+    assert str(model.stop_reason_) in html
+    assert "a&lt;b" in html
+    assert "c&amp;d" in html
+    assert "a<b" not in html
+    assert "MixtureOfExpertsRegressor" in MixtureOfExpertsRegressor()._repr_html_()

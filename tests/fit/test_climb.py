@@ -1,0 +1,336 @@
+"""The climb: a conversation that never goes down, whoever answers, and says why it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from consilience.fit import Ascent, Expect, StopReason, climb, drive
+from consilience.fit.climb import ROUNDING, decrement_bound, newton_step, shortened
+from consilience.fit.fitting import responder
+from consilience.fit.inference import inverse_information
+from consilience.fit.starts import mixture_from, softened, terrain
+from consilience.fit.summary import column_summary
+from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, PoissonExperts, Rows, expect
+from consilience.model.gates import SoftmaxGate
+from consilience.model.information import coefficient_slice, gate_slice, shape_slice
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+from simulated import FAMILIES, Simulated, simulated
+from strategies import Shape, shapes, take_labels
+
+
+def start_of(data: Simulated) -> tuple[Mixture, Penalty]:
+    """A mixture made from labels by chance, and the default penalty."""
+    summary = column_summary(data.rows)
+    ground = terrain(data.rows, data.specification, summary)
+    labels = np.random.default_rng(1).integers(0, 2, ground.m)
+    return mixture_from(softened(labels, 2), ground), data.specification.penalty(summary)
+
+
+def answering(rows: Rows) -> Callable[[Expect], Statistics]:
+    return responder(rows, "test", None)
+
+
+def penalised(mixture: Mixture, rows: Rows, penalty: Penalty) -> float:
+    """The penalised likelihood by its definition: log densities of labels, and squared slopes."""
+    present = np.ones(rows.n) if rows.weight is None else rows.weight
+    mass = present if rows.groups is None else np.bincount(rows.groups.codes, present) > 0
+    value = float(np.sum(mass * mixture.log_density(rows)))
+    slopes = slice(int(mixture.design.intercept), None)
+    if isinstance(mixture.gate, SoftmaxGate):
+        value -= 0.5 * penalty.gate_ridge * np.sum(mixture.gate.alpha[:, slopes] ** 2)
+    if not isinstance(mixture.experts, GaussianExperts):
+        value -= 0.5 * penalty.expert_ridge * np.sum(mixture.experts.B[..., slopes] ** 2)
+    return value
+
+
+# ---------------------------------------------------------------------- never down
+
+
+@settings(max_examples=200)
+@given(shapes(max_n=40))
+def test_penalised_likelihood_never_falls(shape: Shape) -> None:
+    mixture, rows = shape.problem()
+    penalty = Penalty(1e-3, 1e-3, 1e-6 * np.atleast_2d(np.cov(rows.Y.T, bias=True)) + 1e-9 * np.eye(rows.Y.shape[1]))
+    asked: list[tuple[float, float, float]] = []  # what climb was told, the definition, the scale of rounding
+
+    def respond(question: Expect) -> Statistics:
+        answer = expect(question.mixture, rows, information=question.information)
+        told = question.mixture.penalised(answer, penalty)
+        asked.append((told, penalised(question.mixture, rows, penalty), answer.absolute))
+        return answer
+
+    ascent = drive(climb(mixture, penalty, max_iter=30), respond)
+    accepted = [next(entry for entry in asked if entry[0] == value) for value in ascent.trace]
+    values, scale = np.array([entry[1] for entry in accepted]), np.array([entry[2] for entry in accepted])
+    assert np.all(np.diff(values) >= -3 * ROUNDING * (scale[1:] + scale[:-1] + 1))
+    assert np.isclose(penalised(ascent.mixture, rows, penalty), ascent.penalised, rtol=1e-11, atol=1e-9)
+    assert ascent.passes == len(asked)
+    assert ascent.n_iter == len(ascent.trace) - 1
+
+
+# ---------------------------------------------------------------------- a conversation
+
+
+def test_climb_can_be_driven_by_hand() -> None:
+    data = simulated()
+    start, penalty = start_of(data)
+    dialogue = climb(start, penalty)
+    question = next(dialogue)
+    assert question.mixture is start
+    assert not question.information
+    asked, ascent = 1, None
+    while ascent is None:
+        answer = expect(question.mixture, data.rows, information=question.information)
+        try:
+            question = dialogue.send(answer)
+            asked += 1
+        except StopIteration as finished:
+            ascent = finished.value
+    driven = drive(climb(start, penalty), answering(data.rows))
+    assert ascent.passes == asked
+    assert ascent.trace == driven.trace
+    assert ascent.stop is driven.stop is StopReason.CONVERGED_NEWTON
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("group_size", [1, 4])
+def test_sum_over_two_sites_gives_the_pooled_iteration(family: str, group_size: int) -> None:
+    data = simulated(family, n=200, group_size=group_size, exposure=family == "poisson", seed=3)
+    labels = len(data.rows.groups.bounds) - 1 if data.rows.groups else data.rows.n
+    first = np.arange(labels) < labels // 3
+    north, south = take_labels(data.rows, first), take_labels(data.rows, ~first)
+    start, penalty = start_of(data)
+    iterations = 0
+
+    def respond(question: Expect) -> Statistics:
+        nonlocal iterations
+        iterations += 1
+        pooled = expect(question.mixture, data.rows, information=question.information)
+        parts = [expect(question.mixture, site, information=question.information) for site in (north, south)]
+        federated = parts[0] + parts[1]
+        assert_same_step(question.mixture, pooled, federated, penalty, data.rows)
+        return federated
+
+    federated = drive(climb(start, penalty), respond)
+    pooled = drive(climb(start, penalty), answering(data.rows))
+    assert iterations > 3
+    assert federated.stop is pooled.stop
+    assert np.isclose(federated.penalised, pooled.penalised, rtol=1e-11)
+    assert (
+        np.abs(flat(federated.mixture) - flat(pooled.mixture)).max() < 1e-6 * errors(pooled, data.rows, penalty).min()
+    )
+
+
+def flat(mixture: Mixture) -> Array:
+    """Gate, coefficients and covariances in one array."""
+    gate = mixture.gate.alpha if isinstance(mixture.gate, SoftmaxGate) else mixture.gate.probabilities
+    covariance = mixture.experts.covariance if isinstance(mixture.experts, GaussianExperts) else np.empty(0)
+    return np.concatenate([gate.ravel(), mixture.experts.B.ravel(), covariance.ravel()])
+
+
+def errors(ascent: Ascent, rows: Rows, penalty: Penalty) -> Array:
+    """Standard errors of the free parameters."""
+    statistics = expect(ascent.mixture, rows, information=True)
+    return np.sqrt(np.diagonal(inverse_information(ascent.mixture, statistics, penalty)))
+
+
+def assert_same_step(mixture: Mixture, a: Statistics, b: Statistics, penalty: Penalty, rows: Rows) -> None:
+    """Both statistics lead to the same next mixture, to 1e-10 of max(|θ|, standard error of a share-sized sample)."""
+    one, other = flat(mixture.maximise(a, penalty)), flat(mixture.maximise(b, penalty))
+    assert np.all(np.abs(one - other) <= 1e-10 * np.maximum(np.abs(one), 1 / np.sqrt(rows.n)))
+    assert np.isclose(a.log_likelihood, b.log_likelihood, rtol=1e-12)
+
+
+# ---------------------------------------------------------------------- why it stops
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("gate", ["softmax", "constant"])
+def test_newton_ends_where_em_run_long_ends(family: str, gate: str) -> None:
+    data = simulated(family, gate=gate, group_size=5, seed=1)
+    start, penalty = start_of(data)
+    quick = drive(climb(start, penalty), answering(data.rows))
+    patient = drive(climb(start, penalty, tol=1e-13, max_iter=5000, newton=False), answering(data.rows))
+    assert quick.stop is StopReason.CONVERGED_NEWTON
+    assert patient.stop is StopReason.CONVERGED_EM
+    assert patient.informed_passes == 0
+    assert quick.passes <= patient.passes
+    assert np.isclose(quick.penalised, patient.penalised, rtol=1e-9)
+
+
+def test_newton_stop_means_a_small_decrement() -> None:
+    data = simulated()
+    start, penalty = start_of(data)
+    ascent = drive(climb(start, penalty), answering(data.rows))
+    step = newton_step(ascent.mixture, expect(ascent.mixture, data.rows, information=True), penalty)
+    assert ascent.stop is StopReason.CONVERGED_NEWTON
+    assert step.decrement < decrement_bound(data.rows.n)
+
+
+def test_em_stop_means_a_small_gain() -> None:
+    data = simulated()
+    start, penalty = start_of(data)
+    ascent = drive(climb(start, penalty, tol=1e-7, newton=False), answering(data.rows))
+    gains = np.diff(ascent.trace) / data.rows.n
+    assert ascent.stop is StopReason.CONVERGED_EM
+    assert gains[-1] <= 1e-7 < gains[-2]
+
+
+def test_newton_step_needs_the_information() -> None:
+    data = simulated()
+    start, penalty = start_of(data)
+    assert newton_step(start, expect(start, data.rows), penalty) is None
+    assert inverse_information(start, expect(start, data.rows), penalty) is None
+
+
+@pytest.mark.parametrize("max_iter", [1, 3])
+def test_too_few_iterations_is_stopped_not_converged(max_iter: int) -> None:
+    data = simulated()
+    start, penalty = start_of(data)
+    ascent = drive(climb(start, penalty, max_iter=max_iter), answering(data.rows))
+    assert ascent.stop is StopReason.MAX_ITER
+    assert not ascent.stop.converged
+    assert ascent.n_iter == max_iter
+    assert ascent.passes == max_iter + 1
+
+
+def poisson_start(log_rate: float) -> Mixture:
+    return Mixture(Design.raw(0), ConstantGate(np.ones(1)), PoissonExperts(np.array([[log_rate]])))
+
+
+def test_overshooting_newton_steps_are_halved() -> None:
+    rows = Rows(np.empty((50, 0)), np.full((50, 1), 20.0))
+    ascent = drive(climb(poisson_start(np.log(20) - 1.5), Penalty()), answering(rows))
+    assert ascent.halvings > 0
+    assert ascent.stop.converged
+    assert np.isclose(ascent.mixture.experts.B[0, 0], np.log(20))
+
+
+def test_a_start_too_far_for_eight_halvings_stalls_and_is_returned() -> None:
+    rows = Rows(np.empty((50, 0)), np.full((50, 1), 20.0))
+    start = poisson_start(-9.0)
+    ascent = drive(climb(start, Penalty()), answering(rows))
+    assert ascent.stop is StopReason.STALLED
+    assert not ascent.stop.converged
+    assert ascent.halvings >= 9
+    assert ascent.mixture.experts.B[0, 0] == -9.0
+
+
+def test_halving_ends_after_eight() -> None:
+    fractions = [1.0]
+    while fractions[-1] > 0:
+        fractions.append(shortened(fractions[-1]))
+    assert fractions == [*(0.5**i for i in range(9)), 0.0]
+
+
+def test_misleading_gate_stalls_while_experts_still_climb() -> None:
+    data = simulated()
+    start, penalty = start_of(data)
+
+    def respond(question: Expect) -> Statistics:
+        answer = expect(question.mixture, data.rows)
+        return replace(answer, gate=replace(answer.gate, first=-1e6 * np.abs(answer.gate.first)))
+
+    ascent = drive(climb(start, penalty, newton=False), respond)
+    assert ascent.stop is StopReason.STALLED
+    assert np.all(np.diff(ascent.trace) >= 0)
+    assert np.array_equal(ascent.mixture.gate.alpha, start.gate.alpha)
+    assert ascent.n_iter >= 2
+
+
+def test_closed_form_step_that_falls_stalls_at_once() -> None:
+    data = simulated(gate="constant")
+    start, penalty = start_of(data)
+    answers = []
+
+    def respond(question: Expect) -> Statistics:
+        answers.append(expect(question.mixture, data.rows))
+        return replace(answers[-1], log_likelihood=-1e3 * len(answers))
+
+    ascent = drive(climb(start, penalty), respond)
+    assert ascent.stop is StopReason.STALLED
+    assert ascent.mixture is start
+    assert len(answers) == 3
+
+
+def test_refused_newton_step_falls_back_to_em() -> None:
+    data = simulated()
+    start, penalty = start_of(data)
+    refused: list[Mixture] = []
+    previous: list[Expect] = []
+
+    def respond(question: Expect) -> Statistics:
+        answer = expect(question.mixture, data.rows, information=question.information)
+        by_newton = question.information and previous and previous[-1].information
+        previous.append(question)
+        if by_newton and not refused:
+            refused.append(question.mixture)
+            return replace(answer, log_likelihood=-np.inf)
+        return answer
+
+    ascent = drive(climb(start, penalty), respond)
+    honest = drive(climb(start, penalty), answering(data.rows))
+    assert refused
+    assert ascent.stop.converged
+    assert np.isclose(ascent.penalised, honest.penalised, rtol=1e-8)
+
+
+def test_nan_likelihood_is_never_accepted() -> None:
+    data = simulated()
+    start, penalty = start_of(data)
+    answers = []
+
+    def respond(question: Expect) -> Statistics:
+        answers.append(expect(question.mixture, data.rows))
+        return answers[-1] if len(answers) == 1 else replace(answers[-1], log_likelihood=np.nan)
+
+    ascent = drive(climb(start, penalty), respond)
+    assert ascent.stop is StopReason.STALLED
+    assert ascent.mixture is start
+    assert np.isfinite(ascent.penalised)
+
+
+def test_fit_on_the_variance_floor_converges_although_newton_would_leave_it() -> None:
+    data = simulated(gate="constant")
+    start, _ = start_of(data)
+    floor = np.array([[2.0]])  # above both variances
+    ascent = drive(climb(start, Penalty(floor=floor)), answering(data.rows))
+    assert ascent.stop is StopReason.CONVERGED_EM
+    assert np.allclose(ascent.mixture.experts.variances, floor)
+
+
+def test_above_3000_parameters_newton_is_not_tried() -> None:
+    K, d = 40, 40
+    rng = np.random.default_rng(0)
+    rows = Rows(rng.normal(size=(200, d)), rng.normal(size=(200, 1)))
+    experts = GaussianExperts(rng.normal(size=(K, 1, d + 1)), np.ones((K, 1, 1)))
+    start = Mixture(Design.raw(d), SoftmaxGate(np.zeros((K, d + 1))), experts)
+    assert start.parameter_count > 3000
+    ascent = drive(climb(start, Penalty(floor=1e-2 * np.eye(1)), tol=1.0, max_iter=20), answering(rows))
+    assert ascent.informed_passes == 0
+    assert ascent.stop is StopReason.CONVERGED_EM
+
+
+def test_decrement_bound_grows_with_weight_up_to_what_intervals_bear() -> None:
+    assert decrement_bound(100) < decrement_bound(1000) < decrement_bound(1e12) == decrement_bound(1e13)
+
+
+@pytest.mark.parametrize("reason", list(StopReason))
+def test_stop_reasons_are_sentences_that_begin_with_the_verdict(reason: StopReason) -> None:
+    verdict, sentence = str(reason).split(": ")
+    assert verdict == ("converged" if reason.converged else "stopped")
+    assert len(sentence.split()) > 4
+
+
+def test_free_parameters_are_cut_into_gate_coefficients_and_shapes() -> None:
+    for gate in ("softmax", "constant"):
+        mixture = simulated(gate=gate, n=10).truth
+        parts = [gate_slice(mixture), coefficient_slice(mixture), shape_slice(mixture)]
+        covered = np.concatenate([np.arange(part.start, part.stop) for part in parts])
+        assert np.array_equal(np.sort(covered), np.arange(mixture.parameter_count))
