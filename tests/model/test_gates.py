@@ -55,7 +55,7 @@ def test_a_constant_gate_or_one_expert_has_no_ridge(drawn):
 
 def test_constant_gate_is_the_share_of_each_expert():
     gate = ConstantGate(np.array([0.5, 0.5]))
-    moments = Moments(np.array([3.0, 1.0]), np.empty((0, 2)), np.empty((0, 3)))
+    moments = Moments(np.array([0.3, 0.1]), np.empty((0, 2)), np.empty((0, 3)))
     new = gate.step(moments, Penalty(), intercept=True, fraction=0.1)  # closed form: the fraction does not matter
     np.testing.assert_allclose(new.probabilities, [0.75, 0.25])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -69,20 +70,20 @@ def _expert_tables(estimator: Any, level: float) -> list[str]:
             for k in range(K)
         ]
         return ["\n-\n".join(body), "="]
-    tables = [wide_text(*part) for part in wide_parts(estimator)]
+    first, *others = wide_parts(estimator)
+    tables = [wide_text(*first, facts=expert_facts(estimator)), *(wide_text(*part) for part in others)]
     if len(outputs) > RESPONSES_SHOWN and len(names) > 1:
         tables.append(f"… {len(outputs)} responses or classes in all: see to_frame()")
-    return ["\n".join(expert_rows(estimator)), "-", "\n".join(tables), "="]
+    return ["\n".join(tables), "="]
 
 
-def expert_rows(estimator: Any) -> list[str]:
-    """Share, and for one response the variance, of each expert: a column each."""
-    shown = range(min(estimator.mixture_.K, EXPERTS_SHOWN))
-    rows = [(unit(estimator), [f"{k}" for k in shown]), ("share", [f"{estimator.weights_[k]:.3f}" for k in shown])]
+def expert_facts(estimator: Any) -> dict[str, list[str]]:
+    """Share, and for one response the variance, of each expert."""
+    facts = {"(share)": [f"{share:.3f}" for share in estimator.weights_]}
     log_variances = estimator.inference_.estimates.log_variances
     if log_variances.shape[1] == 1:
-        rows.append(("variance", [number(float(np.exp(log_variances[k, 0]))) for k in shown]))
-    return [f"{name:<12}" + "".join(f"{cell:>20}" for cell in cells) for name, cells in rows]
+        facts["(variance)"] = [number(variance) for variance in np.exp(log_variances[:, 0])]
+    return facts
 
 
 def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
@@ -127,7 +128,9 @@ def _bounds(estimate: Array, se: Array, level: float) -> tuple[Array, Array]:
     return estimate - reach, estimate + reach
 
 
-def wide_text(title: str, names: list[str], estimate: Array, se: Array) -> str:
+def wide_text(
+    title: str, names: list[str], estimate: Array, se: Array, facts: Mapping[str, list[str]] | None = None
+) -> str:
     """One line per term, one column per expert; ``estimate, se (K, p)``."""
     K = min(len(estimate), EXPERTS_SHOWN)
     width = max(12, *(len(name) for name in names[:TERMS_SHOWN]))
@@ -135,6 +138,8 @@ def wide_text(title: str, names: list[str], estimate: Array, se: Array) -> str:
         f"{title}: coefficient (standard error)",
         f"{'':<{width}}" + "".join(f"{k:>20}" for k in range(K)),
     ]
+    for name, values in (facts or {}).items():
+        lines.append(f"{name:<{width}}" + "".join(f"{value:>20}" for value in values[:K]))
     for j, name in enumerate(names[:TERMS_SHOWN]):
         cells = "".join(f"{f'{number(estimate[k, j])} ({number(se[k, j])})':>20}" for k in range(K))
         lines.append(f"{name:<{width}}{cells}")

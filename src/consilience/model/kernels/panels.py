@@ -1,8 +1,7 @@
-"""Moments in numpy: features on axis 0, every weighted cross product of a block in one matrix product.
+"""Moments in numpy: features on axis 0, every weighted cross product of a chunk of rows in one matrix product.
 
-For few features the products ``x_a x_b`` are written once, ``Z (p (p + 1) / 2, n)``, chunk by chunk, and all weight
-rows share them: ``W Zᵀ``. For many features ``Z`` would not fit in cache, and each weight row is one product
-``(w ∘ x) xᵀ`` instead.
+With many weight rows, the products ``x_a x_b`` are written once and shared by all of them; with few, or with many
+features, the panel is scaled by each weight row instead.
 """
 
 from __future__ import annotations
@@ -11,13 +10,15 @@ import numpy as np
 
 from consilience.numerics.arrays import Array, pack, triangle_size
 
-BLOCK_ROWS = 2048
-CHUNK_ROWS = 512
-"""Rows whose products ``x_a x_b`` are written before they are used: they should stay in a core's own cache."""
+BLOCK_ROWS = 8192
 BLOCK_BYTES = 64 * 2**20
-CACHE_LINE = 64
 SHARED_PRODUCTS_UP_TO = 64
 """Largest p for which the products ``x_a x_b`` are shared between weight rows."""
+PRODUCT_CHUNK = 512
+PANEL_CHUNK = 256
+"""Rows whose products, or scaled panels, are written before they are used: they should stay in a core's own cache."""
+SCALED_NUMBERS = 65536
+CACHE_LINE = 64
 
 
 def block_rows(p: int, weight_rows: int) -> int:
@@ -26,10 +27,9 @@ def block_rows(p: int, weight_rows: int) -> int:
     Examples
     --------
     >>> block_rows(21, 40), block_rows(1, 100_000)
-    (2048, 83)
+    (8192, 83)
     """
-    width = p + weight_rows + (triangle_size(p) if p <= SHARED_PRODUCTS_UP_TO else p)
-    return int(np.clip(BLOCK_BYTES // (8 * width), 16, BLOCK_ROWS))
+    return int(np.clip(BLOCK_BYTES // (8 * (p + weight_rows)), 16, BLOCK_ROWS))
 
 
 class Workspace:
@@ -69,18 +69,40 @@ def first_moments(panel: Array, weights: Array) -> Array:
 
 def second_moments(panel: Array, weights: Array, workspace: Workspace) -> Array:
     """Upper triangles of ``Σ_i w_hi x_i x_iᵀ`` for ``weights (h, n)`` and ``panel (p, n)``: ``(h, p (p + 1) / 2)``."""
+    p = len(panel)
+    if p <= SHARED_PRODUCTS_UP_TO and 2 * len(weights) > p:
+        return _by_shared_products(panel, weights, workspace)
+    return _by_scaled_panels(panel, weights, workspace)
+
+
+def _by_shared_products(panel: Array, weights: Array, workspace: Workspace) -> Array:
+    """``W Zᵀ`` with the products ``Z = (x_a x_b)_{a ≤ b}`` of a chunk written once for all weight rows."""
     p, n = panel.shape
-    if p > SHARED_PRODUCTS_UP_TO:
-        scaled = workspace.array("products", p, n)
-        packed = [pack(np.multiply(panel, w, out=scaled) @ panel.T) for w in weights]
-        return np.array(packed).reshape(-1, triangle_size(p))
     total = np.zeros((len(weights), triangle_size(p)))
-    for start in range(0, n, CHUNK_ROWS):
-        part = panel[:, start : start + CHUNK_ROWS]
-        products = workspace.array("products", triangle_size(p), part.shape[1])
+    for start in range(0, n, PRODUCT_CHUNK):
+        part = panel[:, start : start + PRODUCT_CHUNK]
+        Z = workspace.array("products", triangle_size(p), part.shape[1])
         row = 0
         for a in range(p):
-            np.multiply(part[a:], part[a], out=products[row : row + p - a])
+            np.multiply(part[a:], part[a], out=Z[row : row + p - a])
             row += p - a
-        total += weights[:, start : start + CHUNK_ROWS] @ products.T
+        total += weights[:, start : start + PRODUCT_CHUNK] @ Z.T
     return total
+
+
+def _by_scaled_panels(panel: Array, weights: Array, workspace: Workspace) -> Array:
+    """``x (w ∘ x)ᵀ`` for as many weight rows at a time as fit in cache."""
+    p, n = panel.shape
+    at_once = max(1, SCALED_NUMBERS // max(p * PANEL_CHUNK, 1))
+    packed = np.empty((len(weights), triangle_size(p)))
+    for first in range(0, len(weights), at_once):
+        rows = weights[first : first + at_once]
+        total = np.zeros((p, len(rows) * p))
+        for start in range(0, n, PANEL_CHUNK):
+            part = panel[:, start : start + PANEL_CHUNK]
+            scaled = workspace.array("products", len(rows) * p, part.shape[1])
+            stacked = scaled.reshape(len(rows), p, part.shape[1])
+            np.multiply(rows[:, None, start : start + PANEL_CHUNK], part, out=stacked)
+            total += part @ scaled.T
+        packed[first : first + at_once] = pack(total.reshape(p, len(rows), p).transpose(1, 0, 2))
+    return packed
