@@ -20,9 +20,8 @@ def test_moments_are_the_weighted_sums_over_rows(p, n, weight_rows, room, shared
     panel, weights = rng.normal(size=(p, n)), rng.normal(size=(weight_rows, n))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(panels, "SHARED_PRODUCTS_UP_TO", 6 if shared else 0)
-        patch.setattr(panels, "PRODUCT_CHUNK", 3)
-        patch.setattr(panels, "PANEL_CHUNK", 2)
-        patch.setattr(panels, "SCALED_NUMBERS", 4 * p)  # two weight rows at a time
+        patch.setattr(panels, "SHORT_CHUNK", 3)
+        patch.setattr(panels, "LONG_CHUNK", 5)
         workspace = Workspace()
         second_moments(np.ones((p, room)), np.ones((1, room)), workspace)  # an earlier block, larger or smaller
         first, second = first_moments(panel, weights), second_moments(panel, weights, workspace)

@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from consilience.numerics.softmax import log_softmax, log_sum_exp
+from consilience.numerics.softmax import SMALLEST_LOG_SHARE, log_softmax, log_sum_exp
+
+RAISED = np.exp(SMALLEST_LOG_SHARE)
 
 logits = arrays(float, array_shapes(min_dims=1, max_dims=3, max_side=4), elements=st.floats(-700, 700))
 
@@ -21,7 +23,7 @@ def test_shares_are_positive_and_sum_to_one(A):
 def test_total_is_the_log_of_the_sum(A):
     total, share = log_sum_exp(A)
     np.testing.assert_allclose(np.exp(A - total).sum(axis=0), 1, rtol=1e-11)
-    np.testing.assert_allclose(share, np.exp(A - total), rtol=1e-11, atol=1e-300)
+    np.testing.assert_allclose(share, np.exp(A - total), rtol=1e-11, atol=RAISED)
     np.testing.assert_allclose(log_softmax(A), A - total, rtol=0, atol=0)
 
 
@@ -37,7 +39,7 @@ def test_minus_infinity_has_no_share():
     A = np.array([[-np.inf, 1.0], [2.0, -np.inf], [2.0, 1.0]])
     total, share = log_sum_exp(A)
     np.testing.assert_allclose(total, [2 + np.log(2), 1 + np.log(2)])
-    np.testing.assert_allclose(share, [[0, 0.5], [0.5, 0], [0.5, 0.5]])
+    np.testing.assert_allclose(share, [[0, 0.5], [0.5, 0], [0.5, 0.5]], atol=RAISED)
     assert np.array_equal(np.isneginf(log_softmax(A)), np.isneginf(A))
 
 
@@ -45,7 +47,13 @@ def test_minus_infinity_has_no_share():
 def test_huge_logits_do_not_overflow(size):
     total, share = log_sum_exp(np.array([[size, -size], [-size, -size]]))
     np.testing.assert_allclose(total, [size, -size], rtol=1e-4)
-    np.testing.assert_allclose(share, [[1, 0.5], [0, 0.5]])
+    np.testing.assert_allclose(share, [[1, 0.5], [0, 0.5]], atol=RAISED)
+
+
+@given(A=logits)
+def test_no_share_is_subnormal_nor_its_square(A):
+    _, share = log_sum_exp(A)
+    assert np.all(share**2 >= np.finfo(float).tiny)
 
 
 def test_the_argument_is_left_alone():

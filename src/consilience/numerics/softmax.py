@@ -6,6 +6,9 @@ import numpy as np
 
 from consilience.numerics.arrays import Array
 
+SMALLEST_LOG_SHARE = -300.0
+"""Shares below e^-300 are raised to it: no likelihood changes, and subnormal numbers do not slow later products."""
+
 
 def log_sum_exp(A: Array) -> tuple[Array, Array]:
     """Stable ``log Σ_k exp A_k`` over axis 0, and the normalised exponentials.
@@ -30,6 +33,7 @@ def log_sum_exp(A: Array) -> tuple[Array, Array]:
     """
     top = A.max(axis=0)
     share = A - top
+    np.maximum(share, SMALLEST_LOG_SHARE, out=share)
     np.exp(share, out=share)
     mass = share.sum(axis=0)
     share /= mass

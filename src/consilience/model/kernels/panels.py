@@ -1,10 +1,12 @@
 """Moments in numpy: features on axis 0, every weighted cross product of a chunk of rows in one matrix product.
 
-With many weight rows, the products ``x_a x_b`` are written once and shared by all of them; with few, or with many
-features, the panel is scaled by each weight row instead.
+The products ``x_a x_b`` are written once and shared by all weight rows; with many features, where they would not fit in
+cache, the panel is scaled by each weight row instead.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,10 +16,8 @@ BLOCK_ROWS = 8192
 BLOCK_BYTES = 64 * 2**20
 SHARED_PRODUCTS_UP_TO = 64
 """Largest p for which the products ``x_a x_b`` are shared between weight rows."""
-PRODUCT_CHUNK = 512
-PANEL_CHUNK = 256
-"""Rows whose products, or scaled panels, are written before they are used: they should stay in a core's own cache."""
-SCALED_NUMBERS = 65536
+SHORT_CHUNK, LONG_CHUNK = 512, 2048
+"""Rows whose products are written before they are used."""
 CACHE_LINE = 64
 
 
@@ -69,40 +69,59 @@ def first_moments(panel: Array, weights: Array) -> Array:
 
 def second_moments(panel: Array, weights: Array, workspace: Workspace) -> Array:
     """Upper triangles of ``Σ_i w_hi x_i x_iᵀ`` for ``weights (h, n)`` and ``panel (p, n)``: ``(h, p (p + 1) / 2)``."""
-    p = len(panel)
-    if p <= SHARED_PRODUCTS_UP_TO and 2 * len(weights) > p:
-        return _by_shared_products(panel, weights, workspace)
-    return _by_scaled_panels(panel, weights, workspace)
+    if len(panel) > SHARED_PRODUCTS_UP_TO:
+        return _by_scaled_panels(panel, weights, workspace)
+    return _by_shared_products(panel, weights, workspace)
 
 
 def _by_shared_products(panel: Array, weights: Array, workspace: Workspace) -> Array:
-    """``W Zᵀ`` with the products ``Z = (x_a x_b)_{a ≤ b}`` of a chunk written once for all weight rows."""
+    """``W Zᵀ`` with the products ``Z = (x_a x_b)_{a ≤ b}`` written once for all weight rows, a part at a time.
+
+    A part must stay in a core's own cache. Few weight rows want few features over many rows; many weight rows want all
+    features over few rows.
+    """
     p, n = panel.shape
+    few = 2 * len(weights) <= p
+    groups, chunk = feature_groups(p, p if few else triangle_size(p)), LONG_CHUNK if few else SHORT_CHUNK
     total = np.zeros((len(weights), triangle_size(p)))
-    for start in range(0, n, PRODUCT_CHUNK):
-        part = panel[:, start : start + PRODUCT_CHUNK]
-        Z = workspace.array("products", triangle_size(p), part.shape[1])
-        row = 0
-        for a in range(p):
-            np.multiply(part[a:], part[a], out=Z[row : row + p - a])
-            row += p - a
-        total += weights[:, start : start + PRODUCT_CHUNK] @ Z.T
+    for start in range(0, n, chunk):
+        part, W = panel[:, start : start + chunk], weights[:, start : start + chunk]
+        done = 0
+        for first, last, size in groups:
+            Z = workspace.array("products", size, part.shape[1])
+            row = 0
+            for a in range(first, last):
+                np.multiply(part[a:], part[a], out=Z[row : row + p - a])
+                row += p - a
+            total[:, done : done + size] += W @ Z.T
+            done += size
     return total
 
 
+@lru_cache(maxsize=64)
+def feature_groups(p: int, least: int) -> tuple[tuple[int, int, int], ...]:
+    """Groups ``(first, last, rows)`` of features whose products ``x_a x_b, b ≥ a`` fill at least ``least`` rows.
+
+    Examples
+    --------
+    >>> feature_groups(3, 3), feature_groups(3, 6)
+    (((0, 1, 3), (1, 3, 3)), ((0, 3, 6),))
+    """
+    groups, first, size = [], 0, 0
+    for a in range(p):
+        size += p - a
+        if size >= least or a == p - 1:
+            groups.append((first, a + 1, size))
+            first, size = a + 1, 0
+    return tuple(groups)
+
+
 def _by_scaled_panels(panel: Array, weights: Array, workspace: Workspace) -> Array:
-    """``x (w ∘ x)ᵀ`` for as many weight rows at a time as fit in cache."""
+    """``(w ∘ x) xᵀ``, one weight row at a time."""
     p, n = panel.shape
-    at_once = max(1, SCALED_NUMBERS // max(p * PANEL_CHUNK, 1))
+    scaled = workspace.array("products", p, n)
     packed = np.empty((len(weights), triangle_size(p)))
-    for first in range(0, len(weights), at_once):
-        rows = weights[first : first + at_once]
-        total = np.zeros((p, len(rows) * p))
-        for start in range(0, n, PANEL_CHUNK):
-            part = panel[:, start : start + PANEL_CHUNK]
-            scaled = workspace.array("products", len(rows) * p, part.shape[1])
-            stacked = scaled.reshape(len(rows), p, part.shape[1])
-            np.multiply(rows[:, None, start : start + PANEL_CHUNK], part, out=stacked)
-            total += part @ scaled.T
-        packed[first : first + at_once] = pack(total.reshape(p, len(rows), p).transpose(1, 0, 2))
+    for h, w in enumerate(weights):
+        np.multiply(panel, w, out=scaled)
+        packed[h] = pack(scaled @ panel.T)
     return packed

@@ -1,0 +1,24 @@
+"""Every benchmark runs, in its quick form."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("[a-z]*.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_quick_form_runs_and_says_what_it_found(name: str) -> None:
+    if name == "flexmix_speed" and shutil.which("Rscript") is None:
+        pytest.skip("Rscript is not installed: flexmix is not measured")
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
