@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from consilience.estimators.regressor import RegressionMixture
 from consilience.model import Mixture
@@ -80,19 +80,3 @@ class MixtureOfRegressions(RegressionMixture):
     def order(self) -> int:
         """Number of experts asked for."""
         return self.n_components
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, exposure: Any = None) -> Self:
-        """Fit the mixture.
-
-        Parameters
-        ----------
-        X : (n, d) array or frame
-        y : (n,) or (n, q) array
-        sample_weight : (n,) array, optional
-            Frequencies: weight 2 is the row twice.
-        groups : (n,) array, optional
-            Groups of rows that share one regression.
-        exposure : (n,) array, optional
-            Exposure of each count, for ``family="poisson"``.
-        """
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure)

@@ -55,6 +55,22 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             raise InvalidInputError("exposure is for counts: use family='poisson', or leave exposure out")
         return rows_of(X, Y, sample_weight=sample_weight, groups=groups, exposure=exposure)
 
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, exposure: Any = None) -> Self:
+        """Fit the mixture.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) or (n, q) array
+        sample_weight : (n,) array, optional
+            Frequencies: weight 2 is the row twice.
+        groups : (n,) array, optional
+            Groups of rows that share one expert; a softmax gate then reads the group's mean covariates.
+        exposure : (n,) array, optional
+            Exposure of each count, for ``family="poisson"``.
+        """
+        return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure)
+
     def predict(self, X: Any) -> Array:
         """Expected response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``; for counts the rate at unit exposure.
 
@@ -195,19 +211,3 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     def order(self) -> int:
         """Number of experts asked for."""
         return self.n_experts
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, exposure: Any = None) -> Self:
-        """Fit the mixture.
-
-        Parameters
-        ----------
-        X : (n, d) array or frame
-        y : (n,) or (n, q) array
-        sample_weight : (n,) array, optional
-            Frequencies: weight 2 is the row twice.
-        groups : (n,) array, optional
-            Groups of rows that share one expert; the gate then reads the group's mean covariates.
-        exposure : (n,) array, optional
-            Exposure of each count, for ``family="poisson"``.
-        """
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure)
