@@ -191,7 +191,8 @@ def contributions(mixture: Mixture, rows: Rows) -> np.ndarray:
                 terms[3 + mixture.K : 3 + 2 * mixture.K] += as_k.weight
             sums = sums + tau[k] * terms
             diagonal = diagonal + 2 * tau[k] * score(mixture, as_k) ** 2 / mass
-    return np.concatenate([sums, pack(np.sqrt(np.outer(diagonal, diagonal)))])
+    root = np.sqrt(diagonal)
+    return np.concatenate([sums, pack(np.outer(root, root))])
 
 
 def information_scale(mixture: Mixture, rows: Rows) -> np.ndarray:

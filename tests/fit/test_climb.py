@@ -212,9 +212,11 @@ def test_overshooting_newton_steps_are_halved() -> None:
     assert np.isclose(ascent.mixture.experts.B[0, 0], np.log(20))
 
 
-def test_a_start_too_far_for_eight_halvings_stalls_and_is_returned() -> None:
+def test_a_start_too_far_for_eight_halvings_stalls_and_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = Rows(np.empty((50, 0)), np.full((50, 1), 20.0))
     start = poisson_start(-9.0)
+    assert drive(climb(start, Penalty()), answering(rows)).stop.converged  # steps of limited length come back
+    monkeypatch.setattr("consilience.model.poisson.LONGEST_STEP", np.inf)
     ascent = drive(climb(start, Penalty()), answering(rows))
     assert ascent.stop is StopReason.STALLED
     assert not ascent.stop.converged

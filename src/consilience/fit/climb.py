@@ -21,7 +21,7 @@ from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import cholesky_or_none
 
 ROUNDING = 1e-12
-"""A fall of the likelihood below this fraction of Σ|ll_i| is rounding, not a failure."""
+"""A fall of the likelihood below this fraction of its scale is rounding, not a failure."""
 HALVINGS = 8
 NEWTON_FROM = 1e-4
 """Relative gain of an EM step from which Newton steps are tried."""
@@ -178,7 +178,7 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
     for _ in range(max_iter):
         answer = yield log.asked(Expect(proposal, information=informed))
         new = proposal.penalised(answer, penalty)
-        if not new >= value - ROUNDING * answer.absolute:
+        if not new >= value - ROUNDING * answer.scale:
             if by_newton:  # back to an EM step from here; Newton is tried again closer to the top
                 switch.refused()
                 fraction = 1.0
@@ -250,7 +250,7 @@ class _Switch:
         self.threshold /= 10
 
     def is_near(self, gain: float, statistics: Statistics, tol: float) -> bool:
-        near = max(self.threshold * max(statistics.absolute, statistics.weight), tol * statistics.weight)
+        near = max(self.threshold * statistics.scale, tol * statistics.weight)
         return self.newton and gain <= near
 
 

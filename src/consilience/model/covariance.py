@@ -14,6 +14,8 @@ from consilience.numerics.arrays import Array, triangle_size
 from consilience.numerics.linalg import bounded_below, cholesky_or_none, inverse_factor
 
 Structure = Literal["full", "diag", "spherical", "tied"]
+EMPTY = 1e-100
+"""Sum of responsibilities up to which an expert has no rows, and keeps its parameters."""
 STRUCTURES: tuple[Structure, ...] = get_args(Structure)
 ALMOST = 1 - 1e-9
 """A covariance clipped at the floor is above it, whatever the rounding of its eigenvalues."""
@@ -74,7 +76,7 @@ def maximiser(scatter: Array, n: Array, structure: Structure, old: Array, floor:
         In the stored shape of the structure.
     """
     q = scatter.shape[1]
-    empty = n <= np.finfo(float).tiny
+    empty = n <= EMPTY
     rows = np.where(empty, 1.0, n)
     if structure == "tied":
         return old if n.sum() <= 0 else bounded_below(scatter.sum(axis=0) / n.sum(), floor)

@@ -161,6 +161,7 @@ class GaussianExperts:
         n, scatter, Sxr = self._unfold(moments)
         Sxx = unpack(moments.second)
         delta = np.array([solve_symmetric(S, g)[0] for S, g in zip(Sxx, Sxr, strict=True)])  # (K, p, q)
+        delta[n <= cov.EMPTY] = 0.0
         if cov.has_matrices(self.structure):
             explained = Sxr.transpose(0, 2, 1) @ delta
             remaining = scatter - 0.5 * (explained + explained.transpose(0, 2, 1))

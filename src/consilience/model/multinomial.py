@@ -13,9 +13,11 @@ import numpy as np
 
 from consilience.model.penalty import slope_mask
 from consilience.numerics.arrays import Array, kronecker, triangle_size, unpack
-from consilience.numerics.linalg import solve_symmetric
+from consilience.numerics.linalg import capped, solve_symmetric
 
 FULL_UP_TO = 1500
+LONGEST_STEP = 30.0
+"""Largest change of a coefficient in one step: a saturated softmax has next to no curvature, and asks for any."""
 
 
 def is_full(C: int, p: int) -> bool:
@@ -114,14 +116,14 @@ def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, interc
         direction, _ = solve_symmetric(
             blocks_to_matrix(curvature, C - 1, p) + R, (gradient.ravel() - R @ a.ravel())[:, None]
         )
-        return centred(a + fraction * direction.reshape(C - 1, p))
+        return centred(a + fraction * capped(direction, LONGEST_STEP).reshape(C - 1, p))
     mask = ridge * slope_mask(p, intercept)
     full = np.vstack([gradient, -gradient.sum(axis=0)]) - mask * coef
     blocks = unpack(curvature)
     moved = np.array(
         [solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0] for H, g in zip(blocks, full, strict=True)]
     )
-    new: Array = coef + fraction * moved
+    new: Array = coef + fraction * capped(moved, LONGEST_STEP)
     new -= new.mean(axis=0)
     return new
 

@@ -13,10 +13,12 @@ from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block
 from consilience.numerics.arrays import Array, Labels, kronecker, unpack
-from consilience.numerics.linalg import solve_symmetric
+from consilience.numerics.linalg import capped, solve_symmetric
 
 LARGEST_LOG_MEAN = 100.0
 """Linear predictors are cut here: a mean of e^100 is a rejected step, not an overflow."""
+LONGEST_STEP = 30.0
+"""Largest change of a coefficient in one step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,7 @@ class PoissonExperts:
             solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0]
             for H, g in zip(unpack(moments.second), gradient, strict=True)
         ]
-        return PoissonExperts(self.B + fraction * np.array(direction))
+        return PoissonExperts(self.B + fraction * capped(np.array(direction), LONGEST_STEP))
 
     def full_rank(self, moments: Moments) -> bool:
         """Always: the ridge identifies the slopes."""

@@ -50,6 +50,11 @@ class Statistics(Additive):
     weight: float
     information: Array | None = None
 
+    @property
+    def scale(self) -> float:
+        """Size of the terms of the likelihood: ``Σ |ll_i|``, at least one per unit of weight."""
+        return max(self.absolute, self.weight)
+
     def to_array(self) -> Array:
         """All sums as one flat array."""
         scalars = np.array([self.log_likelihood, self.absolute, self.weight])

@@ -68,6 +68,18 @@ def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
     return V @ ((V.T @ b) / values[keep, None]), False
 
 
+def capped(direction: Array, longest: float) -> Array:
+    """``direction``, shortened as a whole where an entry exceeds ``longest`` in size.
+
+    Examples
+    --------
+    >>> capped(np.array([3.0, -4.0]), 2.0)
+    array([ 1.5, -2. ])
+    """
+    size = float(np.abs(direction).max(initial=0.0))
+    return direction if size <= longest else direction * (longest / size)
+
+
 def inverse_factor(L: Array) -> Array:
     """Inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
     inverse: Array = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
