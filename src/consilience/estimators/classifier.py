@@ -9,8 +9,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.base import rows_of, validated
 from consilience.estimators.conditional import ConditionalMixture
+from consilience.estimators.validation import rows_of, validated
 from consilience.fit.specification import GateKind, Specification
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from consilience.estimators.base import MixtureEstimator, generator, split_intercept
+from consilience.estimators.base import MixtureEstimator, split_intercept
+from consilience.estimators.validation import generator
 from consilience.fit.parameters import parameters
 from consilience.model import GaussianExperts, Mixture
 from consilience.numerics.arrays import Array, Labels

@@ -9,7 +9,8 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.base import MixtureEstimator, generator, rows_of, validated
+from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.validation import generator, rows_of, validated
 from consilience.fit.specification import Specification
 from consilience.model import GaussianExperts, Mixture, Rows
 from consilience.model.covariance import STRUCTURES

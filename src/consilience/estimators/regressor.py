@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.base import rows_of, validated
 from consilience.estimators.conditional import ConditionalMixture, as_columns
+from consilience.estimators.validation import rows_of, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.model.covariance import STRUCTURES

@@ -1,0 +1,91 @@
+"""The border: arguments and data are checked here, once, with errors that say what to do."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from consilience.errors import InvalidInputError
+from consilience.estimators import frames
+from consilience.model import Groups, Mixture, Rows
+from consilience.numerics.arrays import Array
+
+
+def check_parameters(estimator: Any) -> None:
+    """Named errors for constructor arguments that cannot be."""
+    whole = {"n_init": estimator.n_init, "max_iter": estimator.max_iter, estimator.order_name: estimator.order()}
+    for name, value in whole.items():
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+            raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
+    for name in ("tol", "gate_ridge", "expert_ridge", "reg_covar"):
+        value = getattr(estimator, name, 0.0)
+        if not (isinstance(value, int | float | np.number) and value >= 0 and np.isfinite(value)):
+            raise InvalidInputError(f"{name}={value!r}: expected a finite number of at least 0")
+    start = estimator.mixture_init
+    if start is not None and not (isinstance(start, Mixture) and estimator.order() == start.K):
+        raise InvalidInputError(f"mixture_init: expected a Mixture of {estimator.order()} experts, as in mixture_")
+
+
+def check_level(level: float) -> None:
+    """A named error for what is not a confidence level."""
+    if not 0 < level < 1:
+        raise InvalidInputError(f"level={level!r}: expected a number strictly between 0 and 1")
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A numpy Generator from scikit-learn's ``random_state``."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
+    """Arrays in float64 from arrays or frames, with scikit-learn's checks and column names kept."""
+    names = frames.column_names(X)
+    if names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
+        if not reset:
+            check_names(estimator, names)
+        X = frames.as_array(X)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names")  # they were checked here
+            return validate_data(estimator, X, y, reset=reset, dtype=np.float64, **options)
+    return validate_data(estimator, X, y, reset=reset, dtype=np.float64, **options)
+
+
+def check_names(estimator: Any, names: np.ndarray) -> None:
+    """An error where the columns are not those of the fit, in their order."""
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is not None and not np.array_equal(fitted, names):
+        raise InvalidInputError(
+            f"X has columns {list(names)}, the model was fitted on {list(fitted)}: pass those, in that order"
+        )
+
+
+def rows_of(X: Array, Y: Array, *, sample_weight: Any, groups: Any, exposure: Any = None) -> Rows:
+    """Rows with checked weights, groups and exposures."""
+    weight = None
+    if sample_weight is not None:
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if groups is not None:
+        groups = Groups.of(group_labels(groups, len(Y)))
+    if exposure is not None:
+        exposure = np.asarray(exposure, dtype=np.float64)
+        if exposure.shape != (len(Y),) or not np.all(np.isfinite(exposure)) or np.any(exposure <= 0):
+            raise InvalidInputError("exposure: expected one positive finite number per row")
+    return Rows(X, Y, weight, exposure, groups)
+
+
+def group_labels(groups: Any, n: int) -> np.ndarray:
+    """Labels ``(n,)`` of groups that can be told apart: none missing, all of one kind."""
+    labels = np.asarray(frames.as_array(groups))
+    if labels.shape not in ((n,), (n, 1)):
+        raise InvalidInputError(f"groups has shape {labels.shape} for {n} rows: pass one group label per row")
+    labels = labels.ravel()
+    kinds = {type(label) for label in labels} if labels.dtype == object else set()
+    if len(kinds) > 1 or not np.array_equal(labels, labels):  # NaN differs from itself
+        raise InvalidInputError("groups: expected labels of one kind without missing values; fill or drop those rows")
+    return labels
