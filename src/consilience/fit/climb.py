@@ -25,6 +25,8 @@ ROUNDING = 1e-12
 HALVINGS = 8
 NEWTON_FROM = 1e-4
 """Relative gain of an EM step from which Newton steps are tried."""
+LONGEST_WAIT = 16
+"""Most EM steps between two attempts at a Newton step."""
 NEWTON_DECREMENT = 1e-8
 NEWTON_DECREMENT_AT_MOST = 5e-3
 """However many rows: a decrement this small leaves every interval unaffected."""
@@ -179,7 +181,7 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
         answer = yield log.asked(Expect(proposal, information=informed))
         new = proposal.penalised(answer, penalty)
         if not new >= value - ROUNDING * answer.scale:
-            if by_newton:  # back to an EM step from here; Newton is tried again closer to the top
+            if by_newton:  # back to an EM step from here; Newton is tried again a little later
                 switch.refused()
                 fraction = 1.0
             elif fraction == 0.0:
@@ -234,11 +236,11 @@ def decrement_bound(weight: float) -> float:
 
 @dataclass
 class _Switch:
-    """When to ask for the information: near the top, and later each time a Newton step was refused."""
+    """When to ask for the information: near the top, and a while later each time a Newton step was refused."""
 
     newton: bool
-    threshold: float = NEWTON_FROM
     failures: int = 0
+    wait: int = 0
 
     @property
     def has_failed(self) -> bool:
@@ -246,12 +248,15 @@ class _Switch:
         return not self.newton or self.failures > 0
 
     def refused(self) -> None:
+        """Newton did not do: twice as many EM steps as last time come first, up to ``LONGEST_WAIT``."""
         self.failures += 1
-        self.threshold /= 10
+        self.wait = min(2**self.failures, LONGEST_WAIT)
 
     def is_near(self, gain: float, statistics: Statistics, tol: float) -> bool:
-        near = max(self.threshold * statistics.scale, tol * statistics.weight)
-        return self.newton and gain <= near
+        """Whether the next pass should bring the information."""
+        near = max(NEWTON_FROM * statistics.scale, tol * statistics.weight)
+        self.wait = max(self.wait - 1, 0)
+        return self.newton and self.wait == 0 and gain <= near
 
 
 def _propose(
