@@ -112,18 +112,16 @@ def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, interc
         return coef
     if is_full(C, p):
         R = ridge_matrix(C, p, intercept, ridge)
-        a = contrasts(coef)
-        direction, _ = solve_symmetric(
-            blocks_to_matrix(curvature, C - 1, p) + R, (gradient.ravel() - R @ a.ravel())[:, None]
-        )
-        return centred(a + fraction * capped(direction, LONGEST_STEP).reshape(C - 1, p))
-    mask = ridge * slope_mask(p, intercept)
-    full = np.vstack([gradient, -gradient.sum(axis=0)]) - mask * coef
-    blocks = unpack(curvature)
-    moved = np.array(
-        [solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0] for H, g in zip(blocks, full, strict=True)]
-    )
-    new: Array = coef + fraction * capped(moved, LONGEST_STEP)
+        uphill = gradient.ravel() - R @ contrasts(coef).ravel()
+        direction, _ = solve_symmetric(blocks_to_matrix(curvature, C - 1, p) + R, uphill[:, None])
+        change = centred(direction.reshape(C - 1, p))
+    else:
+        mask = ridge * slope_mask(p, intercept)
+        full = np.vstack([gradient, -gradient.sum(axis=0)]) - mask * coef
+        pairs = zip(unpack(curvature), full, strict=True)
+        change = np.array([solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0] for H, g in pairs])
+        change -= change.mean(axis=0)
+    new: Array = coef + fraction * capped(change, LONGEST_STEP)  # centred before it is capped: no class is special
     new -= new.mean(axis=0)
     return new
 
