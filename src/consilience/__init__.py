@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from consilience._version import __version__
 
 if TYPE_CHECKING:
+    from consilience.engines import InProcess
     from consilience.estimators import (
         GaussianMixture,
         MixtureOfExpertsClassifier,
@@ -22,9 +23,14 @@ if TYPE_CHECKING:
         MixtureOfRegressions,
         select_order,
     )
+    from consilience.federation import Federation
+    from consilience.protocols import FederatedEM
 
 __all__ = [
+    "FederatedEM",
+    "Federation",
     "GaussianMixture",
+    "InProcess",
     "MixtureOfExpertsClassifier",
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
@@ -33,7 +39,10 @@ __all__ = [
 ]
 
 _HOME = {
+    "FederatedEM": "consilience.protocols",
+    "Federation": "consilience.federation",
     "GaussianMixture": "consilience.estimators",
+    "InProcess": "consilience.engines",
     "MixtureOfExpertsClassifier": "consilience.estimators",
     "MixtureOfExpertsRegressor": "consilience.estimators",
     "MixtureOfRegressions": "consilience.estimators",

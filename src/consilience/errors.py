@@ -4,7 +4,11 @@ Each error says what was got, what was expected and what to do. The tree::
 
     Exception
     └── ConsilienceError
-        └── InvalidInputError              also a ValueError
+        ├── InvalidInputError              also a ValueError
+        ├── MessageError                   bytes that are not a message of ours
+        ├── JournalError                   a journal that is damaged, in use, or of another run
+        ├── EngineError                    a cluster that cannot be reached or must not be used
+        └── RoundStoppedError              a round that sites did not complete; the run can be resumed
 
     UserWarning
     └── ConsilienceWarning
@@ -17,13 +21,20 @@ Catch :class:`ConsilienceError` to catch every error the library raises on purpo
 :class:`ConsilienceWarning` to silence, or turn into errors, all of its warnings.
 """
 
+import inspect
+import warnings
+
 __all__ = [
     "ConsilienceError",
     "ConsilienceWarning",
     "ConvergenceWarning",
     "DegenerateFitWarning",
+    "EngineError",
     "InvalidInputError",
+    "JournalError",
+    "MessageError",
     "RankDeficientWarning",
+    "RoundStoppedError",
     "StartsDisagreeWarning",
 ]
 
@@ -56,6 +67,66 @@ class InvalidInputError(ConsilienceError, ValueError):
     ...     print(error)
     X has 3 columns, the model was fitted on 4; pass the same columns
     """
+
+
+class MessageError(ConsilienceError):
+    """Bytes that are not a message of this library, or not the answer that was asked for.
+
+    Examples
+    --------
+    >>> from consilience.errors import MessageError
+    >>> from consilience.protocols import decode
+    >>> try:
+    ...     decode(b"something else")
+    ... except MessageError as error:
+    ...     print(error)
+    not a message of this library: 14 bytes that do not start with its mark
+    """
+
+
+class JournalError(ConsilienceError):
+    """A journal that is damaged, in use by another process, or the journal of another run.
+
+    Examples
+    --------
+    >>> from consilience.errors import ConsilienceError, JournalError
+    >>> issubclass(JournalError, ConsilienceError)
+    True
+    """
+
+
+class EngineError(ConsilienceError):
+    """A cluster that cannot be reached, has another version, or must not be used as it is.
+
+    Examples
+    --------
+    >>> from consilience.errors import ConsilienceError, EngineError
+    >>> issubclass(EngineError, ConsilienceError)
+    True
+    """
+
+
+class RoundStoppedError(ConsilienceError):
+    """Sites failed or did not answer in time, and the run stopped; with a journal it can be resumed.
+
+    Attributes
+    ----------
+    sites : tuple of str
+        The sites that are missing.
+    record : Record
+        What had been asked and answered until then.
+
+    Examples
+    --------
+    >>> from consilience.errors import RoundStoppedError
+    >>> RoundStoppedError("round 3 stopped: north did not answer in 60 s", ("north",), None).sites
+    ('north',)
+    """
+
+    def __init__(self, message: str, sites: tuple[str, ...], record: object) -> None:
+        super().__init__(message)
+        self.sites = sites
+        self.record = record
 
 
 class ConsilienceWarning(UserWarning):
@@ -137,3 +208,11 @@ class RankDeficientWarning(ConsilienceWarning):
     >>> caught[0].category.__name__
     'RankDeficientWarning'
     """
+
+
+def warn(message: str, category: type[ConsilienceWarning]) -> None:
+    """Warn at the line of the caller's own code, however deep in the library the reason was found."""
+    frame, depth = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "consilience":
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, category, stacklevel=depth + 1)

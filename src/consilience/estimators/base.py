@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from consilience.errors import ConvergenceWarning, InvalidInputError
+from consilience.errors import ConvergenceWarning, InvalidInputError, warn
 from consilience.estimators import frames, table
 from consilience.estimators.html import html
 from consilience.estimators.progress import shown
@@ -39,12 +39,20 @@ class MixtureEstimator(BaseEstimator):
         """Number of experts."""
         raise NotImplementedError
 
-    def _specification(self) -> Specification:
+    def specification(self) -> Specification:
         """The mixture to fit."""
         raise NotImplementedError
 
     def _rows(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, groups: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reset: bool,
+        sample_weight: Any = None,
+        groups: Any = None,
+        exposure: Any = None,
+        min_rows: int = 1,
     ) -> Rows:
         """Validated rows."""
         raise NotImplementedError
@@ -61,7 +69,7 @@ class MixtureEstimator(BaseEstimator):
         rows = self._rows(X, y, reset=True, **metadata)
         if names is not None:
             self.feature_names_in_ = names
-        specification = self._specification()
+        specification = self.specification()
         with shown(bool(self.verbose), type(self).__name__) as progress:
             fit = fit_mixture(
                 rows,
@@ -74,7 +82,6 @@ class MixtureEstimator(BaseEstimator):
                 progress=progress,
             )
             self._set_fit(fit, infer(fit, rows), criteria.label_count(rows))
-        self._set_attributes(fit.mixture)
         return self
 
     def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
@@ -93,10 +100,54 @@ class MixtureEstimator(BaseEstimator):
         gate = fit.mixture.gate
         if isinstance(gate, SoftmaxGate):
             self.gate_intercept_, self.gate_coef_ = split_intercept(gate.alpha, fit.mixture.design.intercept)
+        self._set_attributes(fit.mixture)
         if not self.converged_:
-            warnings.warn(
-                f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning, stacklevel=4
-            )
+            warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
+
+    # ------------------------------------------------------------------ in a federation, which has the data in its care
+
+    def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]:
+        """Validated rows of each site, some of which may be empty; ``sites`` have the arguments of ``fit``."""
+        first = sites[0]["X"]
+        names, self._backend = frames.column_names(first), frames.backend_of(first)
+        shape = np.shape(frames.as_array(first))
+        if len(shape) != 2:
+            raise InvalidInputError(f"X of the first site has shape {shape}: expected rows and columns")
+        self.set_columns(shape[1] if names is None else names, classes=self._classes_of(sites))
+        return [self._rows(site["X"], **{"y": None, **_without_X(site)}, reset=False, min_rows=0) for site in sites]
+
+    def set_columns(
+        self, names: int | Sequence[str] | np.ndarray, classes: Sequence[Any] | np.ndarray | None = None
+    ) -> None:
+        """Say which columns ``X`` will have (or how many), and which classes ``y``, before any data are seen."""
+        check_parameters(self)
+        if isinstance(names, int):
+            self.n_features_in_ = names
+        else:
+            self.n_features_in_, self.feature_names_in_ = len(names), np.asarray(names, dtype=object)
+        if classes is not None:
+            self.classes_ = np.asarray(classes)
+
+    def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+        return None
+
+    @property
+    def reads_classes(self) -> bool:
+        """Whether the response is a class."""
+        return False
+
+    def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Which columns of a table are covariates, and which are responses."""
+        if not target:
+            raise InvalidInputError("target: name the column of the response")
+        return features, target
+
+    def adopt(self, fit: Fit) -> Self:
+        """Take over a fit that was made elsewhere, with standard errors from the information it brought along."""
+        if not hasattr(self, "_backend"):
+            self._backend = None
+        self._set_fit(fit, infer(fit), fit.ascent.statistics.weight)
+        return self
 
     # ------------------------------------------------------------------ use
 
@@ -194,7 +245,7 @@ class MixtureEstimator(BaseEstimator):
         rows = self._measured(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure)
         if kind == "bootstrap":
             return bootstrap(
-                self._fit_result, rows, self._specification(), rng=generator(self.random_state), draws=draws
+                self._fit_result, rows, self.specification(), rng=generator(self.random_state), draws=draws
             )
         if kind not in ("observed", "sandwich"):
             raise InvalidInputError(f"kind={kind!r}: expected 'observed', 'sandwich' or 'bootstrap'")
@@ -231,6 +282,10 @@ class MixtureEstimator(BaseEstimator):
         if not hasattr(self, "mixture_"):
             return str(super()._repr_html_())
         return html(self)
+
+
+def _without_X(site: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in site.items() if name != "X"}
 
 
 def split_intercept(coef: Array, intercept: bool) -> tuple[Array, Array]:

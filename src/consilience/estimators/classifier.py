@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from consilience.errors import InvalidInputError
+from consilience.estimators import frames
 from consilience.estimators.conditional import ConditionalMixture
 from consilience.estimators.validation import rows_of, validated
 from consilience.fit.specification import GateKind, Specification
@@ -89,7 +91,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         """Number of experts asked for."""
         return self.n_experts
 
-    def _specification(self) -> Specification:
+    def specification(self) -> Specification:
+        """The mixture to fit and its penalties."""
         if self.gate not in ("softmax", "constant"):
             raise InvalidInputError(f"gate={self.gate!r}: expected 'softmax' or 'constant'")
         return Specification(
@@ -103,11 +106,19 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         )
 
     def _rows(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, groups: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reset: bool,
+        sample_weight: Any = None,
+        groups: Any = None,
+        exposure: Any = None,
+        min_rows: int = 1,
     ) -> Rows:
         if exposure is not None:
             raise InvalidInputError("exposure is for counts: leave it out")
-        X, y = validated(self, X, y, reset=reset)
+        X, y = validated(self, X, y, reset=reset, ensure_min_samples=min_rows)
         if reset:
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
@@ -117,6 +128,18 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
             codes = self._codes(y)
         Y = codes.reshape(-1, 1).astype(np.float64)
         return rows_of(X, Y, sample_weight=sample_weight, groups=groups)
+
+    @property
+    def reads_classes(self) -> bool:
+        """The response is a class."""
+        return True
+
+    def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        y = np.concatenate([np.asarray(frames.as_array(site["y"])).ravel() for site in sites])
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise InvalidInputError("y has one class over all sites: a classifier needs at least 2 classes in y")
+        return classes
 
     def _codes(self, y: Array) -> np.ndarray:
         codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)

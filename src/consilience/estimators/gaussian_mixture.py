@@ -82,7 +82,8 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         """Number of experts asked for."""
         return self.n_components
 
-    def _specification(self) -> Specification:
+    def specification(self) -> Specification:
+        """The mixture to fit and its penalties."""
         if self.covariance_type not in STRUCTURES:
             raise InvalidInputError(
                 f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
@@ -90,12 +91,26 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         return Specification(K=self.order(), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar)
 
     def _rows(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, groups: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reset: bool,
+        sample_weight: Any = None,
+        groups: Any = None,
+        exposure: Any = None,
+        min_rows: int = 1,
     ) -> Rows:
         if exposure is not None:
             raise InvalidInputError("exposure is for counts: leave it out")
-        X = validated(self, X, reset=reset)
+        X = validated(self, X, reset=reset, ensure_min_samples=min_rows)
         return rows_of(np.empty((len(X), 0)), X, sample_weight=sample_weight, groups=groups)
+
+    def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """All columns are responses."""
+        if target:
+            raise InvalidInputError("target: a Gaussian mixture has none; name its columns in features")
+        return (), features
 
     def _set_attributes(self, mixture: Mixture) -> None:
         experts = mixture.experts

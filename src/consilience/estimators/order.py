@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from sklearn.base import clone
 
-from consilience.errors import InvalidInputError, StartsDisagreeWarning
+from consilience.errors import InvalidInputError, StartsDisagreeWarning, warn
 from consilience.estimators import frames
 
 CRITERIA = ("aic", "bic", "icl")
@@ -112,10 +111,9 @@ def select_order(
     fits = tuple(clone(estimator).set_params(**{estimator.order_name: K}).fit(X, y, **fit_params) for K in orders)
     doubtful = [K for K, fitted in zip(orders, fits, strict=True) if not fitted.starts_agree_]
     if doubtful:
-        warnings.warn(
+        warn(
             f"the two best starts disagree for order {doubtful}: raise n_init before trusting the choice",
             StartsDisagreeWarning,
-            stacklevel=2,
         )
     scores = {name: tuple(getattr(fitted, name)(X, y, **fit_params) for fitted in fits) for name in CRITERIA}
     scores["log_likelihood"] = tuple(fitted.log_likelihood_ for fitted in fits)

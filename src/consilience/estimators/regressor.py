@@ -27,7 +27,8 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         tags.target_tags.single_output = True
         return tags
 
-    def _specification(self) -> Specification:
+    def specification(self) -> Specification:
+        """The mixture to fit and its penalties."""
         if self.family not in ("gaussian", "poisson"):
             raise InvalidInputError(f"family={self.family!r}: expected 'gaussian' or 'poisson'")
         if self.covariance_type not in STRUCTURES:
@@ -45,9 +46,17 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         )
 
     def _rows(
-        self, X: Any, y: Any, *, reset: bool, sample_weight: Any = None, groups: Any = None, exposure: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        reset: bool,
+        sample_weight: Any = None,
+        groups: Any = None,
+        exposure: Any = None,
+        min_rows: int = 1,
     ) -> Rows:
-        X, y = validated(self, X, y, reset=reset, multi_output=True, y_numeric=True)
+        X, y = validated(self, X, y, reset=reset, multi_output=True, y_numeric=True, ensure_min_samples=min_rows)
         Y = as_columns(y)
         if self.family == "poisson" and (Y.shape[1] != 1 or np.any(Y < 0) or np.any(np.floor(Y) != Y)):
             raise InvalidInputError("family='poisson': expected y to be one column of counts 0, 1, 2, …")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
-from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning
+from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning, warn
 from consilience.fit.climb import Ascent
 from consilience.fit.specification import Specification
 from consilience.fit.summary import ColumnSummary
@@ -34,8 +32,8 @@ def _shape(mixture: Mixture) -> tuple[int, int, int]:
     return mixture.K, mixture.experts.channels, mixture.experts.p
 
 
-def check_fittable(rows: Rows, specification: Specification, summary: ColumnSummary) -> None:
-    """Named errors for data on which the likelihood has no maximum."""
+def check_labels(rows: Rows, specification: Specification) -> None:
+    """A named error for fewer labels than experts."""
     labels = rows.n if rows.groups is None else len(rows.groups.bounds) - 1
     what = "rows" if rows.groups is None else "groups"
     if labels < specification.K:
@@ -43,6 +41,10 @@ def check_fittable(rows: Rows, specification: Specification, summary: ColumnSumm
             f"n_samples={labels} {what} for {specification.K} experts: pass at least as many {what} as experts,"
             " or ask for fewer experts"
         )
+
+
+def check_fittable(specification: Specification, summary: ColumnSummary) -> None:
+    """Named errors for data on which the likelihood has no maximum."""
     if not (np.all(np.isfinite(summary.x_squares)) and np.all(np.isfinite(summary.y_products))):
         raise InvalidInputError("X or y has values whose squares overflow: divide those columns by their size")
     if not summary.weight > 0:
@@ -51,7 +53,7 @@ def check_fittable(rows: Rows, specification: Specification, summary: ColumnSumm
         constant = np.flatnonzero(summary.constant_responses)
         if len(constant):
             raise InvalidInputError(
-                f"response column(s) {constant.tolist()} are constant over n_samples={rows.n} rows: their variance has"
+                f"response column(s) {constant.tolist()} are constant over all rows: their variance has"
                 " no maximum-likelihood estimate; drop them"
             )
 
@@ -61,24 +63,21 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
     mass = ascent.statistics.experts.plain[: ascent.mixture.K]
     empty = int(np.sum(mass < 1.0))
     if empty:
-        warnings.warn(
+        warn(
             f"{empty} of {ascent.mixture.K} experts hold less than one row: refit with fewer experts",
             DegenerateFitWarning,
-            stacklevel=5,
         )
     elif on_floor(ascent.mixture, penalty):
-        warnings.warn(
+        warn(
             "an expert's variance is at its floor (reg_covar times the pooled variance): it fits a few rows exactly; "
             "refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
             DegenerateFitWarning,
-            stacklevel=5,
         )
     if not ascent.mixture.experts.full_rank(ascent.statistics.experts):
-        warnings.warn(
+        warn(
             "the design of an expert is rank deficient: its coefficients are the minimum-norm solution and have no "
             "standard errors; drop constant or duplicate columns",
             RankDeficientWarning,
-            stacklevel=5,
         )
 
 

@@ -23,6 +23,8 @@ from consilience.numerics.linalg import cholesky_or_none
 ROUNDING = 1e-12
 """A fall of the likelihood below this fraction of its scale is rounding, not a failure."""
 HALVINGS = 8
+SAME_WEIGHT = 1e-11
+"""Total weights that differ by more than this fraction are those of other data."""
 NEWTON_FROM = 1e-4
 """Relative gain of an EM step from which Newton steps are tried."""
 LONGEST_WAIT = 16
@@ -71,6 +73,9 @@ class Ascent:
     passes, informed_passes, halvings : int
         Questions asked, how many of them with the information, and how many steps were shortened.
     stop : StopReason
+    segments : tuple of int
+        Where in ``trace`` each segment begins. A new one opens when the data become others (a site left): likelihoods
+        are compared, and do not fall, within a segment only.
 
     Examples
     --------
@@ -92,6 +97,7 @@ class Ascent:
     informed_passes: int
     halvings: int
     stop: StopReason
+    segments: tuple[int, ...] = (0,)
 
     @property
     def penalised(self) -> float:
@@ -101,7 +107,7 @@ class Ascent:
     @property
     def n_iter(self) -> int:
         """Accepted steps."""
-        return len(self.trace) - 1
+        return len(self.trace) - len(self.segments)
 
 
 Climb = Generator[Expect, Statistics, Ascent]
@@ -128,6 +134,11 @@ class _Log:
     passes: int = 0
     informed: int = 0
     halvings: int = 0
+    segments: list[int] = field(default_factory=list)
+
+    def open_segment(self, value: float) -> None:
+        self.segments.append(len(self.trace))
+        self.trace.append(value)
 
     def asked(self, question: Expect) -> Expect:
         self.passes += 1
@@ -135,7 +146,8 @@ class _Log:
         return question
 
     def ascent(self, mixture: Mixture, statistics: Statistics, stop: StopReason) -> Ascent:
-        return Ascent(mixture, statistics, tuple(self.trace), self.passes, self.informed, self.halvings, stop)
+        counts = (self.passes, self.informed, self.halvings)
+        return Ascent(mixture, statistics, tuple(self.trace), *counts, stop, tuple(self.segments))
 
 
 def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int = 500, newton: bool = True) -> Climb:
@@ -173,12 +185,19 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
     log = _Log()
     mixture, statistics = start, (yield log.asked(Expect(start)))
     value = mixture.penalised(statistics, penalty)
-    log.trace.append(value)
+    log.open_segment(value)
     switch = _Switch(newton and is_informable(start))
     proposal, by_newton, informed = mixture.maximise(statistics, penalty), False, False
     fraction, stuck = 1.0, 0
     for _ in range(max_iter):
         answer = yield log.asked(Expect(proposal, information=informed))
+        if not is_over_same_data(answer, statistics):
+            statistics = yield log.asked(Expect(mixture))
+            value = mixture.penalised(statistics, penalty)
+            log.open_segment(value)
+            proposal, by_newton, informed = mixture.maximise(statistics, penalty), False, False
+            fraction, stuck = 1.0, 0
+            continue
         new = proposal.penalised(answer, penalty)
         if not new >= value - ROUNDING * answer.scale:
             if by_newton:  # back to an EM step from here; Newton is tried again a little later
@@ -198,18 +217,41 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
         if stuck == 2:
             return log.ascent(mixture, statistics, StopReason.STALLED)
         step = newton_step(mixture, statistics, penalty)
-        if step is not None and step.decrement < decrement_bound(statistics.weight):
-            return log.ascent(mixture, statistics, StopReason.CONVERGED_NEWTON)
         if step is None and statistics.information is not None:
             switch.refused()
-        if full and gain <= tol * statistics.weight and switch.has_failed:
-            return log.ascent(mixture, statistics, StopReason.CONVERGED_EM)
+        small = full and gain <= tol * statistics.weight and switch.has_failed
+        if reason := _converged(step, statistics, small):
+            return log.ascent(mixture, statistics, reason)
         proposal, by_newton = _propose(mixture, statistics, penalty, step)
         if step is not None and not by_newton:  # the step leads below the variance floor
             switch.refused()
         fraction = 1.0
         informed = by_newton or switch.is_near(gain, statistics, tol)
     return log.ascent(mixture, statistics, StopReason.MAX_ITER)
+
+
+def is_over_same_data(a: Statistics, b: Statistics) -> bool:
+    """Whether two passes saw data of the same total weight; else their likelihoods must not be compared.
+
+    A site that left takes its weight with it. Rounding differs between passes only where weights are fractions.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.model import Rows, expect
+    >>> data = soft(10, random_state=0)
+    >>> all_rows, fewer = (expect(data.truth, Rows(data.X[:n], data.y[:n, None])) for n in (10, 9))
+    >>> is_over_same_data(all_rows, all_rows), is_over_same_data(all_rows, fewer)
+    (True, False)
+    """
+    return abs(a.weight - b.weight) <= SAME_WEIGHT * b.weight
+
+
+def _converged(step: NewtonStep | None, statistics: Statistics, small: bool) -> StopReason | None:
+    """Why a climb has converged, if it has: by its Newton decrement, or by a small gain where EM is all there is."""
+    if step is not None and step.decrement < decrement_bound(statistics.weight):
+        return StopReason.CONVERGED_NEWTON
+    return StopReason.CONVERGED_EM if small else None
 
 
 def shortened(fraction: float) -> float:

@@ -8,7 +8,7 @@ from itertools import islice
 
 import numpy as np
 
-from consilience.fit.checks import check_fittable, check_start, on_floor, warn_of_degeneracy
+from consilience.fit.checks import check_fittable, check_labels, check_start, on_floor, warn_of_degeneracy
 from consilience.fit.climb import Ascent, Expect, climb, drive
 from consilience.fit.moves import moves
 from consilience.fit.specification import Specification
@@ -115,7 +115,8 @@ def fit_mixture(
     True
     """
     summary = column_summary(rows)
-    check_fittable(rows, specification, summary)
+    check_labels(rows, specification)
+    check_fittable(specification, summary)
     penalty = specification.penalty(summary)
     values: tuple[float, ...] = ()
     with threads_for(max(rows.X.shape[1] + specification.intercept, rows.Y.shape[1])):
@@ -126,9 +127,14 @@ def fit_mixture(
             start = start.in_coordinates(summary.design(specification.intercept))
         respond = responder(rows, "all rows", progress)
         ascent = drive(climb(start, penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
-    order = np.argsort(-ascent.statistics.gate.plain[: specification.K], kind="stable")  # by share of labels
+    return finished(ascent, penalty, values)
+
+
+def finished(ascent: Ascent, penalty: Penalty, start_values: tuple[float, ...]) -> Fit:
+    """The fit that a climb ends with: experts by decreasing share, raw coordinates; warns of a degenerate one."""
+    order = np.argsort(-ascent.statistics.gate.plain[: ascent.mixture.K], kind="stable")  # by share of labels
     warn_of_degeneracy(ascent, penalty)
-    return Fit(ascent.mixture.permuted(order).raw(), ascent, order, penalty, values)
+    return Fit(ascent.mixture.permuted(order).raw(), ascent, order, penalty, start_values)
 
 
 def responder(rows: Rows, phase: str, progress: Progress | None) -> Callable[[Expect], Statistics]:

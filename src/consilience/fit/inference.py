@@ -94,14 +94,14 @@ class Inference:
         return self.estimates.gate - self.estimates.gate[reference], se
 
 
-def infer(fit: Fit, rows: Rows, *, kind: str = "observed") -> Inference:
+def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Inference:
     """Standard errors from the observed information, or the sandwich ``(J + R)⁻¹ (Σ w s sᵀ) (J + R)⁻¹``.
 
     Parameters
     ----------
     fit : Fit
-    rows : Rows
-        The rows of the fit; read once more where the fit did not end with the information at hand.
+    rows : Rows or None
+        The rows of the fit; read where the fit did not end with the information at hand, and for the sandwich.
     kind : {"observed", "sandwich"}
 
     Examples
@@ -118,7 +118,7 @@ def infer(fit: Fit, rows: Rows, *, kind: str = "observed") -> Inference:
     estimates = parameters(fit.mixture)
     if not is_informable(mixture):
         return _refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
-    if statistics.information is None:
+    if statistics.information is None and rows is not None:
         with threads_for(mixture.design.p):
             statistics = expect(mixture, rows, information=True)
     step = newton_step(mixture, statistics, fit.penalty)
@@ -128,7 +128,7 @@ def infer(fit: Fit, rows: Rows, *, kind: str = "observed") -> Inference:
             estimates, kind, "the information is not positive definite: the likelihood is flat in some direction"
         )
     withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement)
-    if kind == "sandwich":
+    if kind == "sandwich" and rows is not None:
         inverse = inverse @ score_products(mixture, rows) @ inverse
     D = jacobian(mixture, fit.order)
     return Inference(estimates, D @ inverse @ D.T, kind, step.decrement, withheld)

@@ -137,9 +137,12 @@ class Mixture:
 
     def penalised(self, statistics: Statistics, penalty: Penalty) -> float:
         """Penalised log-likelihood, from statistics taken at this mixture."""
+        return statistics.log_likelihood - self.ridge(penalty)
+
+    def ridge(self, penalty: Penalty) -> float:
+        """What the ridges subtract from the log-likelihood."""
         intercept = self.design.intercept
-        ridges = self.gate.penalty(penalty, intercept=intercept) + self.experts.penalty(penalty, intercept=intercept)
-        return statistics.log_likelihood - ridges
+        return self.gate.penalty(penalty, intercept=intercept) + self.experts.penalty(penalty, intercept=intercept)
 
     def maximise(self, statistics: Statistics, penalty: Penalty, fraction: float = 1.0) -> Mixture:
         """M-step: exact where a closed form exists, else ``fraction`` of one Newton step."""

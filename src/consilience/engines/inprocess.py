@@ -1,0 +1,110 @@
+"""The engine of this process: sites answer in threads; every message goes through the codec, as on a network."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+
+from consilience.errors import InvalidInputError
+from consilience.numerics.threads import threads_for
+from consilience.protocols.engine import Reply
+from consilience.protocols.table import decode
+from consilience.site.answer import respond
+from consilience.site.site import Site
+
+PATIENCE = 1.0
+"""Seconds without a reply after which a thread is added, in case the others hang."""
+DIGEST = 16
+
+
+class InProcess:
+    """Sites in this process, the default engine.
+
+    Parameters
+    ----------
+    threads : int or None
+        Sites that answer at the same time; as many as there are processors by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.model import Rows
+    >>> from consilience.site import Site
+    >>> InProcess().over([Site("north", Rows(np.zeros((5, 2)), np.zeros((5, 1))))]).sites
+    ('north',)
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or os.cpu_count() or 1
+
+    def over(self, sites: Iterable[Site], *, in_memory: bool = False) -> InProcessSites:
+        """The engine that carries questions to ``sites``; with ``in_memory`` their files are read once."""
+        return InProcessSites([replace(site, keep=True) for site in sites] if in_memory else sites, self.threads)
+
+
+class InProcessSites:
+    """Carries questions to sites of this process."""
+
+    def __init__(self, sites: Iterable[Site], threads: int) -> None:
+        self._sites = {site.name: site for site in sites}
+        self._threads = threads
+        self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+        if not self._sites:
+            raise InvalidInputError("no sites: pass at least one")
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, in the order of every sum."""
+        return tuple(self._sites)
+
+    def ask(
+        self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
+    ) -> Iterator[list[Reply]]:
+        """Replies as they come; a site that hangs keeps its thread and no one else's."""
+        jobs = deque(sites)
+        asked = decode(question)  # once: the sites of a process share it
+
+        def work() -> None:
+            while jobs:
+                try:
+                    site = self._sites[jobs.popleft()]
+                except IndexError:
+                    return
+                began = time.perf_counter()
+                message = respond(asked, site)
+                digest = blake2b(message, digest_size=DIGEST).digest()
+                self._replies.put(Reply(number, (site.name,), message, (digest,), time.perf_counter() - began))
+
+        def start() -> None:
+            threading.Thread(target=work, name=f"consilience-round-{number}", daemon=True).start()
+
+        with threads_for(0):
+            for _ in range(min(self._threads, len(sites))):
+                start()
+            waiting, deadline = len(sites), None if timeout is None else time.monotonic() + timeout
+            while waiting:
+                replies = self._arrived(deadline)
+                if not replies and deadline is not None and time.monotonic() >= deadline:
+                    return
+                if not replies and jobs:
+                    start()
+                waiting -= sum(reply.number == number for reply in replies)
+                if replies:
+                    yield replies
+
+    def _arrived(self, deadline: float | None) -> list[Reply]:
+        """Replies that are there, after waiting a little for the first."""
+        left = PATIENCE if deadline is None else min(PATIENCE, max(deadline - time.monotonic(), 0.0))
+        replies: list[Reply] = []
+        with contextlib.suppress(queue.Empty):
+            replies.append(self._replies.get(timeout=left))
+            while True:
+                replies.append(self._replies.get_nowait())
+        return replies

@@ -1,0 +1,321 @@
+"""A federation: the data of many sites, an engine that reaches them, and fits over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from consilience.engines.inprocess import InProcess
+from consilience.errors import InvalidInputError
+from consilience.federation.holdings import Arrays, Holdings, Shards
+from consilience.federation.progress import shown
+from consilience.fit import criteria
+from consilience.fit.fitting import Fit
+from consilience.protocols.dialogue import Dialogue
+from consilience.protocols.federated_em import FederatedEM
+from consilience.protocols.journal import Journal
+from consilience.protocols.questions import LogLikelihood
+from consilience.protocols.record import Record
+from consilience.protocols.run import OnDrop, Run, run
+from consilience.protocols.table import encode
+from consilience.site.site import Site
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedFit:
+    """A model fitted over sites, with the record of what was asked of them.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; it has seen no data.
+    record : Record
+        What was asked, what left each site, in which round.
+    fit : Fit
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import Federation, GaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> sites = Federation({"north": (rng.normal(0, 1, (200, 1)),), "south": (rng.normal(8, 1, (100, 1)),)})
+    >>> result = sites.fit(GaussianMixture(2, random_state=0))
+    >>> result.model.weights_.round(2), result.record.rounds[0].question
+    (array([0.67, 0.33]), 'Summarise')
+    """
+
+    model: Any
+    record: Record
+    fit: Fit
+
+    @property
+    def aic(self) -> float:
+        """Akaike's criterion over the rows of all sites that stayed to the end."""
+        return criteria.aic(self.fit.log_likelihood, self.fit.mixture.parameter_count)
+
+    @property
+    def bic(self) -> float:
+        """Schwarz's criterion over the rows of all sites that stayed to the end."""
+        weight = self.fit.ascent.statistics.weight
+        return criteria.bic(self.fit.log_likelihood, self.fit.mixture.parameter_count, weight)
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedOrders:
+    """Fits of several orders, made side by side in the same messages.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import Federation, GaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> sites = Federation({"north": (rng.normal(0, 1, (200, 1)),), "south": (rng.normal(8, 1, (100, 1)),)})
+    >>> sites.select_order(GaussianMixture(random_state=0), orders=[1, 2, 3]).best_order
+    2
+    """
+
+    orders: tuple[int, ...]
+    fits: tuple[FederatedFit, ...]
+    criterion: str
+
+    @property
+    def best(self) -> FederatedFit:
+        """The fit with the least criterion."""
+        return min(self.fits, key=lambda fitted: float(getattr(fitted, self.criterion)))
+
+    @property
+    def best_order(self) -> int:
+        """The chosen number of experts."""
+        return self.orders[self.fits.index(self.best)]
+
+
+class Federation:
+    """Sites that one model is fitted over.
+
+    Parameters
+    ----------
+    sites : mapping of str to (X, y) or to a mapping, or Shards
+        For each site its data: ``(X, y)``, ``(X,)`` for a Gaussian mixture, or a mapping with ``X``, ``y``,
+        ``sample_weight``, ``groups``, ``exposure``. A group belongs to one site.
+    engine : InProcess or DaskCluster
+        Who carries the questions. Data in memory stay in this process.
+    in_memory : bool
+        Keep the rows of shards in memory once they have been read.
+
+    Examples
+    --------
+    >>> from consilience import Federation, MixtureOfExpertsRegressor
+    >>> from consilience.datasets import soft
+    >>> data = soft(2000, random_state=0)
+    >>> sites = Federation({"north": (data.X[:900], data.y[:900]), "south": (data.X[900:], data.y[900:])})
+    >>> result = sites.fit(MixtureOfExpertsRegressor(4, random_state=0))
+    >>> result.model.coef_.shape, result.record.sites
+    ((4, 20), ('north', 'south'))
+    """
+
+    def __init__(self, sites: Mapping[str, Any] | Shards, engine: Any = None, *, in_memory: bool = False) -> None:
+        self._holdings: Holdings = sites if isinstance(sites, Shards) else Arrays.of(sites)
+        self._engine = InProcess() if engine is None else engine
+        self._in_memory = in_memory
+
+    @classmethod
+    def from_parquet(
+        cls,
+        pattern: str | Sequence[str],
+        *,
+        target: str | Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        weight: str | None = None,
+        groups: str | None = None,
+        exposure: str | None = None,
+        engine: Any = None,
+        in_memory: bool = False,
+    ) -> Federation:
+        """Sites from the shards of a table: Parquet (or CSV) files here or on S3, each a site.
+
+        Parameters
+        ----------
+        pattern : str or sequence of str
+            Path, ``s3://`` address or a pattern with ``*``; or a list of addresses.
+        target : str or sequence of str
+            Column(s) of the response; none for a Gaussian mixture.
+        features : sequence of str, optional
+            Columns of the covariates, in their order; all that have no other role by default.
+        weight, groups, exposure : str, optional
+            Columns with these roles. The rows of a group must be in one shard.
+        engine : InProcess or DaskCluster
+        in_memory : bool
+            Keep the rows in memory instead of reading the files again in every round.
+
+        Examples
+        --------
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
+        >>> from consilience import Federation, MixtureOfRegressions
+        >>> from consilience.datasets import soft
+        >>> data = soft(1000, random_state=0)
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> for i in range(2):
+        ...     part = slice(500 * i, 500 * i + 500)
+        ...     columns = {"a": data.X[part, 0], "b": data.X[part, 1], "y": data.y[part]}
+        ...     pq.write_table(pa.table(columns), f"{folder.name}/part-{i}.parquet")
+        >>> table = Federation.from_parquet(f"{folder.name}/*.parquet", target="y")
+        >>> result = table.fit(MixtureOfRegressions(2, random_state=0))
+        >>> result.record.sites, list(result.model.feature_names_in_)
+        (('part-0.parquet', 'part-1.parquet'), ['a', 'b'])
+        >>> folder.cleanup()
+        """
+        shards = Shards.of(pattern, target=target, features=features, weight=weight, groups=groups, exposure=exposure)
+        return cls(shards, engine, in_memory=in_memory)
+
+    def run(
+        self,
+        dialogue: Dialogue[R],
+        *,
+        journal: str | Path | None = None,
+        timeout: float | None = None,
+        on_drop: OnDrop = "stop",
+    ) -> Run[R]:
+        """Run a dialogue of your own over the sites, whose columns are numbers as they stand.
+
+        Parameters
+        ----------
+        dialogue : Dialogue
+        journal, timeout, on_drop
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        Run
+            With ``value``, what the dialogue returned, and ``record``.
+        """
+        engine = self._engine.over(self._holdings.sites(None), in_memory=self._in_memory)
+        kept = None if journal is None else Journal(journal)
+        return run(dialogue, engine, kept, timeout=timeout, on_drop=on_drop)
+
+    def fit(
+        self,
+        estimator: Any,
+        method: FederatedEM | None = None,
+        *,
+        journal: str | Path | None = None,
+        timeout: float | None = None,
+        on_drop: OnDrop = "stop",
+    ) -> FederatedFit:
+        """Fit a copy of ``estimator`` over all sites.
+
+        Parameters
+        ----------
+        estimator : estimator of this library
+        method : FederatedEM
+            How; exact EM by default.
+        journal : path, optional
+            Where answers are kept, so that an interrupted fit goes on where it was: run it again with the same
+            arguments. Needs a whole number as ``random_state``.
+        timeout : float, optional
+            Deadline of a round in seconds.
+        on_drop : {"stop", "continue"}
+            What happens when a site fails or misses the deadline: stop, naming it, or go on without it. In the latter
+            case likelihood, BIC and standard errors are those of the sites that stayed.
+
+        Returns
+        -------
+        FederatedFit
+        """
+        (fitted,) = self._fits(estimator, None, method, journal=journal, timeout=timeout, on_drop=on_drop)
+        return fitted
+
+    def select_order(
+        self,
+        estimator: Any,
+        orders: Iterable[int] = range(1, 7),
+        *,
+        criterion: str = "bic",
+        method: FederatedEM | None = None,
+        journal: str | Path | None = None,
+        timeout: float | None = None,
+        on_drop: OnDrop = "stop",
+    ) -> FederatedOrders:
+        """Fit several orders side by side, in the rounds of the slowest of them, and compare them.
+
+        Parameters
+        ----------
+        estimator : estimator of this library
+        orders : iterable of int
+            Numbers of experts.
+        criterion : {"bic", "aic"}
+        method, journal, timeout, on_drop
+            As in :meth:`fit`.
+        """
+        orders = tuple(orders)
+        if criterion not in ("aic", "bic") or not orders:
+            raise InvalidInputError("expected at least one order, and 'bic' or 'aic' as criterion")
+        fits = self._fits(estimator, orders, method, journal=journal, timeout=timeout, on_drop=on_drop)
+        return FederatedOrders(orders, tuple(fits), criterion)
+
+    def _fits(
+        self,
+        estimator: Any,
+        orders: Sequence[int] | None,
+        method: FederatedEM | None,
+        *,
+        journal: str | Path | None,
+        timeout: float | None,
+        on_drop: OnDrop,
+    ) -> list[FederatedFit]:
+        method = FederatedEM() if method is None else method
+        models = [_copy(estimator, K) for K in (orders or (None,))]
+        sites = self._holdings.sites(models[0])
+        for model in models[1:]:
+            self._holdings.sites(model)  # it learns its columns
+        arguments = _arguments(models, sites, journal)
+        kept = None if journal is None else Journal(journal, _study(method, arguments, sites))
+        engine = self._engine.over(sites, in_memory=self._in_memory)
+        with shown(bool(estimator.verbose), type(estimator).__name__) as progress:
+            done = run(method.dialogue(**arguments), engine, kept, timeout=timeout, on_drop=on_drop, progress=progress)
+        return [FederatedFit(model.adopt(fit), done.record, fit) for model, fit in zip(models, done.value, strict=True)]
+
+
+def _copy(estimator: Any, K: int | None) -> Any:
+    from sklearn.base import clone
+
+    copy = clone(estimator)
+    return copy if K is None else copy.set_params(**{estimator.order_name: K})
+
+
+def _arguments(models: Sequence[Any], sites: Sequence[Site], journal: object) -> dict[str, Any]:
+    """The arguments of the method's dialogue."""
+    first = models[0]
+    seed = first.random_state
+    if not isinstance(seed, int | np.integer):
+        if journal is not None:
+            raise InvalidInputError("a journal needs random_state as a whole number, so that the run can be repeated")
+        seed = int(np.random.default_rng(seed if isinstance(seed, np.random.Generator) else None).integers(2**31))
+    d, q = sites[0].shape
+    return {
+        "specifications": [model.specification() for model in models],
+        "d": d,
+        "q": q,
+        "start": first.mixture_init,
+        "seed": int(seed),
+        "n_init": first.n_init,
+        "tol": first.tol,
+        "max_iter": first.max_iter,
+    }
+
+
+def _study(method: FederatedEM, arguments: Mapping[str, Any], sites: Sequence[Site]) -> str:
+    """A digest of all that decides a run, besides the data."""
+    start = arguments["start"]
+    shown = {name: value for name, value in arguments.items() if name != "start"}
+    text = repr((method, sorted(shown.items()), [site.name for site in sites]))
+    digest = blake2b(text.encode(), digest_size=16)
+    if start is not None:
+        digest.update(encode(LogLikelihood(start)))
+    return digest.hexdigest()

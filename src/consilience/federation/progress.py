@@ -1,0 +1,29 @@
+"""A line of progress while a federation works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from consilience.protocols.run import Progress
+
+
+@contextmanager
+def shown(verbose: bool, title: str) -> Iterator[Progress | None]:
+    """A callback that shows which sites have answered, or None when not ``verbose``."""
+    if not verbose:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    rounds = 0
+    with Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()) as bar:
+        task = bar.add_task(title, total=None)
+
+        def advance(question: str, done: int, asked: int) -> None:
+            nonlocal rounds
+            bar.update(task, description=f"{title}: round {rounds + 1}, {question}", completed=done, total=asked)
+            rounds += done == asked
+
+        yield advance

@@ -1,0 +1,108 @@
+"""A federated method is a dialogue: a generator that yields requests and receives answers.
+
+It is a pure function of its arguments (a seed among them) and of the answers: it reads no clock, no file, no data.
+That is what lets a killed run resume by replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from consilience.errors import InvalidInputError
+from consilience.protocols.questions import Answers, Question, Several, is_additive
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, eq=False)
+class Total:
+    """The sum over sites of the answers to ``question``.
+
+    With plain sums the coordinator's machine still receives each answer; the dialogue sees only the sum.
+
+    Examples
+    --------
+    >>> from consilience.protocols import Summarise
+    >>> Total(Summarise(d=2, q=1)).question
+    Summarise(d=2, q=1)
+    """
+
+    question: Question
+
+    def __post_init__(self) -> None:
+        if not is_additive(self.question):
+            raise InvalidInputError(f"answers to {type(self.question).__name__} do not add: ask for Each")
+
+
+@dataclass(frozen=True, eq=False)
+class Each:
+    """Every site's own answer to ``question``, as a mapping from site to answer in site order.
+
+    Parameters
+    ----------
+    question : Question
+    sites : tuple of str or None
+        Ask only these; None asks all.
+
+    Examples
+    --------
+    >>> from consilience.protocols import Summarise
+    >>> Each(Summarise(d=2, q=1), sites=("north",)).sites
+    ('north',)
+    """
+
+    question: Question
+    sites: tuple[str, ...] | None = None
+
+
+Request = Total | Each
+Dialogue = Generator[Request, Any, R]
+
+
+def together(dialogues: Sequence[Dialogue[R]]) -> Dialogue[tuple[R, ...]]:
+    """Several dialogues side by side: what they ask in the same turn goes out in one message.
+
+    Examples
+    --------
+    >>> from consilience.protocols import Likelihood, Summarise
+    >>> def ask(d):
+    ...     return (yield Total(Summarise(d=d, q=1)))
+    >>> both = together([ask(1), ask(2)])
+    >>> [question.d for question in next(both).question.questions]
+    [1, 2]
+    """
+    results: dict[int, R] = {}
+    waiting: dict[int, Request] = {}
+    for i, dialogue in enumerate(dialogues):
+        _advance(i, dialogue, None, waiting, results)
+    while waiting:
+        group = _alike(waiting)
+        first = waiting[group[0]]
+        question = first.question if len(group) == 1 else Several(tuple(waiting[i].question for i in group))
+        answer = yield Total(question) if isinstance(first, Total) else Each(question, first.sites)
+        for place, i in enumerate(group):
+            del waiting[i]
+            _advance(i, dialogues[i], answer if len(group) == 1 else _part(answer, place), waiting, results)
+    return tuple(results[i] for i in range(len(dialogues)))
+
+
+def _advance(i: int, dialogue: Dialogue[R], answer: Any, waiting: dict[int, Request], results: dict[int, R]) -> None:
+    try:
+        waiting[i] = next(dialogue) if answer is None else dialogue.send(answer)
+    except StopIteration as finished:
+        results[i] = finished.value
+
+
+def _alike(waiting: dict[int, Request]) -> list[int]:
+    """The dialogues that wait for the same kind of request as the first, in their order."""
+    kinds = {i: (type(r), r.sites if isinstance(r, Each) else None) for i, r in sorted(waiting.items())}
+    first = next(iter(kinds.values()))
+    return [i for i, kind in kinds.items() if kind == first]
+
+
+def _part(answer: Any, place: int) -> Any:
+    if isinstance(answer, Answers):
+        return answer.items[place]
+    return {site: part.items[place] for site, part in answer.items()}

@@ -1,0 +1,114 @@
+"""Records in an append-only file: framed, chained by digests, fsynced; a torn end is told from damage.
+
+A record is ``mark | kind u8 | length u64 | CRC-32 of these | payload | digest``, the digest taken over the digest of
+the record before it and all of this one. A write that was cut short leaves the beginning of a record at the end of the
+file and nothing else; whatever else does not check is damage.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO
+
+from consilience.errors import JournalError
+
+MARK = b"CNSJ"
+HEAD = struct.Struct("<4sBQ")
+CRC = struct.Struct("<I")
+DIGEST = 16
+SEED = b"\0" * DIGEST
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """Parts as one payload.
+
+    Examples
+    --------
+    >>> separated(joined([b"a", b"", b"bc"]))
+    [b'a', b'', b'bc']
+    """
+    lengths = struct.pack(f"<I{len(parts)}Q", len(parts), *map(len, parts))
+    return lengths + b"".join(parts)
+
+
+def separated(payload: bytes) -> list[bytes]:
+    """The parts of a payload."""
+    (count,) = struct.unpack_from("<I", payload)
+    lengths = struct.unpack_from(f"<{count}Q", payload, 4)
+    parts, at = [], 4 + 8 * count
+    for length in lengths:
+        parts.append(payload[at : at + length])
+        at += length
+    return parts
+
+
+class FrameFile:
+    """An append-only file of records, opened for reading first and for appending then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+        self._chain = SEED
+
+    def read(self) -> list[tuple[int, bytes]]:
+        """All whole records as ``(kind, payload)``; a torn end is cut off, damage is an error that names the record."""
+        data = self.path.read_bytes() if self.path.exists() else b""
+        records: list[tuple[int, bytes]] = []
+        at = 0
+        while at < len(data):
+            record = self._record(data, at, len(records))
+            if record is None:
+                os.truncate(self.path, at)
+                break
+            kind, payload, at = record
+            records.append((kind, payload))
+        return records
+
+    def _record(self, data: bytes, at: int, index: int) -> tuple[int, bytes, int] | None:
+        """The record at ``at`` and where it ends, or None where the file ends within it."""
+        start = at + HEAD.size + CRC.size
+        if start > len(data) or not any(data[at:]):  # cut short, or space that was allocated and never written
+            return None
+        mark, kind, length = HEAD.unpack_from(data, at)
+        if mark != MARK or CRC.unpack_from(data, at + HEAD.size)[0] != zlib.crc32(data[at : at + HEAD.size]):
+            raise JournalError(f"{self.path}: record {index} (byte {at}) is damaged in its head; restore the file")
+        end = start + length + DIGEST
+        if end > len(data):
+            return None
+        if data[end - DIGEST : end] != self._digest(data[at : end - DIGEST]):
+            raise JournalError(f"{self.path}: record {index} (byte {at}) is damaged; restore the file")
+        self._chain = data[end - DIGEST : end]
+        return kind, data[start : end - DIGEST], end
+
+    def _digest(self, record: bytes) -> bytes:
+        return blake2b(self._chain + record, digest_size=DIGEST).digest()
+
+    def append(self, records: Sequence[tuple[int, Sequence[bytes]]]) -> None:
+        """Write records ``(kind, parts)`` and wait until the disk has them."""
+        if self._file is None:
+            self._file = self.path.open("ab")
+        for kind, parts in records:
+            payload = joined(parts)
+            head = HEAD.pack(MARK, kind, len(payload))
+            record = head + CRC.pack(zlib.crc32(head)) + payload
+            self._chain = self._digest(record)
+            self._file.write(record + self._chain)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def restart(self) -> None:
+        """Empty the file."""
+        self.close()
+        self.path.write_bytes(b"")
+        self._chain = SEED
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,171 @@
+"""The questions that can be asked of a site, and their answers: a closed list.
+
+Every question says what its answer discloses. :class:`~consilience.fit.Expect`, which the EM loop itself asks, is the
+fourth of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from consilience.fit.climb import Expect
+from consilience.fit.specification import Specification
+from consilience.fit.summary import ColumnSummary
+from consilience.model.mixture import Mixture
+from consilience.model.moments import Additive
+from consilience.model.statistics import Statistics
+
+
+@dataclass(frozen=True)
+class Summarise:
+    """Asks for the weight, means and spreads of ``d`` covariates and ``q`` responses: a ``ColumnSummary``.
+
+    Examples
+    --------
+    >>> Summarise(d=2, q=1).d
+    2
+    """
+
+    d: int
+    q: int
+
+
+@dataclass(frozen=True, eq=False)
+class LogLikelihood:
+    """Asks how well a mixture explains the site's rows: a :class:`Likelihood`.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> LogLikelihood(soft(10, random_state=0).truth).mixture.K
+    4
+    """
+
+    mixture: Mixture
+
+
+@dataclass(frozen=True)
+class Likelihood(Additive):
+    """``Σ w log p(y | x)`` and ``Σ w`` (or the number of groups) at a mixture.
+
+    Examples
+    --------
+    >>> Likelihood(-3.0, 2.0) + Likelihood(-1.0, 1.0)
+    Likelihood(log_likelihood=-4.0, weight=3.0)
+    """
+
+    log_likelihood: float
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class FitLocally:
+    """Asks for a mixture fitted to at most 3,000 of the site's rows: :class:`Candidates`.
+
+    Parameters
+    ----------
+    specification : Specification
+    summary : ColumnSummary
+        Over all sites: the coordinates and the floor of the fit.
+    seed : int
+    n_init : int
+        Starts at the site.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
+    >>> FitLocally(Specification(K=2), summary, seed=0, n_init=4).specification.K
+    2
+    """
+
+    specification: Specification
+    summary: ColumnSummary
+    seed: int
+    n_init: int
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The mixture a site found, or none where it has too little to find one.
+
+    Examples
+    --------
+    >>> Candidates(()).mixtures
+    ()
+    """
+
+    mixtures: tuple[Mixture, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Several:
+    """Asks several questions in one message, answered in one reading of the data: :class:`Answers`.
+
+    Examples
+    --------
+    >>> len(Several((Summarise(1, 1), Summarise(2, 1))).questions)
+    2
+    """
+
+    questions: tuple[Question, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """The answers to :class:`Several`, in its order; they add one by one.
+
+    Examples
+    --------
+    >>> a = Answers((Likelihood(-1.0, 1.0),))
+    >>> (a + a).items
+    (Likelihood(log_likelihood=-2.0, weight=2.0),)
+    """
+
+    items: tuple[Any, ...]
+
+    def __add__(self, other: Answers) -> Answers:
+        return Answers(tuple(a + b for a, b in zip(self.items, other.items, strict=True)))
+
+
+Question = Summarise | Expect | LogLikelihood | FitLocally | Several
+Answer = ColumnSummary | Statistics | Likelihood | Candidates | Answers
+
+
+def disclosure(question: Question) -> str:
+    """What the answer to a question discloses, in one sentence.
+
+    Examples
+    --------
+    >>> disclosure(Summarise(d=2, q=1))
+    'the total weight, the means and variances of 2 covariates, the means and covariances of 1 response(s)'
+    """
+    match question:
+        case Summarise(d, q):
+            return (
+                f"the total weight, the means and variances of {d} covariates, "
+                f"the means and covariances of {q} response(s)"
+            )
+        case Expect(mixture, information):
+            sums = f"sums over rows, weighted by responsibilities, of 1, x, xxᵀ and residuals for {mixture.K} experts"
+            return f"{sums}, and the log-likelihood" + (", and the observed information" if information else "")
+        case LogLikelihood():
+            return "the total weight and the log-likelihood of one mixture"
+        case FitLocally(specification):
+            return f"the parameters of a mixture of {specification.K} experts fitted to at most 3,000 rows of the site"
+        case Several(questions):
+            return "; ".join(dict.fromkeys(disclosure(part) for part in questions))
+
+
+def is_additive(question: Question) -> bool:
+    """Whether answers to a question add over rows, and so over sites.
+
+    Examples
+    --------
+    >>> is_additive(Summarise(1, 1))
+    True
+    """
+    if isinstance(question, Several):
+        return all(is_additive(part) for part in question.questions)
+    return not isinstance(question, FitLocally)

@@ -1,0 +1,114 @@
+"""What was asked, what left each site, and how each exchange ended: the evidence of a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+ANSWERED = "answered"
+FROM_JOURNAL = "from the journal: answered before the run was resumed"
+LATE = "late: recorded, not used"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One site's part in a round, or that of several sites whose answers were added on the way.
+
+    Examples
+    --------
+    >>> Exchange(("north",), 120, 300, 0.01, "answered").sites
+    ('north',)
+    """
+
+    sites: tuple[str, ...]
+    bytes_sent: int
+    bytes_received: int
+    seconds: float
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Round:
+    """One question and the exchanges it caused.
+
+    Examples
+    --------
+    >>> Round(1, "Total", "Summarise", "means", ()).question
+    'Summarise'
+    """
+
+    number: int
+    request: str
+    question: str
+    discloses: str
+    exchanges: tuple[Exchange, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """All rounds of a run.
+
+    Parameters
+    ----------
+    rounds : tuple of Round
+    dropped : dict of str to str
+        Sites that were left out, with the reason.
+
+    Examples
+    --------
+    >>> rounds = (Round(1, "Total", "Summarise", "means", (Exchange(("north",), 120, 300, 0.01, "answered"),)),)
+    >>> print(Record(rounds, {}))
+    1 round, 1 site, 120 bytes sent, 300 bytes received
+      1 × Total(Summarise): means
+    """
+
+    rounds: tuple[Round, ...]
+    dropped: dict[str, str]
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes that went to sites."""
+        return sum(exchange.bytes_sent for r in self.rounds for exchange in r.exchanges)
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that left sites."""
+        return sum(exchange.bytes_received for r in self.rounds for exchange in r.exchanges)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Every site that took part, sorted."""
+        return tuple(sorted({site for r in self.rounds for exchange in r.exchanges for site in exchange.sites}))
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One row per round and site, for a table of any kind."""
+        return [
+            {
+                "round": r.number,
+                "site": site,
+                "request": r.request,
+                "question": r.question,
+                "discloses": r.discloses,
+                "bytes_sent": exchange.bytes_sent,
+                "bytes_received": exchange.bytes_received,
+                "seconds": exchange.seconds,
+                "outcome": exchange.outcome,
+                "added_with": len(exchange.sites) - 1,
+            }
+            for r in self.rounds
+            for exchange in r.exchanges
+            for site in exchange.sites
+        ]
+
+    def __str__(self) -> str:
+        kinds = Counter((f"{r.request}({r.question})", r.discloses) for r in self.rounds)
+        size = f"{self.bytes_sent:,} bytes sent, {self.bytes_received:,} bytes received"
+        lines = [f"{_count(len(self.rounds), 'round')}, {_count(len(self.sites), 'site')}, {size}"]
+        lines += [f"  {times} × {kind}: {what}" for (kind, what), times in kinds.items()]
+        lines += [f"  left out: {site} ({reason})" for site, reason in self.dropped.items()]
+        return "\n".join(lines)
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"

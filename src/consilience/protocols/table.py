@@ -1,0 +1,247 @@
+"""The closed table of what can be sent: every record of a message, its fields, and what an answer must look like."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+
+from consilience.errors import MessageError
+from consilience.fit.climb import Expect
+from consilience.fit.specification import Family, GateKind, Specification
+from consilience.fit.summary import ColumnSummary
+from consilience.model.categorical import CategoricalExperts
+from consilience.model.covariance import STRUCTURES
+from consilience.model.design import Design
+from consilience.model.gates import ConstantGate, SoftmaxGate
+from consilience.model.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture, layout_of
+from consilience.model.moments import Layout, Moments
+from consilience.model.poisson import PoissonExperts
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import triangle_size
+from consilience.protocols.codec import (
+    Choice,
+    Flag,
+    Floats,
+    Maybe,
+    Message,
+    Number,
+    OneOf,
+    OtherFormatError,
+    Reader,
+    Record,
+    Symmetric,
+    Tuple,
+    Whole,
+    Writer,
+)
+from consilience.protocols.failures import Failure, Trouble
+from consilience.protocols.questions import (
+    Answers,
+    Candidates,
+    FitLocally,
+    Likelihood,
+    LogLikelihood,
+    Question,
+    Several,
+    Summarise,
+)
+
+MOST_EXPERTS = 1_000
+MOST_CLASSES = 10_000
+MOST_COLUMNS = 100_000
+MOST_PARTS = 64
+MOST_PARAMETERS = 10**7
+"""Of one mixture: what a local fit may be asked to allocate."""
+
+
+def _check_mixture(mixture: Mixture) -> None:
+    """A mixture whose parts do not fit together, or are not finite, is refused before it meets data."""
+    design, experts = mixture.design, mixture.experts
+    fits = mixture.gate.K == experts.K and experts.p == design.p and design.centre.shape == design.scale.shape
+    if isinstance(mixture.gate, SoftmaxGate):
+        fits = fits and mixture.gate.alpha.shape[1] == design.p
+    if isinstance(experts, GaussianExperts):
+        K, q = experts.K, experts.q
+        expected = {"full": (K, q, q), "diag": (K, q), "spherical": (K,), "tied": (q, q)}[experts.structure]
+        fits = fits and experts.covariance.shape == expected
+    if not (fits and experts.K >= 1 and bool(np.all(design.scale > 0))):
+        raise MessageError("the parts of a mixture do not fit together")
+
+
+def _check_order(specification: Specification) -> None:
+    """A specification so large that fitting it would exhaust a machine is refused."""
+    if specification.K * specification.n_classes > MOST_PARAMETERS:
+        raise MessageError("a specification with too many parameters")
+
+
+VECTOR, MATRIX, NUMBER, FLAG = Floats((1,)), Floats((2,)), Number(), Flag()
+DESIGN = Record(Design, (VECTOR, VECTOR, FLAG))
+GATE = OneOf(Record(SoftmaxGate, (MATRIX,)), Record(ConstantGate, (VECTOR,)))
+EXPERTS = OneOf(
+    Record(GaussianExperts, (Floats((3,)), Floats((1, 2, 3)), Choice(STRUCTURES))),
+    Record(CategoricalExperts, (Floats((3,)),)),
+    Record(PoissonExperts, (MATRIX,)),
+)
+MIXTURE = Record(Mixture, (DESIGN, GATE, EXPERTS), _check_mixture)
+SUMMARY = Record(ColumnSummary, (NUMBER, VECTOR, VECTOR, VECTOR, MATRIX))
+MOMENTS = Record(Moments, (VECTOR, MATRIX, MATRIX))
+SPECIFICATION = Record(
+    Specification,
+    (
+        Whole(1, MOST_EXPERTS),
+        Choice(get_args(Family)),
+        Choice(get_args(GateKind)),
+        Choice(STRUCTURES),
+        Whole(1, MOST_CLASSES),
+        FLAG,
+        NUMBER,
+        NUMBER,
+        NUMBER,
+    ),
+    _check_order,
+)
+
+SIMPLE_QUESTIONS = (
+    Record(Summarise, (Whole(0, MOST_COLUMNS), Whole(1, MOST_COLUMNS))),
+    Record(Expect, (MIXTURE, FLAG)),
+    Record(LogLikelihood, (MIXTURE,)),
+    Record(FitLocally, (SPECIFICATION, SUMMARY, Whole(0, 2**62), Whole(1, 1_000))),
+)
+SIMPLE_ANSWERS = (
+    SUMMARY,
+    Record(Statistics, (MOMENTS, MOMENTS, NUMBER, NUMBER, NUMBER, Maybe(Symmetric()))),
+    Record(Likelihood, (NUMBER, NUMBER)),
+    Record(Candidates, (Tuple(MIXTURE, 1),)),
+)
+
+
+def _bundle(bundle: type, parts: tuple[Record, ...]) -> Record:
+    """Several parts in one message, each of them simple or itself a bundle of simple ones."""
+    inner = Record(bundle, (Tuple(OneOf(*parts), MOST_PARTS),))
+    return Record(bundle, (Tuple(OneOf(*parts, inner), MOST_PARTS),))
+
+
+KINDS: tuple[Record, ...] = (
+    *SIMPLE_QUESTIONS,
+    _bundle(Several, SIMPLE_QUESTIONS),
+    *SIMPLE_ANSWERS,
+    _bundle(Answers, SIMPLE_ANSWERS),
+    Record(Failure, (Choice(tuple(Trouble)), Whole(0, 2**62))),
+)
+"""Every kind of message. New kinds go to the end: the place is the number that is sent."""
+_KIND_OF = {record.type: kind for kind, record in enumerate(KINDS)}
+
+
+def encode(value: Any) -> bytes:
+    """A question, an answer or a failure as bytes.
+
+    Examples
+    --------
+    >>> decode(encode(Summarise(d=2, q=1)))
+    Summarise(d=2, q=1)
+    >>> encode("anything else")
+    Traceback (most recent call last):
+    ...
+    consilience.errors.MessageError: str is not in the table of messages
+    """
+    kind = _KIND_OF.get(type(value))
+    if kind is None:
+        raise MessageError(f"{type(value).__name__} is not in the table of messages")
+    writer = Writer()
+    KINDS[kind].write(value, writer)
+    return writer.message(kind).to_bytes()
+
+
+def decode(data: bytes) -> Any:
+    """The value in ``data``, or a :class:`~consilience.errors.MessageError`; its arrays are read-only views.
+
+    Examples
+    --------
+    >>> decode(encode(Likelihood(-3.0, 2.0)))
+    Likelihood(log_likelihood=-3.0, weight=2.0)
+    """
+    return _read(Message.from_bytes(data))
+
+
+def _read(message: Message) -> Any:
+    if message.kind >= len(KINDS):
+        raise MessageError(f"message of kind {message.kind}, this version knows {len(KINDS)} kinds")
+    reader = Reader(message)
+    value = KINDS[message.kind].read(reader)
+    reader.finish()
+    return value
+
+
+def received(data: bytes, question: Question) -> Any:
+    """The answer to ``question`` in ``data``, or a :class:`Failure`: what could not be used is a failure too.
+
+    Examples
+    --------
+    >>> print(received(b"", Summarise(1, 1)))
+    the answer could not be read
+    >>> print(received(encode(Likelihood(float("nan"), 1.0)), Summarise(1, 1)))
+    the answer has numbers that are not finite
+    """
+    try:
+        message = Message.from_bytes(data)
+        if not np.all(np.isfinite(message.body)):
+            return Failure(Trouble.NOT_FINITE)
+        answer = _read(message)
+    except OtherFormatError:
+        return Failure(Trouble.OTHER_FORMAT)
+    except MessageError:
+        return Failure(Trouble.UNREADABLE_ANSWER)
+    if isinstance(answer, Failure) or answers(question, answer):
+        return answer
+    return Failure(Trouble.WRONG_SHAPE)
+
+
+def answers(question: Question, answer: Any) -> bool:
+    """Whether ``answer`` has the type and the shapes that ``question`` asks for.
+
+    Examples
+    --------
+    >>> answers(Summarise(d=1, q=1), Likelihood(-3.0, 2.0))
+    False
+    """
+    match question, answer:
+        case Summarise(d, q), ColumnSummary():
+            return answer.x_mean.shape == answer.x_squares.shape == (d,) and answer.y_products.shape == (q, q)
+        case Expect(mixture, information), Statistics():
+            return _has_layout(answer, mixture, information)
+        case LogLikelihood(), Likelihood():
+            return True
+        case FitLocally(specification, summary), Candidates(mixtures):
+            blank = specification.blank(summary)
+            return all(_same_layout(mixture, blank) for mixture in mixtures)
+        case Several(questions), Answers(items):
+            return len(questions) == len(items) and all(map(answers, questions, items))
+    return False
+
+
+def _has_layout(statistics: Statistics, mixture: Mixture, information: bool) -> bool:
+    layout = layout_of(mixture)
+    parts = ((statistics.gate, layout.gate), (statistics.experts, layout.experts))
+    J, P = statistics.information, layout.parameters
+    fits = J is None if not information else J is not None and J.shape == (P, P)
+    return fits and all(_moments_fit(moments, part) for moments, part in parts)
+
+
+def _moments_fit(moments: Moments, layout: Layout) -> bool:
+    return (
+        moments.plain.shape == (layout.s,)
+        and moments.first.shape == (layout.g, layout.p)
+        and moments.second.shape == (layout.h, triangle_size(layout.p))
+    )
+
+
+def _same_layout(mixture: Mixture, blank: Mixture) -> bool:
+    same_kind = type(mixture.gate) is type(blank.gate) and type(mixture.experts) is type(blank.experts)
+    return same_kind and mixture.K == blank.K and _sizes(mixture) == _sizes(blank)
+
+
+def _sizes(mixture: Mixture) -> tuple[int, int, int, int]:
+    layout = layout_of(mixture)
+    return layout.gate.size, layout.experts.size, layout.parameters, mixture.design.d

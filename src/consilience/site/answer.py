@@ -1,0 +1,164 @@
+"""The one function that sees data, and its border: questions in, answers or coded failures out."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from consilience.errors import InvalidInputError, MessageError
+from consilience.fit.climb import Expect
+from consilience.fit.criteria import label_count
+from consilience.fit.fitting import best_start
+from consilience.fit.summary import column_summary
+from consilience.model.categorical import CategoricalExperts
+from consilience.model.expectation import expect
+from consilience.model.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture
+from consilience.model.poisson import PoissonExperts
+from consilience.model.rows import Rows
+from consilience.protocols.codec import OtherFormatError
+from consilience.protocols.failures import Failure, SiteError, Trouble
+from consilience.protocols.questions import (
+    Answer,
+    Answers,
+    Candidates,
+    FitLocally,
+    Likelihood,
+    LogLikelihood,
+    Question,
+    Several,
+    Summarise,
+    is_additive,
+)
+from consilience.protocols.table import decode, encode
+from consilience.site.site import Site
+
+
+def answer(question: Question, site: Site, policy: None = None) -> Answer:
+    """Answer a question from the rows of a site: the only function of the library that sees a site's data.
+
+    Parameters
+    ----------
+    question : Question
+    site : Site
+    policy : None
+        There is none where the data have one owner: in simulation and on a cluster.
+
+    Returns
+    -------
+    Answer
+
+    Raises
+    ------
+    SiteError
+        With the :class:`Trouble` that may leave the site.
+
+    Examples
+    --------
+    >>> site = Site("north", Rows(np.zeros((2, 1)), np.array([[1.0], [3.0]])))
+    >>> answer(Summarise(d=1, q=1), site).y_mean
+    array([2.])
+    """
+    if is_additive(question):
+        return reduce(_add, (_contribution(question, rows) for rows in site.chunks()))
+    if isinstance(question, Several):
+        return Answers(tuple(answer(part, site, policy) for part in question.questions))
+    if isinstance(question, FitLocally):
+        return _candidates(question, site)
+    raise SiteError(Trouble.NO_ANSWER_TO_KIND, type(question).__name__)
+
+
+def _add(a: Answer, b: Answer) -> Answer:
+    total: Answer = add(a, b)
+    return total
+
+
+def _contribution(question: Question, rows: Rows) -> Answer:
+    """What ``rows`` add to the answer."""
+    match question:
+        case Summarise(d, q):
+            _check_shape(rows, d, q)
+            return column_summary(rows)
+        case Expect(mixture, information):
+            _check_rows(rows, mixture)
+            return expect(mixture, rows, information=information)
+        case LogLikelihood(mixture):
+            _check_rows(rows, mixture)
+            parts = [
+                (float(np.sum(at.log_density * at.mass)), _mass(at.mass, at.log_density))
+                for _, at in mixture.posteriors(rows)
+            ]
+            return Likelihood(sum(ll for ll, _ in parts), sum(mass for _, mass in parts))
+        case Several(questions):
+            return Answers(tuple(_contribution(part, rows) for part in questions))
+    raise SiteError(Trouble.NO_ANSWER_TO_KIND, type(question).__name__)
+
+
+def _mass(mass: np.ndarray | float, log_density: np.ndarray) -> float:
+    return float(len(log_density)) if isinstance(mass, float) else float(mass.sum())
+
+
+def _candidates(question: FitLocally, site: Site) -> Candidates:
+    """A mixture fitted to a sample of the rows; none where there are fewer labels than experts."""
+    rng = np.random.default_rng(question.seed)
+    rows, summary = site.sample(rng), question.summary
+    _check_rows(rows, question.specification.blank(summary))
+    if label_count(rows) < question.specification.K or not (rows.weight is None or np.any(rows.weight > 0)):
+        return Candidates(())
+    try:
+        mixture, _ = best_start(rows, question.specification, summary, rng, n_init=question.n_init, progress=None)
+    except (InvalidInputError, np.linalg.LinAlgError):
+        return Candidates(())
+    return Candidates((mixture,))
+
+
+# ---------------------------------------------------------------- checks
+
+
+def _check_shape(rows: Rows, d: int, q: int) -> None:
+    if rows.X.shape[1] != d or rows.Y.shape[1] != q:
+        raise SiteError(Trouble.OTHER_COLUMNS, f"{rows.X.shape[1]} covariates, {rows.Y.shape[1]} responses")
+
+
+def _check_rows(rows: Rows, mixture: Mixture) -> None:
+    """Rows that a mixture cannot read are a named trouble."""
+    experts = mixture.experts
+    _check_shape(rows, mixture.design.d, experts.q if isinstance(experts, GaussianExperts) else 1)
+    if isinstance(experts, CategoricalExperts) and np.any((rows.Y < 0) | (rows.Y >= experts.C)):
+        raise SiteError(Trouble.UNKNOWN_CLASS)
+    if isinstance(experts, PoissonExperts) and np.any((rows.Y < 0) | (np.floor(rows.Y) != rows.Y)):
+        raise SiteError(Trouble.NOT_COUNTS)
+
+
+# ---------------------------------------------------------------- the border
+
+
+def respond(question: bytes | Question, site: Site, policy: None = None) -> bytes:
+    """Answer an encoded question with an encoded answer or failure; nothing is raised, no trace leaves.
+
+    Examples
+    --------
+    >>> site = Site("north", Rows(np.zeros((2, 1)), np.array([[1.0], [3.0]])))
+    >>> decode(respond(encode(Summarise(d=1, q=1)), site)).weight
+    2.0
+    >>> print(decode(respond(b"noise", site)))
+    the question could not be read (reference 1)
+    """
+    try:
+        asked = decode(question) if isinstance(question, bytes) else question
+        return encode(answer(asked, site, policy))
+    except Exception as error:  # noqa: BLE001 - whatever happens at a site stays there: the trace is kept, a code leaves
+        return encode(Failure(_trouble(error), site.keep_trace(error)))
+
+
+def _trouble(error: Exception) -> Trouble:
+    match error:
+        case SiteError():
+            return error.trouble
+        case OtherFormatError():
+            return Trouble.OTHER_FORMAT
+        case MessageError():
+            return Trouble.UNREADABLE_QUESTION
+    return Trouble.INTERNAL

@@ -1,0 +1,238 @@
+"""Columns of a file by the part they play in a model, and their way from arrow to the rows of a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from consilience.errors import InvalidInputError
+from consilience.model import Groups, Rows
+from consilience.numerics.arrays import Array, Labels
+from consilience.protocols.failures import SiteError, Trouble
+
+TEXT = ("string", "large_string", "string_view")  # arrow's names of its kinds of text
+
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns by the part they play in the model.
+
+    Parameters
+    ----------
+    features : tuple of str
+        Covariates, in the order of the model; empty for a Gaussian mixture.
+    target : tuple of str
+        Responses: mostly one column; all columns of a Gaussian mixture.
+    weight, exposure, groups : str, optional
+        Columns of case weights, of exposures of counts, and of group labels.
+    classes : tuple of str, int, float or bool, optional
+        Sorted labels of a categorical response, which is then read as their codes 0, 1, ...
+
+    Examples
+    --------
+    >>> columns = Columns(("age", "dose"), ("outcome",), weight="freq", classes=("dead", "well"))
+    >>> columns.names
+    ('age', 'dose', 'outcome', 'freq')
+    """
+
+    features: tuple[str, ...]
+    target: tuple[str, ...]
+    weight: str | None = None
+    exposure: str | None = None
+    groups: str | None = None
+    classes: tuple[Label, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.features or self.target):
+            raise InvalidInputError("got no feature and no target, expected at least one column")
+        for part in (self.features, self.target):
+            if len(set(part)) < len(part):
+                raise InvalidInputError(f"{', '.join(part)}: a column is named twice; name each once")
+        if self.classes is not None:
+            _check_classes(self.classes, self.target)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns to read, in order, each once."""
+        return tuple(dict.fromkeys(name for name in (*self.numeric, self.groups) if name is not None))
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """Columns of numbers or codes, in the order of a chunk's rows: features, target, weight, exposure."""
+        return tuple(name for name in (*self.features, *self.target, self.weight, self.exposure) if name is not None)
+
+
+def _check_classes(classes: tuple[Label, ...], target: tuple[str, ...]) -> None:
+    if len(target) != 1:
+        raise InvalidInputError(f"classes: got {len(target)} target columns, expected the one that holds the classes")
+    text = {isinstance(label, str) for label in classes}
+    if len(text) != 1 or not all(isinstance(label, str | int | float) for label in classes):
+        raise InvalidInputError("classes: expected labels that are all text or all numbers")
+    if not all(a < b for a, b in pairwise(classes)):  # type: ignore[operator]
+        raise InvalidInputError("classes: expected sorted labels, each once; pass tuple(sorted(set(labels)))")
+
+
+class Chunk:
+    """Rows under construction: one buffer, a column of the file to a row of it.
+
+    Parameters
+    ----------
+    columns : Columns
+    size : int
+        Number of rows there is room for.
+
+    Examples
+    --------
+    >>> batch = pa.record_batch({"y": [1, 2, 3], "x": [0.5, 0.25, 0.125]})
+    >>> chunk = Chunk(Columns(("x",), ("y",)), size=2)
+    >>> chunk.fill(batch), chunk.is_full
+    (2, True)
+    >>> chunk.rows().Y.ravel()
+    array([1., 2.])
+    """
+
+    def __init__(self, columns: Columns, size: int) -> None:
+        self.columns = columns
+        self.n = 0
+        self.buffer = np.empty((len(columns.numeric), size))
+        self._index: dict[Any, int] = {}  # label of a group -> its code
+        self._codes: list[Labels] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room left."""
+        return self.n == self.buffer.shape[1]
+
+    def fill(self, batch: pa.RecordBatch, start: int = 0) -> int:
+        """Copy rows of ``batch`` from ``start`` on, as many as there is room for; their number."""
+        length = int(min(batch.num_rows - start, self.buffer.shape[1] - self.n))
+        rows = slice(self.n, self.n + length)
+        for name, row, read in self._readers():
+            row[rows] = read(batch.column(name).slice(start, length), name)
+            _check_finite(row[rows], name)
+        self._check_signs(rows)
+        if self.columns.groups is not None:
+            self._add_labels(batch.column(self.columns.groups).slice(start, length), self.columns.groups)
+        self.n += length
+        return length
+
+    def rows(self) -> Rows:
+        """What was filled in; ``X.T`` and ``Y.T`` are C-contiguous."""
+        columns, d, q = self.columns, len(self.columns.features), len(self.columns.target)
+        buffer = self.buffer if self.is_full else np.ascontiguousarray(self.buffer[:, : self.n])
+        weight = None if columns.weight is None else buffer[d + q]
+        exposure = None if columns.exposure is None else buffer[-1]
+        groups = None if columns.groups is None else Groups.of(self._ranks())
+        return Rows(buffer[:d].T, buffer[d : d + q].T, weight, exposure, groups)
+
+    def _readers(self) -> Iterator[tuple[str, Array, Any]]:
+        classes, d = self.columns.classes, len(self.columns.features)
+        for i, name in enumerate(self.columns.numeric):
+            if classes is not None and i == d:
+                yield name, self.buffer[i], lambda column, name: _codes(column, name, classes)
+            else:
+                yield name, self.buffer[i], _numbers
+
+    def _check_signs(self, rows: slice) -> None:
+        q = len(self.columns.features) + len(self.columns.target)
+        if self.columns.weight is not None and np.any(self.buffer[q, rows] < 0):
+            raise SiteError(Trouble.BAD_WEIGHTS, f"column {self.columns.weight!r}")
+        if self.columns.exposure is not None and np.any(self.buffer[-1, rows] <= 0):
+            raise SiteError(Trouble.BAD_WEIGHTS, f"column {self.columns.exposure!r}")
+
+    def _add_labels(self, column: pa.Array, name: str) -> None:
+        values, codes = encode(column, name)
+        known = [self._index.setdefault(value, len(self._index)) for value in values]
+        self._codes.append(np.asarray(known, dtype=np.intp)[codes])
+
+    def _ranks(self) -> Labels:
+        """Group of each row, numbered in the order of the labels: as if the labels themselves were sorted."""
+        ranks = np.empty(len(self._index), dtype=np.intp)
+        ranks[[self._index[value] for value in sorted(self._index)]] = np.arange(len(ranks))
+        return ranks[np.concatenate(self._codes)]
+
+
+def encode(column: pa.Array, name: str) -> tuple[list[Any], Labels]:
+    """Distinct values of a column of labels, and for each row the index of its own.
+
+    Parameters
+    ----------
+    column : pyarrow.Array
+        Text, whole numbers, or anything else that has an order.
+    name : str
+        Its name, for the error.
+
+    Returns
+    -------
+    values : list
+        In the order they appear.
+    codes : (n,) array
+
+    Examples
+    --------
+    >>> encode(pa.array(["b", "a", "b"]), "ward")
+    (['b', 'a'], array([0, 1, 0]))
+    """
+    column = _plain(column)
+    _check_nulls(column, name)
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    encoded = column.dictionary_encode()
+    values = encoded.dictionary.to_pylist()
+    if pa.types.is_floating(column.type):
+        _check_finite(np.asarray(values), name)
+    return values, encoded.indices.to_numpy().astype(np.intp)
+
+
+def _numbers(column: pa.Array, name: str) -> NDArray[Any]:
+    """A numeric column as an array, a view where its type allows."""
+    kind = column.type
+    plain = pa.types.is_floating(kind) or pa.types.is_integer(kind)
+    if not (plain or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
+        raise SiteError(Trouble.NOT_NUMBERS, f"column {name!r} is of type {kind}")
+    _check_nulls(column, name)
+    numbers: NDArray[Any] = (column if plain else column.cast(pa.float64())).to_numpy()
+    return numbers
+
+
+def _codes(column: pa.Array, name: str, classes: tuple[Label, ...]) -> NDArray[Any]:
+    """Codes of a column of classes."""
+    column = _plain(column)
+    _check_nulls(column, name)
+    if (str(column.type) in TEXT) != isinstance(classes[0], str):
+        raise SiteError(Trouble.UNKNOWN_CLASS, f"column {name!r} is of type {column.type}")
+    if isinstance(classes[0], str):
+        found = pc.index_in(column.cast(pa.large_string()), value_set=pa.array(classes, pa.large_string()))
+        if found.null_count:
+            raise SiteError(Trouble.UNKNOWN_CLASS, f"column {name!r}")
+        codes: NDArray[Any] = found.to_numpy()
+        return codes
+    labels, values = np.asarray(classes), _numbers(column, name)
+    _check_finite(values, name)
+    codes = np.minimum(np.searchsorted(labels, values), len(labels) - 1)
+    if np.any(labels[codes] != values):
+        raise SiteError(Trouble.UNKNOWN_CLASS, f"column {name!r}")
+    return codes
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _check_nulls(column: pa.Array, name: str) -> None:
+    if column.null_count:
+        raise SiteError(Trouble.MISSING_VALUES, f"column {name!r}")
+
+
+def _check_finite(values: NDArray[Any], name: str) -> None:
+    if not np.all(np.isfinite(values)):
+        raise SiteError(Trouble.MISSING_VALUES, f"column {name!r}")

@@ -1,0 +1,126 @@
+"""A site: its rows, in memory or in a file, read in pieces."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from consilience.fit.starts import SUBSAMPLE
+from consilience.model.rows import Rows
+from consilience.numerics.arrays import Labels
+from consilience.site.shards import Shard
+
+KEPT_TRACES = 20
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A named holding of rows.
+
+    Parameters
+    ----------
+    name : str
+    data : Rows or Shard
+        Rows in memory, or a file that is read piece by piece at every question.
+    keep : bool
+        Whether the rows of a file are kept in memory once they have been read.
+    traces : deque of str
+        Full traces of what went wrong here. They stay at the site; what leaves is a code.
+
+    Examples
+    --------
+    >>> site = Site("north", Rows(np.zeros((5, 2)), np.zeros((5, 1))))
+    >>> [chunk.n for chunk in site.chunks()]
+    [5]
+    """
+
+    name: str
+    data: Rows | Shard
+    keep: bool = False
+    traces: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_TRACES), repr=False)
+
+    def chunks(self) -> Iterator[Rows]:
+        """The rows in pieces, at least one; groups are never split between pieces."""
+        if isinstance(self.data, Rows):
+            yield self.data
+        elif self.keep:
+            yield self._kept
+        else:
+            yield from _or_empty(self.data)
+
+    def sample(self, rng: np.random.Generator, size: int = SUBSAMPLE) -> Rows:
+        """At most ``size`` rows, drawn without replacement; all of them where labels belong to groups."""
+        chunks = self.chunks()
+        if isinstance(self.data, Rows) or self.keep or self.data.columns.groups is not None:
+            return next(chunks)
+        n = self.data.count()
+        wanted = np.sort(rng.choice(n, min(size, n), replace=False))
+        return joined([rows.take(index) for rows, index in _places(chunks, wanted)])
+
+    def loaded(self) -> Site:
+        """The same site with its rows in memory."""
+        if isinstance(self.data, Rows):
+            return self
+        return Site(self.name, self._kept, traces=self.traces)
+
+    @cached_property
+    def _kept(self) -> Rows:
+        return self.data if isinstance(self.data, Rows) else joined(list(_or_empty(self.data)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of covariates and of responses."""
+        if isinstance(self.data, Rows):
+            return int(self.data.X.shape[1]), int(self.data.Y.shape[1])
+        return len(self.data.columns.features), len(self.data.columns.target)
+
+    def keep_trace(self, error: Exception) -> int:
+        """Keep the trace of an exception; its number, counted from 1, is what may leave the site."""
+        self.traces.append("".join(traceback.format_exception(error)))
+        _log.error("site %s could not answer (reference %d)", self.name, len(self.traces), exc_info=error)
+        return len(self.traces)
+
+
+def _or_empty(shard: Shard) -> Iterator[Rows]:
+    """The pieces of a shard; one without rows where it has none."""
+    empty = True
+    for rows in shard.chunks():
+        empty = False
+        yield rows
+    if empty:
+        yield Rows(np.empty((0, len(shard.columns.features))), np.empty((0, len(shard.columns.target))))
+
+
+def _places(chunks: Iterator[Rows], wanted: Labels) -> Iterator[tuple[Rows, Labels]]:
+    """Pieces with the places in them of the ``wanted`` rows, which are sorted."""
+    first = 0
+    for rows in chunks:
+        inside = wanted[(wanted >= first) & (wanted < first + rows.n)] - first
+        first += rows.n
+        yield rows, inside
+
+
+def joined(parts: list[Rows]) -> Rows:
+    """Pieces as one; features stay contiguous, as a pass reads them.
+
+    Examples
+    --------
+    >>> part = Rows(np.zeros((2, 1)), np.ones((2, 1)))
+    >>> joined([part, part]).n
+    4
+    """
+    if len(parts) == 1:
+        return parts[0]
+    X = np.concatenate([part.X.T for part in parts], axis=1).T
+    Y = np.concatenate([part.Y.T for part in parts], axis=1).T
+    weights = [part.weight for part in parts if part.weight is not None]
+    exposures = [part.exposure for part in parts if part.exposure is not None]
+    return Rows(X, Y, np.concatenate(weights) if weights else None, np.concatenate(exposures) if exposures else None)

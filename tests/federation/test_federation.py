@@ -1,0 +1,296 @@
+"""Federations: arrays or shards in, one fitted model and its record out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.base import clone
+
+from consilience import (
+    FederatedEM,
+    Federation,
+    GaussianMixture,
+    InProcess,
+    MixtureOfExpertsClassifier,
+    MixtureOfExpertsRegressor,
+    MixtureOfRegressions,
+)
+from consilience.errors import ConvergenceWarning, InvalidInputError, JournalError, RoundStoppedError
+from consilience.protocols import Summarise, Total
+from simulated import Simulated, simulated
+
+ESTIMATORS = {
+    "gaussian": MixtureOfExpertsRegressor(2, random_state=0),
+    "categorical": MixtureOfExpertsClassifier(2, random_state=0),
+    "poisson": MixtureOfExpertsRegressor(2, family="poisson", random_state=0),
+}
+
+
+def split(case: Simulated, sites: int = 3) -> dict[str, dict[str, np.ndarray]]:
+    """The rows of a case as sites: whole blocks of rows, so that groups of consecutive rows stay whole."""
+    parts = {}
+    for i, index in enumerate(np.array_split(np.arange(case.rows.n), sites)):
+        data = {"X": case.X[index], "y": case.y[index]}
+        if case.rows.weight is not None:
+            data["sample_weight"] = case.rows.weight[index]
+        if case.rows.exposure is not None:
+            data["exposure"] = case.rows.exposure[index]
+        if case.rows.groups is not None:
+            data["groups"] = case.rows.groups.codes[index]
+        parts[f"site {i}"] = data
+    return parts
+
+
+@pytest.mark.parametrize("family", ESTIMATORS)
+@pytest.mark.parametrize("group_size", [1, 5])
+def test_the_federated_model_is_the_pooled_one(family: str, group_size: int) -> None:
+    case = simulated(family, n=900, group_size=group_size, weights=True, exposure=family == "poisson", seed=2)
+    metadata = {"sample_weight": case.rows.weight}
+    if case.rows.exposure is not None:
+        metadata["exposure"] = case.rows.exposure
+    if case.rows.groups is not None:
+        metadata["groups"] = case.rows.groups.codes
+    estimator = clone(ESTIMATORS[family]).set_params(mixture_init=case.truth)
+    pooled = clone(estimator).fit(case.X, case.y, **metadata)
+    model = Federation(split(case)).fit(estimator).model
+    assert model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-9)
+    np.testing.assert_allclose(model.coef_, pooled.coef_, atol=1e-4)
+    np.testing.assert_allclose(model.weights_, pooled.weights_, atol=1e-5)
+    np.testing.assert_allclose(
+        model.inference_.standard_errors().flat(), pooled.inference_.standard_errors().flat(), rtol=1e-3
+    )
+    assert model.n_labels_ == pytest.approx(pooled.n_labels_)
+    assert model.summary() == pooled.summary()
+    np.testing.assert_allclose(model.predict(case.X[:5]), pooled.predict(case.X[:5]), atol=1e-3)
+
+
+def test_a_gaussian_mixture_needs_no_response() -> None:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0, 1, (300, 2)), rng.normal(6, 1, (100, 2))])
+    result = Federation({"a": (X[:150],), "b": {"X": X[150:]}}).fit(GaussianMixture(2, random_state=0))
+    pooled = GaussianMixture(2, random_state=0).fit(X)
+    np.testing.assert_allclose(result.model.means_, pooled.means_, atol=1e-5)
+    assert result.bic == pytest.approx(pooled.bic(X), rel=1e-9)
+    assert result.aic == pytest.approx(pooled.aic(X), rel=1e-9)
+
+
+def test_the_estimator_itself_is_left_as_it_was() -> None:
+    estimator = MixtureOfExpertsRegressor(2, random_state=0)
+    Federation(split(simulated(n=300))).fit(estimator)
+    assert not hasattr(estimator, "mixture_")
+
+
+def test_sites_may_be_empty_or_lack_a_class() -> None:
+    case = simulated("categorical", n=600, C=3, seed=1)
+    order = np.argsort(case.y, kind="stable")
+    X, y = case.X[order], np.array(["low", "middle", "top"])[case.y[order].astype(int)]
+    sites = {"a": (X[:100], y[:100]), "none": (X[:0], y[:0]), "b": (X[100:], y[100:])}
+    assert len(set(y[:100])) == 1
+    model = Federation(sites).fit(MixtureOfExpertsClassifier(2, random_state=0)).model
+    assert model.classes_.tolist() == ["low", "middle", "top"]
+    assert set(model.predict(X)) <= {"low", "middle", "top"}
+
+
+def test_frames_keep_their_names() -> None:
+    case = simulated(n=400)
+    frames = {
+        "pandas": (pd.DataFrame(case.X[:200], columns=["age", "dose"]), case.y[:200]),
+        "polars": (pl.DataFrame(case.X[200:], schema=["age", "dose"]), case.y[200:]),
+    }
+    model = Federation(frames).fit(MixtureOfExpertsRegressor(2, random_state=0)).model
+    assert model.feature_names_in_.tolist() == ["age", "dose"]
+    assert "dose" in model.summary()
+    assert isinstance(model.to_frame(), pd.DataFrame)
+
+
+def test_a_given_start_needs_no_round_of_starts() -> None:
+    case = simulated(n=400)
+    estimator = MixtureOfExpertsRegressor(2, mixture_init=case.truth, random_state=0)
+    record = Federation(split(case)).fit(estimator).record
+    assert {r.question for r in record.rounds} == {"Summarise", "Expect"}
+
+
+def test_orders_are_compared_in_one_run() -> None:
+    case = simulated(n=900, seed=3)
+    chosen = Federation(split(case)).select_order(MixtureOfExpertsRegressor(random_state=0), orders=[1, 2, 3])
+    assert chosen.best_order == 2
+    assert chosen.best.model.n_experts == 2
+    assert len({id(fitted.record) for fitted in chosen.fits}) == 1
+
+
+def test_a_dialogue_of_ones_own() -> None:
+    def mean():
+        return (yield Total(Summarise(d=2, q=1))).y_mean
+
+    case = simulated(n=100)
+    done = Federation(split(case)).run(mean())
+    np.testing.assert_allclose(done.value, case.rows.Y.mean(axis=0))
+    assert len(done.record.rounds) == 1
+
+
+def test_a_fit_that_did_not_converge_says_so() -> None:
+    case = simulated(n=300)
+    estimator = MixtureOfExpertsRegressor(2, max_iter=1, random_state=0)
+    with pytest.warns(ConvergenceWarning) as caught:
+        Federation(split(case)).fit(estimator)
+    assert caught[0].filename == __file__
+
+
+def test_verbose_shows_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    Federation(split(simulated(n=200))).fit(MixtureOfExpertsRegressor(2, random_state=0, verbose=True))
+    assert "round" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------- journals
+
+
+def test_a_fit_with_a_journal_is_replayed(tmp_path: Path) -> None:
+    case, path = simulated(n=300), tmp_path / "fit.journal"
+    sites, estimator = split(case), MixtureOfExpertsRegressor(2, random_state=0)
+    first = Federation(sites).fit(estimator, journal=path)
+    again = Federation(sites).fit(estimator, journal=path)
+    assert again.model.log_likelihood_ == first.model.log_likelihood_
+    with pytest.raises(JournalError, match="another run"):
+        Federation(sites).fit(MixtureOfExpertsRegressor(2, random_state=1), journal=path)
+    with pytest.raises(JournalError, match="another run"):
+        Federation(sites).fit(estimator, FederatedEM(n_climbs=2), journal=path)
+
+
+def test_a_journal_needs_a_seed(tmp_path: Path) -> None:
+    for seed in (None, np.random.default_rng(0)):
+        with pytest.raises(InvalidInputError, match="random_state as a whole number"):
+            Federation(split(simulated(n=100))).fit(
+                MixtureOfExpertsRegressor(random_state=seed), journal=tmp_path / "j"
+            )
+    assert Federation(split(simulated(n=100))).fit(MixtureOfExpertsRegressor(random_state=np.random.default_rng(0)))
+
+
+# ---------------------------------------------------------------------- shards
+
+
+def written(case: Simulated, folder: Path, shards: int = 3, **extra: np.ndarray) -> str:
+    columns = {"a": case.X[:, 0], "b": case.X[:, 1], "y": case.y, **extra}
+    for i, index in enumerate(np.array_split(np.arange(case.rows.n), shards)):
+        pq.write_table(
+            pa.table({name: values[index] for name, values in columns.items()}), folder / f"part-{i}.parquet"
+        )
+    return str(folder / "*.parquet")
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_shards_are_sites(tmp_path: Path, in_memory: bool) -> None:
+    case = simulated(n=900, seed=2)
+    table = Federation.from_parquet(written(case, tmp_path), target="y", in_memory=in_memory)
+    result = table.fit(ESTIMATORS["gaussian"])
+    pooled = ESTIMATORS["gaussian"].fit(case.X, case.y)
+    assert result.record.sites == ("part-0.parquet", "part-1.parquet", "part-2.parquet")
+    assert result.model.feature_names_in_.tolist() == ["a", "b"]
+    assert result.model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-9)
+
+
+def test_shards_with_roles(tmp_path: Path) -> None:
+    case = simulated("poisson", n=600, weights=True, exposure=True, group_size=5, seed=2)
+    pattern = written(case, tmp_path, w=case.rows.weight, e=case.rows.exposure, g=case.rows.groups.codes)
+    table = Federation.from_parquet(pattern, target="y", features=["b", "a"], weight="w", exposure="e", groups="g")
+    model = table.fit(ESTIMATORS["poisson"]).model
+    pooled = ESTIMATORS["poisson"].fit(
+        case.X[:, ::-1],
+        case.y,
+        sample_weight=case.rows.weight,
+        exposure=case.rows.exposure,
+        groups=case.rows.groups.codes,
+    )
+    assert model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-9)
+
+
+def test_shards_with_classes(tmp_path: Path) -> None:
+    case = simulated("categorical", n=600, C=3, seed=1)
+    words = np.array(["c", "a", "b"])[case.y.astype(int)]
+    written(case, tmp_path)
+    for i, index in enumerate(np.array_split(np.arange(600), 3)):
+        columns = {"a": case.X[index, 0], "b": case.X[index, 1], "y": words[index]}
+        pq.write_table(pa.table(columns), tmp_path / f"part-{i}.parquet")
+    model = Federation.from_parquet(str(tmp_path / "*.parquet"), target="y").fit(ESTIMATORS["categorical"]).model
+    pooled = ESTIMATORS["categorical"].fit(case.X, words)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-6)
+
+
+def test_shards_without_a_response(tmp_path: Path) -> None:
+    case = simulated(n=300)
+    table = Federation.from_parquet(written(case, tmp_path), features=["a", "b"])
+    assert table.fit(GaussianMixture(2, random_state=0)).model.means_.shape == (2, 2)
+    with pytest.raises(InvalidInputError, match="name the column of the response"):
+        table.fit(MixtureOfRegressions(2, random_state=0))
+    with pytest.raises(InvalidInputError, match="a Gaussian mixture has none"):
+        Federation.from_parquet(written(case, tmp_path), target="y").fit(GaussianMixture(2))
+
+
+def test_a_group_in_two_shards_is_refused(tmp_path: Path) -> None:
+    case = simulated(n=30)
+    pattern = written(case, tmp_path, g=np.arange(30) // 4)
+    with pytest.raises(InvalidInputError, match=r"a group of column 'g' has rows in .*part-0.*part-1"):
+        Federation.from_parquet(pattern, target="y", groups="g")
+
+
+def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+    case = simulated(n=300)
+    table = Federation.from_parquet(written(case, tmp_path), target="y")
+    (tmp_path / "part-1.parquet").unlink()
+    with pytest.raises(RoundStoppedError, match=r"part-1.parquet: the data were not found"):
+        table.fit(ESTIMATORS["gaussian"])
+    result = table.fit(ESTIMATORS["gaussian"], on_drop="continue")
+    assert result.model.n_labels_ == 200
+    assert "part-1.parquet" in result.record.dropped
+
+
+# ---------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("sites", "said"),
+    [
+        ({}, "at least one site"),
+        ({"a": [1, 2]}, r"site a: expected \(X, y\)"),
+        ({"a": {"y": [1.0]}}, "site a: expected X"),
+        ({"a": {"X": [[1.0]], "z": 1}}, "site a: expected X"),
+    ],
+)
+def test_sites_that_are_none(sites: object, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        Federation(sites)  # type: ignore[arg-type]
+
+
+def test_sites_with_other_columns_are_refused() -> None:
+    case = simulated(n=60)
+    with pytest.raises(ValueError, match="features"):
+        Federation({"a": (case.X, case.y), "b": (case.X[:, :1], case.y)}).fit(ESTIMATORS["gaussian"])
+    with pytest.raises(InvalidInputError, match="rows and columns"):
+        Federation({"a": (case.y, case.y)}).fit(ESTIMATORS["gaussian"])
+    with pytest.raises(InvalidInputError, match="one class over all sites"):
+        Federation({"a": (case.X, np.ones(60))}).fit(ESTIMATORS["categorical"])
+
+
+def test_a_start_of_another_kind_is_refused() -> None:
+    case = simulated("poisson", n=60)
+    estimator = MixtureOfExpertsRegressor(2, mixture_init=case.truth, random_state=0)
+    with pytest.raises(InvalidInputError, match="another family of experts"):
+        Federation(split(simulated(n=60))).fit(estimator)
+
+
+def test_an_order_must_be_asked_for() -> None:
+    with pytest.raises(InvalidInputError, match="at least one order"):
+        Federation(split(simulated(n=60))).select_order(ESTIMATORS["gaussian"], orders=[])
+
+
+def test_the_number_of_threads_changes_no_bit() -> None:
+    case = simulated(n=600)
+    one, four = (Federation(split(case, 7), InProcess(threads)).fit(ESTIMATORS["gaussian"]).model for threads in (1, 4))
+    np.testing.assert_array_equal(one.coef_, four.coef_)
+    np.testing.assert_array_equal(one.gate_coef_, four.gate_coef_)

@@ -1,0 +1,214 @@
+"""Runs: rounds, drop-outs, deadlines, segments, and the record of all of them."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from answering import Calls, small_sites, summaries
+from consilience.engines import InProcess
+from consilience.errors import InvalidInputError, RoundStoppedError
+from consilience.fit import climb
+from consilience.fit.summary import column_summary
+from consilience.model import expect
+from consilience.protocols import (
+    Each,
+    Failure,
+    FederatedEM,
+    FitLocally,
+    LogLikelihood,
+    Several,
+    Summarise,
+    Total,
+    Trouble,
+    encode,
+    run,
+    together,
+)
+from consilience.protocols.federated_em import totalled
+from consilience.protocols.record import LATE
+from consilience.site import Site, respond
+from simulated import simulated
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    return Calls(monkeypatch)
+
+
+def failing(question, site) -> bytes:
+    return encode(Failure(Trouble.INTERNAL, 1))
+
+
+def slow(seconds: float):
+    def answer(question, site) -> bytes:
+        time.sleep(seconds)
+        return respond(question, site)
+
+    return answer
+
+
+# ---------------------------------------------------------------------- requests
+
+
+def test_each_keeps_the_order_of_the_sites_and_may_name_some() -> None:
+    def dialogue():
+        everyone = yield Each(Summarise(d=2, q=1))
+        some = yield Each(Summarise(d=2, q=1), sites=("south", "east", "nowhere"))
+        return list(everyone), list(some)
+
+    assert run(dialogue(), InProcess().over(small_sites())).value == (["east", "north", "south"], ["east", "south"])
+
+
+def test_answers_that_do_not_add_cannot_be_totalled() -> None:
+    case = simulated(n=30)
+    question = FitLocally(case.specification, column_summary(case.rows), seed=0, n_init=1)
+    with pytest.raises(InvalidInputError, match="do not add"):
+        Total(question)
+    with pytest.raises(InvalidInputError, match="do not add"):
+        Total(Several((Summarise(1, 1), question)))
+
+
+def test_a_run_needs_sites_and_a_known_rule() -> None:
+    with pytest.raises(InvalidInputError, match="at least one"):
+        InProcess().over([])
+    with pytest.raises(InvalidInputError, match="on_drop='ask'"):
+        run(summaries(1), InProcess().over(small_sites()), on_drop="ask")  # type: ignore[arg-type]
+
+
+def test_dialogues_side_by_side_share_a_message_only_where_they_ask_alike() -> None:
+    def each_then_total():
+        parts = yield Each(Summarise(d=2, q=1))
+        total = yield Total(Summarise(d=2, q=1))
+        return len(parts), total.weight
+
+    def total_only():
+        return (yield Total(Summarise(d=2, q=1))).weight
+
+    def nothing():
+        return 0
+        yield
+
+    done = run(together([each_then_total(), total_only(), nothing()]), InProcess().over(small_sites()))
+    assert done.value == ((3, 120.0), 120.0, 0)
+    assert [(r.request, r.question) for r in done.record.rounds] == [("Each", "Summarise"), ("Total", "Several")]
+
+
+# ---------------------------------------------------------------------- sites that fail
+
+
+def test_stop_names_the_site_after_the_others_have_answered(calls: Calls) -> None:
+    calls.misbehave("north", failing, time=1)
+    with pytest.raises(RoundStoppedError, match="round 2 stopped: north: an unexpected error") as stopped:
+        run(summaries(3), InProcess().over(small_sites()))
+    assert stopped.value.sites == ("north",)
+    outcomes = {exchange.sites[0]: exchange.outcome for exchange in stopped.value.record.rounds[1].exchanges}
+    assert outcomes["east"] == outcomes["south"] == "answered"
+    assert "reference 1" in outcomes["north"]
+
+
+def test_continue_leaves_the_site_out_for_the_rest(calls: Calls) -> None:
+    calls.misbehave("north", failing, time=1)
+    done = run(summaries(4), InProcess().over(small_sites()), on_drop="continue")
+    assert done.value == [120.0, 80.0, 80.0, 80.0]
+    assert calls.asked.count("north") == 2
+    assert done.record.dropped == {"north": str(Failure(Trouble.INTERNAL, 1))}
+    assert "left out: north" in str(done.record)
+
+
+def test_a_site_that_fails_in_the_first_round_never_takes_part(calls: Calls) -> None:
+    calls.misbehave("east", failing)
+    assert run(summaries(2), InProcess().over(small_sites()), on_drop="continue").value == [80.0, 80.0]
+
+
+def test_when_nobody_is_left_the_run_stops(calls: Calls) -> None:
+    for site in ("east", "north", "south"):
+        calls.misbehave(site, failing, time=1)
+    with pytest.raises(RoundStoppedError, match="no site is left"):
+        run(summaries(2), InProcess().over(small_sites()), on_drop="continue")
+
+
+def test_a_late_answer_is_recorded_and_not_used(calls: Calls) -> None:
+    calls.misbehave("north", slow(0.4))
+    calls.misbehave("south", slow(0.3), time=1)  # the second round is still under way when north's answer comes
+    done = run(summaries(2), InProcess(threads=3).over(small_sites()), timeout=0.32, on_drop="continue")
+    assert done.value == [80.0, 80.0]
+    late = [exchange for exchange in done.record.rounds[0].exchanges if exchange.outcome == LATE]
+    assert [exchange.sites for exchange in late] == [("north",)]
+    assert done.record.dropped == {"north": str(Trouble.NO_ANSWER)}
+
+
+def test_hanging_sites_do_not_keep_the_others_waiting(calls: Calls) -> None:
+    for site in ("a", "b"):
+        calls.misbehave(site, slow(30.0))
+    done = run(summaries(1), InProcess(threads=2).over(small_sites("abcdef")), timeout=4.0, on_drop="continue")
+    assert done.value == [160.0]
+    assert done.record.dropped.keys() == {"a", "b"}
+
+
+# ---------------------------------------------------------------------- segments
+
+
+def test_a_drop_out_opens_a_new_segment_of_the_trace(calls: Calls) -> None:
+    case = simulated(n=900, seed=6)
+    names = ("east", "north", "south")
+    sites = [Site(name, case.rows.take(np.arange(i, 900, 3))) for i, name in enumerate(names)]
+    calls.misbehave("north", failing, time=3)
+    start = case.truth.in_coordinates(column_summary(case.rows).design(True))
+    penalty = case.specification.penalty(column_summary(case.rows))
+    done = run(totalled(climb(start, penalty)), InProcess().over(sites), on_drop="continue")
+    ascent = done.value
+    assert len(ascent.segments) == 2
+    assert ascent.n_iter == len(ascent.trace) - 2
+    first, second = ascent.trace[: ascent.segments[1]], ascent.trace[ascent.segments[1] :]
+    assert np.all(np.diff(first) >= 0)
+    assert np.all(np.diff(second) >= 0)
+    assert ascent.stop.converged
+    assert ascent.statistics.weight == 600.0
+    stayed = case.rows.take(np.flatnonzero(np.arange(900) % 3 != 1))
+    assert ascent.statistics.log_likelihood == pytest.approx(expect(ascent.mixture, stayed).log_likelihood, rel=1e-12)
+
+
+@pytest.mark.parametrize("time", range(1, 8))
+def test_a_fit_without_the_lost_site_is_a_fit_of_those_that_stayed(calls: Calls, time: int) -> None:
+    case = simulated(n=600, seed=6)
+    sites = [Site(name, case.rows.take(np.arange(i, 600, 2))) for i, name in enumerate(("north", "south"))]
+    calls.misbehave("north", failing, time=time)
+    dialogue = FederatedEM().dialogue([case.specification], 2, 1, seed=1)
+    (fit,) = run(dialogue, InProcess().over(sites), on_drop="continue").value
+    if fit.ascent.statistics.weight < 600:
+        alone = expect(fit.ascent.mixture, sites[1].data)
+        assert fit.log_likelihood == pytest.approx(alone.log_likelihood, rel=1e-12)
+    assert fit.ascent.stop.converged
+
+
+# ---------------------------------------------------------------------- the record
+
+
+def test_the_record_says_what_was_asked_what_left_and_what_it_discloses() -> None:
+    case = simulated(n=100)
+    engine = InProcess().over([Site("north", case.rows), Site("south", case.rows)])
+
+    def dialogue():
+        yield Total(Summarise(d=2, q=1))
+        yield Total(Several((LogLikelihood(case.truth), LogLikelihood(case.truth))))
+
+    record = run(dialogue(), engine).record
+    rows = record.to_rows()
+    assert [(row["round"], row["site"]) for row in rows if row["round"] == 1] in (
+        [(1, "north"), (1, "south")],
+        [(1, "south"), (1, "north")],
+    )
+    assert all(row["bytes_sent"] > 0 and row["bytes_received"] > 0 and row["seconds"] > 0 for row in rows)
+    assert rows[0]["discloses"].startswith("the total weight, the means and variances of 2 covariates")
+    assert rows[-1]["discloses"] == "the total weight and the log-likelihood of one mixture"
+    assert record.bytes_sent == sum(row["bytes_sent"] for row in rows)
+    assert "2 rounds, 2 sites" in str(record)
+
+
+def test_progress_is_told() -> None:
+    told = []
+    run(summaries(2), InProcess().over(small_sites()), progress=lambda *what: told.append(what))
+    assert told[-1] == ("Summarise", 3, 3)
