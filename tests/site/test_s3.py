@@ -23,7 +23,8 @@ from pyarrow import csv, fs, parquet
 from consilience.errors import InvalidInputError
 from consilience.protocols.failures import SiteError, Trouble
 from consilience.site.columns import Columns
-from consilience.site.shards import CHUNK, Shard, column_names, distinct, expand
+from consilience.site.shards import CHUNK, Shard, column_names, distinct
+from consilience.site.stores import expand
 
 pytest.importorskip("moto")
 boto3 = pytest.importorskip("boto3")
@@ -245,5 +246,5 @@ def test_unknown_options_are_refused(open_store):
 
 def test_a_store_that_is_down_is_given_up_soon():
     start = time.monotonic()
-    assert trouble(f"s3://lake/a.parquet{query(f'127.0.0.1:{free_port()}')}") is Trouble.DATA_UNREADABLE
+    assert trouble(f"s3://lake/a.parquet{query(f'127.0.0.1:{free_port()}')}") is Trouble.NO_STORE
     assert time.monotonic() - start < 30

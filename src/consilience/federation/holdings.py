@@ -11,7 +11,8 @@ import numpy as np
 from consilience.errors import InvalidInputError
 from consilience.model.rows import Groups, Rows
 from consilience.site import Columns, Shard, Site
-from consilience.site.shards import column_names, distinct, expand
+from consilience.site.shards import column_names, distinct
+from consilience.site.stores import expand
 
 PARTS = ("X", "y", "sample_weight", "groups", "exposure")
 
@@ -132,11 +133,11 @@ class Shards:
 
 def _check_groups(uris: Sequence[str], column: str) -> None:
     """An error where the rows of a group are in two shards."""
-    home: dict[Any, str] = {}
+    home: dict[str, str] = {}
     for uri in uris:
         for label in distinct(uri, column):
-            if home.setdefault(label, uri) != uri:
+            if home.setdefault(str(label), uri) != uri:  # a CSV file may hold as text what another holds as numbers
                 raise InvalidInputError(
-                    f"a group of column {column!r} has rows in {home[label]} and in {uri}: "
+                    f"a group of column {column!r} has rows in {home[str(label)]} and in {uri}: "
                     "write the rows of a group into one shard"
                 )

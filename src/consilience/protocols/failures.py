@@ -28,6 +28,7 @@ class Trouble(Enum):
     BAD_WEIGHTS = "weights must be zero or positive, exposures positive"
     SPLIT_GROUP = "a group of rows is split between shards: write the rows of a group into one shard"
     DATA_NOT_FOUND = "the data were not found at their address"
+    NO_STORE = "the store of the data could not be reached: check its address and the network"
     NO_CREDENTIALS = "the store of the data refused the credentials: check the access key, its secret and its rights"
     DATA_UNREADABLE = "the data could not be read: not the file format that its name says, or damaged"
     NO_ANSWER_TO_KIND = "the site does not answer this kind of question"

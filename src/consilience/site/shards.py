@@ -6,37 +6,23 @@ cluster worker needs. Reading uses one thread and bounded memory, whatever the s
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
-from urllib.request import url2pathname
 
 import pyarrow as pa
-from pyarrow import csv, fs, parquet
+from pyarrow import csv, parquet
 
-from consilience.errors import InvalidInputError
 from consilience.model import Rows
 from consilience.protocols.failures import SiteError, Trouble
 from consilience.site.columns import TEXT, Chunk, Columns, encode
+from consilience.site.stores import address, is_parquet, is_remote, named, store
 
 CHUNK = 65_536  # rows
 CSV_BLOCK = 1 << 22  # bytes; a line must be shorter
 LOCAL_BUFFER = 1 << 16  # bytes per column
 REMOTE_BUFFER = 1 << 26  # bytes for all columns: each request to a store asks for a column's share of it
-# What pyarrow's errors say of a store that refuses: a HEAD request has no body, so an expired token is a bare 400.
-REFUSED = re.compile(
-    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE|INVALID_CLIENT_TOKEN_ID|MISSING_AUTHENTICATION_TOKEN"
-    r"|UNRECOGNIZED_CLIENT|REQUEST_EXPIRED|REQUEST_TIME_TOO_SKEWED|HTTP status 40[013]"
-)
-ABSENT = re.compile(r"NO_SUCH_BUCKET|NO_SUCH_KEY|RESOURCE_NOT_FOUND|HTTP status 404")
-# Where a CSV file is not as expected, and the type that was expected; never the value, which comes after.
-PLACE = re.compile(r"(?:In |CSV parse error: )?((?:CSV column #\d+: )?Row #\d+)?(?:: CSV conversion error to (\w+))?")
 
 
 @dataclass(frozen=True)
@@ -76,8 +62,8 @@ class Shard:
 
     def count(self) -> int:
         """Number of rows: from the footer of a Parquet file, by a pass over a CSV file."""
-        if _is_parquet(self.uri):
-            with _named(self.uri), _parquet(self.uri) as file:
+        if is_parquet(self.uri):
+            with named(self.uri), _parquet(self.uri) as file:
                 return int(file.metadata.num_rows)
         first = self.columns.names[0]
         return sum(batch.num_rows for batch in _batches(self.uri, Columns((), (first,)), {first: pa.binary()}))
@@ -100,47 +86,6 @@ class Shard:
             yield chunk.rows()
 
 
-def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
-    """Addresses of the files that match a pattern, sorted; a list of addresses is taken as it is.
-
-    Parameters
-    ----------
-    pattern : str or sequence of str
-        A path or address with ``*`` in any part of it: ``data/*/part-*.parquet``, ``s3://bucket/2024/*.parquet``.
-        ``**`` stands for any depth in local paths only.
-
-    Returns
-    -------
-    tuple of str
-        Local files by their absolute paths, so that they mean the same on every worker that sees the disk.
-
-    Raises
-    ------
-    InvalidInputError
-        Nothing matches.
-
-    Examples
-    --------
-    >>> expand(["b.parquet", "a.parquet"])
-    ('b.parquet', 'a.parquet')
-    >>> expand("no/such/*.parquet")
-    Traceback (most recent call last):
-        ...
-    consilience.errors.InvalidInputError: no file matches 'no/such/*.parquet': check the path; name the files of a
-    directory as directory/*.parquet
-    """
-    if not isinstance(pattern, str):
-        found = tuple(pattern)
-    else:
-        found = tuple(sorted(_stored(pattern) if _is_remote(pattern) else _local(pattern)))
-    if not found:
-        said = repr(_address(pattern)) if isinstance(pattern, str) else "an empty list"
-        raise InvalidInputError(
-            f"no file matches {said}: check the path; name the files of a directory as directory/*.parquet"
-        )
-    return found
-
-
 def column_names(uri: str) -> tuple[str, ...]:
     """Names of the columns of a file, in its order.
 
@@ -161,7 +106,7 @@ def column_names(uri: str) -> tuple[str, ...]:
     ...     column_names(f"{directory}/north.csv")
     ('y', 'dose')
     """
-    with _named(uri):
+    with named(uri):
         return tuple(_schema(uri).names)
 
 
@@ -189,9 +134,9 @@ def distinct(uri: str, column: str) -> list[Any]:
     ['a', 'b']
     """
     columns = Columns((), (column,))
-    if _is_parquet(uri):
+    if is_parquet(uri):
         return _distinct(_batches(uri, columns), column)
-    with _named(uri):
+    with named(uri):
         inferred = _type_of(_schema(uri), column)
     for kind in (inferred, pa.float64()):
         try:
@@ -214,8 +159,8 @@ def _distinct(batches: Iterator[pa.RecordBatch], column: str) -> list[Any]:
 
 def _batches(uri: str, columns: Columns, types: dict[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
     """Record batches with the named columns; ``types`` of a CSV file's columns, by default those of their parts."""
-    with _named(uri):
-        if _is_parquet(uri):
+    with named(uri):
+        if is_parquet(uri):
             with _parquet(uri, len(columns.names)) as file:
                 _check_columns(file.schema_arrow, columns, uri)
                 yield from file.iter_batches(batch_size=CHUNK, columns=list(columns.names), use_threads=False)
@@ -235,10 +180,10 @@ def _parquet(uri: str, width: int = 1) -> Iterator[parquet.ParquetFile]:
     Without the buffer a whole column chunk is held for each column; mapped memory would count as the process's own,
     which makes a cluster's memory watch stop workers.
     """
-    store, path = _store(uri)
-    buffer = max(LOCAL_BUFFER, REMOTE_BUFFER // width) if _is_remote(uri) else LOCAL_BUFFER
+    files, path = store(uri)
+    buffer = max(LOCAL_BUFFER, REMOTE_BUFFER // width) if is_remote(uri) else LOCAL_BUFFER
     with (
-        store.open_input_file(path) as source,
+        files.open_input_file(path) as source,
         parquet.ParquetFile(source, pre_buffer=False, buffer_size=buffer) as file,
     ):
         yield file
@@ -246,8 +191,8 @@ def _parquet(uri: str, width: int = 1) -> Iterator[parquet.ParquetFile]:
 
 @contextmanager
 def _csv(uri: str, options: csv.ConvertOptions) -> Iterator[csv.CSVStreamingReader]:
-    store, path = _store(uri)
-    with store.open_input_stream(path, compression="gzip" if path.endswith(".gz") else None) as source:
+    files, path = store(uri)
+    with files.open_input_stream(path, compression="gzip" if path.endswith(".gz") else None) as source:
         reading = csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK)
         with csv.open_csv(source, reading, convert_options=options) as batches:
             yield batches
@@ -255,7 +200,7 @@ def _csv(uri: str, options: csv.ConvertOptions) -> Iterator[csv.CSVStreamingRead
 
 def _schema(uri: str) -> pa.Schema:
     """Names and types of all columns; those of a CSV file as its first block suggests."""
-    if _is_parquet(uri):
+    if is_parquet(uri):
         with _parquet(uri) as file:
             return file.schema_arrow
     with _csv(uri, csv.ConvertOptions()) as batches:
@@ -266,7 +211,7 @@ def _check_columns(schema: pa.Schema, columns: Columns, uri: str) -> None:
     for name in columns.names:
         number = len(schema.get_all_field_indices(name))
         if number != 1:
-            raise SiteError(Trouble.OTHER_COLUMNS, f"{number} columns of {_address(uri)} are named {name!r}")
+            raise SiteError(Trouble.OTHER_COLUMNS, f"{number} columns of {address(uri)} are named {name!r}")
 
 
 def _csv_type(name: str, columns: Columns, schema: pa.Schema) -> Any:
@@ -283,113 +228,3 @@ def _csv_type(name: str, columns: Columns, schema: pa.Schema) -> Any:
 
 def _type_of(schema: pa.Schema, name: str) -> Any:
     return schema.field(name).type if len(schema.get_all_field_indices(name)) == 1 else pa.null()
-
-
-# ---------------------------------------------------------------- addresses and troubles
-
-
-@contextmanager
-def _named(uri: str) -> Iterator[None]:
-    """Give pyarrow's errors their names; those of CSV quote values, so they end here."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise SiteError(Trouble.DATA_NOT_FOUND, _address(uri)) from error
-    except PermissionError as error:
-        raise SiteError(Trouble.NO_CREDENTIALS, _address(uri)) from error
-    except OSError as error:
-        raise SiteError(_trouble(str(error)), _address(uri)) from error
-    except pa.ArrowException as error:
-        place, kind = PLACE.match(str(error)).groups()  # type: ignore[union-attr]
-        trouble = Trouble.DATA_UNREADABLE if kind in (None, "string") else Trouble.NOT_NUMBERS
-        raise SiteError(trouble, f"{_address(uri)}, {place}" if place else _address(uri)) from None
-
-
-def _trouble(text: str) -> Trouble:
-    """What an operating system's or a store's error is about."""
-    if REFUSED.search(text):
-        return Trouble.NO_CREDENTIALS
-    return Trouble.DATA_NOT_FOUND if ABSENT.search(text) else Trouble.DATA_UNREADABLE
-
-
-def _is_remote(uri: str) -> bool:
-    return uri.startswith("s3://")
-
-
-def _is_parquet(uri: str) -> bool:
-    path = urlsplit(uri).path if _is_remote(uri) else uri
-    if path.endswith((".parquet", ".pq")):
-        return True
-    if path.endswith((".csv", ".csv.gz")):
-        return False
-    raise SiteError(Trouble.DATA_UNREADABLE, f"{_address(uri)}: expected .parquet, .pq, .csv or .csv.gz")
-
-
-def _address(uri: str) -> str:
-    """An address to show: without keys, should someone have written them into it."""
-    if not _is_remote(uri):
-        return uri
-    parts = urlsplit(uri)
-    return f"s3://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _store(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of an address and the path in it."""
-    return _s3(uri) if _is_remote(uri) else (fs.LocalFileSystem(), _local_path(uri))
-
-
-def _s3(uri: str) -> tuple[fs.FileSystem, str]:
-    """An S3 store and the path in it; built here because pyarrow's own reading of the address knows no time limits."""
-    parts = urlsplit(uri)
-    if "@" in parts.netloc:
-        raise SiteError(Trouble.NO_CREDENTIALS, f"{_address(uri)}: keys belong in the environment, not in an address")
-    options = dict(parse_qsl(parts.query))
-    endpoint = options.pop("endpoint_override", None)
-    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint is not None and "://" in endpoint:
-        options["scheme"], _, endpoint = endpoint.rstrip("/").partition("://")
-    if unknown := options.keys() - {"scheme", "region"}:
-        raise SiteError(Trouble.DATA_NOT_FOUND, f"{_address(uri)} has options {', '.join(sorted(unknown))}")
-    if endpoint is None and "region" not in options:
-        options["region"] = fs.resolve_s3_region(parts.netloc)
-    retry = fs.AwsStandardS3RetryStrategy(max_attempts=4)
-    store = fs.S3FileSystem(
-        endpoint_override=endpoint, connect_timeout=5, request_timeout=10, retry_strategy=retry, **options
-    )
-    return store, unquote(parts.netloc + parts.path)
-
-
-def _local_path(uri: str) -> str:
-    if uri.startswith("file://"):
-        return url2pathname(urlsplit(uri).path)
-    if "://" in uri:
-        raise SiteError(Trouble.DATA_NOT_FOUND, f"{uri}: expected a local path, file:// or s3://")
-    return uri
-
-
-def _local(pattern: str) -> list[str]:
-    path = Path(_local_path(pattern)).absolute()
-    if path.is_file():
-        return [str(path)]
-    root = Path(path.anchor)
-    return [str(found) for found in root.glob(str(path.relative_to(root))) if found.is_file()]
-
-
-def _stored(pattern: str) -> list[str]:
-    """Addresses in an S3 store that match a pattern, part by part."""
-    query = urlsplit(pattern).query
-    with _named(pattern):
-        store, path = _s3(pattern)
-        parts = path.split("/")
-        fixed = next((i for i, part in enumerate(parts) if set(part) & set("*[")), len(parts))
-        if fixed == len(parts):
-            infos = store.get_file_info([path])
-        else:
-            base = fs.FileSelector("/".join(parts[:fixed]), allow_not_found=True, recursive=fixed < len(parts) - 1)
-            infos = store.get_file_info(base)
-    keys = [info.path for info in infos if info.type == fs.FileType.File and _matches(info.path.split("/"), parts)]
-    return [f"s3://{quote(key, safe='/=')}" + (f"?{query}" if query else "") for key in keys]
-
-
-def _matches(key: list[str], parts: list[str]) -> bool:
-    return len(key) == len(parts) and all(fnmatchcase(a, b) for a, b in zip(key, parts, strict=True))

@@ -1,0 +1,180 @@
+"""Where shards are: addresses of files here or in an S3 store, and the names of what goes wrong there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.request import url2pathname
+
+import pyarrow as pa
+from pyarrow import fs
+
+from consilience.errors import InvalidInputError
+from consilience.protocols.failures import SiteError, Trouble
+
+# What pyarrow's errors say of a store that refuses: a HEAD request has no body, so an expired token is a bare 400.
+REFUSED = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE|INVALID_CLIENT_TOKEN_ID|MISSING_AUTHENTICATION_TOKEN"
+    r"|UNRECOGNIZED_CLIENT|REQUEST_EXPIRED|REQUEST_TIME_TOO_SKEWED|HTTP status 40[013]"
+)
+UNREACHABLE = re.compile(r"NETWORK_CONNECTION|curlCode")
+ABSENT = re.compile(r"NO_SUCH_BUCKET|NO_SUCH_KEY|RESOURCE_NOT_FOUND|HTTP status 404")
+# Where a CSV file is not as expected, and the type that was expected; never the value, which comes after.
+PLACE = re.compile(r"(?:In |CSV parse error: )?((?:CSV column #\d+: )?Row #\d+)?(?:: CSV conversion error to (\w+))?")
+
+
+def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
+    """Addresses of the files that match a pattern, sorted; a list of addresses is taken as it is.
+
+    Parameters
+    ----------
+    pattern : str or sequence of str
+        A path or address with ``*`` in any part of it: ``data/*/part-*.parquet``, ``s3://bucket/2024/*.parquet``.
+        ``**`` stands for any depth in local paths only.
+
+    Returns
+    -------
+    tuple of str
+        Local files by their absolute paths, so that they mean the same on every worker that sees the disk.
+
+    Raises
+    ------
+    InvalidInputError
+        Nothing matches.
+
+    Examples
+    --------
+    >>> expand(["b.parquet", "a.parquet"])
+    ('b.parquet', 'a.parquet')
+    >>> expand("no/such/*.parquet")
+    Traceback (most recent call last):
+        ...
+    consilience.errors.InvalidInputError: no file matches 'no/such/*.parquet': check the path; name the files of a
+    directory as directory/*.parquet
+    """
+    if not isinstance(pattern, str):
+        found = tuple(pattern)
+    else:
+        found = tuple(sorted(_stored(pattern) if is_remote(pattern) else _local(pattern)))
+    if not found:
+        said = repr(address(pattern)) if isinstance(pattern, str) else "an empty list"
+        raise InvalidInputError(
+            f"no file matches {said}: check the path; name the files of a directory as directory/*.parquet"
+        )
+    return found
+
+
+@contextmanager
+def named(uri: str) -> Iterator[None]:
+    """Give pyarrow's errors their names; those of CSV quote values, so they end here."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SiteError(Trouble.DATA_NOT_FOUND, address(uri)) from error
+    except PermissionError as error:
+        raise SiteError(Trouble.NO_CREDENTIALS, address(uri)) from error
+    except OSError as error:
+        raise SiteError(_trouble(str(error)), address(uri)) from error
+    except pa.ArrowException as error:
+        place, kind = PLACE.match(str(error)).groups()  # type: ignore[union-attr]
+        trouble = Trouble.DATA_UNREADABLE if kind in (None, "string") else Trouble.NOT_NUMBERS
+        raise SiteError(trouble, f"{address(uri)}, {place}" if place else address(uri)) from None
+
+
+def _trouble(text: str) -> Trouble:
+    """What an operating system's or a store's error is about."""
+    if REFUSED.search(text):
+        return Trouble.NO_CREDENTIALS
+    if ABSENT.search(text):
+        return Trouble.DATA_NOT_FOUND
+    return Trouble.NO_STORE if UNREACHABLE.search(text) else Trouble.DATA_UNREADABLE
+
+
+def is_remote(uri: str) -> bool:
+    """Whether an address is in an S3 store."""
+    return uri.startswith("s3://")
+
+
+def is_parquet(uri: str) -> bool:
+    """Whether an address names a Parquet file; if not, it must name a CSV file."""
+    path = urlsplit(uri).path if is_remote(uri) else uri
+    if path.endswith((".parquet", ".pq")):
+        return True
+    if path.endswith((".csv", ".csv.gz")):
+        return False
+    raise SiteError(Trouble.DATA_UNREADABLE, f"{address(uri)}: expected .parquet, .pq, .csv or .csv.gz")
+
+
+def address(uri: str) -> str:
+    """An address to show: without keys, should someone have written them into it."""
+    if not is_remote(uri):
+        return uri
+    parts = urlsplit(uri)
+    return f"s3://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def store(uri: str) -> tuple[fs.FileSystem, str]:
+    """The file system of an address and the path in it."""
+    return _s3(uri) if is_remote(uri) else (fs.LocalFileSystem(), _local_path(uri))
+
+
+def _s3(uri: str) -> tuple[fs.FileSystem, str]:
+    """An S3 store and the path in it; built here because pyarrow's own reading of the address knows no time limits."""
+    parts = urlsplit(uri)
+    if "@" in parts.netloc:
+        raise SiteError(Trouble.NO_CREDENTIALS, f"{address(uri)}: keys belong in the environment, not in an address")
+    options = dict(parse_qsl(parts.query))
+    endpoint = options.pop("endpoint_override", None)
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint is not None and "://" in endpoint:
+        options["scheme"], _, endpoint = endpoint.rstrip("/").partition("://")
+    if unknown := options.keys() - {"scheme", "region"}:
+        raise SiteError(Trouble.DATA_NOT_FOUND, f"{address(uri)} has options {', '.join(sorted(unknown))}")
+    if endpoint is None and "region" not in options:
+        options["region"] = fs.resolve_s3_region(parts.netloc)
+    retry = fs.AwsStandardS3RetryStrategy(max_attempts=4)
+    store = fs.S3FileSystem(
+        endpoint_override=endpoint, connect_timeout=5, request_timeout=10, retry_strategy=retry, **options
+    )
+    return store, unquote(parts.netloc + parts.path)
+
+
+def _local_path(uri: str) -> str:
+    if uri.startswith("file://"):
+        return url2pathname(urlsplit(uri).path)
+    if "://" in uri:
+        raise SiteError(Trouble.DATA_NOT_FOUND, f"{uri}: expected a local path, file:// or s3://")
+    return uri
+
+
+def _local(pattern: str) -> list[str]:
+    path = Path(_local_path(pattern)).absolute()
+    if path.is_file():
+        return [str(path)]
+    root = Path(path.anchor)
+    return [str(found) for found in root.glob(str(path.relative_to(root))) if found.is_file()]
+
+
+def _stored(pattern: str) -> list[str]:
+    """Addresses in an S3 store that match a pattern, part by part."""
+    query = urlsplit(pattern).query
+    with named(pattern):
+        store, path = _s3(pattern)
+        parts = path.split("/")
+        fixed = next((i for i, part in enumerate(parts) if set(part) & set("*[")), len(parts))
+        if fixed == len(parts):
+            infos = store.get_file_info([path])
+        else:
+            base = fs.FileSelector("/".join(parts[:fixed]), allow_not_found=True, recursive=fixed < len(parts) - 1)
+            infos = store.get_file_info(base)
+    keys = [info.path for info in infos if info.type == fs.FileType.File and _matches(info.path.split("/"), parts)]
+    return [f"s3://{quote(key, safe='/=')}" + (f"?{query}" if query else "") for key in keys]
+
+
+def _matches(key: list[str], parts: list[str]) -> bool:
+    return len(key) == len(parts) and all(fnmatchcase(a, b) for a, b in zip(key, parts, strict=True))
