@@ -38,7 +38,17 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"Consilience {version}"
 html_static_path = ["_static"]
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "architecture", "benchmarks", "how-a-mixture-is-fitted")}
+html_sidebars = {
+    page: []
+    for page in (
+        "index",
+        "architecture",
+        "benchmarks",
+        "how-a-mixture-is-fitted",
+        "running-on-a-cluster",
+        "write-your-own-method",
+    )
+}
 html_theme_options: dict[str, Any] = {
     "show_prev_next": False,
     "navbar_align": "left",

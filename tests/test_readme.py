@@ -9,8 +9,8 @@ def quick_start() -> str:
     section = re.search(r"^## Quick start$(.*?)^## ", text, flags=re.MULTILINE | re.DOTALL)
     assert section, "README.md has no section 'Quick start'"
     blocks = re.findall(r"^```python\n(.*?)^```$", section[1], flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 1, "the quick start is one Python block"
-    return blocks[0]
+    assert len(blocks) == 2, "the quick start is two Python blocks: one machine, many sites"
+    return "".join(blocks)
 
 
 def test_quick_start_runs(capsys):
@@ -20,3 +20,4 @@ def test_quick_start_runs(capsys):
     n = len(names["data"].y)
     assert names["prediction"].shape == (n,)
     assert names["gate"].shape == (n, 4)
+    assert names["result"].model.log_likelihood_ > names["model"].log_likelihood_ - 1e-3

@@ -72,7 +72,7 @@ def test_answers_that_do_not_add_cannot_be_totalled() -> None:
 
 
 def test_a_run_needs_sites_and_a_known_rule() -> None:
-    with pytest.raises(InvalidInputError, match="at least one"):
+    with pytest.raises(InvalidInputError, match="at least one site"):
         InProcess().over([])
     with pytest.raises(InvalidInputError, match="on_drop='ask'"):
         run(summaries(1), InProcess().over(small_sites()), on_drop="ask")  # type: ignore[arg-type]

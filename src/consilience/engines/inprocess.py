@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import queue
 import threading
@@ -19,8 +20,8 @@ from consilience.protocols.table import decode
 from consilience.site.answer import respond
 from consilience.site.site import Site
 
-PATIENCE = 1.0
-"""Seconds without a reply after which a thread is added, in case the others hang."""
+PATIENCE = 0.25
+"""Share of the time limit without a reply after which threads are added: those there are may hang."""
 DIGEST = 16
 
 
@@ -53,11 +54,12 @@ class InProcessSites:
     """Carries questions to sites of this process."""
 
     def __init__(self, sites: Iterable[Site], threads: int) -> None:
-        self._sites = {site.name: site for site in sites}
+        given = list(sites)
+        self._sites = {site.name: site for site in given}
         self._threads = threads
         self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
-        if not self._sites:
-            raise InvalidInputError("no sites: pass at least one")
+        if not given or len(self._sites) < len(given):
+            raise InvalidInputError("expected at least one site, and a name of its own for each")
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -85,23 +87,26 @@ class InProcessSites:
         def start() -> None:
             threading.Thread(target=work, name=f"consilience-round-{number}", daemon=True).start()
 
-        with threads_for(0):
-            for _ in range(min(self._threads, len(sites))):
-                start()
-            waiting, deadline = len(sites), None if timeout is None else time.monotonic() + timeout
-            while waiting:
-                replies = self._arrived(deadline)
-                if not replies and deadline is not None and time.monotonic() >= deadline:
-                    return
-                if not replies and jobs:
-                    start()
-                waiting -= sum(reply.number == number for reply in replies)
-                if replies:
-                    yield replies
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        patience = None if timeout is None else PATIENCE * timeout
+        waiting = len(sites)
+        replies: list[Reply] = []
+        try:
+            with threads_for(0):
+                while waiting and time.monotonic() < deadline:
+                    if not replies:
+                        for _ in range(min(self._threads, len(jobs))):
+                            start()
+                    replies = self._arrived(patience, deadline)
+                    waiting -= sum(reply.number == number for reply in replies)
+                    if replies:
+                        yield replies
+        finally:
+            jobs.clear()  # who was not asked in time is not asked any more
 
-    def _arrived(self, deadline: float | None) -> list[Reply]:
-        """Replies that are there, after waiting a little for the first."""
-        left = PATIENCE if deadline is None else min(PATIENCE, max(deadline - time.monotonic(), 0.0))
+    def _arrived(self, patience: float | None, deadline: float) -> list[Reply]:
+        """Replies that are there, after waiting for the first; none where patience or time ran out."""
+        left = None if patience is None else min(patience, max(deadline - time.monotonic(), 0.0))
         replies: list[Reply] = []
         with contextlib.suppress(queue.Empty):
             replies.append(self._replies.get(timeout=left))

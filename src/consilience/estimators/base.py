@@ -43,18 +43,8 @@ class MixtureEstimator(BaseEstimator):
         """The mixture to fit."""
         raise NotImplementedError
 
-    def _rows(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        reset: bool,
-        sample_weight: Any = None,
-        groups: Any = None,
-        exposure: Any = None,
-        min_rows: int = 1,
-    ) -> Rows:
-        """Validated rows."""
+    def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
+        """Validated rows; ``metadata`` are ``sample_weight``, ``groups`` and ``exposure``."""
         raise NotImplementedError
 
     def _set_attributes(self, mixture: Mixture) -> None:

@@ -105,18 +105,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
             expert_ridge=self.expert_ridge,
         )
 
-    def _rows(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        reset: bool,
-        sample_weight: Any = None,
-        groups: Any = None,
-        exposure: Any = None,
-        min_rows: int = 1,
-    ) -> Rows:
-        if exposure is not None:
+    def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
+        if metadata.get("exposure") is not None:
             raise InvalidInputError("exposure is for counts: leave it out")
         X, y = validated(self, X, y, reset=reset, ensure_min_samples=min_rows)
         if reset:
@@ -127,7 +117,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         else:
             codes = self._codes(y)
         Y = codes.reshape(-1, 1).astype(np.float64)
-        return rows_of(X, Y, sample_weight=sample_weight, groups=groups)
+        return rows_of(X, Y, **metadata)
 
     @property
     def reads_classes(self) -> bool:

@@ -90,21 +90,11 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
             )
         return Specification(K=self.order(), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar)
 
-    def _rows(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        reset: bool,
-        sample_weight: Any = None,
-        groups: Any = None,
-        exposure: Any = None,
-        min_rows: int = 1,
-    ) -> Rows:
-        if exposure is not None:
+    def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
+        if metadata.get("exposure") is not None:
             raise InvalidInputError("exposure is for counts: leave it out")
         X = validated(self, X, reset=reset, ensure_min_samples=min_rows)
-        return rows_of(np.empty((len(X), 0)), X, sample_weight=sample_weight, groups=groups)
+        return rows_of(np.empty((len(X), 0)), X, **metadata)
 
     def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """All columns are responses."""

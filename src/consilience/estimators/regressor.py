@@ -45,24 +45,14 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             reg_covar=self.reg_covar,
         )
 
-    def _rows(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        reset: bool,
-        sample_weight: Any = None,
-        groups: Any = None,
-        exposure: Any = None,
-        min_rows: int = 1,
-    ) -> Rows:
+    def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
         X, y = validated(self, X, y, reset=reset, multi_output=True, y_numeric=True, ensure_min_samples=min_rows)
         Y = as_columns(y)
         if self.family == "poisson" and (Y.shape[1] != 1 or np.any(Y < 0) or np.any(np.floor(Y) != Y)):
             raise InvalidInputError("family='poisson': expected y to be one column of counts 0, 1, 2, …")
-        if exposure is not None and self.family != "poisson":
+        if metadata.get("exposure") is not None and self.family != "poisson":
             raise InvalidInputError("exposure is for counts: use family='poisson', or leave exposure out")
-        return rows_of(X, Y, sample_weight=sample_weight, groups=groups, exposure=exposure)
+        return rows_of(X, Y, **metadata)
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, exposure: Any = None) -> Self:
         """Fit the mixture.

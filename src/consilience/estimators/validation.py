@@ -65,7 +65,7 @@ def check_names(estimator: Any, names: np.ndarray) -> None:
         )
 
 
-def rows_of(X: Array, Y: Array, *, sample_weight: Any, groups: Any, exposure: Any = None) -> Rows:
+def rows_of(X: Array, Y: Array, *, sample_weight: Any = None, groups: Any = None, exposure: Any = None) -> Rows:
     """Rows with checked weights, groups and exposures."""
     weight = None
     if sample_weight is not None:

@@ -53,7 +53,7 @@ def check_fittable(specification: Specification, summary: ColumnSummary) -> None
         constant = np.flatnonzero(summary.constant_responses)
         if len(constant):
             raise InvalidInputError(
-                f"response column(s) {constant.tolist()} are constant over all rows: their variance has"
+                f"response column(s) {constant.tolist()} are constant over n_samples={summary.weight:g}: their variance has"
                 " no maximum-likelihood estimate; drop them"
             )
 

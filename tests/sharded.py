@@ -1,0 +1,29 @@
+"""Simulated sites in Parquet files, as a cluster reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from consilience.datasets import soft
+from consilience.model import Mixture
+from consilience.site import Columns, Shard, Site
+
+
+def write_sites(
+    directory: Path, number: int, n: int, *, n_experts: int = 3, n_features: int = 3
+) -> tuple[list[Site], Mixture]:
+    """``number`` sites of unequal size with ``n`` rows in all, and the mixture that made them."""
+    data = soft(n, n_experts=n_experts, n_features=n_features, random_state=0)
+    names = tuple(f"x{j}" for j in range(n_features))
+    cuts = np.linspace(0, 1, number + 1)[1:-1] ** 1.5 * n
+    sites = []
+    for i, index in enumerate(np.split(np.arange(n), cuts.astype(int))):
+        path = directory / f"site-{i:02d}.parquet"
+        table = pa.table({**dict(zip(names, data.X[index].T, strict=True)), "y": data.y[index]})
+        parquet.write_table(table, path)
+        sites.append(Site(f"site-{i:02d}", Shard(str(path), Columns(names, ("y",)))))
+    return sites, data.truth
