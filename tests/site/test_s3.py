@@ -20,7 +20,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from pyarrow import csv, fs, parquet
 
-from consilience.errors import InvalidInputError
+from consilience import Federation, MixtureOfRegressions
+from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.protocols.failures import SiteError, Trouble
 from consilience.site.columns import Columns
 from consilience.site.shards import CHUNK, Shard, column_names, distinct
@@ -248,3 +249,24 @@ def test_a_store_that_is_down_is_given_up_soon():
     start = time.monotonic()
     assert trouble(f"s3://lake/a.parquet{query(f'127.0.0.1:{free_port()}')}") is Trouble.NO_STORE
     assert time.monotonic() - start < 30
+
+
+def test_a_fit_over_a_store_is_the_fit_over_files(open_store, tmp_path):
+    for i in range(3):
+        parquet.write_table(table(50, seed=i), tmp_path / f"part {i}.parquet")
+    features = {"target": "y", "features": ["a", "b"]}
+    stored = Federation.from_parquet(f"s3://lake/year=2024/part%20*.parquet{query(open_store)}", **features)
+    local = Federation.from_parquet(str(tmp_path / "*.parquet"), **features)
+    ours, theirs = (table_.fit(MixtureOfRegressions(2, random_state=0)) for table_ in (stored, local))
+    assert_array_equal(ours.model.coef_, theirs.model.coef_)
+    assert ours.record.sites == tuple(f"part%20{i}.parquet" for i in range(3))
+
+
+def test_a_fit_with_wrong_keys_names_the_credentials(guarded_store, monkeypatch):
+    endpoint, keys = guarded_store
+    keys.put(monkeypatch)
+    shards = Federation.from_parquet(f"s3://lake/*{query(endpoint)}", target="y", features=["a", "b"])
+    Keys(keys.access, "AKIAIOSFODNN7EXAMPLE").put(monkeypatch)
+    with pytest.raises(RoundStoppedError, match=r"a\.parquet: the store of the data refused the credentials") as caught:
+        shards.fit(MixtureOfRegressions(2, random_state=0))
+    assert "AKIA" not in str(caught.value)

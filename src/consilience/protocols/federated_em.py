@@ -14,6 +14,7 @@ from consilience.fit.checks import check_fittable, check_start, on_floor
 from consilience.fit.climb import Ascent, Climb, Expect, climb
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.specification import Specification
+from consilience.fit.starts import SUBSAMPLE
 from consilience.fit.summary import ColumnSummary
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
@@ -22,7 +23,7 @@ from consilience.protocols.dialogue import Dialogue, Each, Total, together
 from consilience.protocols.questions import Answers, Candidates, FitLocally, LogLikelihood, Several, Summarise
 
 CANDIDATES = 10
-"""Most sites that are asked for a start, the largest first."""
+"""Most sites that are asked for a start."""
 GUESSES = 5
 """Starts drawn from the summary alone, where no site has rows enough for one."""
 
@@ -31,8 +32,8 @@ GUESSES = 5
 class FederatedEM:
     """Exact EM over sites: safeguarded steps, then Newton, standard errors at the end; the pooled fit to rounding.
 
-    Rounds: one for means and scales; without a given start one in which the largest sites (at most 10) fit a sample of
-    their rows and one in which all sites say how likely those mixtures are; then one per step.
+    Rounds: one for means and scales; without a given start one in which large sites (at most 10) fit a sample of their
+    rows and one in which all sites say how likely those mixtures are; then one per step.
 
     Parameters
     ----------
@@ -87,14 +88,14 @@ class FederatedEM:
         """
         summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
         summary = reduce(add, summaries.values())
-        largest = tuple(sorted(summaries, key=lambda site: -summaries[site].weight)[:CANDIDATES])
+        starters = large_sites({site: part.weight for site, part in summaries.items()})
 
         def one(specification: Specification) -> Dialogue[Fit]:
             check_fittable(specification, summary)
             penalty = specification.penalty(summary)
             if start is None:
                 question = FitLocally(specification, summary, seed, n_init)
-                starts = yield from best_candidates(question, penalty, largest, self.n_climbs)
+                starts = yield from best_candidates(question, penalty, starters, self.n_climbs)
             else:
                 check_start(start, specification.blank(summary))
                 starts = [start.in_coordinates(summary.design(specification.intercept))]
@@ -103,6 +104,22 @@ class FederatedEM:
             return (yield from concluded(ascents, penalty))
 
         return (yield from together([one(specification) for specification in specifications]))
+
+
+def large_sites(weights: Mapping[str, float]) -> tuple[str, ...]:
+    """The sites that are asked for a start: of those with rows enough, or of the largest, at most ten, spread evenly.
+
+    Examples
+    --------
+    >>> large_sites({"a": 5.0, "b": 9000.0, "c": 4000.0})
+    ('a', 'b', 'c')
+    >>> large_sites({str(i): 4000.0 for i in range(20)})[:3]
+    ('0', '2', '4')
+    """
+    least = min(sorted(weights.values(), reverse=True)[:CANDIDATES][-1], SUBSAMPLE)
+    large = [site for site, weight in weights.items() if weight >= least]
+    places = np.linspace(0, len(large), min(CANDIDATES, len(large)), endpoint=False)
+    return tuple(large[int(place)] for place in places)
 
 
 def totalled(steps: Climb) -> Dialogue[Ascent]:

@@ -92,6 +92,7 @@ class FrameFile:
         """Write records ``(kind, parts)`` and wait until the disk has them."""
         if self._file is None:
             self._file = self.path.open("ab")
+            _sync_folder(self.path.parent)
         for kind, parts in records:
             payload = joined(parts)
             head = HEAD.pack(MARK, kind, len(payload))
@@ -112,3 +113,13 @@ class FrameFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the disk knows the names in a folder, where the system can be asked that."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -66,6 +66,7 @@ class Journal:
         self.study = study
         self.rounds: list[ClosedRound] = []
         self.open_question: bytes | None = None
+        self._open_request: list[Any] = []
         self.open_replies: list[Reply] = []
         self._closed = FrameFile(self.path)
         self._round = FrameFile(self.path.with_name(self.path.name + ".round"))
@@ -109,7 +110,7 @@ class Journal:
             if meta["number"] != len(self.rounds) + 1:
                 return  # the round was closed, and the file not yet emptied
             if kind == QUESTION:
-                self.open_question = parts[1]
+                self.open_question, self._open_request = parts[1], [meta["request"], meta["asked"]]
             else:
                 digests = tuple(bytes.fromhex(digest) for digest in meta["digests"])
                 self.open_replies.append(
@@ -126,10 +127,11 @@ class Journal:
             self._check_question(number, closed.question, question, same)
             return closed.question
         if self.open_question is not None and number == len(self.rounds) + 1:
-            self._check_question(number, self.open_question, question, True)
+            self._check_question(number, self.open_question, question, self._open_request == [request, list(asked)])
             return self.open_question
+        meta = {"number": number, "request": request, "asked": list(asked)}
         self._round.restart()
-        self._round.append([(QUESTION, [_json({"number": number}), question])])
+        self._round.append([(QUESTION, [_json(meta), question])])
         self.open_question, self.open_replies = question, []
         return question
 

@@ -11,7 +11,7 @@ FROM_JOURNAL = "from the journal: answered before the run was resumed"
 LATE = "late: recorded, not used"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Exchange:
     """One site's part in a round, or that of several sites whose answers were added on the way.
 
