@@ -1,8 +1,9 @@
 """What a round over many small sites costs: a thousand sites of a thousand rows, in one process.
 
 K = 4, d = 20. A round is one ``Total(Expect(mixture))``: the question is encoded, each site answers in a thread, each
-answer is encoded, checked, decoded and added. The unit is the bare kernel, ``expect(mixture, rows)``, over the same rows
-one site after the other. CPU time of all threads, rounds and bare loops in turn, medians. Aim: a round at most 3 units.
+answer is encoded, checked, decoded and added. The unit is the bare kernel, ``expect(mixture, rows)``, over the same
+rows one site after the other. CPU time of all threads, rounds and bare loops in turn, medians. Aim: a round at most 3
+units.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulated sites in Parquet files, as a cluster reads them."""
+"""Simulated sites in Parquet files, as a cluster reads them, and a dialogue with them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from consilience.datasets import soft
+from consilience.fit import Expect
 from consilience.model import Mixture
+from consilience.protocols import Total, encode
+from consilience.protocols.dialogue import Dialogue
 from consilience.site import Columns, Shard, Site
 
 
@@ -27,3 +30,12 @@ def write_sites(
         parquet.write_table(table, path)
         sites.append(Site(f"site-{i:02d}", Shard(str(path), Columns(names, ("y",)))))
     return sites, data.truth
+
+
+def totals(mixture: Mixture, rounds: int = 2, information: bool = False) -> Dialogue[list[bytes]]:
+    """The same sum, asked for several times, as bytes."""
+    sums = []
+    for _ in range(rounds):
+        statistics = yield Total(Expect(mixture, information))
+        sums.append(encode(statistics))
+    return sums

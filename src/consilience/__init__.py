@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from consilience._version import __version__
 
 if TYPE_CHECKING:
-    from consilience.engines import InProcess
+    from consilience.engines import DaskCluster, InProcess
     from consilience.estimators import (
         GaussianMixture,
         MixtureOfExpertsClassifier,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from consilience.protocols import FederatedEM
 
 __all__ = [
+    "DaskCluster",
     "FederatedEM",
     "Federation",
     "GaussianMixture",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "DaskCluster": "consilience.engines",
     "FederatedEM": "consilience.protocols",
     "Federation": "consilience.federation",
     "GaussianMixture": "consilience.estimators",

@@ -12,39 +12,50 @@ from pathlib import Path
 
 import pytest
 
-StartCluster = Callable[..., str]
+
+class Clusters:
+    """Schedulers on the loopback address, and workers that join them; all end with the tests."""
+
+    def __init__(self, make_directory: Callable[[str], Path]) -> None:
+        self._make_directory = make_directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *, workers: int = 1, options: tuple[str, ...] = (), protocol: str = "tcp", path: str = "") -> str:
+        """Start a scheduler and workers with ``path`` as their PYTHONPATH; the address of the scheduler."""
+        directory = self._make_directory("cluster")
+        file, log = directory / "scheduler.json", directory / "log"
+        here = ("--host", "127.0.0.1", "--protocol", protocol)
+        self._launch("dask_scheduler", log, "", *here, "--port", "0", "--scheduler-file", str(file), *options)
+        wait_until(file.exists, self._processes[-1], log)
+        address: str = json.loads(file.read_text())["address"]
+        for _ in range(workers):
+            self.join(address, options=options, path=path)
+        return address
+
+    def join(self, address: str, *, options: tuple[str, ...] = (), path: str = "") -> None:
+        """Start one more worker."""
+        directory = self._make_directory("worker")
+        here = (address, "--host", "127.0.0.1", "--nthreads", "1", "--no-nanny", "--local-directory", str(directory))
+        self._launch("dask_worker", directory / "log", path, *here, *options)
+
+    def _launch(self, module: str, log: Path, path: str, *options: str) -> None:
+        command = [sys.executable, "-m", f"distributed.cli.{module}", "--no-dashboard", *options]
+        environment = {**os.environ, "PYTHONPATH": path}
+        with log.open("ab") as out:
+            self._processes.append(subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=log.parent))
+
+    def end(self) -> None:
+        """End all of them."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture(scope="module")
-def start_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartCluster]:
-    """Starts a scheduler on the loopback address and one worker for each PYTHONPATH given; returns its address."""
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(paths: tuple[str, ...] = ("",), arguments: tuple[str, ...] = (), protocol: str = "tcp") -> str:
-        directory = tmp_path_factory.mktemp("cluster")
-        file, log = directory / "scheduler.json", directory / "log"
-
-        def launch(module: str, path: str, *rest: str) -> None:
-            command = [sys.executable, "-m", f"distributed.cli.{module}", *rest, *arguments]
-            environment = {**os.environ, "PYTHONPATH": path}
-            with log.open("ab") as out:
-                processes.append(subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=directory))
-
-        here = ("--host", "127.0.0.1", "--protocol", protocol)
-        launch("dask_scheduler", "", *here, "--port", "0", "--no-dashboard", "--scheduler-file", str(file))
-        wait_until(file.exists, processes[-1], log)
-        for path in paths:
-            launch(
-                "dask_worker", path, *here, "--nthreads", "1", "--no-nanny", "--no-dashboard",
-                "--scheduler-file", str(file), "--local-directory", str(directory),
-            )  # fmt: skip
-        address: str = json.loads(file.read_text())["address"]
-        return address
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
+    started = Clusters(tmp_path_factory.mktemp)
+    yield started
+    started.end()
 
 
 def wait_until(there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:

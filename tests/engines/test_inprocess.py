@@ -78,8 +78,8 @@ def test_misbehaviour_is_named_and_the_others_are_unharmed(calls: Calls, how, tr
         return answer.weight if request_type is Total else sum(part.weight for part in answer.values())
 
     calls.misbehave("north", how, time=1)
-    timeout = 0.6 if how is hanging else None
-    done = run(weights(), InProcess().over(small_sites()), timeout=timeout, on_drop="continue")
+    deadline = 0.6 if how is hanging else None
+    done = run(weights(), InProcess().over(small_sites()), deadline=deadline, on_drop="continue")
     assert done.value == 80.0
     assert done.record.dropped["north"].startswith(str(trouble))
     outcomes = {row["site"]: row["outcome"] for row in done.record.to_rows() if row["round"] == 2}
@@ -91,7 +91,7 @@ def test_misbehaviour_is_named_and_the_others_are_unharmed(calls: Calls, how, tr
 def test_misbehaviour_stops_a_run_by_name(calls: Calls, how, trouble) -> None:
     calls.misbehave("north", how)
     with pytest.raises(RoundStoppedError, match="round 1 stopped: north: ") as stopped:
-        run(summaries(1), InProcess().over(small_sites()), timeout=0.6)
+        run(summaries(1), InProcess().over(small_sites()), deadline=0.6)
     assert str(trouble) in str(stopped.value)
 
 
@@ -113,7 +113,7 @@ from consilience.errors import RoundStoppedError
 from consilience.protocols import run
 inprocess.respond = lambda question, site: time.sleep(600)
 try:
-    run(summaries(1), InProcess().over(small_sites()), timeout=0.2)
+    run(summaries(1), InProcess().over(small_sites()), deadline=0.2)
 except RoundStoppedError:
     print("stopped")
 """

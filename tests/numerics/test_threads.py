@@ -30,3 +30,13 @@ def test_threads_come_back_after_an_error(two_threads):
     with pytest.raises(RuntimeError, match="inside"), threads_for(1):
         raise RuntimeError("inside")
     assert blas_threads() == two_threads
+
+
+def test_users_that_overlap_leave_the_threads_as_they_were(two_threads):
+    first, second = threads_for(1), threads_for(1)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert set(blas_threads()) <= {1}
+    second.__exit__(None, None, None)
+    assert blas_threads() == two_threads

@@ -133,7 +133,7 @@ def test_when_nobody_is_left_the_run_stops(calls: Calls) -> None:
 def test_a_late_answer_is_recorded_and_not_used(calls: Calls) -> None:
     calls.misbehave("north", slow(0.4))
     calls.misbehave("south", slow(0.3), time=1)  # the second round is still under way when north's answer comes
-    done = run(summaries(2), InProcess(threads=3).over(small_sites()), timeout=0.32, on_drop="continue")
+    done = run(summaries(2), InProcess(threads=3).over(small_sites()), deadline=0.32, on_drop="continue")
     assert done.value == [80.0, 80.0]
     late = [exchange for exchange in done.record.rounds[0].exchanges if exchange.outcome == LATE]
     assert [exchange.sites for exchange in late] == [("north",)]
@@ -143,7 +143,7 @@ def test_a_late_answer_is_recorded_and_not_used(calls: Calls) -> None:
 def test_hanging_sites_do_not_keep_the_others_waiting(calls: Calls) -> None:
     for site in ("a", "b"):
         calls.misbehave(site, slow(30.0))
-    done = run(summaries(1), InProcess(threads=2).over(small_sites("abcdef")), timeout=4.0, on_drop="continue")
+    done = run(summaries(1), InProcess(threads=2).over(small_sites("abcdef")), deadline=4.0, on_drop="continue")
     assert done.value == [160.0]
     assert done.record.dropped.keys() == {"a", "b"}
 

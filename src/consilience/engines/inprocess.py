@@ -16,12 +16,15 @@ from hashlib import blake2b
 from consilience.errors import InvalidInputError
 from consilience.numerics.threads import threads_for
 from consilience.protocols.engine import Reply
+from consilience.protocols.questions import Question
 from consilience.protocols.table import decode
 from consilience.site.answer import respond
 from consilience.site.site import Site
 
 PATIENCE = 0.25
 """Share of the time limit without a reply after which threads are added: those there are may hang."""
+BATCH = 0.05
+"""Seconds after which a thread hands over what its sites have answered: threads that wake each other up cost time."""
 DIGEST = 16
 
 
@@ -57,7 +60,7 @@ class InProcessSites:
         given = list(sites)
         self._sites = {site.name: site for site in given}
         self._threads = threads
-        self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[list[Reply]] = queue.SimpleQueue()
         if not given or len(self._sites) < len(given):
             raise InvalidInputError("expected at least one site, and a name of its own for each")
 
@@ -73,16 +76,17 @@ class InProcessSites:
         jobs = deque(sites)
         asked = decode(question)  # once: the sites of a process share it
 
+        together = BATCH if timeout is None else 0.0  # a site that hangs must not hold back what others have said
+
         def work() -> None:
-            while jobs:
-                try:
-                    site = self._sites[jobs.popleft()]
-                except IndexError:
-                    return
-                began = time.perf_counter()
-                message = respond(asked, site)
-                digest = blake2b(message, digest_size=DIGEST).digest()
-                self._replies.put(Reply(number, (site.name,), message, (digest,), time.perf_counter() - began))
+            replies, since = [], time.perf_counter()
+            with contextlib.suppress(IndexError):
+                while True:
+                    replies.append(self._reply(number, asked, jobs.popleft()))
+                    if time.perf_counter() - since >= together:
+                        self._replies.put(replies)
+                        replies, since = [], time.perf_counter()
+            self._replies.put(replies)
 
         def start() -> None:
             threading.Thread(target=work, name=f"consilience-round-{number}", daemon=True).start()
@@ -104,12 +108,18 @@ class InProcessSites:
         finally:
             jobs.clear()  # who was not asked in time is not asked any more
 
+    def _reply(self, number: int, asked: Question, name: str) -> Reply:
+        began = time.perf_counter()
+        message = respond(asked, self._sites[name])
+        digest = blake2b(message, digest_size=DIGEST).digest()
+        return Reply(number, (name,), message, (digest,), time.perf_counter() - began)
+
     def _arrived(self, patience: float | None, deadline: float) -> list[Reply]:
         """Replies that are there, after waiting for the first; none where patience or time ran out."""
         left = None if patience is None else min(patience, max(deadline - time.monotonic(), 0.0))
         replies: list[Reply] = []
         with contextlib.suppress(queue.Empty):
-            replies.append(self._replies.get(timeout=left))
+            replies += self._replies.get(timeout=left)
             while True:
-                replies.append(self._replies.get_nowait())
+                replies += self._replies.get_nowait()
         return replies

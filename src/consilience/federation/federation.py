@@ -179,7 +179,7 @@ class Federation:
         dialogue: Dialogue[R],
         *,
         journal: str | Path | None = None,
-        timeout: float | None = None,
+        deadline: float | None = None,
         on_drop: OnDrop = "stop",
     ) -> Run[R]:
         """Run a dialogue of your own over the sites, whose columns are numbers as they stand.
@@ -187,7 +187,7 @@ class Federation:
         Parameters
         ----------
         dialogue : Dialogue
-        journal, timeout, on_drop
+        journal, deadline, on_drop
             As in :meth:`fit`.
 
         Returns
@@ -197,7 +197,7 @@ class Federation:
         """
         engine = self._engine.over(self._holdings.sites(None), in_memory=self._in_memory)
         kept = None if journal is None else Journal(journal)
-        return run(dialogue, engine, kept, timeout=timeout, on_drop=on_drop)
+        return run(dialogue, engine, kept, deadline=deadline, on_drop=on_drop)
 
     def fit(
         self,
@@ -205,7 +205,7 @@ class Federation:
         method: FederatedEM | None = None,
         *,
         journal: str | Path | None = None,
-        timeout: float | None = None,
+        deadline: float | None = None,
         on_drop: OnDrop = "stop",
     ) -> FederatedFit:
         """Fit a copy of ``estimator`` over all sites.
@@ -218,8 +218,8 @@ class Federation:
         journal : path, optional
             Where answers are kept, so that an interrupted fit goes on where it was: run it again with the same
             arguments. Needs a whole number as ``random_state``.
-        timeout : float, optional
-            Deadline of a round in seconds.
+        deadline : float, optional
+            Seconds that a round may take.
         on_drop : {"stop", "continue"}
             What happens when a site fails or misses the deadline: stop, naming it, or go on without it. In the latter
             case likelihood, BIC and standard errors are those of the sites that stayed.
@@ -228,7 +228,7 @@ class Federation:
         -------
         FederatedFit
         """
-        (fitted,) = self._fits(estimator, None, method, journal=journal, timeout=timeout, on_drop=on_drop)
+        (fitted,) = self._fits(estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop)
         return fitted
 
     def select_order(
@@ -239,7 +239,7 @@ class Federation:
         criterion: str = "bic",
         method: FederatedEM | None = None,
         journal: str | Path | None = None,
-        timeout: float | None = None,
+        deadline: float | None = None,
         on_drop: OnDrop = "stop",
     ) -> FederatedOrders:
         """Fit several orders side by side, in the rounds of the slowest of them, and compare them.
@@ -250,13 +250,13 @@ class Federation:
         orders : iterable of int
             Numbers of experts.
         criterion : {"bic", "aic"}
-        method, journal, timeout, on_drop
+        method, journal, deadline, on_drop
             As in :meth:`fit`.
         """
         orders = tuple(orders)
         if criterion not in ("aic", "bic") or not orders:
             raise InvalidInputError("expected at least one order, and 'bic' or 'aic' as criterion")
-        fits = self._fits(estimator, orders, method, journal=journal, timeout=timeout, on_drop=on_drop)
+        fits = self._fits(estimator, orders, method, journal=journal, deadline=deadline, on_drop=on_drop)
         return FederatedOrders(orders, tuple(fits), criterion)
 
     def _fits(
@@ -266,7 +266,7 @@ class Federation:
         method: FederatedEM | None,
         *,
         journal: str | Path | None,
-        timeout: float | None,
+        deadline: float | None,
         on_drop: OnDrop,
     ) -> list[FederatedFit]:
         method = FederatedEM() if method is None else method
@@ -278,7 +278,9 @@ class Federation:
         kept = None if journal is None else Journal(journal, _study(method, arguments, sites))
         engine = self._engine.over(sites, in_memory=self._in_memory)
         with shown(bool(estimator.verbose), type(estimator).__name__) as progress:
-            done = run(method.dialogue(**arguments), engine, kept, timeout=timeout, on_drop=on_drop, progress=progress)
+            done = run(
+                method.dialogue(**arguments), engine, kept, deadline=deadline, on_drop=on_drop, progress=progress
+            )
         return [FederatedFit(model.adopt(fit), done.record, fit) for model, fit in zip(models, done.value, strict=True)]
 
 

@@ -53,8 +53,8 @@ def check_fittable(specification: Specification, summary: ColumnSummary) -> None
         constant = np.flatnonzero(summary.constant_responses)
         if len(constant):
             raise InvalidInputError(
-                f"response column(s) {constant.tolist()} are constant over n_samples={summary.weight:g}: their variance "
-                "has no maximum-likelihood estimate; drop them"
+                f"response column(s) {constant.tolist()} are constant over n_samples={summary.weight:g}: their "
+                "variance has no maximum-likelihood estimate; drop them"
             )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,30 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
+class _Limit:
+    """One BLAS thread for as long as anyone is inside: the limit is the process's, its users may be many threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._limited = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._limited.enter_context(_controller().limit(limits=1, user_api="blas"))
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limited.close()
+
+
+_LIMIT = _Limit()
+
+
 @contextmanager
 def threads_for(p: int) -> Iterator[None]:
     """One BLAS thread inside, where blocks have at most ``SINGLE_UP_TO`` features; else as many as set.
@@ -30,5 +55,5 @@ def threads_for(p: int) -> Iterator[None]:
     if p > SINGLE_UP_TO:
         yield
         return
-    with _controller().limit(limits=1, user_api="blas"):
+    with _LIMIT:
         yield

@@ -44,7 +44,7 @@ def run(
     engine: Engine,
     journal: Journal | None = None,
     *,
-    timeout: float | None = None,
+    deadline: float | None = None,
     on_drop: OnDrop = "stop",
     progress: Progress | None = None,
 ) -> Run[R]:
@@ -57,8 +57,8 @@ def run(
     journal : Journal or None
         Where answers are kept. A run with the journal of an interrupted one repeats its rounds from there and asks only
         for answers that had not been written.
-    timeout : float or None
-        Deadline of a round, in seconds; None waits.
+    deadline : float or None
+        Seconds that a round may take; None waits.
     on_drop : {"stop", "continue"}
         When a site fails or misses the deadline: stop with an error that names it (resumable with a journal), or leave
         it out for the rest of the run.
@@ -87,7 +87,7 @@ def run(
     """
     if on_drop not in ("stop", "continue"):
         raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop' or 'continue'")
-    talk = _Conversation(engine, journal, timeout, on_drop, progress)
+    talk = _Conversation(engine, journal, deadline, on_drop, progress)
     with nullcontext() if journal is None else journal.opened(engine.sites):
         try:
             request = next(dialogue)
@@ -117,11 +117,11 @@ class _Conversation:
         self,
         engine: Engine,
         journal: Journal | None,
-        timeout: float | None,
+        deadline: float | None,
         on_drop: OnDrop,
         progress: Progress | None,
     ) -> None:
-        self._engine, self._journal, self._timeout = engine, journal, timeout
+        self._engine, self._journal, self._deadline = engine, journal, deadline
         self._on_drop, self._progress = on_drop, progress
         self._roster = {site: place for place, site in enumerate(engine.sites)}
         self._participants = list(engine.sites)
@@ -162,7 +162,7 @@ class _Conversation:
         if missing:
             total = isinstance(request, Total)
             done = len(asked) - len(missing)
-            for replies in self._engine.ask(number, question, missing, total=total, timeout=self._timeout):
+            for replies in self._engine.ask(number, question, missing, total=total, timeout=self._deadline):
                 kept = [reply for reply in replies if self._arrived(number, reply, request, len(question), gathered)]
                 if kept and self._journal is not None:
                     self._journal.answered(kept)
@@ -174,7 +174,7 @@ class _Conversation:
             if site not in settled:
                 gathered.failures[site] = Failure(Trouble.NO_ANSWER)
                 gathered.exchanges.append(
-                    Exchange((site,), len(question), 0, self._timeout or 0.0, str(Trouble.NO_ANSWER))
+                    Exchange((site,), len(question), 0, self._deadline or 0.0, str(Trouble.NO_ANSWER))
                 )
 
     def _arrived(self, number: int, reply: Reply, request: Request, sent: int, gathered: _Gathered) -> bool:

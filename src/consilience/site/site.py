@@ -7,7 +7,6 @@ import traceback
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -45,6 +44,7 @@ class Site:
     name: str
     data: Rows | Shard
     keep: bool = False
+    _memory: list[Rows] = field(default_factory=list, init=False, repr=False)
     traces: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_TRACES), repr=False)
 
     def chunks(self) -> Iterator[Rows]:
@@ -71,9 +71,13 @@ class Site:
             return self
         return Site(self.name, self._kept, traces=self.traces)
 
-    @cached_property
+    @property
     def _kept(self) -> Rows:
-        return self.data if isinstance(self.data, Rows) else joined(list(_or_empty(self.data)))
+        if isinstance(self.data, Rows):
+            return self.data
+        if not self._memory:
+            self._memory.append(joined(list(_or_empty(self.data))))
+        return self._memory[0]
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -1,0 +1,214 @@
+"""Which clusters may be used, and how they are reached: each refusal is one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import urlsplit
+
+from consilience._version import __version__
+from consilience.errors import EngineError, InvalidInputError
+
+CONNECT_SECONDS = 10
+ENCRYPTED = ("tls", "wss")
+PLAIN = ("tcp", "ws")
+NEVER = logging.CRITICAL + 1
+LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application", "bokeh")
+
+
+def distributed() -> Any:
+    """The library, or the line that installs it."""
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        raise ImportError("DaskCluster needs Dask: pip install 'consilience[dask]'") from error
+
+
+def dask() -> Any:
+    """The library under it, for its configuration."""
+    return import_module("dask")
+
+
+def checked_address(address: str, security: Any, *, insecure: bool) -> str:
+    """The address with its scheme, or the reason why it is not used.
+
+    Examples
+    --------
+    >>> checked_address("127.0.0.1:8786", None, insecure=False)
+    'tcp://127.0.0.1:8786'
+    >>> checked_address("scheduler:8786", None, insecure=False)
+    Traceback (most recent call last):
+    ...
+    consilience.errors.EngineError: tcp://scheduler:8786 is neither encrypted nor on this machine, and Dask runs the
+    code of whoever reaches its port: use tls:// with security=, or insecure=True in a network that you trust
+    """
+    address = address if "://" in address else f"tcp://{address}"
+    parts = urlsplit(address)
+    if parts.scheme not in ENCRYPTED + PLAIN or not parts.hostname or parts.port is None:
+        raise EngineError(f"{address!r} is not the address of a scheduler: expected tls://host:port")
+    if parts.scheme in PLAIN and not (insecure or is_loopback(parts.hostname)):
+        raise EngineError(
+            f"{address} is neither encrypted nor on this machine, and Dask runs the code of whoever reaches its port: "
+            "use tls:// with security=, or insecure=True in a network that you trust"
+        )
+    if parts.scheme in ENCRYPTED and security is None:
+        raise EngineError(
+            f"{address} needs certificates: pass security=distributed.Security(tls_ca_file=..., tls_client_cert=..., "
+            "tls_client_key=...)"
+        )
+    if parts.scheme in PLAIN and security is not None and security.require_encryption:
+        raise EngineError(f"{address} is not encrypted, which security requires: use tls://")
+    return address
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, whatever the network.
+
+    Examples
+    --------
+    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("10.0.0.7")
+    (True, True, True, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def connected(address: str, security: Any) -> Any:
+    """A client of the scheduler at ``address``, or the reason why there is none."""
+    arguments = connection_arguments(address, security)
+    reason: list[str] = []
+
+    def attempt() -> None:
+        reason.extend(asyncio.run(refusal(address, arguments)))
+
+    # A client that cannot connect leaves threads behind: one bare connection comes first, in a loop of its own.
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    if reason:
+        raise EngineError(f"cannot use the scheduler at {address}: {reason[0]}")
+    try:
+        return distributed().Client(address, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
+    except OSError as error:
+        raise EngineError(f"cannot use the scheduler at {address}: {said(error, address)}") from error
+
+
+def connection_arguments(address: str, security: Any) -> dict[str, Any]:
+    """What a connection needs of ``security``; certificates that cannot be read are named here."""
+    if security is None:
+        return {}
+    try:
+        arguments: dict[str, Any] = security.get_connection_args("client")
+    except (OSError, ssl.SSLError) as error:
+        raise EngineError(f"the certificates in security cannot be used: {said(error)}") from error
+    if address.startswith(ENCRYPTED) and arguments["ssl_context"] is None:
+        raise EngineError(
+            f"{address} needs a certificate of this client: security has no tls_ca_file or no tls_client_cert"
+        )
+    return arguments
+
+
+async def refusal(address: str, arguments: dict[str, Any]) -> list[str]:
+    """Why a connection cannot be made; nothing if it can."""
+    attempt = distributed().connect(address, timeout=CONNECT_SECONDS, **arguments)
+    try:
+        comm = await asyncio.wait_for(attempt, CONNECT_SECONDS + 1)
+        await comm.close()
+    except (OSError, TimeoutError) as error:
+        return [said(error, address)]
+    return []
+
+
+def said(error: BaseException, address: str = "") -> str:
+    """What went wrong with a connection, in our words where the cause is known."""
+    texts = " ".join(f"{type(e).__name__} {e}" for e in _causes(error))
+    closed = "it closed the connection; if it requires TLS, use tls:// and pass security="
+    if address.startswith(ENCRYPTED):  # whether its reason arrives before the end of the connection is a race
+        closed = "it refuses our certificate, which must be signed by the authority of the cluster"
+    known = {
+        "CERTIFICATE_VERIFY_FAILED": "its certificate is not signed by the tls_ca_file of security",
+        "ALERT": closed,
+        "WRONG_VERSION_NUMBER": "it does not speak TLS; start it with certificates",
+        "KEY_VALUES_MISMATCH": "tls_client_key is not the key of tls_client_cert",
+        "FileNotFoundError": "a file named in it was not found",
+        "Name or service not known": "no machine has that name",
+        "Timed out": f"nothing answered in {CONNECT_SECONDS} s; is it running, and is the port open to this machine?",
+        "ConnectionReset": closed,
+        "CommClosedError": closed,
+        "TimeoutError": "something answered that is not a scheduler",
+    }
+    return next((sentence for sign, sentence in known.items() if sign in texts), texts.splitlines()[0])
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+# ---------------------------------------------------------------- versions
+
+
+def check_workers(client: Any) -> None:
+    """Every worker and the scheduler must have our version of Python and of this package."""
+    versions = client.get_versions()
+    ours = ".".join(versions["client"]["host"]["python"].split(".")[:2])
+    hosts = {"the scheduler": versions["scheduler"]} | {f"worker {at}": v for at, v in versions["workers"].items()}
+    for who, its in hosts.items():
+        python = ".".join(its["host"]["python"].split(".")[:2])
+        if python != ours:
+            raise EngineError(f"{who} runs Python {python}, this process Python {ours}: use one version everywhere")
+    probe = version_probe()
+    found = {"the scheduler": client.run_on_scheduler(probe)}
+    found |= {f"worker {at}": version for at, version in client.run(probe, on_error="ignore").items()}
+    for who, (version, trouble) in found.items():
+        if version not in (None, __version__):
+            raise EngineError(
+                f"{who} has consilience {version}, this process has {__version__}: install one version everywhere"
+            )
+        if trouble:
+            raise EngineError(f"{who} cannot import consilience ({trouble}): install consilience {__version__} there")
+
+
+def version_probe() -> Any:
+    """A function that travels as code, so that it also runs where this package is missing."""
+
+    def probe() -> tuple[str | None, str]:
+        import importlib
+
+        version = None
+        try:
+            version = importlib.import_module("consilience").__version__
+            importlib.import_module("consilience.engines.dask.tasks")
+        except Exception as error:  # noqa: BLE001 - whatever keeps it from being imported is the answer
+            return version, f"{type(error).__name__}: {error}"
+        return version, ""
+
+    return probe
+
+
+def check_security(security: Any) -> None:
+    """Security is Dask's own object; True asks for certificates made on the spot, for workers of this machine."""
+    if not (security is None or security is True or isinstance(security, distributed().Security)):
+        raise InvalidInputError(f"security={security!r}: expected a distributed.Security")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Dask's loggers write nothing to the terminal meanwhile; handlers that go elsewhere are left alone."""
+    with ExitStack() as stack:
+        for logger in map(logging.getLogger, LOGGERS):
+            for handler in logger.handlers:
+                if type(handler) is logging.StreamHandler:
+                    stack.callback(handler.setLevel, handler.level)
+                    handler.setLevel(NEVER)
+        yield

@@ -1,0 +1,258 @@
+"""Questions to sites whose files the workers of a cluster read: few fat tasks, sums on the way."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import blake2b
+from itertools import count, cycle
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from consilience.engines.dask.connection import dask, distributed
+from consilience.engines.dask.tasks import DIGEST, Block, Part, add_neighbours, answer_block, keep, load_block
+from consilience.errors import EngineError, InvalidInputError
+from consilience.fit.climb import Expect
+from consilience.model.mixture import layout_of
+from consilience.protocols.engine import Reply
+from consilience.protocols.failures import Failure, Trouble
+from consilience.protocols.questions import Question, Several
+from consilience.protocols.table import decode, encode
+from consilience.protocols.tree import Span, block_size, blocks, split
+from consilience.site.shards import Shard
+from consilience.site.site import Site
+
+BLOCKS_PER_THREAD = 4
+LOADING, ANSWERING = 0.15, 0.65
+"""Shares of a round's time after which a worker goes on without the sites of a block that keep the others waiting."""
+GRACE = 10.0
+"""Seconds for fetching what is ready when the time is over."""
+LARGE_QUESTION = 100_000
+"""Bytes from which a question is sent once, and not with each task."""
+LARGE_ANSWERS = 100_000_000
+"""Bytes of all blocks' sums from which workers add them."""
+_log = logging.getLogger(__name__)
+_log.addHandler(logging.NullHandler())
+
+
+class DaskSites:
+    """Carries questions to sites over the workers of a Dask cluster.
+
+    Neighbouring sites form blocks, about four for each thread, and a round is one task for each block. Blocks are
+    branches of the tree of sums, so that the total has the bits that any other engine gives. Lost workers cost time
+    only: Dask runs their tasks again, and reads again what they held.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    threads : dict of str to int
+        Threads of each worker.
+    sites : iterable of Site
+    in_memory : bool
+    """
+
+    def __init__(self, client: Any, threads: dict[str, int], sites: Iterable[Site], *, in_memory: bool) -> None:
+        sites = list(sites)
+        keep = in_memory or any(site.keep for site in sites)
+        sites = [in_file(site) for site in sites]
+        self._names = tuple(site.name for site in sites)
+        if not sites:
+            raise InvalidInputError("no sites: pass at least one")
+        if len(set(self._names)) < len(sites):
+            raise InvalidInputError("two sites have the same name: give each its own")
+        self._client, self._keep = client, keep
+        self._workers = [worker for worker, number in threads.items() for _ in range(number)]
+        self._spans = blocks(len(sites), block_size(len(sites), BLOCKS_PER_THREAD * len(self._workers)))
+        self._blocks = [Block(lo, sites[lo:hi], keep) for lo, hi in self._spans]
+        self._loaded: list[Any] = []
+        self._key, self._counter = f"consilience-{uuid4().hex}", count()
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, in the order of every sum."""
+        return self._names
+
+    def ask(
+        self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
+    ) -> Iterator[list[Reply]]:
+        """Replies as blocks are done; a block whose workers were lost for good is a failure of its sites."""
+        asked = frozenset(sites)
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._sending():
+            futures = self._answers(question, asked, total, timeout)
+            root = self._root(futures) if total and self._is_large(question) else None
+        try:
+            if root is not None:
+                for [(_, result)] in self._arrivals([root], deadline):
+                    if root.status == "finished":
+                        yield self._replies(number, result)
+                        return
+            waiting = list(futures)
+            if root is not None and deadline is not None and time.monotonic() >= deadline:
+                waiting, deadline = [future for future in waiting if future.done()], deadline + GRACE
+            for batch in self._arrivals(waiting, deadline):
+                yield [reply for ended in batch for reply in self._settled(number, *ended, futures, asked)]
+        finally:  # what no one holds, the scheduler forgets: done or not
+            for future in (*futures, *(() if root is None else (root,))):
+                future.release()
+
+    # ------------------------------------------------------------------ sending
+
+    @contextmanager
+    def _sending(self) -> Iterator[None]:
+        """Where tasks are sent: Dask's warning about their size is not for here, a closed client is our error."""
+        try:
+            with dask().config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+                yield
+        except Exception as error:
+            if self._client.status == "running":
+                raise
+            raise EngineError("the connection to the cluster is closed: make another DaskCluster") from error
+
+    def _answers(self, question: bytes, asked: frozenset[str], total: bool, timeout: float | None) -> dict[Any, Span]:
+        """One task for each block that has a site to be asked, with the block's places."""
+        key = f"{self._key}-answer-{next(self._counter)}"
+        homes = self._in_workers(timeout) if self._keep else self._blocks
+        places = [self._places(span, asked) for span in self._spans]
+        chosen = [i for i, which in enumerate(places) if which != ()]
+        sent = question
+        if len(question) >= LARGE_QUESTION:
+            sent = self._client.submit(keep, question, key=f"{key}-question", pure=False)
+        futures = self._client.map(
+            answer_block,
+            [homes[i] for i in chosen],
+            [sent] * len(chosen),
+            [places[i] for i in chosen],
+            [total] * len(chosen),
+            [self._seconds(self._spans[i], timeout) for i in chosen],
+            key=[f"{key}-{i}" for i in chosen],
+            pure=False,
+        )
+        return {future: self._spans[i] for future, i in zip(futures, chosen, strict=True)}
+
+    def _places(self, span: Span, asked: frozenset[str]) -> tuple[int, ...] | None:
+        """Which sites of a block are asked; None where all are."""
+        names = self._names[slice(*span)]
+        places = tuple(i for i, site in enumerate(names) if site in asked)
+        return None if len(places) == len(names) else places
+
+    def _seconds(self, span: Span, timeout: float | None) -> float | None:
+        """Time for a block: a site alone has all of it, neighbours must be back before it is over."""
+        return None if timeout is None else timeout if span[1] - span[0] == 1 else ANSWERING * timeout
+
+    def _in_workers(self, timeout: float | None) -> list[Any]:
+        """Blocks in the memory of workers, spread evenly; made again if the scheduler has forgotten them."""
+        if not self._loaded or any(future.cancelled() for future in self._loaded):
+            key = f"{self._key}-load-{next(self._counter)}"
+            self._loaded = [
+                self._client.submit(
+                    load_block,
+                    block,
+                    None if timeout is None else LOADING * timeout,
+                    key=f"{key}-{block.first}",
+                    workers=[worker],
+                    allow_other_workers=True,
+                    pure=False,
+                )
+                for block, worker in zip(self._blocks, cycle(self._workers), strict=False)
+            ]
+        return self._loaded
+
+    def _is_large(self, question: bytes) -> bool:
+        return answer_bytes(decode(question)) * len(self._blocks) > LARGE_ANSWERS
+
+    def _root(self, futures: dict[Any, Span]) -> Any:
+        """A task that has the answers of all blocks added by workers, pair by pair in the order of the tree."""
+        leaves = {span: future for future, span in futures.items()}
+
+        def branch(lo: int, hi: int) -> Any:
+            if (lo, hi) in leaves or hi - lo < 2:
+                return leaves.get((lo, hi))
+            middle = split(lo, hi)
+            left, right = branch(lo, middle), branch(middle, hi)
+            if left is None or right is None:
+                return right if left is None else left
+            key = f"{self._key}-sum-{next(self._counter)}"
+            return self._client.submit(add_neighbours, left, right, lo, middle, hi, key=key, pure=False)
+
+        return branch(0, len(self._names))
+
+    # ------------------------------------------------------------------ receiving
+
+    def _arrivals(self, futures: list[Any], deadline: float | None) -> Iterator[list[tuple[Any, Any]]]:
+        """Futures with their results as they come, until the deadline."""
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        arriving = distributed().as_completed(
+            futures, self._client.loop, with_results=True, raise_errors=False, timeout=left
+        )
+        while True:
+            try:
+                batch = arriving.next_batch()
+            except (StopIteration, TimeoutError):
+                return
+            yield batch
+
+    def _settled(
+        self, number: int, future: Any, result: Any, futures: dict[Any, Span], asked: frozenset[str]
+    ) -> list[Reply]:
+        """What a task that has ended says: its answers, or failures of its sites."""
+        if future.status == "finished":
+            return self._replies(number, result)
+        error = result[1] if future.status == "error" else result
+        if self._client.status != "running" or getattr(error, "reason", "") == "scheduler-connection-lost":
+            raise EngineError("the scheduler was lost: restart it; a run with a journal can be resumed") from error
+        names = self._names[slice(*futures[future])]
+        _log.error("a task for %d sites from %s on failed", len(names), names[0], exc_info=error)
+        message = encode(Failure(Trouble.WORKER_LOST if is_loss(error) else Trouble.INTERNAL))
+        digests = (blake2b(message, digest_size=DIGEST).digest(),)
+        return [Reply(number, (site,), message, digests, 0.0) for site in names if site in asked]
+
+    def _replies(self, number: int, parts: tuple[Part, ...]) -> list[Reply]:
+        return [
+            Reply(number, self._names[lo:hi], message, digests, seconds) for lo, hi, message, digests, seconds in parts
+        ]
+
+
+def answer_bytes(question: Question) -> int:
+    """Bytes of the answer to a question, where they can be many.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> answer_bytes(Expect(soft(10, random_state=0).truth))
+    19808
+    """
+    match question:
+        case Expect(mixture, information):
+            return 8 * layout_of(mixture).size(information=information)
+        case Several(questions):
+            return sum(answer_bytes(part) for part in questions)
+    return 0
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether a task failed because of its workers, not of what it did."""
+    library = distributed()
+    return isinstance(error, (library.KilledWorker, library.CancelledError, OSError))
+
+
+def in_file(site: Site) -> Site:
+    """A site that a worker can read, by an address that means the same everywhere.
+
+    Examples
+    --------
+    >>> from consilience.site import Columns
+    >>> in_file(Site("north", Shard("s3://bucket/north.parquet", Columns((), ("y",))))).data.uri
+    's3://bucket/north.parquet'
+    """
+    if not isinstance(site.data, Shard):
+        raise InvalidInputError(
+            f"site {site.name!r} holds rows in memory, and what Dask is given is lost with the worker that holds it: "
+            "write them to Parquet and pass a Shard"
+        )
+    uri = site.data.uri if "://" in site.data.uri else str(Path(site.data.uri).absolute())
+    return Site(site.name, replace(site.data, uri=uri))

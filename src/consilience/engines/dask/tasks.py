@@ -1,0 +1,208 @@
+"""What runs on a worker: blocks of sites are read, answer, and their answers are added.
+
+Dask pickles tasks and results. That is its way on a cluster of one owner, who may run any code there anyway; what these
+functions return is tuples of numbers and bytes all the same.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from operator import add
+from typing import Any, TypeVar
+
+import numpy as np
+
+from consilience.engines.dask.connection import distributed
+from consilience.model.rows import Rows
+from consilience.numerics.threads import threads_for
+from consilience.protocols.failures import Failure
+from consilience.protocols.questions import Question
+from consilience.protocols.table import decode, encode
+from consilience.protocols.tree import tree_sum
+from consilience.site.answer import respond
+from consilience.site.site import Site, joined
+
+T = TypeVar("T")
+DIGEST = 16
+STALLED = 1 / 8
+"""Share of the time for a block after which a site that says nothing is left behind in its thread."""
+
+Part = tuple[int, int, bytes, tuple[bytes, ...], float]
+"""First place, place after the last, message, digest of each site's own answer, seconds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Sites that are neighbours in the order of sums.
+
+    Parameters
+    ----------
+    first : int
+        Place of the first of them.
+    sites : list of Site
+        Files; where rows are kept in memory, the worker puts them in their place.
+    keep : bool
+        Whether rows are kept in memory.
+    """
+
+    first: int
+    sites: list[Site]
+    keep: bool
+
+    def load(self, i: int) -> None:
+        """Bring the rows of one site into memory; a site that cannot be read stays a file, and says why when asked."""
+        with suppress(Exception):
+            self.sites[i] = replace(self.sites[i], data=joined(list(self.sites[i].chunks())))
+
+    def site(self, i: int) -> Site:
+        """One site; rows that are to be kept and were not there in time are read now."""
+        if self.keep and not isinstance(self.sites[i].data, Rows):
+            self.load(i)
+        return self.sites[i]
+
+    def __sizeof__(self) -> int:
+        """Bytes of the rows in memory: what Dask weighs before it moves a block."""
+        arrays = [a for site in self.sites if isinstance(site.data, Rows) for a in (site.data.X, site.data.Y)]
+        return object.__sizeof__(self) + sum(int(array.nbytes) for array in arrays)
+
+    def __reduce__(self) -> tuple[Callable[[int, list[Site], bool], Block], tuple[int, list[Site], bool]]:
+        return arrived, (self.first, self.sites, self.keep)
+
+
+def arrived(first: int, sites: list[Site], keep: bool) -> Block:
+    """A block from another process: its arrays may start at odd addresses there, which costs time and last bits."""
+    return Block(first, [_aligned_site(site) for site in sites], keep)
+
+
+def _aligned_site(site: Site) -> Site:
+    if not isinstance(site.data, Rows):
+        return site
+    old = site.data
+    rows = Rows(_aligned(old.X), _aligned(old.Y), _aligned(old.weight), _aligned(old.exposure), old.groups)
+    return replace(site, data=rows)
+
+
+def _aligned(array: Any) -> Any:
+    """The array with its transpose contiguous, as a pass reads it; copied only if it is not so already."""
+    return None if array is None else np.require(array.T, requirements=("C", "A")).T
+
+
+# ---------------------------------------------------------------- the tasks
+
+
+def load_block(block: Block, seconds: float | None) -> Block:
+    """The block with the rows of its sites in memory; those that take longer than ``seconds`` follow when asked."""
+    each_within(block.load, range(len(block.sites)), seconds)
+    return block
+
+
+def answer_block(
+    block: Block, question: bytes, asked: tuple[int, ...] | None, total: bool, seconds: float | None
+) -> tuple[Part, ...]:
+    """Answers of the sites of a block, added where only the sum matters and all of them are there.
+
+    Parameters
+    ----------
+    block : Block
+    question : bytes
+    asked : tuple of int or None
+        Which sites of the block; None for all.
+    total : bool
+    seconds : float or None
+        Sites that have not answered by then are left out.
+
+    Returns
+    -------
+    tuple of Part
+    """
+    decoded: Question = decode(question)
+
+    def work(i: int) -> Part:
+        began = time.perf_counter()
+        message = respond(decoded, block.site(i))
+        digest = blake2b(message, digest_size=DIGEST).digest()
+        place = block.first + i
+        return place, place + 1, message, (digest,), time.perf_counter() - began
+
+    with threads_for(0):
+        done = each_within(work, range(len(block.sites)) if asked is None else asked, seconds)
+    parts = tuple(done[i] for i in sorted(done))
+    return added(parts) if total and len(parts) == len(block.sites) else parts
+
+
+def add_neighbours(left: tuple[Part, ...], right: tuple[Part, ...], lo: int, middle: int, hi: int) -> tuple[Part, ...]:
+    """Two branches of the tree as one, where each came as one sum; else their parts side by side."""
+    whole = [part[:2] for part in (*left, *right)] == [(lo, middle), (middle, hi)]
+    return added((*left, *right)) if whole else (*left, *right)
+
+
+def added(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """One part for neighbours that all answered, in the order of the tree; where one failed they stay apart."""
+    if len(parts) == 1:
+        return parts
+    values = {(lo, hi): decode(message) for lo, hi, message, _, _ in parts}
+    if any(isinstance(value, Failure) for value in values.values()):
+        return parts
+    lo, hi = parts[0][0], parts[-1][1]
+    digests = tuple(digest for part in parts for digest in part[3])
+    return ((lo, hi, encode(tree_sum(values, lo, hi, add)), digests, sum(part[4] for part in parts)),)
+
+
+def keep(question: bytes) -> bytes:
+    """A large question as the result of a task: the scheduler can make it again when a worker that held it is lost."""
+    return question
+
+
+# ---------------------------------------------------------------- threads
+
+
+def each_within(work: Callable[[int], T], items: range | tuple[int, ...], seconds: float | None) -> dict[int, T]:
+    """``work(item)`` for each item, of those that end within ``seconds``.
+
+    One thread does them all. When it says nothing for a while, another takes the items that are left, and this task
+    leaves its place on the worker to the next: an item that hangs keeps its thread and no one else's.
+
+    Examples
+    --------
+    >>> each_within(lambda i: 10 * i, (1, 2), None)
+    {1: 10, 2: 20}
+    >>> each_within(lambda i: time.sleep(5 * (i == 1)), (0, 1, 2), 0.5)
+    {0: None, 2: None}
+    """
+    if seconds is None:
+        return {item: work(item) for item in items}
+    jobs, ended = deque(items), queue.SimpleQueue[tuple[int, T]]()
+
+    def in_turn() -> None:
+        with suppress(IndexError):
+            while True:
+                item = jobs.popleft()
+                ended.put((item, work(item)))
+
+    done: dict[int, T] = {}
+    deadline, patience, stalls = time.monotonic() + seconds, STALLED * seconds, 0
+    threading.Thread(target=in_turn, daemon=True).start()
+    while len(done) < len(items) and time.monotonic() < deadline:
+        try:
+            item, value = ended.get(timeout=min(patience, max(deadline - time.monotonic(), 0.0)))
+            done[item] = value
+        except queue.Empty:
+            stalls += 1
+            if stalls == 1:
+                _leave_place()
+            if jobs:
+                threading.Thread(target=in_turn, daemon=True).start()
+    return done
+
+
+def _leave_place() -> None:
+    """Let the worker start its next task; outside a worker there is no place to leave."""
+    with suppress(ValueError):
+        distributed().secede()

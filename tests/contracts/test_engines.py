@@ -1,0 +1,145 @@
+"""What every engine must do: the bits of the reference, failures as values, no site harmed by another.
+
+An engine joins by a line in ``ENGINES``: a context manager that gives a function from sites to an engine over them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consilience.engines import DaskCluster, InProcess
+from consilience.errors import RoundStoppedError
+from consilience.fit import Expect
+from consilience.model import Mixture
+from consilience.protocols import (
+    Each,
+    Engine,
+    LogLikelihood,
+    Several,
+    Summarise,
+    Total,
+    Trouble,
+    encode,
+    run,
+)
+from consilience.protocols.dialogue import Dialogue
+from consilience.site import Site
+from sharded import totals, write_sites
+
+Over = Callable[[list[Site], bool], Engine]
+
+
+@contextmanager
+def inprocess() -> Iterator[Over]:
+    yield lambda sites, in_memory: InProcess(threads=2).over([replace(site, keep=in_memory) for site in sites])
+
+
+@contextmanager
+def dask() -> Iterator[Over]:
+    pytest.importorskip("distributed")
+    with DaskCluster(n_workers=2) as cluster:
+        yield lambda sites, in_memory: cluster.over(sites, in_memory=in_memory)
+
+
+ENGINES = {"inprocess": inprocess, "dask": dask}
+
+
+@pytest.fixture(scope="module", params=list(ENGINES))
+def over(request: pytest.FixtureRequest) -> Iterator[Over]:
+    with ENGINES[request.param]() as opened:
+        yield opened
+
+
+def reference(sites: list[Site], in_memory: bool) -> Engine:
+    return InProcess(threads=1).over([replace(site, keep=in_memory) for site in sites])
+
+
+def all_kinds(mixture: Mixture, some: tuple[str, ...]) -> Dialogue[list[Any]]:
+    """Every kind of request, with the bits of what came back."""
+    d, q = mixture.design.d, 1
+    everything = Several((Summarise(d, q), LogLikelihood(mixture), Expect(mixture)))
+    answers = [
+        (yield Total(Expect(mixture))),
+        (yield Total(Expect(mixture, information=True))),
+        (yield Total(Summarise(d, q))),
+        (yield Total(everything)),
+        *(yield Each(everything)).items(),
+        *(yield Each(Expect(mixture), some)).items(),
+    ]
+    return [(a[0], encode(a[1])) if isinstance(a, tuple) else encode(a) for a in answers]
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+@pytest.mark.parametrize("number", [1, 2, 5, 16])
+def test_bits_are_those_of_the_reference(over: Over, tmp_path: Path, number: int, in_memory: bool) -> None:
+    sites, mixture = write_sites(tmp_path, number, 3_000)
+    some = tuple(site.name for site in sites[1::3])
+    got = run(all_kinds(mixture, some), over(sites, in_memory))
+    expected = run(all_kinds(mixture, some), reference(sites, in_memory))
+    assert got.value == expected.value
+    assert got.record.sites == expected.record.sites
+
+
+def test_sites_keep_their_order(over: Over, tmp_path: Path) -> None:
+    sites, _ = write_sites(tmp_path, 5, 100)
+    assert over(sites[::-1], False).sites == tuple(site.name for site in sites[::-1])
+
+
+def test_digests_are_of_each_sites_own_answer(over: Over, tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 16, 1_000)
+
+    def digests(engine: Engine) -> dict[str, bytes]:
+        question = encode(Expect(mixture))
+        batches = engine.ask(1, question, engine.sites, total=True, timeout=None)
+        return {s: d for replies in batches for r in replies for s, d in zip(r.sites, r.digests, strict=True)}
+
+    assert digests(over(sites, False)) == digests(reference(sites, False))
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+def test_sites_that_cannot_be_read_are_named_and_the_others_go_on(over: Over, tmp_path: Path, in_memory: bool) -> None:
+    sites, mixture = write_sites(tmp_path, 16, 3_000)
+    Path(sites[3].data.uri).unlink()
+    Path(sites[9].data.uri).write_bytes(b"PAR1 not a Parquet file PAR1")
+    got = run(totals(mixture), over(sites, in_memory), on_drop="continue")
+    expected = run(totals(mixture), reference(sites, in_memory), on_drop="continue")
+    assert got.value == expected.value
+    assert got.record.dropped.keys() == {"site-03", "site-09"}
+    assert str(Trouble.DATA_NOT_FOUND) in got.record.dropped["site-03"]
+    assert str(Trouble.DATA_UNREADABLE) in got.record.dropped["site-09"]
+
+
+def test_a_failure_stops_a_run_that_says_so(over: Over, tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 2, 100)
+    Path(sites[1].data.uri).unlink()
+    with pytest.raises(RoundStoppedError, match="site-01: the data were not found") as stopped:
+        run(totals(mixture), over(sites, False))
+    assert stopped.value.sites == ("site-01",)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe in place of a file is what hangs here")
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+def test_a_site_that_hangs_is_left_out_and_no_other(over: Over, tmp_path: Path, in_memory: bool) -> None:
+    sites, mixture = write_sites(tmp_path, 16, 3_000)
+    engine = over(sites, in_memory)
+    pipe = Path(sites[4].data.uri)
+    pipe.unlink()
+    expected = run(totals(mixture, 3), reference(sites, in_memory), on_drop="continue")
+    os.mkfifo(pipe)
+    try:
+        began = time.monotonic()
+        got = run(totals(mixture, 3), engine, deadline=3.0, on_drop="continue")
+        took = time.monotonic() - began
+    finally:
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # whoever waits for a writer goes on
+    assert got.record.dropped == {"site-04": str(Trouble.NO_ANSWER)}
+    assert got.value == expected.value
+    assert took < 6

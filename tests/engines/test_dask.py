@@ -1,0 +1,309 @@
+"""The Dask engine on this machine: what it refuses, what it survives, what it leaves behind."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from consilience.engines import DaskCluster, InProcess
+from consilience.engines.dask import connection
+from consilience.engines.dask import sites as engine_of_sites
+from consilience.engines.dask.tasks import Block, answer_block
+from consilience.errors import EngineError, InvalidInputError
+from consilience.fit import Expect
+from consilience.model import Mixture, Rows
+from consilience.protocols import Each, Summarise, Trouble, encode, run
+from consilience.protocols.dialogue import Dialogue
+from consilience.site import Columns, Shard, Site
+from sharded import totals, write_sites
+
+pytest.importorskip("distributed")
+import dask
+from distributed.protocol import deserialize, serialize
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[DaskCluster]:
+    with DaskCluster(n_workers=2) as opened:
+        yield opened
+
+
+def worker_pids(cluster: DaskCluster) -> list[int]:
+    return list(cluster._client.run(os.getpid).values())
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["tcp://scheduler:8786", "scheduler:8786", "tcp://10.1.2.3:8786", "10.1.2.3:8786", "ws://scheduler:8786",
+     "tcp://[2001:db8::1]:8786", "tcp://0.0.0.0:8786", "tcp://127.0.0.1.example.org:8786"],
+)  # fmt: skip
+def test_plain_tcp_beyond_this_machine_is_refused(address: str) -> None:
+    with pytest.raises(EngineError, match="neither encrypted nor on this machine"):
+        DaskCluster(address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "tcp://localhost:1", "tcp://[::1]:1", "tcp://127.8.9.10:1"])
+def test_nobody_there_is_one_sentence_in_bounded_time(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 1)
+    with pytest.raises(EngineError, match=r"cannot use the scheduler at tcp://\S+: nothing answered in 1 s"):
+        DaskCluster(address)
+
+
+def test_insecure_is_a_choice_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 1)
+    with pytest.raises(EngineError, match=r"cannot use the scheduler at tcp://scheduler\.invalid"):
+        DaskCluster("scheduler.invalid:8786", insecure=True)
+
+
+def test_a_port_that_is_no_scheduler_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECT_SECONDS", 1)
+    answered = "something answered that is not a scheduler"
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(EngineError, match=answered):
+        DaskCluster(f"127.0.0.1:{silent.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("address", ["tls://scheduler", "http://scheduler:80", "tls://:8786", "inproc://1/2/3"])
+def test_what_is_no_address_is_said(address: str) -> None:
+    with pytest.raises(EngineError, match="is not the address of a scheduler: expected tls://host:port"):
+        DaskCluster(address)
+
+
+def test_tls_needs_security() -> None:
+    with pytest.raises(EngineError, match="needs certificates: pass security="):
+        DaskCluster("tls://scheduler:8786")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"address": "127.0.0.1:1", "n_workers": 2}, "got both"),
+        ({"n_workers": 0}, "n_workers=0: expected"),
+        ({"address": "tls://scheduler:1", "security": "cert.pem"}, "security='cert.pem': expected"),
+    ],
+)
+def test_arguments_are_checked(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        DaskCluster(**arguments)
+
+
+def test_without_dask_the_error_has_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"pip install 'consilience\[dask\]'"):
+        DaskCluster(n_workers=1)
+
+
+def test_importing_the_engines_does_not_import_dask() -> None:
+    code = "import sys, consilience.engines; assert not {'dask', 'distributed'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_sites_must_be_files(cluster: DaskCluster) -> None:
+    rows = Site("north", Rows(np.zeros((2, 1)), np.zeros((2, 1))))
+    with pytest.raises(InvalidInputError, match=r"site 'north' holds rows in memory.* write them to Parquet"):
+        cluster.over([rows])
+    with pytest.raises(InvalidInputError, match="no sites"):
+        cluster.over([])
+    shard = Site("north", Shard("north.parquet", Columns((), ("y",))))
+    with pytest.raises(InvalidInputError, match="two sites have the same name"):
+        cluster.over([shard, shard])
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("from consilience.engines import DaskCluster\nDaskCluster(n_workers=1)\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60)
+    assert "EngineError: the workers did not start" in done.stderr
+    assert "__name__ == '__main__'" in done.stderr
+
+
+# ---------------------------------------------------------------- what is left behind
+
+
+def test_nothing_is_printed_changed_or_left(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    loggers = [logging.getLogger(name) for name in connection.LOGGERS]
+
+    def state() -> Any:
+        levels = [(logger.level, [handler.level for handler in logger.handlers]) for logger in loggers]
+        return dask.config.get("distributed"), sorted(os.environ.items()), levels
+
+    sites, mixture = write_sites(tmp_path, 3, 100)
+    before, threads = state(), set(threading.enumerate())
+    cluster = DaskCluster(n_workers=1)
+    pids = worker_pids(cluster)
+    engine = cluster.over(sites)
+    run(totals(mixture, 2), engine)
+    cluster.close()
+    cluster.close()
+    assert state() == before
+    assert not [t for t in set(threading.enumerate()) - threads if t.is_alive() and not t.daemon]
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(EngineError, match="closed"):
+        cluster.over(sites)
+    with pytest.raises(EngineError, match="closed"):
+        run(totals(mixture, 1), engine)
+
+
+def test_workers_start_as_they_should(cluster: DaskCluster) -> None:
+    names = ["MALLOC_TRIM_THRESHOLD_", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"]
+    found = cluster._client.run(lambda: [os.environ.get(name) for name in names])
+    assert list(found.values()) == [[None, "1", "1", "1"]] * 2
+    assert all(address.startswith("tcp://127.0.0.1:") for address in found)
+
+
+def test_rounds_leave_nothing_with_the_scheduler(cluster: DaskCluster, tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 16, 1_000)
+    run(totals(mixture, 3), cluster.over(sites))
+    deadline = time.monotonic() + 5
+    while cluster._client.futures and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not cluster._client.futures
+
+
+# ---------------------------------------------------------------- other ways of the same question
+
+
+@pytest.mark.parametrize("number", [1, 5, 40])
+@pytest.mark.parametrize("large", ["LARGE_QUESTION", "LARGE_ANSWERS"])
+def test_large_messages_take_another_way_to_the_same_bits(
+    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: str, number: int
+) -> None:
+    sites, mixture = write_sites(tmp_path, number, 2_000)
+    expected = run(totals(mixture, 2), InProcess().over(sites)).value
+    monkeypatch.setattr(engine_of_sites, large, 0)
+    got = run(totals(mixture, 2), cluster.over(sites))
+    assert got.value == expected
+    if large == "LARGE_ANSWERS":
+        assert [len(r.exchanges) for r in got.record.rounds] == [1, 1]
+
+
+@pytest.mark.parametrize("deadline", [None, 20.0])
+def test_sums_on_workers_leave_failed_sites_apart(
+    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deadline: float | None
+) -> None:
+    sites, mixture = write_sites(tmp_path, 40, 2_000)
+    for i in (7, 32, 33, 34, 35, 36, 37, 38, 39):
+        Path(sites[i].data.uri).unlink()
+    expected = run(totals(mixture, 3), InProcess().over(sites), on_drop="continue")
+    monkeypatch.setattr(engine_of_sites, "LARGE_ANSWERS", 0)
+    got = run(totals(mixture, 3), cluster.over(sites), on_drop="continue", deadline=deadline)
+    assert got.value == expected.value
+    assert got.record.dropped.keys() == expected.record.dropped.keys()
+    assert [sum(len(e.sites) for e in r.exchanges) for r in got.record.rounds] == [40, 31, 31]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe in place of a file is what hangs here")
+def test_sums_on_workers_take_what_is_there_when_the_time_is_over(
+    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites, mixture = write_sites(tmp_path, 5, 1_000)  # each site a block
+    pipe = Path(sites[2].data.uri)
+    pipe.unlink()
+    expected = run(totals(mixture, 2), InProcess().over(sites), on_drop="continue").value
+    os.mkfifo(pipe)
+    monkeypatch.setattr(engine_of_sites, "LARGE_ANSWERS", 0)
+    try:
+        got = run(totals(mixture, 2), cluster.over(sites), on_drop="continue", deadline=2.0)
+    finally:
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
+    assert got.record.dropped == {"site-02": str(Trouble.NO_ANSWER)}
+    assert got.value == expected
+
+
+def test_two_runs_on_one_engine_do_not_meet(cluster: DaskCluster, tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 5, 500)
+    engine = cluster.over(sites, in_memory=True)
+
+    def counts() -> Dialogue[list[float]]:
+        return [answer.weight for answer in (yield Each(Summarise(3, 1))).values()]
+
+    first = run(counts(), engine).value
+    totals_between = run(totals(mixture, 2), engine).value
+    assert run(counts(), engine).value == first
+    assert totals_between[0] == totals_between[1]
+
+
+def test_relative_paths_mean_the_same_for_workers(
+    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sites, mixture = write_sites(tmp_path, 1, 100)
+    monkeypatch.chdir(tmp_path)
+    relative = Site("north", Shard("site-00.parquet", sites[0].data.columns))
+    assert run(totals(mixture, 1), cluster.over([relative])).value == run(totals(mixture, 1), cluster.over(sites)).value
+
+
+# ---------------------------------------------------------------- lost workers
+
+
+def test_a_block_that_moves_is_aligned_again(tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 2, 1_000)
+    block = Block(0, [site.loaded() for site in sites], keep=True)
+    header, frames = serialize(block)
+    moved = []
+    for frame in frames:
+        at_odd_address = memoryview(bytearray(memoryview(frame).nbytes + 1))[1:]
+        at_odd_address[:] = memoryview(frame).cast("B")
+        moved.append(at_odd_address)
+    arrived = deserialize(header, moved)
+    for before, after in zip(block.sites, arrived.sites, strict=True):
+        assert after.data.X.T.flags.c_contiguous
+        assert after.data.X.flags.aligned
+        assert after.data.Y.flags.aligned
+        np.testing.assert_array_equal(after.data.X, before.data.X)
+    question = encode(Expect(mixture))
+    messages = [[part[2] for part in answer_block(b, question, None, True, None)] for b in (block, arrived)]
+    assert messages[0] == messages[1]
+    assert sys.getsizeof(block) > 1_000 * 4 * 8
+
+
+@pytest.fixture(scope="module")
+def many_rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Site], Mixture]:
+    return write_sites(tmp_path_factory.mktemp("many"), 16, 300_000, n_experts=4, n_features=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("in_memory", "trials"), [(True, 5), (False, 2)], ids=["in memory", "streamed"])
+def test_killed_workers_cost_time_only(many_rows: tuple[list[Site], Mixture], in_memory: bool, trials: int) -> None:
+    sites, mixture = many_rows
+    rng = random.Random(0)
+    with DaskCluster(n_workers=2) as cluster:
+        began = time.monotonic()
+        undisturbed = run(totals(mixture, 8, information=True), cluster.over(sites, in_memory=in_memory)).value
+        took = time.monotonic() - began
+        for _ in range(trials):
+            cluster._client.wait_for_workers(2, timeout=30)
+            pid, moment = rng.choice(worker_pids(cluster)), rng.uniform(0.05, 0.9) * took
+            killer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
+            killer.start()
+            again = run(totals(mixture, 8, information=True), cluster.over(sites, in_memory=in_memory), deadline=100)
+            killer.join()
+            assert again.value == undisturbed
+            assert not again.record.dropped
+
+
+@pytest.mark.slow
+def test_workers_lost_for_good_are_a_failure_of_their_sites(many_rows: tuple[list[Site], Mixture]) -> None:
+    sites, mixture = many_rows
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), DaskCluster(n_workers=2) as cluster:
+        engine = cluster.over(sites)
+        threading.Timer(0.3, os.kill, (worker_pids(cluster)[0], signal.SIGKILL)).start()
+        ended = run(totals(mixture, 2, information=True), engine, on_drop="continue")
+    assert set(ended.record.dropped.values()) == {str(Trouble.WORKER_LOST)}
+    assert 1 <= len(ended.record.dropped) <= 4  # the block that was being answered, and one that was next
