@@ -6,6 +6,7 @@ fourth of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,7 +156,8 @@ def disclosure(question: Question) -> str:
         case FitLocally(specification):
             return f"the parameters of a mixture of {specification.K} experts fitted to at most 3,000 rows of the site"
         case Several(questions):
-            return "; ".join(dict.fromkeys(disclosure(part) for part in questions))
+            times = Counter(disclosure(part) for part in questions)
+            return "; ".join(what if n == 1 else f"{n} times {what}" for what, n in times.items())
 
 
 def is_additive(question: Question) -> bool:
