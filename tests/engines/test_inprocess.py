@@ -16,7 +16,7 @@ import pytest
 
 from answering import Calls, small_sites, summaries
 from consilience.engines import InProcess
-from consilience.errors import MessageError, RoundStoppedError
+from consilience.errors import InvalidInputError, MessageError, RoundStoppedError
 from consilience.model import Rows
 from consilience.protocols import Each, Failure, Likelihood, Summarise, Total, Trouble, decode, encode, run
 from consilience.site import Columns, Shard, Site, respond
@@ -100,7 +100,16 @@ def test_the_trace_stays_at_the_site_and_its_number_leaves() -> None:
     failure = decode(respond(Summarise(1, 1), site))
     assert failure == Failure(Trouble.INTERNAL, reference=1)
     assert "Traceback" in site.traces[0]
-    assert decode(respond(Summarise(1, 1), site)).reference == 2
+    for _ in range(30):
+        last = decode(respond(Summarise(1, 1), site)).reference
+    assert last == 31
+    assert len(site.traces) == 20
+
+
+def test_threads_are_at_least_one() -> None:
+    for threads in (0, -1):
+        with pytest.raises(InvalidInputError, match="threads="):
+            InProcess(threads)
 
 
 def test_the_interpreter_exits_while_a_site_hangs() -> None:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
 
+from answering import Calls
 from consilience import (
     FederatedEM,
     Federation,
@@ -22,7 +23,8 @@ from consilience import (
     MixtureOfRegressions,
 )
 from consilience.errors import ConvergenceWarning, InvalidInputError, JournalError, RoundStoppedError
-from consilience.protocols import Summarise, Total
+from consilience.protocols import Failure, Summarise, Total, Trouble, encode
+from consilience.site import respond
 from simulated import Simulated, simulated
 
 ESTIMATORS = {
@@ -217,9 +219,10 @@ def test_shards_with_classes(tmp_path: Path) -> None:
         columns = {"a": case.X[index, 0], "b": case.X[index, 1], "y": words[index]}
         pq.write_table(pa.table(columns), tmp_path / f"part-{i}.parquet")
     model = Federation.from_parquet(str(tmp_path / "*.parquet"), target="y").fit(ESTIMATORS["categorical"]).model
-    pooled = ESTIMATORS["categorical"].fit(case.X, words)
+    parts = np.array_split(np.arange(600), 3)
+    arrays = Federation({str(i): (case.X[index], words[index]) for i, index in enumerate(parts)})
     assert model.classes_.tolist() == ["a", "b", "c"]
-    assert model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-6)
+    np.testing.assert_allclose(model.coef_, arrays.fit(ESTIMATORS["categorical"]).model.coef_, rtol=1e-9, atol=1e-9)
 
 
 def test_shards_without_a_response(tmp_path: Path) -> None:
@@ -294,3 +297,98 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     one, four = (Federation(split(case, 7), InProcess(threads)).fit(ESTIMATORS["gaussian"]).model for threads in (1, 4))
     np.testing.assert_array_equal(one.coef_, four.coef_)
     np.testing.assert_array_equal(one.gate_coef_, four.gate_coef_)
+
+
+@pytest.mark.parametrize("rows", [400, 5000])
+def test_streamed_and_kept_rows_give_the_same_fit_but_for_rounding(tmp_path: Path, rows: int) -> None:
+    case = simulated(n=2 * rows, weights=True, seed=3)
+    pattern = written(case, tmp_path, shards=2, w=case.rows.weight)
+    streamed, kept = (
+        Federation.from_parquet(pattern, target="y", weight="w", in_memory=in_memory).fit(ESTIMATORS["gaussian"])
+        for in_memory in (False, True)
+    )
+    np.testing.assert_allclose(streamed.model.coef_, kept.model.coef_, rtol=1e-9, atol=1e-9)
+    assert streamed.model.log_likelihood_ == pytest.approx(kept.model.log_likelihood_, rel=1e-12)
+
+
+def test_orders_are_compared_over_the_same_rows_when_a_site_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = simulated(n=900, seed=3)
+    calls = Calls(monkeypatch)
+    sites = {"small": (case.X[:300], case.y[:300]), "large": (case.X[300:], case.y[300:])}
+    for time in range(4, 14):
+        calls.asked.clear()
+        calls.misbehave("large", failing, time=time)
+        chosen = Federation(sites).select_order(
+            MixtureOfExpertsRegressor(random_state=0), orders=[1, 2], on_drop="continue"
+        )
+        assert len({fitted.model.n_labels_ for fitted in chosen.fits}) == 1, time
+        assert chosen.best_order == 2, time
+        calls._misbehaviour.clear()
+
+
+def test_a_site_that_leaves_at_the_end_leaves_a_fit_of_those_that_stayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = simulated(n=900, seed=3)
+
+    def refuses_information(question, site):
+        return failing(question, site) if getattr(question, "information", False) else respond(question, site)
+
+    Calls(monkeypatch).misbehave("large", refuses_information)
+    sites = {"small": (case.X[:300], case.y[:300]), "large": (case.X[300:], case.y[300:])}
+    result = Federation(sites).fit(
+        MixtureOfExpertsRegressor(2, random_state=0), FederatedEM(newton=False), on_drop="continue"
+    )
+    assert result.model.n_labels_ == 300
+    assert len(result.fit.ascent.segments) == 2
+    again = MixtureOfExpertsRegressor(2, mixture_init=result.model.mixture_, random_state=0)
+    alone = again.fit(case.X[:300], case.y[:300])
+    np.testing.assert_allclose(result.model.coef_, alone.coef_, atol=1e-3)
+    assert result.model.inference_.decrement < 0.01
+
+
+def failing(question, site) -> bytes:
+    return encode(Failure(Trouble.INTERNAL, 1))
+
+
+def test_what_went_wrong_is_told_here_in_full(tmp_path: Path) -> None:
+    table = Federation.from_parquet(written(simulated(n=90), tmp_path), target="y")
+    (tmp_path / "part-1.parquet").unlink()
+    table.fit(ESTIMATORS["gaussian"], on_drop="continue")
+    assert table.traces.keys() == {"part-1.parquet"}
+    assert "Traceback" in table.traces["part-1.parquet"][0]
+
+
+def test_more_experts_than_rows_are_refused() -> None:
+    case = simulated(n=4)
+    with pytest.raises(InvalidInputError, match="n_samples=4 rows for 5 experts"):
+        Federation(split(case, 2)).fit(MixtureOfExpertsRegressor(5, random_state=0))
+
+
+def test_groups_at_some_sites_only_are_refused() -> None:
+    case = simulated(n=60)
+    with pytest.raises(InvalidInputError, match="some sites have groups"):
+        Federation({"a": (case.X, case.y), "b": {"X": case.X, "y": case.y, "groups": np.arange(60) // 3}})
+
+
+def test_a_classifier_needs_classes_everywhere() -> None:
+    with pytest.raises(InvalidInputError, match="needs y at every site"):
+        Federation({"a": (simulated(n=30).X,)}).fit(ESTIMATORS["categorical"])
+
+
+def test_a_random_state_is_honoured() -> None:
+    sites = split(simulated(n=300))
+    one, two = (
+        Federation(sites).fit(MixtureOfExpertsRegressor(2, random_state=np.random.RandomState(3))).model.coef_
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+def test_a_dialogue_over_responses_only_and_bad_arrays() -> None:
+    def mean():
+        return (yield Total(Summarise(d=0, q=2))).y_mean
+
+    X = simulated(n=30).X
+    np.testing.assert_allclose(Federation({"a": {"X": X, "sample_weight": [1] * 30}}).run(mean()).value, X.mean(axis=0))
+    for bad in (X[:, 0], np.full((3, 2), np.nan)):
+        with pytest.raises(InvalidInputError, match="finite numbers"):
+            Federation({"a": (bad,)}).run(mean())

@@ -280,3 +280,10 @@ def test_simulated_counts_scale_with_exposure() -> None:
     data = simulated("poisson", n=2000, exposure=True)
     doubled = replace(data.rows, exposure=2 * data.rows.exposure)
     assert mean_count(data.truth, doubled) == pytest.approx(2 * mean_count(data.truth, data.rows), rel=0.05)
+
+
+def test_standard_errors_that_need_the_rows_ask_for_them():
+    case = simulated(n=200)
+    fit = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
+    with pytest.raises(InvalidInputError, match="'sandwich' standard errors of this fit need its rows"):
+        infer(fit, kind="sandwich")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from consilience.errors import MessageError
 from consilience.fit import Expect, Specification
-from consilience.fit.summary import column_summary
+from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.model import expect
 from consilience.protocols import (
     Answers,
@@ -48,10 +48,10 @@ def values(shape: Shape) -> list[object]:
     answers = (summary, expect(mixture, rows, information=True), Likelihood(-3.5, 2.0), Candidates((mixture,)))
     return [
         *questions,
-        Several((*questions, Several(questions))),
+        Several(questions),
         *answers,
-        Answers((*answers, Answers(answers))),
-        Failure(Trouble.SPLIT_GROUP, 5),
+        Answers(answers),
+        Failure(Trouble.NOT_COUNTS, 5),
     ]
 
 
@@ -141,12 +141,36 @@ def test_a_message_larger_than_the_cap_is_refused() -> None:
         Message.from_bytes(data, most=len(data) - 1)
 
 
-@pytest.mark.parametrize("field", [("K", 10**6), ("n_classes", 10**9)])
-def test_a_specification_that_would_exhaust_a_site_is_not_read(field: tuple[str, int]) -> None:
-    summary = column_summary(Shape().problem()[1])
-    question = FitLocally(Specification(**{"K": 2, field[0]: field[1]}), summary, seed=0, n_init=1)
+def test_an_axis_of_length_zero_does_not_hide_the_others() -> None:
+    kind = next(i for i, record in enumerate(KINDS) if record.type.__name__ == "Candidates")
+    head = (1, 1, 1, 1, 0, 1, 0, 0, 0, 2**31 - 1, 2**31 - 1, 3, 0, 1, 1, 0)
+    data = Message(kind, head, np.zeros(2)).to_bytes()
     with pytest.raises(MessageError):
-        decode(encode(question))
+        decode(data)
+    assert received(data, values(Shape())[3]) == Failure(Trouble.UNREADABLE_ANSWER)
+
+
+@pytest.mark.parametrize(
+    "size", [{"K": 10**6}, {"n_classes": 10**9}, {"K": 1000, "n_classes": 10**4, "family": "categorical"}]
+)
+def test_a_fit_that_would_exhaust_a_site_is_not_read(size: dict[str, int | str]) -> None:
+    summary = ColumnSummary(1.0, np.zeros(1000), np.ones(1000), np.zeros(1), np.eye(1))
+    with pytest.raises(MessageError):
+        decode(encode(FitLocally(Specification(**{"K": 2, **size}), summary, seed=0, n_init=1)))
+
+
+def test_a_summary_whose_parts_do_not_fit_is_refused() -> None:
+    summary = ColumnSummary(1.0, np.zeros(2), np.ones(2), np.zeros(3), np.eye(2))
+    with pytest.raises(MessageError, match="do not fit together"):
+        decode(encode(FitLocally(Specification(K=2), summary, seed=0, n_init=1)))
+    assert received(encode(summary), Summarise(2, 2)) == Failure(Trouble.WRONG_SHAPE)
+
+
+def test_a_mixture_that_is_not_finite_is_refused_before_it_is_asked_about() -> None:
+    mixture, _ = Shape().problem()
+    experts = mixture.experts.moved(np.full(6, np.nan), np.zeros(2))
+    with pytest.raises(MessageError, match="not finite"):
+        decode(encode(LogLikelihood(replace(mixture, experts=experts))))
 
 
 def test_parts_of_a_mixture_that_do_not_fit_are_refused() -> None:

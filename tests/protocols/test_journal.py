@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from answering import Calls, small_sites, summaries
 from consilience.engines import InProcess
 from consilience.errors import JournalError, RoundStoppedError
 from consilience.fit import Expect
-from consilience.protocols import Each, Failure, Journal, Summarise, Total, Trouble, encode, run
+from consilience.model import Rows
+from consilience.protocols import Each, Failure, Journal, Several, Summarise, Total, Trouble, encode, run
 from consilience.protocols.frames import FrameFile, joined, separated
 from consilience.protocols.journal import is_same_question
+from consilience.site import Site, respond
 from strategies import Shape
 
 
@@ -193,3 +196,44 @@ def test_a_record_that_was_taken_out_is_noticed(path: Path) -> None:
 @given(st.lists(st.binary(max_size=20), max_size=5))
 def test_parts_of_a_payload(parts: list[bytes]) -> None:
     assert separated(joined(parts)) == parts
+
+
+def test_a_journal_can_be_opened_again(path: Path) -> None:
+    journal = Journal(path)
+    for _ in range(3):
+        assert run(summaries(2), InProcess().over(small_sites()), journal).value == [120.0] * 2
+
+
+@pytest.mark.parametrize("content", [b"notes", b"a longer note that is not a journal at all"])
+def test_a_file_that_is_no_journal_is_left_alone(path: Path, content: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match="not a record of a journal"):
+        run(summaries(1), InProcess().over(small_sites()), Journal(path))
+    assert path.read_bytes() == content
+
+
+def test_a_sum_that_overflows_is_the_same_after_a_replay(path: Path) -> None:
+    huge = [Site(name, Rows(np.zeros((2, 2)), np.array([[5e153], [-5e153]]))) for name in "abcd"]
+
+    def products():
+        summaries_ = yield Total(Several((Summarise(d=2, q=1),)))
+        return summaries_.items[0].y_products
+
+    first, again = (run(products(), InProcess().over(huge), Journal(path)).value for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert np.isinf(first).all()
+
+
+def test_an_answer_is_on_disk_while_others_are_still_at_work(path: Path, calls: Calls) -> None:
+    seen = []
+
+    def watching(question, site) -> bytes:
+        time.sleep(0.5)
+        seen.append(path.with_name("run.journal.round").stat().st_size)
+        return respond(question, site)
+
+    calls.misbehave("south", watching)
+    run(summaries(1), InProcess(threads=1).over(small_sites()), Journal(path))
+    single = len(respond(Summarise(2, 1), small_sites()[0]))
+    assert seen[0] > 2 * single  # the answers of the two before it

@@ -212,3 +212,58 @@ def test_progress_is_told() -> None:
     told = []
     run(summaries(2), InProcess().over(small_sites()), progress=lambda *what: told.append(what))
     assert told[-1] == ("Summarise", 3, 3)
+
+
+# ---------------------------------------------------------------------- traps
+
+
+def test_a_dialogue_that_is_none_is_told_so() -> None:
+    engine = InProcess().over(small_sites())
+    with pytest.raises(InvalidInputError, match="call the function"):
+        run(summaries, engine)  # type: ignore[arg-type]
+
+    def bare():
+        yield Summarise(2, 1)
+
+    with pytest.raises(InvalidInputError, match=r"yields Total\(question\) or Each\(question\), got Summarise"):
+        run(bare(), engine)
+
+
+def test_an_engine_serves_another_run_after_one_that_stopped(calls: Calls) -> None:
+    engine = InProcess(threads=3).over(small_sites())
+    calls.misbehave("north", slow(0.5))
+    with pytest.raises(RoundStoppedError):
+        run(summaries(1), engine, deadline=0.1)
+    calls._misbehaviour.clear()
+
+    def counts():
+        total = yield Each(LogLikelihood(simulated(n=20).truth))
+        time.sleep(0.6)  # north's answer to the first run has come
+        again = yield Each(LogLikelihood(simulated(n=20).truth))
+        return {site: (total[site].log_likelihood, again[site].log_likelihood) for site in total}
+
+    values = run(counts(), engine).value
+    assert list(values) == ["east", "north", "south"]
+    assert all(first == second for first, second in values.values())
+
+
+def test_dialogues_of_dialogues_side_by_side() -> None:
+    case = simulated(n=300, seed=4)
+    sites = [Site("a", case.rows.take(np.arange(150))), Site("b", case.rows.take(np.arange(150, 300)))]
+
+    def both():
+        method = FederatedEM(n_climbs=2)
+        return together([method.dialogue([case.specification], 2, 1), method.dialogue([case.specification], 2, 1)])
+
+    def three_levels():
+        return together([both(), both()])
+
+    nested = run(three_levels(), InProcess().over(sites))
+    single = run(FederatedEM(n_climbs=2).dialogue([case.specification], 2, 1), InProcess().over(sites))
+    assert len(nested.record.rounds) == len(single.record.rounds)
+    assert {fit.log_likelihood for pair in nested.value for (fit,) in pair} == {single.value[0].log_likelihood}
+
+
+def test_many_dialogues_side_by_side() -> None:
+    done = run(together([summaries(1) for _ in range(100)]), InProcess().over(small_sites()))
+    assert done.value == ([120.0],) * 100

@@ -30,6 +30,7 @@ from consilience.site.stores import expand
 pytest.importorskip("moto")
 boto3 = pytest.importorskip("boto3")
 pytest.importorskip("flask")  # of moto[server]
+pytestmark = pytest.mark.slow
 
 COLUMNS = Columns(("a", "b"), ("y",))
 

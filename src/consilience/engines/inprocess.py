@@ -23,8 +23,8 @@ from consilience.site.site import Site
 
 PATIENCE = 0.25
 """Share of the time limit without a reply after which threads are added: those there are may hang."""
-BATCH = 0.05
-"""Seconds after which a thread hands over what its sites have answered: threads that wake each other up cost time."""
+GATHER = 0.01
+"""Seconds that a reply waits for others while many are under way: threads that wake each other up cost time."""
 DIGEST = 16
 
 
@@ -46,6 +46,8 @@ class InProcess:
     """
 
     def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise InvalidInputError(f"threads={threads!r}: expected a whole number of at least 1")
         self.threads = threads or os.cpu_count() or 1
 
     def over(self, sites: Iterable[Site], *, in_memory: bool = False) -> InProcessSites:
@@ -60,7 +62,8 @@ class InProcessSites:
         given = list(sites)
         self._sites = {site.name: site for site in given}
         self._threads = threads
-        self._replies: queue.SimpleQueue[list[Reply]] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[tuple[int, Reply]] = queue.SimpleQueue()
+        self._run = self._number = 0
         if not given or len(self._sites) < len(given):
             raise InvalidInputError("expected at least one site, and a name of its own for each")
 
@@ -73,36 +76,27 @@ class InProcessSites:
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
     ) -> Iterator[list[Reply]]:
         """Replies as they come; a site that hangs keeps its thread and no one else's."""
-        jobs = deque(sites)
-        asked = decode(question)  # once: the sites of a process share it
-
-        together = BATCH if timeout is None else 0.0  # a site that hangs must not hold back what others have said
+        if number <= self._number:  # another run: what an earlier one left behind is not its business
+            self._run += 1
+        self._number, this_run = number, self._run
+        jobs, asked = deque(sites), decode(question)  # decoded once: the sites of a process share it
 
         def work() -> None:
-            replies, since = [], time.perf_counter()
             with contextlib.suppress(IndexError):
                 while True:
-                    replies.append(self._reply(number, asked, jobs.popleft()))
-                    if time.perf_counter() - since >= together:
-                        self._replies.put(replies)
-                        replies, since = [], time.perf_counter()
-            self._replies.put(replies)
-
-        def start() -> None:
-            threading.Thread(target=work, name=f"consilience-round-{number}", daemon=True).start()
+                    self._replies.put((this_run, self._reply(number, asked, jobs.popleft())))
 
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         patience = None if timeout is None else PATIENCE * timeout
-        waiting = len(sites)
-        replies: list[Reply] = []
+        waiting, replies = set(sites), list[Reply]()
         try:
             with threads_for(0):
                 while waiting and time.monotonic() < deadline:
                     if not replies:
                         for _ in range(min(self._threads, len(jobs))):
-                            start()
-                    replies = self._arrived(patience, deadline)
-                    waiting -= sum(reply.number == number for reply in replies)
+                            threading.Thread(target=work, name=f"consilience-round-{number}", daemon=True).start()
+                    replies = self._arrived(patience, deadline, gather=bool(jobs))
+                    waiting -= {reply.sites[0] for reply in replies if reply.number == number}
                     if replies:
                         yield replies
         finally:
@@ -114,12 +108,14 @@ class InProcessSites:
         digest = blake2b(message, digest_size=DIGEST).digest()
         return Reply(number, (name,), message, (digest,), time.perf_counter() - began)
 
-    def _arrived(self, patience: float | None, deadline: float) -> list[Reply]:
+    def _arrived(self, patience: float | None, deadline: float, *, gather: bool) -> list[Reply]:
         """Replies that are there, after waiting for the first; none where patience or time ran out."""
         left = None if patience is None else min(patience, max(deadline - time.monotonic(), 0.0))
-        replies: list[Reply] = []
+        arrived = []
         with contextlib.suppress(queue.Empty):
-            replies += self._replies.get(timeout=left)
+            arrived.append(self._replies.get(timeout=left))
+            if gather:
+                time.sleep(GATHER)
             while True:
-                replies += self._replies.get_nowait()
-        return replies
+                arrived.append(self._replies.get_nowait())
+        return [reply for run, reply in arrived if run == self._run]

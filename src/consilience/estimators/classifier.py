@@ -125,6 +125,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         return True
 
     def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray:
+        if any(site.get("y") is None for site in sites):
+            raise InvalidInputError("a classifier needs y at every site")
         y = np.concatenate([np.asarray(frames.as_array(site["y"])).ravel() for site in sites])
         classes = np.unique(y)
         if len(classes) < 2:

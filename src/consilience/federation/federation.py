@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -15,7 +16,9 @@ from consilience.errors import InvalidInputError
 from consilience.federation.holdings import Arrays, Holdings, Shards
 from consilience.federation.progress import shown
 from consilience.fit import criteria
+from consilience.fit.checks import check_labels
 from consilience.fit.fitting import Fit
+from consilience.model.rows import Rows
 from consilience.protocols.dialogue import Dialogue
 from consilience.protocols.federated_em import FederatedEM
 from consilience.protocols.journal import Journal
@@ -124,6 +127,7 @@ class Federation:
         self._holdings: Holdings = sites if isinstance(sites, Shards) else Arrays.of(sites)
         self._engine = InProcess() if engine is None else engine
         self._in_memory = in_memory
+        self._sites: list[Site] = []
 
     @classmethod
     def from_parquet(
@@ -138,7 +142,10 @@ class Federation:
         engine: Any = None,
         in_memory: bool = False,
     ) -> Federation:
-        """Sites from the shards of a table: Parquet (or CSV) files here or on S3, each a site.
+        """Sites from the shards of a table of one owner: Parquet (or CSV) files here or on S3, each a site.
+
+        Names of columns, classes of a classifier's target and the labels of groups are read here, by this process,
+        before any question is asked.
 
         Parameters
         ----------
@@ -174,6 +181,11 @@ class Federation:
         shards = Shards.of(pattern, target=target, features=features, weight=weight, groups=groups, exposure=exposure)
         return cls(shards, engine, in_memory=in_memory)
 
+    @property
+    def traces(self) -> dict[str, list[str]]:
+        """What went wrong at sites of this process in the last run, in full: it stays here, only codes are sent."""
+        return {site.name: list(site.traces) for site in self._sites if site.traces}
+
     def run(
         self,
         dialogue: Dialogue[R],
@@ -183,6 +195,8 @@ class Federation:
         on_drop: OnDrop = "stop",
     ) -> Run[R]:
         """Run a dialogue of your own over the sites, whose columns are numbers as they stand.
+
+        Sites given as ``(X,)`` have responses only, as for a Gaussian mixture.
 
         Parameters
         ----------
@@ -195,7 +209,8 @@ class Federation:
         Run
             With ``value``, what the dialogue returned, and ``record``.
         """
-        engine = self._engine.over(self._holdings.sites(None), in_memory=self._in_memory)
+        self._sites = self._holdings.sites(None)
+        engine = self._engine.over(self._sites, in_memory=self._in_memory)
         kept = None if journal is None else Journal(journal)
         return run(dialogue, engine, kept, deadline=deadline, on_drop=on_drop)
 
@@ -270,10 +285,9 @@ class Federation:
         on_drop: OnDrop,
     ) -> list[FederatedFit]:
         method = FederatedEM() if method is None else method
-        models = [_copy(estimator, K) for K in (orders or (None,))]
-        sites = self._holdings.sites(models[0])
-        for model in models[1:]:
-            self._holdings.sites(model)  # it learns its columns
+        first = _copy(estimator)
+        self._sites = sites = self._holdings.sites(first)  # where the estimator learns its columns
+        models = [first] if orders is None else [_with_order(first, K) for K in orders]
         arguments = _arguments(models, sites, journal)
         kept = None if journal is None else Journal(journal, _study(method, arguments, sites))
         engine = self._engine.over(sites, in_memory=self._in_memory)
@@ -284,11 +298,15 @@ class Federation:
         return [FederatedFit(model.adopt(fit), done.record, fit) for model, fit in zip(models, done.value, strict=True)]
 
 
-def _copy(estimator: Any, K: int | None) -> Any:
+def _copy(estimator: Any) -> Any:
     from sklearn.base import clone
 
-    copy = clone(estimator)
-    return copy if K is None else copy.set_params(**{estimator.order_name: K})
+    return clone(estimator)
+
+
+def _with_order(estimator: Any, K: int) -> Any:
+    """The same estimator, with the columns it knows, for another number of experts."""
+    return copy(estimator).set_params(**{estimator.order_name: K})
 
 
 def _arguments(models: Sequence[Any], sites: Sequence[Site], journal: object) -> dict[str, Any]:
@@ -298,10 +316,14 @@ def _arguments(models: Sequence[Any], sites: Sequence[Site], journal: object) ->
     if not isinstance(seed, int | np.integer):
         if journal is not None:
             raise InvalidInputError("a journal needs random_state as a whole number, so that the run can be repeated")
-        seed = int(np.random.default_rng(seed if isinstance(seed, np.random.Generator) else None).integers(2**31))
+        seed = _drawn(seed)
     d, q = sites[0].shape
+    specifications = [model.specification() for model in models]
+    held = [site.data for site in sites if isinstance(site.data, Rows)]
+    if held:
+        check_labels(held, max(specifications, key=lambda specification: specification.K))
     return {
-        "specifications": [model.specification() for model in models],
+        "specifications": specifications,
         "d": d,
         "q": q,
         "start": first.mixture_init,
@@ -310,6 +332,15 @@ def _arguments(models: Sequence[Any], sites: Sequence[Site], journal: object) ->
         "tol": first.tol,
         "max_iter": first.max_iter,
     }
+
+
+def _drawn(random_state: Any) -> int:
+    """A seed from a generator of either kind, or a new one."""
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    from sklearn.utils import check_random_state
+
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _study(method: FederatedEM, arguments: Mapping[str, Any], sites: Sequence[Site]) -> str:

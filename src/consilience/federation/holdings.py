@@ -51,7 +51,10 @@ class Arrays:
         """From ``(X, y)`` or a mapping with ``X``, ``y``, ``sample_weight``, ``groups``, ``exposure`` for each site."""
         if not sites:
             raise InvalidInputError("a federation needs at least one site")
-        return cls({str(name): _part(str(name), data) for name, data in sites.items()})
+        parts = {str(name): _part(str(name), data) for name, data in sites.items()}
+        if len({part.get("groups") is None for part in parts.values()}) > 1:
+            raise InvalidInputError("some sites have groups and some have none: give groups to all of them")
+        return cls(parts)
 
     def sites(self, estimator: Fittable | None) -> list[Site]:
         """One site for each name, in their order."""
@@ -74,11 +77,18 @@ def _part(name: str, data: Any) -> dict[str, Any]:
 
 
 def _plain(part: Mapping[str, Any]) -> Rows:
-    """Rows of arrays as they are."""
-    X = np.asarray(part["X"], dtype=np.float64)
-    Y = np.empty((len(X), 0)) if part.get("y") is None else np.asarray(part["y"], dtype=np.float64).reshape(len(X), -1)
-    groups = part.get("groups")
-    return Rows(X, Y, part.get("sample_weight"), part.get("exposure"), None if groups is None else Groups.of(groups))
+    """Rows of arrays as they are; columns without ``y`` are responses, as of a Gaussian mixture."""
+    arrays = {
+        name: np.asarray(part[name], dtype=np.float64)
+        for name in PARTS
+        if part.get(name) is not None and name != "groups"
+    }
+    if arrays["X"].ndim != 2 or not all(np.all(np.isfinite(array)) for array in arrays.values()):
+        raise InvalidInputError("expected X with rows and columns, and finite numbers everywhere")
+    n = len(arrays["X"])
+    X, Y = (np.empty((n, 0)), arrays["X"]) if "y" not in arrays else (arrays["X"], arrays["y"].reshape(n, -1))
+    groups = None if part.get("groups") is None else Groups.of(np.asarray(part["groups"]))
+    return Rows(X, Y, arrays.get("sample_weight"), arrays.get("exposure"), groups)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning, warn
@@ -32,10 +34,10 @@ def _shape(mixture: Mixture) -> tuple[int, int, int]:
     return mixture.K, mixture.experts.channels, mixture.experts.p
 
 
-def check_labels(rows: Rows, specification: Specification) -> None:
-    """A named error for fewer labels than experts."""
-    labels = rows.n if rows.groups is None else len(rows.groups.bounds) - 1
-    what = "rows" if rows.groups is None else "groups"
+def check_labels(parts: Sequence[Rows], specification: Specification) -> None:
+    """A named error for fewer labels than experts, over all ``parts`` of the data."""
+    labels = sum(rows.n if rows.groups is None else len(rows.groups.bounds) - 1 for rows in parts)
+    what = "rows" if parts[0].groups is None else "groups"
     if labels < specification.K:
         raise InvalidInputError(
             f"n_samples={labels} {what} for {specification.K} experts: pass at least as many {what} as experts,"

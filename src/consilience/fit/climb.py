@@ -69,7 +69,7 @@ class Ascent:
     statistics : Statistics
         Taken at that mixture; with the information if the climb ended in its Newton phase.
     trace : tuple of float
-        Penalised log-likelihood of every accepted mixture, never falling.
+        Penalised log-likelihood of every accepted mixture, never falling within a segment.
     passes, informed_passes, halvings : int
         Questions asked, how many of them with the information, and how many steps were shortened.
     stop : StopReason
@@ -191,7 +191,7 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
     fraction, stuck = 1.0, 0
     for _ in range(max_iter):
         answer = yield log.asked(Expect(proposal, information=informed))
-        if not is_over_same_data(answer, statistics):
+        if not is_over_same_data(answer, statistics):  # a site left: from the last accepted mixture in a new segment
             statistics = yield log.asked(Expect(mixture))
             value = mixture.penalised(statistics, penalty)
             log.open_segment(value)

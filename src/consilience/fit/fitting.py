@@ -115,7 +115,7 @@ def fit_mixture(
     True
     """
     summary = column_summary(rows)
-    check_labels(rows, specification)
+    check_labels([rows], specification)
     check_fittable(specification, summary)
     penalty = specification.penalty(summary)
     values: tuple[float, ...] = ()

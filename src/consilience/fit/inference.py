@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import cho_solve
 from scipy.special import ndtri
 
+from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
 from consilience.fit.climb import newton_step
 from consilience.fit.fitting import Fit
@@ -116,6 +117,8 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     """
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     estimates = parameters(fit.mixture)
+    if rows is None and (kind == "sandwich" or (statistics.information is None and is_informable(mixture))):
+        raise InvalidInputError(f"kind={kind!r} standard errors of this fit need its rows: pass them")
     if not is_informable(mixture):
         return _refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
     if statistics.information is None and rows is not None:

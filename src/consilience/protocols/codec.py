@@ -210,6 +210,8 @@ class Floats:
         if axes not in self.axes:
             raise MessageError(f"message has an array of {axes} axes where {self.axes} are possible")
         shape = tuple(source.whole(0, LONGEST_AXIS) for _ in range(axes))
+        if math.prod(max(axis, 1) for axis in shape) > MOST_BYTES:  # one axis of 0 hides how long the others are
+            raise MessageError(f"message has an array of shape {shape}")
         return source.floats(math.prod(shape)).reshape(shape)
 
 

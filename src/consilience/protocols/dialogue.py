@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 from consilience.errors import InvalidInputError
@@ -79,12 +80,16 @@ def together(dialogues: Sequence[Dialogue[R]]) -> Dialogue[tuple[R, ...]]:
         _advance(i, dialogue, None, waiting, results)
     while waiting:
         group = _alike(waiting)
-        first = waiting[group[0]]
-        question = first.question if len(group) == 1 else Several(tuple(waiting[i].question for i in group))
-        answer = yield Total(question) if isinstance(first, Total) else Each(question, first.sites)
-        for place, i in enumerate(group):
-            del waiting[i]
-            _advance(i, dialogues[i], answer if len(group) == 1 else _part(answer, place), waiting, results)
+        asked = [waiting.pop(i) for i in group]
+        if len(asked) == 1:
+            parts = [(yield asked[0])]
+        else:
+            question = Several(tuple(part for request in asked for part in _parts(request.question)))
+            first = asked[0]
+            answer = yield Total(question) if isinstance(first, Total) else Each(question, first.sites)
+            parts = _separated(answer, [request.question for request in asked])
+        for i, part in zip(group, parts, strict=True):
+            _advance(i, dialogues[i], part, waiting, results)
     return tuple(results[i] for i in range(len(dialogues)))
 
 
@@ -102,7 +107,15 @@ def _alike(waiting: dict[int, Request]) -> list[int]:
     return [i for i, kind in kinds.items() if kind == first]
 
 
-def _part(answer: Any, place: int) -> Any:
-    if isinstance(answer, Answers):
-        return answer.items[place]
-    return {site: part.items[place] for site, part in answer.items()}
+def _parts(question: Question) -> tuple[Question, ...]:
+    return question.questions if isinstance(question, Several) else (question,)
+
+
+def _separated(answer: Any, questions: Sequence[Question]) -> list[Any]:
+    """The answer to each question, from the answer to all their parts in one message."""
+    if not isinstance(answer, Answers):
+        by_site = {site: _separated(each, questions) for site, each in answer.items()}
+        return [{site: parts[i] for site, parts in by_site.items()} for i in range(len(questions))]
+    items = iter(answer.items)
+    taken = [tuple(islice(items, len(_parts(question)))) for question in questions]
+    return [Answers(part) if isinstance(q, Several) else part[0] for q, part in zip(questions, taken, strict=True)]

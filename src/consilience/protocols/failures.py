@@ -26,7 +26,6 @@ class Trouble(Enum):
     UNKNOWN_CLASS = "the response has a class that the study does not name"
     NOT_COUNTS = "the response must be counts 0, 1, 2, …"
     BAD_WEIGHTS = "weights must be zero or positive, exposures positive"
-    SPLIT_GROUP = "a group of rows is split between shards: write the rows of a group into one shard"
     DATA_NOT_FOUND = "the data were not found at their address"
     NO_STORE = "the store of the data could not be reached: check its address and the network"
     NO_CREDENTIALS = "the store of the data refused the credentials: check the access key, its secret and its rights"

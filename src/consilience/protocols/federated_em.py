@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import chain
 from operator import add
 
 import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start, on_floor
-from consilience.fit.climb import Ascent, Climb, Expect, climb
+from consilience.fit.climb import Ascent, Climb, Expect, climb, is_over_same_data
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.specification import Specification
 from consilience.fit.starts import SUBSAMPLE
@@ -86,24 +87,112 @@ class FederatedEM:
         tol, max_iter
             As in :func:`~consilience.fit.climb`.
         """
-        summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
-        summary = reduce(add, summaries.values())
-        starters = large_sites({site: part.weight for site, part in summaries.items()})
+        if start is None:
+            summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
+            summary = reduce(add, summaries.values())
+            starters = large_sites({site: part.weight for site, part in summaries.items()})
+        else:
+            summary, starters = (yield Total(Summarise(d, q))), ()
+        problems = [Problem(each, summary, tol, max_iter, self.newton) for each in specifications]
+        starts = yield from together([p.starts(start, starters, seed, n_init, self.n_climbs) for p in problems])
+        ranked = yield from ranked_ends(problems, starts)
+        best = yield from together([informed(p, found[0]) for p, found in zip(problems, ranked, strict=True)])
+        best = yield from levelled(problems, best, information=True)
+        return tuple(p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True))
 
-        def one(specification: Specification) -> Dialogue[Fit]:
-            check_fittable(specification, summary)
-            penalty = specification.penalty(summary)
-            if start is None:
-                question = FitLocally(specification, summary, seed, n_init)
-                starts = yield from best_candidates(question, penalty, starters, self.n_climbs)
-            else:
-                check_start(start, specification.blank(summary))
-                starts = [start.in_coordinates(summary.design(specification.intercept))]
-            climbs = [climb(at, penalty, tol=tol, max_iter=max_iter, newton=self.newton) for at in starts]
-            ascents = yield from together([totalled(each) for each in climbs])
-            return (yield from concluded(ascents, penalty))
 
-        return (yield from together([one(specification) for specification in specifications]))
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One specification over the rows of all sites, and how its likelihood is climbed.
+
+    Examples
+    --------
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
+    >>> Problem(Specification(K=2), summary).penalty.gate_ridge
+    0.001
+    """
+
+    specification: Specification
+    summary: ColumnSummary
+    tol: float = 1e-9
+    max_iter: int = 500
+    newton: bool = True
+
+    @property
+    def penalty(self) -> Penalty:
+        """Ridges and floor."""
+        return self.specification.penalty(self.summary)
+
+    def climb(self, start: Mixture) -> Climb:
+        """The climb from ``start``."""
+        return climb(start, self.penalty, tol=self.tol, max_iter=self.max_iter, newton=self.newton)
+
+    def starts(
+        self, given: Mixture | None, sites: tuple[str, ...], seed: int, n_init: int, wanted: int
+    ) -> Dialogue[list[Mixture]]:
+        """The given start, or the best of those that sites find."""
+        check_fittable(self.specification, self.summary)
+        if given is None:
+            question = FitLocally(self.specification, self.summary, seed, n_init)
+            return (yield from best_candidates(question, self.penalty, sites, wanted))
+        check_start(given, self.specification.blank(self.summary))
+        return [given.in_coordinates(self.summary.design(self.specification.intercept))]
+
+    def ranked(self, ascents: Sequence[Ascent]) -> list[Ascent]:
+        """Best end first; one with an expert on the variance floor is likely spurious."""
+        return sorted(ascents, key=lambda end: (on_floor(end.mixture, self.penalty), -end.penalised))
+
+    def fit(self, end: Ascent, ranked: Sequence[Ascent]) -> Fit:
+        """The fit at ``end``, with the values of all climbs as evidence."""
+        return finished(end, self.penalty, tuple(each.penalised / each.statistics.weight for each in ranked))
+
+
+def ranked_ends(problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]]) -> Dialogue[list[list[Ascent]]]:
+    """Where the climbs from all starts end, for each problem the best first; all of them side by side."""
+    owners = [problem for problem, found in zip(problems, starts, strict=True) for _ in found]
+    climbs = [problem.climb(at) for problem, at in zip(owners, chain(*starts), strict=True)]
+    ends = yield from together([totalled(steps) for steps in climbs])
+    ends = yield from levelled(owners, ends)
+    return [p.ranked([end for owner, end in zip(owners, ends, strict=True) if owner is p]) for p in problems]
+
+
+def levelled(
+    problems: Sequence[Problem], ends: Sequence[Ascent], *, information: bool = False
+) -> Dialogue[tuple[Ascent, ...]]:
+    """The ends of climbs, all over the same data: those that ended before a site left climb on without it."""
+    ends = tuple(ends)
+    while True:
+        last = min(ends, key=lambda end: end.statistics.weight).statistics
+        behind = [i for i, end in enumerate(ends) if not is_over_same_data(end.statistics, last)]
+        if not behind:
+            return ends
+        again = yield from together([resumed(problems[i], ends[i], information=information) for i in behind])
+        renewed = dict(zip(behind, again, strict=True))
+        ends = tuple(renewed.get(i, end) for i, end in enumerate(ends))
+
+
+def resumed(problem: Problem, ascent: Ascent, *, information: bool = False) -> Dialogue[Ascent]:
+    """A climb that goes on from where it ended, over other data: one more segment of its trace."""
+    more = yield from totalled(problem.climb(ascent.mixture))
+    joined = replace(
+        more,
+        trace=ascent.trace + more.trace,
+        passes=ascent.passes + more.passes,
+        informed_passes=ascent.informed_passes + more.informed_passes,
+        halvings=ascent.halvings + more.halvings,
+        segments=ascent.segments + tuple(len(ascent.trace) + first for first in more.segments),
+    )
+    return (yield from informed(problem, joined)) if information else joined
+
+
+def informed(problem: Problem, ascent: Ascent) -> Dialogue[Ascent]:
+    """The same end with the observed information in its statistics, where there can be one."""
+    if ascent.statistics.information is not None or not is_informable(ascent.mixture):
+        return ascent
+    statistics = yield Total(Expect(ascent.mixture, information=True))
+    if is_over_same_data(statistics, ascent.statistics):
+        return replace(ascent, statistics=statistics)
+    return (yield from resumed(problem, ascent, information=True))
 
 
 def large_sites(weights: Mapping[str, float]) -> tuple[str, ...]:
@@ -140,16 +229,6 @@ def totalled(steps: Climb) -> Dialogue[Ascent]:
     except StopIteration as reached:
         ascent: Ascent = reached.value
         return ascent
-
-
-def concluded(ascents: Sequence[Ascent], penalty: Penalty) -> Dialogue[Fit]:
-    """The fit at the best end, with the observed information in its statistics where there can be one."""
-    ranked = sorted(ascents, key=lambda ascent: (on_floor(ascent.mixture, penalty), -ascent.penalised))
-    best = ranked[0]
-    if best.statistics.information is None and is_informable(best.mixture):
-        best = replace(best, statistics=(yield Total(Expect(best.mixture, information=True))))
-    values = tuple(ascent.penalised / max(ascent.statistics.weight, 1.0) for ascent in ranked)
-    return finished(best, penalty, values)
 
 
 def best_candidates(

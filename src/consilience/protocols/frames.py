@@ -58,6 +58,7 @@ class FrameFile:
     def read(self) -> list[tuple[int, bytes]]:
         """All whole records as ``(kind, payload)``; a torn end is cut off, damage is an error that names the record."""
         data = self.path.read_bytes() if self.path.exists() else b""
+        self._chain = SEED
         records: list[tuple[int, bytes]] = []
         at = 0
         while at < len(data):
@@ -72,10 +73,14 @@ class FrameFile:
     def _record(self, data: bytes, at: int, index: int) -> tuple[int, bytes, int] | None:
         """The record at ``at`` and where it ends, or None where the file ends within it."""
         start = at + HEAD.size + CRC.size
-        if start > len(data) or not any(data[at:]):  # cut short, or space that was allocated and never written
+        if not any(data[at:]):  # space that was allocated and never written
             return None
-        mark, kind, length = HEAD.unpack_from(data, at)
-        if mark != MARK or CRC.unpack_from(data, at + HEAD.size)[0] != zlib.crc32(data[at : at + HEAD.size]):
+        if not MARK.startswith(data[at : at + len(MARK)]):
+            raise JournalError(f"{self.path}: record {index} (byte {at}) is damaged or not a record of a journal")
+        if start > len(data):
+            return None
+        _, kind, length = HEAD.unpack_from(data, at)
+        if CRC.unpack_from(data, at + HEAD.size)[0] != zlib.crc32(data[at : at + HEAD.size]):
             raise JournalError(f"{self.path}: record {index} (byte {at}) is damaged in its head; restore the file")
         end = start + length + DIGEST
         if end > len(data):

@@ -102,7 +102,7 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Several:
-    """Asks several questions in one message, answered in one reading of the data: :class:`Answers`.
+    """Asks several questions in one message: :class:`Answers`. Where all of them add, one reading of the data serves.
 
     Examples
     --------

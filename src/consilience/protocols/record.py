@@ -82,7 +82,7 @@ class Record:
         return tuple(sorted({site for r in self.rounds for exchange in r.exchanges for site in exchange.sites}))
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per round and site, for a table of any kind."""
+        """One row per round and site; bytes and seconds of answers that were added on the way are shared evenly."""
         return [
             {
                 "round": r.number,
@@ -90,9 +90,9 @@ class Record:
                 "request": r.request,
                 "question": r.question,
                 "discloses": r.discloses,
-                "bytes_sent": exchange.bytes_sent,
-                "bytes_received": exchange.bytes_received,
-                "seconds": exchange.seconds,
+                "bytes_sent": exchange.bytes_sent / len(exchange.sites),
+                "bytes_received": exchange.bytes_received / len(exchange.sites),
+                "seconds": exchange.seconds / len(exchange.sites),
                 "outcome": exchange.outcome,
                 "added_with": len(exchange.sites) - 1,
             }

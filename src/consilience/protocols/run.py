@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from operator import add
 from typing import Any, Generic, Literal, TypeVar
 
+import numpy as np
+
 from consilience.errors import InvalidInputError, RoundStoppedError
-from consilience.protocols.dialogue import Dialogue, Request, Total
+from consilience.protocols.dialogue import Dialogue, Each, Request, Total
 from consilience.protocols.engine import Engine, Reply
 from consilience.protocols.failures import Failure, Trouble
 from consilience.protocols.journal import ClosedRound, Journal
 from consilience.protocols.questions import disclosure
 from consilience.protocols.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
-from consilience.protocols.table import encode, received
+from consilience.protocols.table import decode, encode, received
 from consilience.protocols.tree import Span, tree_sum
 
 R = TypeVar("R")
@@ -87,6 +89,8 @@ def run(
     """
     if on_drop not in ("stop", "continue"):
         raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop' or 'continue'")
+    if not isinstance(dialogue, Generator):
+        raise InvalidInputError("expected a dialogue, which is what a generator function returns: call the function")
     talk = _Conversation(engine, journal, deadline, on_drop, progress)
     with nullcontext() if journal is None else journal.opened(engine.sites):
         try:
@@ -132,6 +136,10 @@ class _Conversation:
 
     def answer(self, request: Request) -> Any:
         """The answer to a request, from the journal or from the sites."""
+        if not isinstance(request, Total | Each):
+            raise InvalidInputError(
+                f"a dialogue yields Total(question) or Each(question), got {type(request).__name__}"
+            )
         number, kind = len(self._rounds) + 1, type(request).__name__
         asked = self._asked(request)
         question = encode(request.question)
@@ -222,7 +230,8 @@ class _Conversation:
 
     def _sum(self, gathered: _Gathered) -> tuple[Any, list[tuple[tuple[str, ...], bytes]]]:
         nodes = {span: value for span, (value, _) in gathered.answers.items()}
-        total = tree_sum(nodes, 0, len(self._roster), add)
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is the dialogue's to judge
+            total = tree_sum(nodes, 0, len(self._roster), add)
         covered = gathered.settled() - set(gathered.failures)
         sites = tuple(site for site in self._roster if site in covered)
         return total, ([(sites, encode(total))] if self._journal is not None else [])
@@ -234,8 +243,8 @@ class _Conversation:
             gathered.exchanges.append(Exchange((site,), 0, 0, 0.0, str(failure)))
         self._leave_out(closed.failures)
         if isinstance(request, Total):
-            return received(closed.answers[0][1], request.question)
-        return {sites[0]: received(message, request.question) for sites, message in closed.answers}
+            return decode(closed.answers[0][1])
+        return {sites[0]: decode(message) for sites, message in closed.answers}
 
     def record(self) -> Record:
         """The rounds so far."""

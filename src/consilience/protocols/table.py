@@ -51,7 +51,8 @@ from consilience.protocols.questions import (
 MOST_EXPERTS = 1_000
 MOST_CLASSES = 10_000
 MOST_COLUMNS = 100_000
-MOST_PARTS = 64
+MOST_PARTS = 1_000
+MOST_STARTS = 10**6
 MOST_PARAMETERS = 10**7
 """Of one mixture: what a local fit may be asked to allocate."""
 
@@ -68,12 +69,21 @@ def _check_mixture(mixture: Mixture) -> None:
         fits = fits and experts.covariance.shape == expected
     if not (fits and experts.K >= 1 and bool(np.all(design.scale > 0))):
         raise MessageError("the parts of a mixture do not fit together")
+    gate = mixture.gate.alpha if isinstance(mixture.gate, SoftmaxGate) else mixture.gate.probabilities
+    parts = (design.centre, design.scale, gate, experts.free_coefficients(), getattr(experts, "covariance", gate))
+    if not all(np.all(np.isfinite(part)) for part in parts):
+        raise MessageError("a mixture has parameters that are not finite")
 
 
-def _check_order(specification: Specification) -> None:
-    """A specification so large that fitting it would exhaust a machine is refused."""
-    if specification.K * specification.n_classes > MOST_PARAMETERS:
-        raise MessageError("a specification with too many parameters")
+def _check_local_fit(question: FitLocally) -> None:
+    """A fit so large that it would exhaust a machine, or a summary whose parts do not fit together, is refused."""
+    specification, summary = question.specification, question.summary
+    d, q = len(summary.x_mean), len(summary.y_mean)
+    if not (summary.x_squares.shape == (d,) and summary.y_products.shape == (q, q)):
+        raise MessageError("the parts of a summary do not fit together")
+    outputs = specification.n_classes if specification.family == "categorical" else q
+    if specification.K * ((d + 1) * (outputs + 1) + q * q) > MOST_PARAMETERS:
+        raise MessageError("a local fit with too many parameters")
 
 
 VECTOR, MATRIX, NUMBER, FLAG = Floats((1,)), Floats((2,)), Number(), Flag()
@@ -100,14 +110,13 @@ SPECIFICATION = Record(
         NUMBER,
         NUMBER,
     ),
-    _check_order,
 )
 
 SIMPLE_QUESTIONS = (
     Record(Summarise, (Whole(0, MOST_COLUMNS), Whole(1, MOST_COLUMNS))),
     Record(Expect, (MIXTURE, FLAG)),
     Record(LogLikelihood, (MIXTURE,)),
-    Record(FitLocally, (SPECIFICATION, SUMMARY, Whole(0, 2**62), Whole(1, 1_000))),
+    Record(FitLocally, (SPECIFICATION, SUMMARY, Whole(0, 2**62), Whole(1, MOST_STARTS)), _check_local_fit),
 )
 SIMPLE_ANSWERS = (
     SUMMARY,
@@ -116,18 +125,11 @@ SIMPLE_ANSWERS = (
     Record(Candidates, (Tuple(MIXTURE, 1),)),
 )
 
-
-def _bundle(bundle: type, parts: tuple[Record, ...]) -> Record:
-    """Several parts in one message, each of them simple or itself a bundle of simple ones."""
-    inner = Record(bundle, (Tuple(OneOf(*parts), MOST_PARTS),))
-    return Record(bundle, (Tuple(OneOf(*parts, inner), MOST_PARTS),))
-
-
 KINDS: tuple[Record, ...] = (
     *SIMPLE_QUESTIONS,
-    _bundle(Several, SIMPLE_QUESTIONS),
+    Record(Several, (Tuple(OneOf(*SIMPLE_QUESTIONS), MOST_PARTS),)),
     *SIMPLE_ANSWERS,
-    _bundle(Answers, SIMPLE_ANSWERS),
+    Record(Answers, (Tuple(OneOf(*SIMPLE_ANSWERS), MOST_PARTS),)),
     Record(Failure, (Choice(tuple(Trouble)), Whole(0, 2**62))),
 )
 """Every kind of message. New kinds go to the end: the place is the number that is sent."""
@@ -208,7 +210,8 @@ def answers(question: Question, answer: Any) -> bool:
     """
     match question, answer:
         case Summarise(d, q), ColumnSummary():
-            return answer.x_mean.shape == answer.x_squares.shape == (d,) and answer.y_products.shape == (q, q)
+            covariates = answer.x_mean.shape == answer.x_squares.shape == (d,)
+            return covariates and answer.y_mean.shape == (q,) and answer.y_products.shape == (q, q)
         case Expect(mixture, information), Statistics():
             return _has_layout(answer, mixture, information)
         case LogLikelihood(), Likelihood():

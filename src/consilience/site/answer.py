@@ -9,7 +9,6 @@ import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.climb import Expect
-from consilience.fit.criteria import label_count
 from consilience.fit.fitting import best_start
 from consilience.fit.summary import column_summary
 from consilience.model.categorical import CategoricalExperts
@@ -105,13 +104,19 @@ def _candidates(question: FitLocally, site: Site) -> Candidates:
     rng = np.random.default_rng(question.seed)
     rows, summary = site.sample(rng), question.summary
     _check_rows(rows, question.specification.blank(summary))
-    if label_count(rows) < question.specification.K or not (rows.weight is None or np.any(rows.weight > 0)):
+    if _labels(rows) < question.specification.K:
         return Candidates(())
     try:
         mixture, _ = best_start(rows, question.specification, summary, rng, n_init=question.n_init, progress=None)
     except (InvalidInputError, np.linalg.LinAlgError):
         return Candidates(())
     return Candidates((mixture,))
+
+
+def _labels(rows: Rows) -> int:
+    """Labels with any weight: rows, or groups."""
+    present = np.ones(rows.n, dtype=bool) if rows.weight is None else rows.weight > 0
+    return int(present.sum()) if rows.groups is None else len(np.unique(rows.groups.codes[present]))
 
 
 # ---------------------------------------------------------------- checks

@@ -16,7 +16,7 @@ from consilience.numerics.arrays import Labels
 from consilience.site.shards import Shard
 
 KEPT_TRACES = 20
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("consilience.site")
 _log.addHandler(logging.NullHandler())
 
 
@@ -32,7 +32,8 @@ class Site:
     keep : bool
         Whether the rows of a file are kept in memory once they have been read.
     traces : deque of str
-        Full traces of what went wrong here. They stay at the site; what leaves is a code.
+        Full traces of what went wrong here, the last 20. They stay at the site, and go to the logger
+        ``consilience.site``; what leaves is a code and the number of the trace.
 
     Examples
     --------
@@ -45,6 +46,7 @@ class Site:
     data: Rows | Shard
     keep: bool = False
     _memory: list[Rows] = field(default_factory=list, init=False, repr=False)
+    _references: Iterator[int] = field(default_factory=lambda: iter(range(1, 2**62)), init=False, repr=False)
     traces: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_TRACES), repr=False)
 
     def chunks(self) -> Iterator[Rows]:
@@ -58,12 +60,14 @@ class Site:
 
     def sample(self, rng: np.random.Generator, size: int = SUBSAMPLE) -> Rows:
         """At most ``size`` rows, drawn without replacement; all of them where labels belong to groups."""
-        chunks = self.chunks()
-        if isinstance(self.data, Rows) or self.keep or self.data.columns.groups is not None:
-            return next(chunks)
-        n = self.data.count()
-        wanted = np.sort(rng.choice(n, min(size, n), replace=False))
-        return joined([rows.take(index) for rows, index in _places(chunks, wanted)])
+        if isinstance(self.data, Shard) and not self.keep:
+            n, grouped = self.data.count(), self.data.columns.groups is not None
+        else:
+            n, grouped = self._kept.n, self._kept.groups is not None
+        if n <= size or grouped:
+            return joined(list(self.chunks()))
+        wanted = np.sort(rng.choice(n, size, replace=False))
+        return joined([rows.take(index) for rows, index in _places(self.chunks(), wanted)])
 
     def loaded(self) -> Site:
         """The same site with its rows in memory."""
@@ -88,9 +92,10 @@ class Site:
 
     def keep_trace(self, error: Exception) -> int:
         """Keep the trace of an exception; its number, counted from 1, is what may leave the site."""
+        reference = next(self._references)
         self.traces.append("".join(traceback.format_exception(error)))
-        _log.error("site %s could not answer (reference %d)", self.name, len(self.traces), exc_info=error)
-        return len(self.traces)
+        _log.error("site %s could not answer (reference %d)", self.name, reference, exc_info=error)
+        return reference
 
 
 def _or_empty(shard: Shard) -> Iterator[Rows]:
