@@ -14,6 +14,7 @@ from consilience.model import Mixture
 from consilience.protocols import Total, encode
 from consilience.protocols.dialogue import Dialogue
 from consilience.site import Columns, Shard, Site
+from simulated import Simulated
 
 
 def write_sites(
@@ -30,6 +31,25 @@ def write_sites(
         parquet.write_table(table, path)
         sites.append(Site(f"site-{i:02d}", Shard(str(path), Columns(names, ("y",)))))
     return sites, data.truth
+
+
+def write_rows(directory: Path, data: Simulated, number: int) -> list[Site]:
+    """The rows of ``data`` in ``number`` files of unequal size, whole groups in each."""
+    rows, features = data.rows, tuple(f"x{j}" for j in range(data.rows.X.shape[1]))
+    labels = np.arange(rows.n) if rows.groups is None else rows.groups.codes
+    present = {"weight": rows.weight, "exposure": rows.exposure, "groups": None if rows.groups is None else labels}
+    extra = {name: values for name, values in present.items() if values is not None}
+    classes = tuple(range(data.specification.n_classes)) if data.specification.family == "categorical" else None
+    columns = Columns(features, ("y",), **{name: name for name in extra}, classes=classes)
+    table = pa.table({**dict(zip(features, rows.X.T, strict=True)), "y": rows.Y[:, 0], **extra})
+    cuts = np.linspace(0, 1, number + 1)[1:-1] ** 1.5 * (labels.max() + 1)
+    home = np.searchsorted(cuts.astype(int), labels, side="right")
+    sites = []
+    for i in range(number):
+        path = directory / f"site-{i:02d}.parquet"
+        parquet.write_table(table.filter(home == i), path)
+        sites.append(Site(f"site-{i:02d}", Shard(str(path), columns)))
+    return sites
 
 
 def totals(mixture: Mixture, rounds: int = 2, information: bool = False) -> Dialogue[list[bytes]]:

@@ -13,7 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from consilience.engines import DaskCluster, InProcess
 from consilience.errors import RoundStoppedError
@@ -27,12 +30,14 @@ from consilience.protocols import (
     Summarise,
     Total,
     Trouble,
+    decode,
     encode,
     run,
 )
 from consilience.protocols.dialogue import Dialogue
 from consilience.site import Site
-from sharded import totals, write_sites
+from sharded import totals, write_rows, write_sites
+from simulated import FAMILIES, simulated
 
 Over = Callable[[list[Site], bool], Engine]
 
@@ -88,6 +93,25 @@ def test_bits_are_those_of_the_reference(over: Over, tmp_path: Path, number: int
     assert got.record.sites == expected.record.sites
 
 
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+@pytest.mark.parametrize("group_size", [1, 4], ids=["rows", "groups"])
+@pytest.mark.parametrize("gate", ["softmax", "constant"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_model_has_the_bits_of_the_reference(
+    over: Over, tmp_path: Path, family: str, gate: str, group_size: int, in_memory: bool
+) -> None:
+    exposure = family == "poisson"
+    data = simulated(family, gate=gate, n=800, group_size=group_size, weights=True, exposure=exposure)
+    sites = write_rows(tmp_path, data, 17)
+    some = tuple(site.name for site in sites[1::3])
+    got = run(all_kinds(data.truth, some), over(sites, in_memory))
+    assert got.value == run(all_kinds(data.truth, some), reference(sites, in_memory)).value
+    pooled = run(totals(data.truth, 1), InProcess().over([Site("all", data.rows)])).value
+    total, whole = decode(got.value[0]), decode(pooled[0])  # what was written is what was meant
+    np.testing.assert_allclose(total.experts.first, whole.experts.first, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(total.log_likelihood, whole.log_likelihood, rtol=1e-9)
+
+
 def test_sites_keep_their_order(over: Over, tmp_path: Path) -> None:
     sites, _ = write_sites(tmp_path, 5, 100)
     assert over(sites[::-1], False).sites == tuple(site.name for site in sites[::-1])
@@ -115,6 +139,22 @@ def test_sites_that_cannot_be_read_are_named_and_the_others_go_on(over: Over, tm
     assert got.record.dropped.keys() == {"site-03", "site-09"}
     assert str(Trouble.DATA_NOT_FOUND) in got.record.dropped["site-03"]
     assert str(Trouble.DATA_UNREADABLE) in got.record.dropped["site-09"]
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+def test_a_site_whose_numbers_overflow_is_blamed_and_no_other(over: Over, tmp_path: Path, in_memory: bool) -> None:
+    sites, mixture = write_sites(tmp_path, 32, 3_000)
+    path = sites[13].data.uri
+    table = parquet.read_table(path)
+    parquet.write_table(table.set_column(table.schema.get_field_index("y"), "y", pa.array([1e200] * len(table))), path)
+    got = run(totals(mixture), over(sites, in_memory), on_drop="continue")
+    expected = run(totals(mixture), reference(sites, in_memory), on_drop="continue")
+    assert got.record.dropped == {"site-13": str(Trouble.NOT_FINITE)}
+    assert got.value == expected.value
+    Path(path).unlink()
+    without = run(totals(mixture), reference(sites, in_memory), on_drop="continue")
+    assert got.value == without.value
 
 
 def test_a_failure_stops_a_run_that_says_so(over: Over, tmp_path: Path) -> None:

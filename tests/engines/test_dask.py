@@ -19,13 +19,13 @@ import numpy as np
 import pytest
 
 from consilience.engines import DaskCluster, InProcess
-from consilience.engines.dask import connection
+from consilience.engines.dask import connection, tasks
 from consilience.engines.dask import sites as engine_of_sites
-from consilience.engines.dask.tasks import Block, answer_block
+from consilience.engines.dask.tasks import Block, Part, add_neighbours, added, answer_block
 from consilience.errors import EngineError, InvalidInputError
-from consilience.fit import Expect
+from consilience.fit import Expect, Specification
 from consilience.model import Mixture, Rows
-from consilience.protocols import Each, Summarise, Trouble, encode, run
+from consilience.protocols import Each, FederatedEM, Likelihood, LogLikelihood, Summarise, Trouble, encode, run
 from consilience.protocols.dialogue import Dialogue
 from consilience.site import Columns, Shard, Site
 from sharded import totals, write_sites
@@ -34,6 +34,8 @@ pytest.importorskip("distributed")
 import dask
 from distributed.protocol import deserialize, serialize
 
+pytestmark = pytest.mark.slow  # tests/contracts has this engine in the fast lane
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[DaskCluster]:
@@ -41,8 +43,15 @@ def cluster() -> Iterator[DaskCluster]:
         yield opened
 
 
-def worker_pids(cluster: DaskCluster) -> list[int]:
-    return list(cluster._client.run(os.getpid).values())
+def worker_pids(cluster: DaskCluster, number: int) -> list[int]:
+    """Of all workers, when they are there: one that was just killed is on the scheduler's list for a moment."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        found = cluster._client.run(os.getpid, on_error="ignore")
+        if len(found) == number:
+            return list(found.values())
+        time.sleep(0.1)
+    raise TimeoutError
 
 
 # ---------------------------------------------------------------- what is refused
@@ -95,6 +104,10 @@ def test_tls_needs_security() -> None:
         ({"address": "127.0.0.1:1", "n_workers": 2}, "got both"),
         ({"n_workers": 0}, "n_workers=0: expected"),
         ({"address": "tls://scheduler:1", "security": "cert.pem"}, "security='cert.pem': expected"),
+        (
+            {"address": "127.0.0.1:8786", "security": True},
+            "security=True makes certificates for workers .* started here",
+        ),
     ],
 )
 def test_arguments_are_checked(arguments: dict[str, Any], message: str) -> None:
@@ -124,7 +137,6 @@ def test_sites_must_be_files(cluster: DaskCluster) -> None:
         cluster.over([shard, shard])
 
 
-@pytest.mark.slow
 def test_a_script_without_a_guard_is_told(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("from consilience.engines import DaskCluster\nDaskCluster(n_workers=1)\n")
@@ -146,7 +158,7 @@ def test_nothing_is_printed_changed_or_left(capfd: pytest.CaptureFixture[str], t
     sites, mixture = write_sites(tmp_path, 3, 100)
     before, threads = state(), set(threading.enumerate())
     cluster = DaskCluster(n_workers=1)
-    pids = worker_pids(cluster)
+    pids = worker_pids(cluster, 1)
     engine = cluster.over(sites)
     run(totals(mixture, 2), engine)
     cluster.close()
@@ -249,6 +261,137 @@ def test_relative_paths_mean_the_same_for_workers(
     assert run(totals(mixture, 1), cluster.over([relative])).value == run(totals(mixture, 1), cluster.over(sites)).value
 
 
+# ---------------------------------------------------------------- sums that must not be sent
+
+
+def parts_of(*values: Any) -> tuple[Part, ...]:
+    return tuple((i, i + 1, encode(value), (b"",), 0.0) for i, value in enumerate(values))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        (Likelihood(1.0, 1.0), Likelihood(np.inf, 1.0)),
+        (Likelihood(1.0, 1.0), Likelihood(1.0, np.nan)),
+        (Likelihood(1e308, 1.0), Likelihood(1e308, 1.0)),  # each can be used, their sum cannot
+        (Summarise(1, 1), Summarise(1, 1)),
+    ],
+)
+def test_what_cannot_be_used_stays_apart(tmp_path: Path, values: tuple[Any, Any]) -> None:
+    _, mixture = write_sites(tmp_path, 1, 10)
+    question, parts = LogLikelihood(mixture), parts_of(*values)
+    assert added(parts, question) == parts
+    assert add_neighbours(parts[:1], parts[1:], encode(question), ((0, 1), (1, 2))) == parts
+    assert len(added(parts_of(Likelihood(1.0, 1.0), Likelihood(2.0, 1.0)), question)) == 1
+
+
+# ---------------------------------------------------------------- traces
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+def test_traces_are_in_the_logs_of_the_workers(
+    cluster: DaskCluster, tmp_path: Path, capfd: pytest.CaptureFixture[str], in_memory: bool
+) -> None:
+    sites, mixture = write_sites(tmp_path, 16, 500)
+    name = f"broken {in_memory}"
+    Path(sites[3].data.uri).unlink()
+    sites[3] = Site(name, sites[3].data)
+    engine = cluster.over(sites, in_memory=in_memory)
+    dropped = [run(totals(mixture), engine, on_drop="continue").record.dropped[name] for _ in range(2)]
+    references = [1, 2] if in_memory else [1, 1]  # a site that is sent with each task counts from 1
+    assert dropped == [f"{Trouble.DATA_NOT_FOUND} (reference {reference})" for reference in references]
+    logs = cluster._client.get_worker_logs()
+    found = [text for entries in logs.values() for level, text in entries if name in text and level == "ERROR"]
+    assert len(found) == 2
+    for reference in references:
+        assert any(f"site {name} could not answer (reference {reference})" in text for text in found)
+    for text in found:
+        assert "Traceback (most recent call last)" in text
+        assert "FileNotFoundError" in text
+    assert capfd.readouterr() == ("", "")
+
+
+# ---------------------------------------------------------------- time
+
+
+needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe in place of a file is what hangs here")
+
+
+@needs_pipes
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+def test_a_slow_site_has_nearly_all_of_the_deadline(cluster: DaskCluster, tmp_path: Path, in_memory: bool) -> None:
+    sites, mixture = write_sites(tmp_path, 16, 1_000)  # two to a block
+    expected = run(totals(mixture, 2), InProcess().over(sites, in_memory=in_memory))
+    path, pipe, aside = Path(sites[4].data.uri), tmp_path / "pipe", tmp_path / "aside"
+    path.rename(aside)
+    os.mkfifo(pipe)
+    os.link(pipe, path)
+
+    def release() -> None:  # whoever opened the pipe finds no rows there; whoever comes now reads the file
+        aside.replace(path)
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
+
+    deadline = 5.0
+    engine = cluster.over(sites, in_memory=in_memory)
+    slow = threading.Timer(0.8 * deadline, release)
+    slow.start()
+    got = run(totals(mixture, 2), engine, deadline=deadline, on_drop="continue")
+    slow.join()
+    if in_memory:
+        assert not got.record.dropped
+        assert got.value == expected.value
+    else:
+        assert got.record.dropped.keys() == {"site-04"}
+        assert str(Trouble.DATA_UNREADABLE) in got.record.dropped["site-04"]
+
+
+@needs_pipes
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+def test_a_site_that_hangs_in_every_block_harms_no_other(cluster: DaskCluster, tmp_path: Path, in_memory: bool) -> None:
+    sites, mixture = write_sites(tmp_path, 32, 1_000)  # four to a block, four blocks for each worker
+    engine = cluster.over(sites, in_memory=in_memory)
+    pipes = [Path(site.data.uri) for site in sites[1::4]]
+    for pipe in pipes:
+        pipe.unlink()
+    expected = run(totals(mixture, 3), InProcess().over(sites, in_memory=in_memory), on_drop="continue")
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    try:
+        got = run(totals(mixture, 3), engine, deadline=4.0, on_drop="continue")
+    finally:
+        for pipe in pipes:
+            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
+    assert got.record.dropped == {site.name: str(Trouble.NO_ANSWER) for site in sites[1::4]}
+    assert got.value == expected.value
+
+
+@needs_pipes
+def test_a_site_that_hung_is_read_again_by_a_later_run(cluster: DaskCluster, tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 16, 1_000)
+    expected = run(totals(mixture, 2), InProcess().over(sites, in_memory=True)).value
+    path, pipe, aside = Path(sites[4].data.uri), tmp_path / "pipe", tmp_path / "aside"
+    path.rename(aside)
+    os.mkfifo(pipe)
+    os.link(pipe, path)
+    engine = cluster.over(sites, in_memory=True)
+    try:
+        assert run(totals(mixture, 2), engine, deadline=2.0, on_drop="continue").record.dropped.keys() == {"site-04"}
+        aside.replace(path)  # the first reader still waits at the pipe
+        assert run(totals(mixture, 2), engine, deadline=20.0).value == expected
+    finally:
+        os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
+
+
+def test_clocks_of_old_rounds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "KEPT_CLOCKS", 3)
+    for i in range(10):
+        tasks.Limit(f"forgotten-{i}", 5.0).left()
+    assert len(tasks._clocks) == 3
+    time.sleep(0.01)
+    assert tasks.Limit("forgotten-9", 5.0).left() < 5.0
+    assert tasks.Limit("forgotten-0", 5.0).left() == 5.0
+
+
 # ---------------------------------------------------------------- lost workers
 
 
@@ -278,7 +421,6 @@ def many_rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Site], Mix
     return write_sites(tmp_path_factory.mktemp("many"), 16, 300_000, n_experts=4, n_features=20)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("in_memory", "trials"), [(True, 5), (False, 2)], ids=["in memory", "streamed"])
 def test_killed_workers_cost_time_only(many_rows: tuple[list[Site], Mixture], in_memory: bool, trials: int) -> None:
     sites, mixture = many_rows
@@ -288,8 +430,7 @@ def test_killed_workers_cost_time_only(many_rows: tuple[list[Site], Mixture], in
         undisturbed = run(totals(mixture, 8, information=True), cluster.over(sites, in_memory=in_memory)).value
         took = time.monotonic() - began
         for _ in range(trials):
-            cluster._client.wait_for_workers(2, timeout=30)
-            pid, moment = rng.choice(worker_pids(cluster)), rng.uniform(0.05, 0.9) * took
+            pid, moment = rng.choice(worker_pids(cluster, 2)), rng.uniform(0.05, 0.9) * took
             killer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
             killer.start()
             again = run(totals(mixture, 8, information=True), cluster.over(sites, in_memory=in_memory), deadline=100)
@@ -298,12 +439,35 @@ def test_killed_workers_cost_time_only(many_rows: tuple[list[Site], Mixture], in
             assert not again.record.dropped
 
 
-@pytest.mark.slow
+def test_a_worker_killed_during_a_fit_costs_time_only(tmp_path: Path) -> None:
+    sites, _ = write_sites(tmp_path, 16, 60_000, n_experts=3, n_features=5)
+    rng = random.Random(0)
+
+    def fit(cluster: DaskCluster, in_memory: bool) -> tuple[bytes, list[tuple[str, int]]]:
+        dialogue = FederatedEM().dialogue([Specification(K=3)], 5, 1, seed=0)
+        ended = run(dialogue, cluster.over(sites, in_memory=in_memory), deadline=100)
+        (fitted,) = ended.value
+        assert not ended.record.dropped
+        return encode(Expect(fitted.mixture)), [(r.question, len(r.exchanges)) for r in ended.record.rounds]
+
+    with DaskCluster(n_workers=2) as cluster:
+        for in_memory in (True, False):
+            began = time.monotonic()
+            undisturbed = fit(cluster, in_memory)
+            took = time.monotonic() - began
+            pid, moment = rng.choice(worker_pids(cluster, 2)), rng.uniform(0.1, 0.9) * took
+            killer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
+            killer.start()
+            assert fit(cluster, in_memory) == undisturbed
+            killer.join()
+            worker_pids(cluster, 2)  # both are there again
+
+
 def test_workers_lost_for_good_are_a_failure_of_their_sites(many_rows: tuple[list[Site], Mixture]) -> None:
     sites, mixture = many_rows
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), DaskCluster(n_workers=2) as cluster:
         engine = cluster.over(sites)
-        threading.Timer(0.3, os.kill, (worker_pids(cluster)[0], signal.SIGKILL)).start()
+        threading.Timer(0.3, os.kill, (worker_pids(cluster, 2)[0], signal.SIGKILL)).start()
         ended = run(totals(mixture, 2, information=True), engine, on_drop="continue")
     assert set(ended.record.dropped.values()) == {str(Trouble.WORKER_LOST)}
     assert 1 <= len(ended.record.dropped) <= 4  # the block that was being answered, and one that was next

@@ -70,7 +70,12 @@ class DaskCluster:
     Notes
     -----
     Dask pickles the tasks it carries. What it carries here is addresses of files, encoded questions and encoded
-    answers; rows do not leave the workers. What lost workers held is read again by others.
+    answers; rows do not leave the workers. What lost workers held is read again by others. Traces of sites that could
+    not answer are in the logs of the workers.
+
+    With a deadline, workers go on without sites that have not answered when 0.9 of it is over; a site has all of it
+    where each is a task of its own. An answer that comes after the deadline is dropped with its task, and so is not in
+    the record as late.
 
     Examples
     --------
@@ -97,7 +102,7 @@ class DaskCluster:
         if n_workers is not None and n_workers < 1:
             raise InvalidInputError(f"n_workers={n_workers!r}: expected a whole number >= 1")
         distributed()
-        check_security(security)
+        check_security(security, address)
         self._open = ExitStack()
         try:
             self._open.enter_context(quiet())

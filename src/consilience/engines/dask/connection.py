@@ -196,8 +196,13 @@ def version_probe() -> Any:
     return probe
 
 
-def check_security(security: Any) -> None:
+def check_security(security: Any, address: str | None) -> None:
     """Security is Dask's own object; True asks for certificates made on the spot, for workers of this machine."""
+    if security is True and address is not None:
+        raise InvalidInputError(
+            "security=True makes certificates for workers that are started here: with an address, pass the "
+            "distributed.Security of its cluster"
+        )
     if not (security is None or security is True or isinstance(security, distributed().Security)):
         raise InvalidInputError(f"security={security!r}: expected a distributed.Security")
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from consilience.engines.dask.connection import dask, distributed
-from consilience.engines.dask.tasks import DIGEST, Block, Part, add_neighbours, answer_block, keep, load_block
+from consilience.engines.dask.tasks import DIGEST, Block, Limit, Part, add_neighbours, answer_block, keep, load_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit.climb import Expect
 from consilience.model.mixture import layout_of
@@ -27,8 +27,8 @@ from consilience.site.shards import Shard
 from consilience.site.site import Site
 
 BLOCKS_PER_THREAD = 4
-LOADING, ANSWERING = 0.15, 0.65
-"""Shares of a round's time after which a worker goes on without the sites of a block that keep the others waiting."""
+SHARE = 0.9
+"""Of a round's time, after which a worker goes on without the sites of a block that keep the others waiting."""
 GRACE = 10.0
 """Seconds for fetching what is ready when the time is over."""
 LARGE_QUESTION = 100_000
@@ -45,6 +45,10 @@ class DaskSites:
     Neighbouring sites form blocks, about four for each thread, and a round is one task for each block. Blocks are
     branches of the tree of sums, so that the total has the bits that any other engine gives. Lost workers cost time
     only: Dask runs their tasks again, and reads again what they held.
+
+    With a deadline, a site alone in its block has all of it, and sites that share a block have 0.9 of it, reading into
+    memory included, counted on each worker from its first task of the round: the rest brings back what the others
+    answered. Tasks end with their round, so that answers that come too late are dropped and are not in the record.
 
     Parameters
     ----------
@@ -83,8 +87,10 @@ class DaskSites:
         asked = frozenset(sites)
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._sending():
-            futures = self._answers(question, asked, total, timeout)
-            root = self._root(futures) if total and self._is_large(question) else None
+            key = f"{self._key}-round-{next(self._counter)}"
+            sent = self._sent(question, key)
+            futures = self._answers(key, sent, asked, total, timeout)
+            root = self._root(futures, sent) if total and self._is_large(question) else None
         try:
             if root is not None:
                 for [(_, result)] in self._arrivals([root], deadline):
@@ -113,23 +119,28 @@ class DaskSites:
                 raise
             raise EngineError("the connection to the cluster is closed: make another DaskCluster") from error
 
-    def _answers(self, question: bytes, asked: frozenset[str], total: bool, timeout: float | None) -> dict[Any, Span]:
+    def _sent(self, question: bytes, key: str) -> Any:
+        """The question as tasks take it: itself, or what one task returns."""
+        if len(question) < LARGE_QUESTION:
+            return question
+        return self._client.submit(keep, question, key=f"{key}-question", pure=False)
+
+    def _answers(
+        self, key: str, question: Any, asked: frozenset[str], total: bool, timeout: float | None
+    ) -> dict[Any, Span]:
         """One task for each block that has a site to be asked, with the block's places."""
-        key = f"{self._key}-answer-{next(self._counter)}"
-        homes = self._in_workers(timeout) if self._keep else self._blocks
+        limits = [self._limit(key, span, timeout) for span in self._spans]
+        homes = self._in_workers(limits) if self._keep else self._blocks
         places = [self._places(span, asked) for span in self._spans]
         chosen = [i for i, which in enumerate(places) if which != ()]
-        sent = question
-        if len(question) >= LARGE_QUESTION:
-            sent = self._client.submit(keep, question, key=f"{key}-question", pure=False)
         futures = self._client.map(
             answer_block,
             [homes[i] for i in chosen],
-            [sent] * len(chosen),
+            [question] * len(chosen),
             [places[i] for i in chosen],
             [total] * len(chosen),
-            [self._seconds(self._spans[i], timeout) for i in chosen],
-            key=[f"{key}-{i}" for i in chosen],
+            [limits[i] for i in chosen],
+            key=[f"{key}-answer-{i}" for i in chosen],
             pure=False,
         )
         return {future: self._spans[i] for future, i in zip(futures, chosen, strict=True)}
@@ -140,11 +151,11 @@ class DaskSites:
         places = tuple(i for i, site in enumerate(names) if site in asked)
         return None if len(places) == len(names) else places
 
-    def _seconds(self, span: Span, timeout: float | None) -> float | None:
+    def _limit(self, key: str, span: Span, timeout: float | None) -> Limit | None:
         """Time for a block: a site alone has all of it, neighbours must be back before it is over."""
-        return None if timeout is None else timeout if span[1] - span[0] == 1 else ANSWERING * timeout
+        return None if timeout is None else Limit(key, timeout if span[1] - span[0] == 1 else SHARE * timeout)
 
-    def _in_workers(self, timeout: float | None) -> list[Any]:
+    def _in_workers(self, limits: list[Limit | None]) -> list[Any]:
         """Blocks in the memory of workers, spread evenly; made again if the scheduler has forgotten them."""
         if not self._loaded or any(future.cancelled() for future in self._loaded):
             key = f"{self._key}-load-{next(self._counter)}"
@@ -152,20 +163,20 @@ class DaskSites:
                 self._client.submit(
                     load_block,
                     block,
-                    None if timeout is None else LOADING * timeout,
+                    limit,
                     key=f"{key}-{block.first}",
                     workers=[worker],
                     allow_other_workers=True,
                     pure=False,
                 )
-                for block, worker in zip(self._blocks, cycle(self._workers), strict=False)
+                for block, limit, worker in zip(self._blocks, limits, cycle(self._workers), strict=False)
             ]
         return self._loaded
 
     def _is_large(self, question: bytes) -> bool:
         return answer_bytes(decode(question)) * len(self._blocks) > LARGE_ANSWERS
 
-    def _root(self, futures: dict[Any, Span]) -> Any:
+    def _root(self, futures: dict[Any, Span], question: Any) -> Any:
         """A task that has the answers of all blocks added by workers, pair by pair in the order of the tree."""
         leaves = {span: future for future, span in futures.items()}
 
@@ -176,8 +187,8 @@ class DaskSites:
             left, right = branch(lo, middle), branch(middle, hi)
             if left is None or right is None:
                 return right if left is None else left
-            key = f"{self._key}-sum-{next(self._counter)}"
-            return self._client.submit(add_neighbours, left, right, lo, middle, hi, key=key, pure=False)
+            key, spans = f"{self._key}-sum-{next(self._counter)}", ((lo, middle), (middle, hi))
+            return self._client.submit(add_neighbours, left, right, question, spans, key=key, pure=False)
 
         return branch(0, len(self._names))
 

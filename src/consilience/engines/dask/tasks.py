@@ -6,13 +6,14 @@ functions return is tuples of numbers and bytes all the same.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from operator import add
 from typing import Any, TypeVar
@@ -24,8 +25,8 @@ from consilience.model.rows import Rows
 from consilience.numerics.threads import threads_for
 from consilience.protocols.failures import Failure
 from consilience.protocols.questions import Question
-from consilience.protocols.table import decode, encode
-from consilience.protocols.tree import tree_sum
+from consilience.protocols.table import decode, encode, received
+from consilience.protocols.tree import Span, tree_sum
 from consilience.site.answer import respond
 from consilience.site.site import Site, joined
 
@@ -33,6 +34,12 @@ T = TypeVar("T")
 DIGEST = 16
 STALLED = 1 / 8
 """Share of the time for a block after which a site that says nothing is left behind in its thread."""
+LOADING = 1 / 6
+"""Share of it after which rows that are not in memory yet are no longer waited for before the question is read."""
+KEPT_CLOCKS = 1_000
+LARGEST_FAILURE = 1_000
+"""Bytes: longer messages need not be read to know that they are answers."""
+_worker_log = logging.getLogger("distributed.worker")
 
 Part = tuple[int, int, bytes, tuple[bytes, ...], float]
 """First place, place after the last, message, digest of each site's own answer, seconds."""
@@ -55,17 +62,23 @@ class Block:
     first: int
     sites: list[Site]
     keep: bool
+    _reading: dict[int, threading.Lock] = field(default_factory=dict, init=False, repr=False)
 
     def load(self, i: int) -> None:
         """Bring the rows of one site into memory; a site that cannot be read stays a file, and says why when asked."""
-        with suppress(Exception):
-            self.sites[i] = replace(self.sites[i], data=joined(list(self.sites[i].chunks())))
+        with self._reading.setdefault(i, threading.Lock()), suppress(Exception):
+            if not isinstance(self.sites[i].data, Rows):
+                self.sites[i] = replace(self.sites[i], data=joined(list(self.sites[i].chunks())))
 
     def site(self, i: int) -> Site:
-        """One site; rows that are to be kept and were not there in time are read now."""
+        """One site; rows that are to be kept and are not there are read now, or waited for if they are being read."""
         if self.keep and not isinstance(self.sites[i].data, Rows):
             self.load(i)
         return self.sites[i]
+
+    def give_up(self, i: int) -> None:
+        """Wait no longer for whoever reads a site: the next question reads it itself."""
+        self._reading.pop(i, None)
 
     def __sizeof__(self) -> int:
         """Bytes of the rows in memory: what Dask weighs before it moves a block."""
@@ -94,17 +107,53 @@ def _aligned(array: Any) -> Any:
     return None if array is None else np.require(array.T, requirements=("C", "A")).T
 
 
+# ---------------------------------------------------------------- time
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Seconds for a round, counted on each worker from its first task of the round: clocks of machines differ.
+
+    Examples
+    --------
+    >>> Limit("round-1", 10.0).left()
+    10.0
+    >>> Limit("round-1", 10.0).left() < 10
+    True
+    """
+
+    round: str
+    seconds: float
+
+    def left(self) -> float:
+        """Seconds that are left here."""
+        now = time.monotonic()
+        with _clocks_lock:
+            began = _clocks.setdefault(self.round, now)
+            while len(_clocks) > KEPT_CLOCKS:
+                del _clocks[next(iter(_clocks))]
+        return began + self.seconds - now
+
+
+_clocks: dict[str, float] = {}
+_clocks_lock = threading.Lock()
+
+
 # ---------------------------------------------------------------- the tasks
 
 
-def load_block(block: Block, seconds: float | None) -> Block:
-    """The block with the rows of its sites in memory; those that take longer than ``seconds`` follow when asked."""
+def load_block(block: Block, limit: Limit | None) -> Block:
+    """The block with the rows of its sites in memory; those that take long are waited for when asked."""
+    seconds = None
+    if limit is not None:
+        limit.left()  # starts the clock: reading is part of the round
+        seconds = LOADING * limit.seconds  # of its own, since a block of lost workers is read again in later rounds
     each_within(block.load, range(len(block.sites)), seconds)
     return block
 
 
 def answer_block(
-    block: Block, question: bytes, asked: tuple[int, ...] | None, total: bool, seconds: float | None
+    block: Block, question: bytes, asked: tuple[int, ...] | None, total: bool, limit: Limit | None
 ) -> tuple[Part, ...]:
     """Answers of the sites of a block, added where only the sum matters and all of them are there.
 
@@ -115,7 +164,7 @@ def answer_block(
     asked : tuple of int or None
         Which sites of the block; None for all.
     total : bool
-    seconds : float or None
+    limit : Limit or None
         Sites that have not answered by then are left out.
 
     Returns
@@ -123,36 +172,57 @@ def answer_block(
     tuple of Part
     """
     decoded: Question = decode(question)
+    chosen = range(len(block.sites)) if asked is None else asked
 
     def work(i: int) -> Part:
         began = time.perf_counter()
-        message = respond(decoded, block.site(i))
+        site = block.site(i)
+        message = respond(decoded, site)
+        log_trace(site, received(message, decoded) if len(message) < LARGEST_FAILURE else None)
         digest = blake2b(message, digest_size=DIGEST).digest()
         place = block.first + i
         return place, place + 1, message, (digest,), time.perf_counter() - began
 
     with threads_for(0):
-        done = each_within(work, range(len(block.sites)) if asked is None else asked, seconds)
+        done = each_within(work, chosen, None if limit is None else limit.left())
+    for i in chosen:
+        if i not in done:
+            block.give_up(i)
     parts = tuple(done[i] for i in sorted(done))
-    return added(parts) if total and len(parts) == len(block.sites) else parts
+    return added(parts, decoded) if total and len(parts) == len(block.sites) else parts
 
 
-def add_neighbours(left: tuple[Part, ...], right: tuple[Part, ...], lo: int, middle: int, hi: int) -> tuple[Part, ...]:
+def add_neighbours(
+    left: tuple[Part, ...], right: tuple[Part, ...], question: bytes, spans: tuple[Span, Span]
+) -> tuple[Part, ...]:
     """Two branches of the tree as one, where each came as one sum; else their parts side by side."""
-    whole = [part[:2] for part in (*left, *right)] == [(lo, middle), (middle, hi)]
-    return added((*left, *right)) if whole else (*left, *right)
+    parts = (*left, *right)
+    return added(parts, decode(question)) if tuple(part[:2] for part in parts) == spans else parts
 
 
-def added(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """One part for neighbours that all answered, in the order of the tree; where one failed they stay apart."""
+def added(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
+    """One part for neighbours, in the order of the tree; where one, or the sum, cannot be used they stay apart.
+
+    Whoever receives a sum that cannot be used blames all its sites, so that none such is sent.
+    """
     if len(parts) == 1:
         return parts
-    values = {(lo, hi): decode(message) for lo, hi, message, _, _ in parts}
+    values = {(lo, hi): received(message, question) for lo, hi, message, _, _ in parts}
     if any(isinstance(value, Failure) for value in values.values()):
         return parts
     lo, hi = parts[0][0], parts[-1][1]
+    with np.errstate(over="ignore", invalid="ignore"):
+        message = encode(tree_sum(values, lo, hi, add))
+    if isinstance(received(message, question), Failure):
+        return parts
     digests = tuple(digest for part in parts for digest in part[3])
-    return ((lo, hi, encode(tree_sum(values, lo, hi, add)), digests, sum(part[4] for part in parts)),)
+    return ((lo, hi, message, digests, sum(part[4] for part in parts)),)
+
+
+def log_trace(site: Site, said: Any) -> None:
+    """Put the trace of a failure into the log of the worker: a site that was sent here ends with its task."""
+    if isinstance(said, Failure) and said.reference:
+        _worker_log.error("site %s could not answer (reference %d)\n%s", site.name, said.reference, site.traces[-1])
 
 
 def keep(question: bytes) -> bytes:
@@ -199,6 +269,7 @@ def each_within(work: Callable[[int], T], items: range | tuple[int, ...], second
                 _leave_place()
             if jobs:
                 threading.Thread(target=in_turn, daemon=True).start()
+    jobs.clear()  # what has not begun by now would come too late
     return done
 
 
