@@ -93,6 +93,7 @@ def test_bits_are_those_of_the_reference(over: Over, tmp_path: Path, number: int
     assert got.record.sites == expected.record.sites
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 @pytest.mark.parametrize("group_size", [1, 4], ids=["rows", "groups"])
 @pytest.mark.parametrize("gate", ["softmax", "constant"])

@@ -7,12 +7,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from consilience import GaussianMixture, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 
-ESTIMATORS = [
-    MixtureOfExpertsRegressor(random_state=0),
-    MixtureOfExpertsClassifier(random_state=0),
-    MixtureOfRegressions(random_state=0),
-    GaussianMixture(random_state=0),
-]
+FAST = [MixtureOfExpertsRegressor(random_state=0), GaussianMixture(random_state=0)]
+SLOW = [MixtureOfExpertsClassifier(random_state=0), MixtureOfRegressions(random_state=0)]
 
 
 def expected_failures(estimator: object) -> dict[str, str]:
@@ -23,6 +19,13 @@ def expected_failures(estimator: object) -> dict[str, str]:
 
 
 @pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")  # tiny data sets fit exactly
-@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+@parametrize_with_checks(FAST, expected_failed_checks=expected_failures)
 def test_promises(estimator: object, check) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+@parametrize_with_checks(SLOW, expected_failed_checks=expected_failures)
+def test_promises_of_the_others(estimator: object, check) -> None:
     check(estimator)

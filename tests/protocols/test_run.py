@@ -131,9 +131,9 @@ def test_when_nobody_is_left_the_run_stops(calls: Calls) -> None:
 
 
 def test_a_late_answer_is_recorded_and_not_used(calls: Calls) -> None:
-    calls.misbehave("north", slow(0.4))
-    calls.misbehave("south", slow(0.3), time=1)  # the second round is still under way when north's answer comes
-    done = run(summaries(2), InProcess(threads=3).over(small_sites()), deadline=0.32, on_drop="continue")
+    calls.misbehave("north", slow(1.4))
+    calls.misbehave("south", slow(0.7), time=1)  # the second round is still under way when north's answer comes
+    done = run(summaries(2), InProcess(threads=3).over(small_sites()), deadline=1.0, on_drop="continue")
     assert done.value == [80.0, 80.0]
     late = [exchange for exchange in done.record.rounds[0].exchanges if exchange.outcome == LATE]
     assert [exchange.sites for exchange in late] == [("north",)]
