@@ -13,7 +13,7 @@ from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Block
 from consilience.numerics.arrays import Array, Labels, kronecker
-from consilience.numerics.softmax import log_sum_exp
+from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +185,13 @@ class CategoricalExperts:
     def quantile(self, panel: Array, probability: float) -> Array:
         """Classes have no order: an error."""
         raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
+
+    def divergence(self, other: CategoricalExperts, panel: Array) -> Array:
+        """``Σ_c p_kc (log p_kc - log p_lc)``, ``(K, L, n)``."""
+        ours, theirs = (log_softmax((B @ panel).transpose(1, 0, 2)) for B in (self.B, other.B))  # (C, K, n)
+        entropy = np.sum(np.exp(ours) * ours, axis=0)
+        divergence: Array = entropy[:, None] - np.einsum("ckn,cln->kln", np.exp(ours), theirs)
+        return divergence
 
     def permuted(self, order: Labels) -> CategoricalExperts:
         """Experts in the given order."""

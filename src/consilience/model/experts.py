@@ -117,6 +117,9 @@ class Experts(Protocol):
     def sample(self, panel: Array, labels: Labels, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Responses ``(n, q)`` of the experts named by ``labels (n,)``."""
 
+    def divergence(self, other: Self, panel: Array) -> Array:
+        """``KL(f_k(· | x_i) ‖ g_l(· | x_i))`` from each expert to each of ``other``, ``(K, L, n)``."""
+
     def permuted(self, order: Labels) -> Self:
         """Experts in another order."""
 

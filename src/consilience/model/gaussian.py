@@ -276,6 +276,22 @@ class GaussianExperts:
         """Quantile of each expert, ``(K, n)``, for one response."""
         return self.mean(panel)[:, 0] + ndtri(probability) * np.sqrt(self.variances)
 
+    def divergence(self, other: GaussianExperts, panel: Array) -> Array:
+        """``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q + ‖L_l⁻¹ (B_k - B_l) x̃‖²)``, ``(K, L, n)``."""
+        constant = self.shape_divergence(other)
+        _, Linv = other.factors
+        gap = self.mean(panel)[:, None] - other.mean(panel)  # (K, L, q, n)
+        divergence: Array = constant[:, :, None] + 0.5 * np.sum((Linv @ gap) ** 2, axis=2)
+        return divergence
+
+    def shape_divergence(self, other: GaussianExperts) -> Array:
+        """The divergence where the means agree: ``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q)``, ``(K, L)``."""
+        (L, _), (M, Minv) = self.factors, other.factors
+        log_det = [2 * np.log(np.diagonal(F, axis1=1, axis2=2)).sum(axis=1) for F in (L, M)]
+        trace = np.sum((Minv[None] @ L[:, None]) ** 2, axis=(2, 3))
+        constant: Array = 0.5 * (log_det[1] - log_det[0][:, None] + trace - self.q)
+        return constant
+
     def permuted(self, order: Labels) -> GaussianExperts:
         """Experts in the given order."""
         stored = self.covariance if self.structure == "tied" else self.covariance[order]

@@ -166,6 +166,13 @@ class PoissonExperts:
         counts: Array = np.nan_to_num(pdtrik(probability, self.mean(panel)[:, 0]))
         return counts
 
+    def divergence(self, other: PoissonExperts, panel: Array) -> Array:
+        """``μ_k (log μ_k - log μ_l) - μ_k + μ_l`` at unit exposure, ``(K, L, n)``."""
+        ours, theirs = (np.minimum(B @ panel, LARGEST_LOG_MEAN) for B in (self.B, other.B))
+        mu = np.exp(ours)[:, None]
+        divergence: Array = mu * (ours[:, None] - theirs - 1.0) + np.exp(theirs)
+        return divergence
+
     def permuted(self, order: Labels) -> PoissonExperts:
         """Experts in the given order."""
         return PoissonExperts(self.B[order])
