@@ -1,6 +1,18 @@
-"""One model from many: what it costs to let one expert stand for another, and how far mixtures are from each other."""
+"""One model from many: what it costs to let one expert stand for another, and few experts that stand for many."""
 
+from consilience.aggregate.components import GaussianComponents
 from consilience.aggregate.cost import moment_costs, support_costs
+from consilience.aggregate.reduce import Reduction, reduced, spread_start
 from consilience.aggregate.transport import exact_cost, exact_transport, relaxed_transport
 
-__all__ = ["exact_cost", "exact_transport", "moment_costs", "relaxed_transport", "support_costs"]
+__all__ = [
+    "GaussianComponents",
+    "Reduction",
+    "exact_cost",
+    "exact_transport",
+    "moment_costs",
+    "reduced",
+    "relaxed_transport",
+    "spread_start",
+    "support_costs",
+]

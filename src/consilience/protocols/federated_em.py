@@ -89,7 +89,8 @@ class FederatedEM:
         """
         if start is None:
             summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
-            summary = reduce(add, summaries.values())
+            with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
+                summary = reduce(add, summaries.values())
             starters = large_sites({site: part.weight for site, part in summaries.items()})
         else:
             summary, starters = (yield Total(Summarise(d, q))), ()

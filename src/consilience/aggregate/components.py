@@ -1,0 +1,79 @@
+"""The experts of all sites side by side, with the moments of the rows they explain: what reduction starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.aggregate.cost import moment_costs
+from consilience.model import covariance as cov
+from consilience.model.gaussian import GaussianExperts
+from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.linalg import solve_symmetric
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianComponents:
+    """L Gaussian experts of one design with their moments; their barycentres have closed forms, without covariates.
+
+    Parameters
+    ----------
+    experts : GaussianExperts
+        All sites' experts, one site after the other.
+    mass : (L,) array
+        ``m_l = Σ_i τ_il``.
+    second : (L, p, p) array
+        ``S_l = Σ_i τ_il x̃_i x̃_iᵀ``.
+
+    Examples
+    --------
+    >>> experts = GaussianExperts(np.array([[[0.0]], [[4.0]]]), np.ones((2, 1, 1)))
+    >>> components = GaussianComponents(experts, np.array([3.0, 1.0]), np.array([[[3.0]], [[1.0]]]))
+    >>> middle = components.barycentres(np.array([0, 0]), components.experts.permuted(np.array([0])))
+    >>> middle.B.ravel(), middle.covariance.ravel()  # the variance holds the spread of the two means
+    (array([1.]), array([4.]))
+    """
+
+    experts: GaussianExperts
+    mass: Array
+    second: Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[GaussianComponents]) -> GaussianComponents:
+        """The components of several sites as one; covariances become full, since each site has its own."""
+        experts = GaussianExperts(
+            np.concatenate([part.experts.B for part in parts]),
+            np.concatenate([part.experts.matrices for part in parts]),
+        )
+        return cls(
+            experts, np.concatenate([part.mass for part in parts]), np.concatenate([part.second for part in parts])
+        )
+
+    def costs(self, targets: GaussianExperts) -> Array:
+        """Cost of each component at each target, ``(L, K)``."""
+        return moment_costs(self.experts, targets, self.mass, self.second)
+
+    def barycentres(self, labels: Labels, current: GaussianExperts) -> GaussianExperts:
+        """For each target the expert nearest to the components that ``labels (L,)`` give it; one without any stays.
+
+        ``B_k = (Σ_l S_l)⁻¹ Σ_l S_l B_l`` and ``Σ_k = Σ_l [m_l Σ_l + (B_l - B_k) S_l (B_l - B_k)ᵀ] / Σ_l m_l``, in the
+        covariance structure of ``current``. The spread of the coefficients belongs to the variance: without it local
+        variances, which are too small, would make the result too sure of itself.
+        """
+        K = current.K
+        member = (labels == np.arange(K)[:, None]).astype(np.float64)  # (K, L)
+        mass = member @ self.mass
+        S = np.einsum("kl,lab->kab", member, self.second)
+        right = np.einsum("kl,lab,lqb->kaq", member, self.second, self.experts.B, optimize=True)
+        B = current.B.copy()
+        for k in np.flatnonzero(mass > 0):
+            B[k] = solve_symmetric(S[k], right[k])[0].T
+        gap = self.experts.B[None] - B[:, None]  # (K, L, q, p)
+        spread = np.einsum("kl,klqa,lab,klrb->kqr", member, gap, self.second, gap, optimize=True)
+        scatter = spread + np.einsum("kl,l,lqr->kqr", member, self.mass, self.experts.matrices)
+        folded = scatter if cov.has_matrices(current.structure) else np.diagonal(scatter, axis1=1, axis2=2)
+        floor = np.zeros((current.q, current.q))
+        covariance = cov.maximiser(folded, mass, current.structure, current.covariance, floor)
+        return GaussianExperts(B, covariance, current.structure)

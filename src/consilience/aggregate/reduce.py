@@ -1,0 +1,91 @@
+"""Many experts to few: the majorise-minimise algorithm with one plan per expert.
+
+``Σ_l min_k c_lk`` is lowered in turn by the plan (each component goes to its nearest target) and by the targets (each
+becomes the barycentre of its components). Neither can raise it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.aggregate.components import GaussianComponents
+from consilience.model.gaussian import GaussianExperts
+from consilience.numerics.arrays import Array, Labels
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """The experts that stand for many, which stands for which, and the objective on the way.
+
+    Examples
+    --------
+    >>> Reduction(GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1))), np.array([0, 0]), (2.0, 1.0)).objective
+    1.0
+    """
+
+    experts: GaussianExperts
+    labels: Labels  # (L,)
+    trace: tuple[float, ...]
+
+    @property
+    def objective(self) -> float:
+        """``Σ_l min_k c_lk`` at the end."""
+        return self.trace[-1]
+
+
+def reduced(components: GaussianComponents, start: GaussianExperts, *, max_iter: int = 100) -> Reduction:
+    """Reduce components to ``start.K`` experts, from ``start``; ties go to the first.
+
+    Parameters
+    ----------
+    components : GaussianComponents
+    start : GaussianExperts
+    max_iter : int
+
+    Examples
+    --------
+    >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
+    >>> experts = GaussianExperts(B, np.ones((4, 1, 1)))
+    >>> components = GaussianComponents(experts, np.ones(4), np.ones((4, 1, 1)))
+    >>> reduction = reduced(components, experts.permuted(np.array([0, 2])))
+    >>> reduction.experts.B.ravel(), reduction.labels
+    (array([0.1, 5.1]), array([0, 0, 1, 1]))
+    """
+    experts, trace = start, []
+    labels, value = _plan(components.costs(experts))
+    trace.append(value)
+    for _ in range(max_iter):
+        experts = components.barycentres(labels, experts)
+        before = labels
+        labels, value = _plan(components.costs(experts))
+        trace.append(value)
+        if np.array_equal(labels, before):
+            break
+    return Reduction(experts, labels, tuple(trace))
+
+
+def _plan(costs: Array) -> tuple[Labels, float]:
+    """The nearest target of each component, and the objective."""
+    labels: Labels = np.argmin(costs, axis=1)
+    return labels, float(costs[np.arange(len(costs)), labels].sum())
+
+
+def spread_start(components: GaussianComponents, K: int, rng: np.random.Generator) -> Labels:
+    """K components far from each other, drawn in proportion to their cost at the nearest one drawn so far (k-means++).
+
+    Examples
+    --------
+    >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
+    >>> components = GaussianComponents(GaussianExperts(B, np.ones((4, 1, 1))), np.ones(4), np.ones((4, 1, 1)))
+    >>> int(np.ptp(spread_start(components, 2, np.random.default_rng(0)) // 2))
+    1
+    """
+    chosen = [int(rng.choice(len(components.mass), p=components.mass / components.mass.sum()))]
+    while len(chosen) < K:
+        cost = np.maximum(components.costs(components.experts.permuted(np.array(chosen))).min(axis=1), 0.0)
+        total = cost.sum()
+        weights = cost / total if total > 0 else np.full(len(cost), 1 / len(cost))
+        chosen.append(int(rng.choice(len(cost), p=weights)))
+    return np.array(chosen)
