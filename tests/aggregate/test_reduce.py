@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.aggregate.components import GaussianComponents
+from consilience.aggregate.components import GaussianComponents, SupportComponents
 from consilience.aggregate.reduce import reduced, spread_start
 from consilience.model import GaussianExperts, Mixture, Rows
 from strategies import GAUSSIAN, Shape, shapes
@@ -85,3 +85,44 @@ def test_more_experts_than_differ_are_chosen_all_the_same() -> None:
         GaussianExperts(np.zeros((3, 1, 1)), np.ones((3, 1, 1))), np.ones(3), np.ones((3, 1, 1))
     )
     assert len(spread_start(components, 3, np.random.default_rng(0))) == 3
+
+
+# ---------------------------------------------------------------------- any family, on a support
+
+
+def support_of(mixture: Mixture, rows: Rows) -> SupportComponents:
+    return SupportComponents(mixture.experts, mixture.design.panel(rows.X), mixture.gate_weights(rows.X).T)
+
+
+@given(shapes(labels="row", weights=None, max_n=14), st.integers(1, 3))
+def test_the_objective_never_rises_on_a_support(shape: Shape, K: int) -> None:
+    mixture, rows = shape.but(K=4, n=30).problem()
+    start, _ = shape.but(seed=shape.seed + 9, K=K).problem()
+    reduction = reduced(support_of(mixture, rows), start.in_coordinates(mixture.design).experts)
+    assert np.all(np.diff(reduction.trace) <= 1e-8 * (1 + abs(reduction.trace[0])))
+
+
+@given(shapes(labels="row", weights=None, max_n=14))
+def test_barycentres_on_a_support_are_stationary(shape: Shape) -> None:
+    mixture, rows = shape.but(K=4, n=40).problem()
+    components, rng = support_of(mixture, rows), np.random.default_rng(shape.seed)
+    start, _ = shape.but(seed=shape.seed + 9, K=2).problem()
+    labels = rng.integers(0, 2, 4)
+    middle = components.barycentres(labels, start.experts)
+    here = components.costs(middle)[np.arange(4), labels].sum()
+    for _ in range(4):
+        step = 1e-4 * rng.standard_normal(middle.free_coefficients().size)
+        moved = middle.moved(step, 1e-4 * rng.standard_normal(middle.shape_parameters))
+        assert components.costs(moved)[np.arange(4), labels].sum() >= here - 1e-7 * (1 + abs(here))
+
+
+@given(shapes(family=st.sampled_from(GAUSSIAN), labels="row", weights=None, max_n=14))
+def test_a_support_of_the_rows_is_as_good_as_their_moments(shape: Shape) -> None:
+    mixture, rows = shape.but(K=4, n=40).problem()
+    panel, tau = mixture.design.panel(rows.X), mixture.responsibilities(rows).T
+    moments, support = components_of(mixture, rows), SupportComponents(mixture.experts, panel, tau)
+    labels = np.array([0, 1, 0, 1])
+    start, _ = shape.but(seed=shape.seed + 9, K=2).problem()
+    one, two = (components.barycentres(labels, start.experts) for components in (moments, support))
+    np.testing.assert_allclose(one.B, two.B, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(one.covariance, two.covariance, rtol=1e-6, atol=1e-8)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.cost import moment_costs
+from consilience.aggregate.cost import moment_costs, support_costs
 from consilience.model import covariance as cov
+from consilience.model.experts import Experts
 from consilience.model.gaussian import GaussianExperts
 from consilience.numerics.arrays import Array, Labels
 from consilience.numerics.linalg import solve_symmetric
@@ -77,3 +79,50 @@ class GaussianComponents:
         floor = np.zeros((current.q, current.q))
         covariance = cov.maximiser(folded, mass, current.structure, current.covariance, floor)
         return GaussianExperts(B, covariance, current.structure)
+
+
+@dataclass(frozen=True, eq=False)
+class SupportComponents:
+    """L experts of any family on a support: points of the covariates, with the mass that each expert has there.
+
+    Parameters
+    ----------
+    experts : Experts
+    panel : (p, S) array
+        The support in their design.
+    mass : (L, S) array
+
+    Examples
+    --------
+    >>> experts = GaussianExperts(np.array([[[0.0]], [[4.0]]]), np.ones((2, 1, 1)))
+    >>> components = SupportComponents(experts, np.ones((1, 1)), np.array([[3.0], [1.0]]))
+    >>> components.barycentres(np.array([0, 0]), experts.permuted(np.array([0]))).covariance.ravel()
+    array([4.])
+    """
+
+    experts: Experts
+    panel: Array
+    mass: Array
+
+    def costs(self, targets: Experts) -> Array:
+        """Cost of each component at each target, ``(L, K)``."""
+        return support_costs(self.experts, targets, self.panel, self.mass)
+
+    def barycentres(self, labels: Labels, current: Any) -> Any:
+        """For each target the expert nearest to the components that ``labels (L,)`` give it; one without any stays."""
+        member = (labels == np.arange(current.K)[:, None]).astype(np.float64)  # (K, L)
+        mass = member @ self.mass  # (K, S)
+        each = self.experts.mean(self.panel)  # (L, ·, S)
+        mean = np.einsum("kl,ls,lqs->kqs", member, self.mass, each, optimize=True)
+        mean /= np.where(mass > 0, mass, 1.0)[:, None]
+        return current.projected(self.panel, mass, mean, self._within(member, each, mean))
+
+    def _within(self, member: Array, each: Array, mean: Array) -> Array:
+        """``Σ_ls mass_ls [Σ_l + (mean_l - mean_k)(mean_l - mean_k)ᵀ]``, ``(K, q, q)``; nothing without covariances."""
+        if not isinstance(self.experts, GaussianExperts):
+            return np.empty((len(member), 0, 0))
+        gap = each[None] - mean[:, None]  # (K, L, q, S)
+        spread = np.einsum("kl,ls,klqs,klrs->kqr", member, self.mass, gap, gap, optimize=True)
+        own = np.einsum("kl,ls,lqr->kqr", member, self.mass, self.experts.matrices, optimize=True)
+        within: Array = spread + own
+        return within

@@ -7,12 +7,14 @@ becomes the barycentre of its components). Neither can raise it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.components import GaussianComponents
-from consilience.model.gaussian import GaussianExperts
+from consilience.aggregate.components import GaussianComponents, SupportComponents
 from consilience.numerics.arrays import Array, Labels
+
+Components = GaussianComponents | SupportComponents
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,11 +23,12 @@ class Reduction:
 
     Examples
     --------
+    >>> from consilience.model import GaussianExperts
     >>> Reduction(GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1))), np.array([0, 0]), (2.0, 1.0)).objective
     1.0
     """
 
-    experts: GaussianExperts
+    experts: Any
     labels: Labels  # (L,)
     trace: tuple[float, ...]
 
@@ -35,17 +38,19 @@ class Reduction:
         return self.trace[-1]
 
 
-def reduced(components: GaussianComponents, start: GaussianExperts, *, max_iter: int = 100) -> Reduction:
+def reduced(components: Components, start: Any, *, max_iter: int = 100) -> Reduction:
     """Reduce components to ``start.K`` experts, from ``start``; ties go to the first.
 
     Parameters
     ----------
-    components : GaussianComponents
-    start : GaussianExperts
+    components : GaussianComponents or SupportComponents
+    start : Experts
+        Of the family of the components.
     max_iter : int
 
     Examples
     --------
+    >>> from consilience.model import GaussianExperts
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
     >>> experts = GaussianExperts(B, np.ones((4, 1, 1)))
     >>> components = GaussianComponents(experts, np.ones(4), np.ones((4, 1, 1)))
@@ -72,19 +77,22 @@ def _plan(costs: Array) -> tuple[Labels, float]:
     return labels, float(costs[np.arange(len(costs)), labels].sum())
 
 
-def spread_start(components: GaussianComponents, K: int, rng: np.random.Generator) -> Labels:
+def spread_start(components: Components, K: int, rng: np.random.Generator) -> Labels:
     """K components far from each other, drawn in proportion to their cost at the nearest one drawn so far (k-means++).
 
     Examples
     --------
+    >>> from consilience.model import GaussianExperts
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
     >>> components = GaussianComponents(GaussianExperts(B, np.ones((4, 1, 1))), np.ones(4), np.ones((4, 1, 1)))
     >>> int(np.ptp(spread_start(components, 2, np.random.default_rng(0)) // 2))
     1
     """
-    chosen = [int(rng.choice(len(components.mass), p=components.mass / components.mass.sum()))]
+    mass = components.mass.reshape(len(components.mass), -1).sum(axis=1)
+    chosen = [int(rng.choice(len(mass), p=mass / mass.sum()))]
     while len(chosen) < K:
-        cost = np.maximum(components.costs(components.experts.permuted(np.array(chosen))).min(axis=1), 0.0)
+        drawn: Any = components.experts.permuted(np.array(chosen))
+        cost = np.maximum(components.costs(drawn).min(axis=1), 0.0)
         total = cost.sum()
         weights = cost / total if total > 0 else np.full(len(cost), 1 / len(cost))
         chosen.append(int(rng.choice(len(cost), p=weights)))

@@ -120,6 +120,13 @@ class Experts(Protocol):
     def divergence(self, other: Self, panel: Array) -> Array:
         """``KL(f_k(· | x_i) ‖ g_l(· | x_i))`` from each expert to each of ``other``, ``(K, L, n)``."""
 
+    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
+        """The experts nearest in divergence to responses with these means, from the current ones.
+
+        Parameters: ``mass (K, n)`` of each point, ``mean (K, ·, n)`` there, and for families with a covariance
+        ``within (K, q, q)``, the sum of mass times covariance around ``mean``. An expert without mass stays.
+        """
+
     def permuted(self, order: Labels) -> Self:
         """Experts in another order."""
 

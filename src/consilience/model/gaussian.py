@@ -292,6 +292,20 @@ class GaussianExperts:
         constant: Array = 0.5 * (log_det[1] - log_det[0][:, None] + trace - self.q)
         return constant
 
+    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> GaussianExperts:
+        """Weighted least squares of ``mean`` on ``x̃``; what remains adds to the covariance ``within``."""
+        n = mass.sum(axis=1)
+        S = np.einsum("kn,an,bn->kab", mass, panel, panel, optimize=True)
+        right = np.einsum("kn,an,kqn->kaq", mass, panel, mean, optimize=True)
+        B = self.B.copy()
+        for k in np.flatnonzero(n > cov.EMPTY):
+            B[k] = solve_symmetric(S[k], right[k])[0].T
+        gap = mean - B @ panel
+        scatter = within + np.einsum("kn,kqn,krn->kqr", mass, gap, gap, optimize=True)
+        folded = scatter if cov.has_matrices(self.structure) else np.diagonal(scatter, axis1=1, axis2=2)
+        covariance = cov.maximiser(folded, n, self.structure, self.covariance, np.zeros((self.q, self.q)))
+        return GaussianExperts(B, covariance, self.structure)
+
     def permuted(self, order: Labels) -> GaussianExperts:
         """Experts in the given order."""
         stored = self.covariance if self.structure == "tied" else self.covariance[order]

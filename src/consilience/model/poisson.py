@@ -14,6 +14,7 @@ from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block
 from consilience.numerics.arrays import Array, Labels, kronecker, unpack
 from consilience.numerics.linalg import capped, solve_symmetric
+from consilience.numerics.newton import minimise
 
 LARGEST_LOG_MEAN = 100.0
 """Linear predictors are cut here: a mean of e^100 is a rejected step, not an overflow."""
@@ -172,6 +173,23 @@ class PoissonExperts:
         mu = np.exp(ours)[:, None]
         divergence: Array = mu * (ours[:, None] - theirs - 1.0) + np.exp(theirs)
         return divergence
+
+    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> PoissonExperts:
+        """Minimises ``Σ_i mass_i (μ_i - mean_i log μ_i)`` of each expert by Newton's method."""
+        B = [self._nearest(b, panel, m, v[0]) if m.sum() > 0 else b for b, m, v in zip(self.B, mass, mean, strict=True)]
+        return PoissonExperts(np.array(B))
+
+    def _nearest(self, start: Array, panel: Array, mass: Array, mean: Array) -> Array:
+        def value(b: Array) -> float:
+            eta = np.minimum(b @ panel, LARGEST_LOG_MEAN)
+            return float(np.sum(mass * (np.exp(eta) - mean * eta)))
+
+        def step(b: Array) -> Array:
+            mu = np.exp(np.minimum(b @ panel, LARGEST_LOG_MEAN))
+            H = (panel * (mass * mu)) @ panel.T
+            return capped(solve_symmetric(H, (panel @ (mass * (mean - mu)))[:, None])[0][:, 0], LONGEST_STEP)
+
+        return minimise(start, value, step)
 
     def permuted(self, order: Labels) -> PoissonExperts:
         """Experts in the given order."""

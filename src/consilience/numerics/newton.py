@@ -1,0 +1,39 @@
+"""Newton's method on a convex function, shortened where a step overshoots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from consilience.numerics.arrays import Array
+
+SHORTEST = 2.0**-30
+
+
+def minimise(
+    start: Array,
+    value: Callable[[Array], float],
+    step: Callable[[Array], Array],
+    *,
+    tol: float = 1e-13,
+    max_iter: int = 100,
+) -> Array:
+    """The minimiser of a convex ``value``, by steps that are halved until they do not raise it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> minimise(np.array([5.0]), lambda x: float(np.cosh(x[0])), lambda x: -np.tanh(x)).round(6) + 0.0
+    array([0.])
+    """
+    x, here = start, value(start)
+    for _ in range(max_iter):
+        direction, fraction = step(x), 1.0
+        while not (there := value(x + fraction * direction)) <= here and fraction > SHORTEST:
+            fraction /= 2
+        if fraction <= SHORTEST:
+            return x
+        x = x + fraction * direction
+        if here - there <= tol * (1 + abs(here)):
+            return x
+        here = there
+    return x
