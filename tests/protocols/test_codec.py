@@ -117,7 +117,7 @@ def test_damaged_messages_are_a_message_or_refused_by_name(shape: Shape, data: s
 
 @given(shapes(), st.integers(1, 50))
 def test_a_message_cut_short_or_lengthened_is_refused(shape: Shape, cut: int) -> None:
-    data = encode(shape.problem()[0] and LogLikelihood(shape.problem()[0]))
+    data = encode(LogLikelihood(shape.problem()[0]))
     for other in (data[:-cut], data + b"\0" * cut):
         with pytest.raises(MessageError):
             decode(other)
@@ -209,10 +209,12 @@ def test_an_answer_of_another_shape_is_a_failure(shape: Shape, other: Shape) -> 
 def test_an_answer_of_another_kind_is_a_failure() -> None:
     mixture, rows = Shape().problem()
     questions = values(Shape())[:5]
-    for question in questions:
-        for answer in (column_summary(rows), Likelihood(0.0, 1.0), Answers(())):
+    answers = {0: column_summary(rows), 2: Likelihood(0.0, 1.0), 3: Candidates(())}  # each fits one question only
+    for asked, question in enumerate(questions):
+        for fits, answer in answers.items():
             outcome = received(encode(answer), question)
-            assert outcome == Failure(Trouble.WRONG_SHAPE) or type(outcome) is type(answer)
+            assert type(outcome) is type(answer) if asked == fits else outcome == Failure(Trouble.WRONG_SHAPE)
+    assert received(encode(Answers(())), questions[4]) == Failure(Trouble.WRONG_SHAPE)
     assert received(encode(Candidates((mixture,))), questions[3]) == Failure(Trouble.WRONG_SHAPE)
 
 

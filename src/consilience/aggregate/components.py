@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from consilience.aggregate.cost import moment_costs, support_costs
-from consilience.model import covariance as cov
 from consilience.model.experts import Experts
 from consilience.model.gaussian import GaussianExperts
 from consilience.numerics.arrays import Array, Labels
-from consilience.numerics.linalg import solve_symmetric
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,21 +62,13 @@ class GaussianComponents:
         covariance structure of ``current``. The spread of the coefficients belongs to the variance: without it local
         variances, which are too small, would make the result too sure of itself.
         """
-        K = current.K
-        member = (labels == np.arange(K)[:, None]).astype(np.float64)  # (K, L)
-        mass = member @ self.mass
+        member = (labels == np.arange(current.K)[:, None]).astype(np.float64)  # (K, L)
+        n = member @ self.mass
         S = np.einsum("kl,lab->kab", member, self.second)
-        right = np.einsum("kl,lab,lqb->kaq", member, self.second, self.experts.B, optimize=True)
-        B = current.B.copy()
-        for k in np.flatnonzero(mass > 0):
-            B[k] = solve_symmetric(S[k], right[k])[0].T
+        B = current.solved(S, np.einsum("kl,lab,lqb->kaq", member, self.second, self.experts.B, optimize=True), n)
         gap = self.experts.B[None] - B[:, None]  # (K, L, q, p)
         spread = np.einsum("kl,klqa,lab,klrb->kqr", member, gap, self.second, gap, optimize=True)
-        scatter = spread + np.einsum("kl,l,lqr->kqr", member, self.mass, self.experts.matrices)
-        folded = scatter if cov.has_matrices(current.structure) else np.diagonal(scatter, axis1=1, axis2=2)
-        floor = np.zeros((current.q, current.q))
-        covariance = cov.maximiser(folded, mass, current.structure, current.covariance, floor)
-        return GaussianExperts(B, covariance, current.structure)
+        return current.with_scatter(B, spread + np.einsum("kl,l,lqr->kqr", member, self.mass, self.experts.matrices), n)
 
 
 @dataclass(frozen=True, eq=False)

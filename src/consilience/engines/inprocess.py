@@ -11,11 +11,10 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 
 from consilience.errors import InvalidInputError
 from consilience.numerics.threads import threads_for
-from consilience.protocols.engine import Reply
+from consilience.protocols.engine import Reply, digest
 from consilience.protocols.questions import Question
 from consilience.protocols.table import decode
 from consilience.site.answer import respond
@@ -25,7 +24,6 @@ PATIENCE = 0.25
 """Share of the time limit without a reply after which threads are added: those there are may hang."""
 GATHER = 0.01
 """Seconds that a reply waits for others while many are under way: threads that wake each other up cost time."""
-DIGEST = 16
 
 
 class InProcess:
@@ -105,8 +103,7 @@ class InProcessSites:
     def _reply(self, number: int, asked: Question, name: str) -> Reply:
         began = time.perf_counter()
         message = respond(asked, self._sites[name])
-        digest = blake2b(message, digest_size=DIGEST).digest()
-        return Reply(number, (name,), message, (digest,), time.perf_counter() - began)
+        return Reply(number, (name,), message, (digest(message),), time.perf_counter() - began)
 
     def _arrived(self, patience: float | None, deadline: float, *, gather: bool) -> list[Reply]:
         """Replies that are there, after waiting for the first; none where patience or time ran out."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
 
 from consilience.engines.inprocess import InProcess
 from consilience.errors import InvalidInputError
@@ -285,7 +287,7 @@ class Federation:
         on_drop: OnDrop,
     ) -> list[FederatedFit]:
         method = FederatedEM() if method is None else method
-        first = _copy(estimator)
+        first = clone(estimator)
         self._sites = sites = self._holdings.sites(first)  # where the estimator learns its columns
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
         arguments = _arguments(models, sites, journal)
@@ -296,12 +298,6 @@ class Federation:
                 method.dialogue(**arguments), engine, kept, deadline=deadline, on_drop=on_drop, progress=progress
             )
         return [FederatedFit(model.adopt(fit), done.record, fit) for model, fit in zip(models, done.value, strict=True)]
-
-
-def _copy(estimator: Any) -> Any:
-    from sklearn.base import clone
-
-    return clone(estimator)
 
 
 def _with_order(estimator: Any, K: int) -> Any:
@@ -338,8 +334,6 @@ def _drawn(random_state: Any) -> int:
     """A seed from a generator of either kind, or a new one."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31))
-    from sklearn.utils import check_random_state
-
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 

@@ -296,12 +296,19 @@ class GaussianExperts:
         """Weighted least squares of ``mean`` on ``x̃``; what remains adds to the covariance ``within``."""
         n = mass.sum(axis=1)
         S = np.einsum("kn,an,bn->kab", mass, panel, panel, optimize=True)
-        right = np.einsum("kn,an,kqn->kaq", mass, panel, mean, optimize=True)
+        B = self.solved(S, np.einsum("kn,an,kqn->kaq", mass, panel, mean, optimize=True), n)
+        gap = mean - B @ panel
+        return self.with_scatter(B, within + np.einsum("kn,kqn,krn->kqr", mass, gap, gap, optimize=True), n)
+
+    def solved(self, S: Array, right: Array, n: Array) -> Array:
+        """Coefficients ``(S_k⁻¹ right_k)ᵀ`` from ``(K, p, p)`` and ``(K, p, q)``; the current ones where ``n`` is 0."""
         B = self.B.copy()
         for k in np.flatnonzero(n > cov.EMPTY):
             B[k] = solve_symmetric(S[k], right[k])[0].T
-        gap = mean - B @ panel
-        scatter = within + np.einsum("kn,kqn,krn->kqr", mass, gap, gap, optimize=True)
+        return B
+
+    def with_scatter(self, B: Array, scatter: Array, n: Array) -> GaussianExperts:
+        """Experts ``B`` whose covariances, in this structure, are nearest to ``scatter_k / n_k``, ``(K, q, q)``."""
         folded = scatter if cov.has_matrices(self.structure) else np.diagonal(scatter, axis1=1, axis2=2)
         covariance = cov.maximiser(folded, n, self.structure, self.covariance, np.zeros((self.q, self.q)))
         return GaussianExperts(B, covariance, self.structure)

@@ -9,6 +9,7 @@ import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.climb import Expect
+from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.fitting import best_start
 from consilience.fit.summary import column_summary
 from consilience.model.categorical import CategoricalExperts
@@ -60,13 +61,11 @@ def answer(question: Question, site: Site, policy: None = None) -> Answer:
     >>> answer(Summarise(d=1, q=1), site).y_mean
     array([2.])
     """
-    if is_additive(question):
-        return reduce(_add, (_contribution(question, rows) for rows in site.chunks()))
-    if isinstance(question, Several):
-        return Answers(tuple(answer(part, site, policy) for part in question.questions))
     if isinstance(question, FitLocally):
         return _candidates(question, site)
-    raise SiteError(Trouble.NO_ANSWER_TO_KIND, type(question).__name__)
+    if isinstance(question, Several) and not is_additive(question):
+        return Answers(tuple(answer(part, site, policy) for part in question.questions))
+    return reduce(_add, (_contribution(question, rows) for rows in site.chunks()))
 
 
 def _add(a: Answer, b: Answer) -> Answer:
@@ -85,18 +84,10 @@ def _contribution(question: Question, rows: Rows) -> Answer:
             return expect(mixture, rows, information=information)
         case LogLikelihood(mixture):
             _check_rows(rows, mixture)
-            parts = [
-                (float(np.sum(at.log_density * at.mass)), _mass(at.mass, at.log_density))
-                for _, at in mixture.posteriors(rows)
-            ]
-            return Likelihood(sum(ll for ll, _ in parts), sum(mass for _, mass in parts))
+            return Likelihood(log_likelihood(mixture, rows), label_count(rows))
         case Several(questions):
             return Answers(tuple(_contribution(part, rows) for part in questions))
     raise SiteError(Trouble.NO_ANSWER_TO_KIND, type(question).__name__)
-
-
-def _mass(mass: np.ndarray | float, log_density: np.ndarray) -> float:
-    return float(len(log_density)) if isinstance(mass, float) else float(mass.sum())
 
 
 def _candidates(question: FitLocally, site: Site) -> Candidates:

@@ -7,18 +7,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from hashlib import blake2b
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from consilience.engines.dask.connection import dask, distributed
-from consilience.engines.dask.tasks import DIGEST, Block, Limit, Part, add_neighbours, answer_block, keep, load_block
+from consilience.engines.dask.tasks import Block, Limit, Part, add_neighbours, answer_block, keep, load_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit.climb import Expect
 from consilience.model.mixture import layout_of
-from consilience.protocols.engine import Reply
+from consilience.protocols.engine import Reply, digest
 from consilience.protocols.failures import Failure, Trouble
 from consilience.protocols.questions import Question, Several
 from consilience.protocols.table import decode, encode
@@ -219,7 +218,7 @@ class DaskSites:
         names = self._names[slice(*futures[future])]
         _log.error("a task for %d sites from %s on failed", len(names), names[0], exc_info=error)
         message = encode(Failure(Trouble.WORKER_LOST if is_loss(error) else Trouble.INTERNAL))
-        digests = (blake2b(message, digest_size=DIGEST).digest(),)
+        digests = (digest(message),)
         return [Reply(number, (site,), message, digests, 0.0) for site in names if site in asked]
 
     def _replies(self, number: int, parts: tuple[Part, ...]) -> list[Reply]:

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from operator import add
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ import numpy as np
 from consilience.engines.dask.connection import distributed
 from consilience.model.rows import Rows
 from consilience.numerics.threads import threads_for
+from consilience.protocols.engine import digest
 from consilience.protocols.failures import Failure
 from consilience.protocols.questions import Question
 from consilience.protocols.table import decode, encode, received
@@ -31,7 +31,6 @@ from consilience.site.answer import respond
 from consilience.site.site import Site, joined
 
 T = TypeVar("T")
-DIGEST = 16
 STALLED = 1 / 8
 """Share of the time for a block after which a site that says nothing is left behind in its thread."""
 LOADING = 1 / 6
@@ -179,9 +178,8 @@ def answer_block(
         site = block.site(i)
         message = respond(decoded, site)
         log_trace(site, received(message, decoded) if len(message) < LARGEST_FAILURE else None)
-        digest = blake2b(message, digest_size=DIGEST).digest()
         place = block.first + i
-        return place, place + 1, message, (digest,), time.perf_counter() - began
+        return place, place + 1, message, (digest(message),), time.perf_counter() - began
 
     with threads_for(0):
         done = each_within(work, chosen, None if limit is None else limit.left())
