@@ -9,7 +9,7 @@ def quick_start() -> str:
     section = re.search(r"^## Quick start$(.*?)^## ", text, flags=re.MULTILINE | re.DOTALL)
     assert section, "README.md has no section 'Quick start'"
     blocks = re.findall(r"^```python\n(.*?)^```$", section[1], flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2, "the quick start is two Python blocks: one machine, many sites"
+    assert len(blocks) == 3, "the quick start is three Python blocks: one machine, many sites, one exchange"
     return "".join(blocks)
 
 
@@ -21,3 +21,4 @@ def test_quick_start_runs(capsys):
     assert names["prediction"].shape == (n,)
     assert names["gate"].shape == (n, 4)
     assert names["result"].model.log_likelihood_ > names["model"].log_likelihood_ - 1e-3
+    assert names["once"].model.log_likelihood_ > names["model"].log_likelihood_ - 3.0

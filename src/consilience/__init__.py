@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         select_order,
     )
     from consilience.federation import Federation
-    from consilience.protocols import FederatedEM
+    from consilience.protocols import FederatedEM, OneShot
 
 __all__ = [
     "DaskCluster",
@@ -35,6 +35,7 @@ __all__ = [
     "MixtureOfExpertsClassifier",
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
+    "OneShot",
     "__version__",
     "select_order",
 ]
@@ -48,6 +49,7 @@ _HOME = {
     "MixtureOfExpertsClassifier": "consilience.estimators",
     "MixtureOfExpertsRegressor": "consilience.estimators",
     "MixtureOfRegressions": "consilience.estimators",
+    "OneShot": "consilience.protocols",
     "select_order": "consilience.estimators",
 }
 

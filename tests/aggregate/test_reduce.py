@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.aggregate.components import GaussianComponents, SupportComponents
+from consilience.aggregate.components import GaussianComponents, SupportComponents, SupportPart
 from consilience.aggregate.reduce import reduced, spread_start
 from consilience.model import GaussianExperts, Mixture, Rows
 from strategies import GAUSSIAN, Shape, shapes
@@ -90,15 +90,16 @@ def test_more_experts_than_differ_are_chosen_all_the_same() -> None:
 # ---------------------------------------------------------------------- any family, on a support
 
 
-def support_of(mixture: Mixture, rows: Rows) -> SupportComponents:
-    return SupportComponents(mixture.experts, mixture.design.panel(rows.X), mixture.gate_weights(rows.X).T)
+def support_of(mixture: Mixture, rows: Rows, *, per_row: bool = False) -> SupportComponents:
+    part = SupportPart(mixture.experts, mixture.design.panel(rows.X), mixture.gate_weights(rows.X).T)
+    return SupportComponents((part,), per_row=per_row)
 
 
-@given(shapes(labels="row", weights=None, max_n=14), st.integers(1, 3))
-def test_the_objective_never_rises_on_a_support(shape: Shape, K: int) -> None:
+@given(shapes(labels="row", weights=None, max_n=14), st.integers(1, 3), st.booleans())
+def test_the_objective_never_rises_on_a_support(shape: Shape, K: int, per_row: bool) -> None:
     mixture, rows = shape.but(K=4, n=30).problem()
     start, _ = shape.but(seed=shape.seed + 9, K=K).problem()
-    reduction = reduced(support_of(mixture, rows), start.in_coordinates(mixture.design).experts)
+    reduction = reduced(support_of(mixture, rows, per_row=per_row), start.in_coordinates(mixture.design).experts)
     assert np.all(np.diff(reduction.trace) <= 1e-8 * (1 + abs(reduction.trace[0])))
 
 
@@ -120,7 +121,7 @@ def test_barycentres_on_a_support_are_stationary(shape: Shape) -> None:
 def test_a_support_of_the_rows_is_as_good_as_their_moments(shape: Shape) -> None:
     mixture, rows = shape.but(K=4, n=40).problem()
     panel, tau = mixture.design.panel(rows.X), mixture.responsibilities(rows).T
-    moments, support = components_of(mixture, rows), SupportComponents(mixture.experts, panel, tau)
+    moments, support = components_of(mixture, rows), SupportComponents((SupportPart(mixture.experts, panel, tau),))
     labels = np.array([0, 1, 0, 1])
     start, _ = shape.but(seed=shape.seed + 9, K=2).problem()
     one, two = (components.barycentres(labels, start.experts) for components in (moments, support))

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consilience.aggregate.site_model import SiteModel
+from consilience.aggregate.support import CovariateSummary, covariate_summary
 from consilience.errors import MessageError
 from consilience.fit import Expect, Specification
+from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary, column_summary
-from consilience.model import expect
+from consilience.model import Mixture, Rows, expect
+from consilience.numerics.arrays import triangle_size
 from consilience.protocols import (
     Answers,
     Candidates,
     Failure,
     FitLocally,
+    FitSite,
     Likelihood,
+    LocalFit,
     LogLikelihood,
     Several,
     Summarise,
@@ -35,10 +42,44 @@ from strategies import Shape, shapes
 RANDOM_SPECIFICATION = Specification(K=3, family="poisson", gate="constant", structure="tied", intercept=False)
 
 
+def specification_of(shape: Shape) -> Specification:
+    family, _, structure = shape.family.partition("-")
+    return Specification(
+        K=shape.K,
+        family=family,
+        gate=shape.gate,
+        structure=structure or "full",
+        n_classes=shape.C,
+        intercept=shape.intercept,
+    )
+
+
+def site_model(mixture: Mixture, rows: Rows, *, informed: bool = True, described: bool = True) -> SiteModel:
+    """A model with moments of the right shapes; that they are of some fit does not matter to who carries them."""
+    rng = np.random.default_rng(rows.n)
+    K, p = mixture.K, mixture.design.p
+    f = len(mixture.experts.free_coefficients()) // K
+    shares = rng.dirichlet(np.ones(K))
+    gaussian = mixture.experts.family == "gaussian"
+    return SiteModel(
+        mixture.raw(),
+        float(rows.n),
+        rows.n * shares,
+        2.0 * rows.n * shares,
+        rng.normal(size=(K, triangle_size(p))) if gaussian else np.empty((0, 0)),
+        -1.5 * rows.n,
+        rng.normal(size=(K, triangle_size(f))) if informed else np.empty((0, 0)),
+        covariate_summary(rows.X, np.ones(rows.n), rng) if described and rows.X.shape[1] else None,
+        0.75,
+    )
+
+
 def values(shape: Shape) -> list[object]:
     """A value of every kind."""
     mixture, rows = shape.problem()
     summary = column_summary(rows)
+    fit_site = FitSite(RANDOM_SPECIFICATION, (1, 2), seed=2**40, n_init=2, tol=1e-7, max_iter=30, start=mixture)
+    local_fit = LocalFit(summary, site_model(mixture, rows), StopReason.MAX_ITER)
     questions = (
         Summarise(shape.d, shape.q),
         Expect(mixture, information=True),
@@ -48,10 +89,12 @@ def values(shape: Shape) -> list[object]:
     answers = (summary, expect(mixture, rows, information=True), Likelihood(-3.5, 2.0), Candidates((mixture,)))
     return [
         *questions,
-        Several(questions),
+        Several((*questions, fit_site)),
         *answers,
-        Answers(answers),
+        Answers((*answers, local_fit)),
         Failure(Trouble.NOT_COUNTS, 5),
+        fit_site,
+        local_fit,
     ]
 
 
@@ -77,6 +120,57 @@ def test_a_mixture_keeps_its_bits_and_its_answers_are_the_same() -> None:
     mixture, rows = Shape(K=3, q=2, n=40).problem()
     again = decode(encode(LogLikelihood(mixture))).mixture
     np.testing.assert_array_equal(again.log_density(rows), mixture.log_density(rows))
+
+
+def assert_same_arrays(a: object, b: object) -> None:
+    """The same numbers bit by bit, however deep they stand."""
+    assert type(a) is type(b)
+    if isinstance(a, np.ndarray):
+        np.testing.assert_array_equal(a, b)
+    elif isinstance(a, tuple):
+        assert len(a) == len(b)
+        for one, other in zip(a, b, strict=True):
+            assert_same_arrays(one, other)
+    elif is_dataclass(a):
+        for field in fields(a):
+            assert_same_arrays(getattr(a, field.name), getattr(b, field.name))
+    else:
+        assert a == b
+
+
+@given(shapes(max_n=30, weights=None), st.booleans(), st.booleans(), st.sampled_from([None, *StopReason]))
+def test_a_local_fit_keeps_its_bits_with_and_without_its_parts(
+    shape: Shape, informed: bool, described: bool, stop: StopReason | None
+) -> None:
+    mixture, rows = shape.problem()
+    model = site_model(mixture, rows, informed=informed, described=described)
+    for sent in (LocalFit(column_summary(rows), model, stop), LocalFit(column_summary(rows), None, stop)):
+        assert_same_arrays(decode(encode(sent)), sent)
+    if rows.n > 1:  # a summary of one row has no spread to compare a model with
+        question = FitSite(specification_of(shape), (shape.K, 9), seed=0)
+        answer = received(encode(LocalFit(column_summary(rows), model, stop)), question)
+        compared = shape.d > 0 and (shape.gate == "softmax" or not shape.family.startswith("gaussian"))
+        assert (answer == Failure(Trouble.WRONG_SHAPE)) if compared and not described else type(answer) is LocalFit
+
+
+@given(shapes(), st.booleans(), st.booleans())
+def test_the_question_for_a_fit_keeps_its_bits_with_and_without_its_parts(
+    shape: Shape, started: bool, sized: bool
+) -> None:
+    start, columns = shape.problem()[0] if started else None, (shape.d, shape.q) if sized else None
+    sent = FitSite(specification_of(shape), (3, 1, 2), 7, n_init=9, tol=1e-5, max_iter=11, start=start, columns=columns)
+    assert_same_arrays(decode(encode(sent)), sent)
+
+
+def test_a_description_keeps_the_values_of_its_columns_with_few() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=80), rng.integers(0, 3, 80), np.full(80, 7.0), rng.random(80) < 0.2])
+    mixture, _ = Shape(d=4).problem()
+    rows = Rows(X, rng.normal(size=(80, 1)))
+    sent = LocalFit(column_summary(rows), site_model(mixture, rows), StopReason.CONVERGED_NEWTON)
+    again = decode(encode(sent))
+    assert_same_arrays(again, sent)
+    assert [levels.tolist() for levels in again.model.covariates.levels] == [[], [0.0, 1.0, 2.0], [7.0], [0.0, 1.0]]
 
 
 @pytest.mark.parametrize("value", ["text", 3, None, object(), {"a": 1}, np.zeros(3), lambda: 0])
@@ -180,7 +274,173 @@ def test_parts_of_a_mixture_that_do_not_fit_are_refused() -> None:
         decode(encode(LogLikelihood(replace(mixture, gate=other.gate))))
 
 
+def local_fit(shape: Shape) -> LocalFit:
+    mixture, rows = shape.problem()
+    return LocalFit(column_summary(rows), site_model(mixture, rows), StopReason.CONVERGED_NEWTON)
+
+
+FOUR = CovariateSummary(
+    np.full(4, 0.25),
+    np.arange(8.0).reshape(4, 2),
+    np.tile([1.0, 0.2, 2.0], (4, 1)),
+    (np.empty(0), np.empty(0)),
+    (np.empty((4, 0)), np.empty((4, 0))),
+)
+
+
+def with_covariates(**changes: object) -> LocalFit:
+    return with_model(covariates=replace(FOUR, **changes))
+
+
+def with_model(**changes: object) -> LocalFit:
+    fit = local_fit(Shape(n=60))
+    return replace(fit, model=replace(fit.model, **changes))
+
+
+STRANGE_MODELS = {
+    "labels of other experts": {"labels": np.ones(3)},
+    "mass of other experts": {"mass": np.ones(1)},
+    "second moments of other covariates": {"second": np.ones((2, 10))},
+    "no second moments": {"second": np.empty((0, 0))},
+    "precision of other coefficients": {"precision": np.ones((2, 5))},
+    "precision of one expert": {"precision": np.ones((1, 6))},
+    "no weight": {"weight": 0.0},
+    "a negative weight": {"weight": -3.0},
+    "negative labels": {"labels": np.array([61.0, -1.0])},
+    "negative mass": {"mass": np.array([61.0, -1.0])},
+    "no exposure": {"exposure": 0.0},
+}
+
+
+@pytest.mark.parametrize("changes", STRANGE_MODELS.values(), ids=STRANGE_MODELS)
+def test_moments_that_are_not_of_the_mixture_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(MessageError, match="parts of a site's model do not fit together"):
+        decode(encode(with_model(**changes)))
+    question = FitSite(specification_of(Shape()), (2,), seed=0)
+    assert received(encode(with_model(**changes)), question) == Failure(Trouble.UNREADABLE_ANSWER)
+
+
+def test_moments_of_gaussian_experts_are_refused_for_others() -> None:
+    fit = local_fit(Shape(family="poisson", n=60))
+    with pytest.raises(MessageError, match="do not fit together"):
+        decode(encode(replace(fit, model=replace(fit.model, second=np.ones((2, 6))))))
+
+
+def test_a_description_of_other_covariates_is_refused() -> None:
+    other = local_fit(Shape(n=60, d=3)).model.covariates
+    with pytest.raises(MessageError, match="parts of a site's model do not fit together"):
+        decode(encode(with_model(covariates=other)))
+
+
+FEW, MANY = np.array([0.0, 1.0]), np.empty(0)
+STRANGE_DESCRIPTIONS = {
+    "weights of other classes": {"weights": np.ones(3) / 3},
+    "no class": {"weights": np.empty(0), "means": np.empty((0, 2)), "covariances": np.empty((0, 3))},
+    "negative weights": {"weights": np.array([1.2, -0.2, 0.0, 0.0])},
+    "no weight": {"weights": np.zeros(4)},
+    "means of other columns": {"means": np.zeros((4, 3))},
+    "covariances of other columns": {"covariances": np.ones((4, 6))},
+    "a column without shares": {"shares": (np.empty((4, 0)),)},
+    "more columns than means": {"levels": (MANY, MANY, MANY), "shares": (np.empty((4, 0)),) * 3},
+    "values without a share": {"levels": (MANY, FEW), "means": np.zeros((4, 1)), "covariances": np.ones((4, 1))},
+    "shares that are none": {
+        "levels": (MANY, FEW),
+        "means": np.zeros((4, 1)),
+        "covariances": np.ones((4, 1)),
+        "shares": (np.empty((4, 0)), np.tile([1.0, 0.0], (4, 1))),
+    },
+}
+
+
+@pytest.mark.parametrize("changes", STRANGE_DESCRIPTIONS.values(), ids=STRANGE_DESCRIPTIONS)
+def test_a_description_that_no_point_can_be_drawn_from_is_refused(changes: dict[str, object]) -> None:
+    assert type(decode(encode(with_covariates()))) is LocalFit
+    with pytest.raises(MessageError, match="description of covariates do not fit together"):
+        decode(encode(with_covariates(**changes)))
+
+
+SPOILING = {
+    "a class without weight": lambda s: {"weights": np.append(0.0, s.weights[1:])},
+    "a negative variance": lambda s: {"covariances": -s.covariances},
+    "shares of a column that has many values": lambda s: {"shares": (np.ones((7, 3)), np.ones((7, 3)))},
+    "values that are not in order": lambda s: {
+        "levels": (MANY, FEW[::-1]),
+        "means": s.means[:, :1],
+        "covariances": s.covariances[:, :1],
+        "shares": (np.empty((4, 0)), np.full((4, 2), 0.5)),
+    },
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)
+def test_a_description_that_would_spoil_the_gates_of_others_is_refused(
+    spoil: Callable[[CovariateSummary], dict[str, object]],
+) -> None:
+    changes = spoil(FOUR)
+    with pytest.raises(MessageError, match="description of covariates"):
+        decode(encode(with_covariates(**changes)))
+
+
+def test_a_variance_that_is_none_is_refused() -> None:
+    mixture, _ = Shape().problem()
+    with pytest.raises(MessageError):
+        decode(
+            encode(LogLikelihood(replace(mixture, experts=replace(mixture.experts, covariance=-np.ones((2, 1, 1))))))
+        )
+
+
 # ---------------------------------------------------------------------- answers as the coordinator receives them
+
+
+STRANGERS = {
+    "another order": (Shape(K=3), {}),
+    "another family": (Shape(family="poisson"), {}),
+    "another gate": (Shape(gate="constant"), {}),
+    "another covariance": (Shape(family="gaussian-tied", q=2), {"q": 2}),
+    "no intercept": (Shape(intercept=False), {}),
+}
+
+
+@pytest.mark.parametrize(("shape", "asked"), STRANGERS.values(), ids=STRANGERS)
+def test_a_local_fit_of_another_kind_than_asked_is_a_failure(shape: Shape, asked: dict[str, int]) -> None:
+    question = FitSite(specification_of(Shape(**asked)), (2, 4), seed=0)
+    shape = shape.but(n=60)
+    assert type(received(encode(local_fit(Shape(n=60, **asked))), question)) is LocalFit
+    assert received(encode(local_fit(shape)), question) == Failure(Trouble.WRONG_SHAPE)
+
+
+def test_a_local_fit_with_a_summary_of_other_columns_is_a_failure() -> None:
+    question = FitSite(specification_of(Shape()), (2,), seed=0)
+    fit = local_fit(Shape(n=60))
+    other = replace(fit, summary=local_fit(Shape(n=60, d=3)).summary)
+    ragged = replace(fit, summary=replace(fit.summary, x_squares=np.ones(5)))
+    for answer in (other, ragged, replace(ragged, model=None)):
+        assert received(encode(answer), question) == Failure(Trouble.WRONG_SHAPE)
+    for columns in ((3, 1), (2, 2)):
+        assert received(encode(fit), replace(question, columns=columns)) == Failure(Trouble.WRONG_SHAPE)
+        silent = replace(fit, model=None)
+        assert received(encode(silent), replace(question, columns=columns)) == Failure(Trouble.WRONG_SHAPE)
+    assert type(received(encode(fit), replace(question, columns=(2, 1)))) is LocalFit
+
+
+def test_where_gates_are_compared_a_model_without_covariates_is_a_failure() -> None:
+    question = FitSite(specification_of(Shape()), (2,), seed=0)
+    assert received(encode(with_model(covariates=None)), question) == Failure(Trouble.WRONG_SHAPE)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_local_fit_that_is_not_finite_is_a_failure(bad: float) -> None:
+    question = FitSite(specification_of(Shape()), (2,), seed=0)
+    fit = local_fit(Shape(n=60))
+    second = fit.model.second.copy()
+    second[1, 2] = bad
+    for answer in (
+        with_model(log_likelihood=bad),
+        with_model(second=second),
+        with_covariates(weights=np.append(bad, FOUR.weights[1:])),
+        replace(fit, summary=replace(fit.summary, weight=bad)),
+    ):
+        assert received(encode(answer), question) == Failure(Trouble.NOT_FINITE)
 
 
 def test_another_format_is_told_apart_from_noise() -> None:

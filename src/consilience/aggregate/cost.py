@@ -8,6 +8,9 @@ from consilience.model.experts import Experts
 from consilience.model.gaussian import GaussianExperts
 from consilience.numerics.arrays import Array
 
+BLOCK = 2**20
+"""Most numbers of a table of differences that is held at once."""
+
 
 def moment_costs(experts: GaussianExperts, others: GaussianExperts, mass: Array, second: Array) -> Array:
     """Cost of each Gaussian expert at each of ``others``, from its moments alone: no covariates are needed.
@@ -36,8 +39,12 @@ def moment_costs(experts: GaussianExperts, others: GaussianExperts, mass: Array,
     array([[0., 6.]])
     """
     _, Linv = others.factors
-    gap = Linv @ (experts.B[:, None] - others.B)  # (L, K, q, p)
-    spread: Array = np.einsum("lkqa,lab,lkqb->lk", gap, second, gap, optimize=True)
+    spread = np.empty((experts.K, others.K))
+    size = max(BLOCK // (others.K * experts.q * experts.p), 1)
+    for i in range(0, experts.K, size):
+        gap = Linv @ (experts.B[i : i + size, None] - others.B)  # (·, K, q, p)
+        flat = gap.reshape(len(gap), -1, experts.p)
+        spread[i : i + size] = np.sum((flat @ second[i : i + size] * flat).reshape(len(gap), others.K, -1), axis=2)
     return mass[:, None] * experts.shape_divergence(others) + 0.5 * spread
 
 

@@ -1,7 +1,8 @@
-"""Many experts to few: the majorise-minimise algorithm with one plan per expert.
+"""Many experts to few: the majorise-minimise algorithm, with one plan per expert or one per row.
 
 ``Σ_l min_k c_lk`` is lowered in turn by the plan (each component goes to its nearest target) and by the targets (each
-becomes the barycentre of its components). Neither can raise it.
+becomes the barycentre of its components). Neither can raise it. The paper's plan per row is the same with the minimum
+taken at every point of a support.
 """
 
 from __future__ import annotations
@@ -11,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.components import GaussianComponents, SupportComponents
-from consilience.numerics.arrays import Array, Labels
-
-Components = GaussianComponents | SupportComponents
+from consilience.aggregate.components import Components
+from consilience.numerics.arrays import Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +28,7 @@ class Reduction:
     """
 
     experts: Any
-    labels: Labels  # (L,)
+    labels: Labels  # (L,), or (L, S) for a plan per row
     trace: tuple[float, ...]
 
     @property
@@ -50,6 +49,7 @@ def reduced(components: Components, start: Any, *, max_iter: int = 100) -> Reduc
 
     Examples
     --------
+    >>> from consilience.aggregate import GaussianComponents
     >>> from consilience.model import GaussianExperts
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
     >>> experts = GaussianExperts(B, np.ones((4, 1, 1)))
@@ -59,22 +59,16 @@ def reduced(components: Components, start: Any, *, max_iter: int = 100) -> Reduc
     (array([0.1, 5.1]), array([0, 0, 1, 1]))
     """
     experts, trace = start, []
-    labels, value = _plan(components.costs(experts))
+    labels, value = components.plan(experts)
     trace.append(value)
     for _ in range(max_iter):
         experts = components.barycentres(labels, experts)
         before = labels
-        labels, value = _plan(components.costs(experts))
+        labels, value = components.plan(experts)
         trace.append(value)
         if np.array_equal(labels, before):
             break
     return Reduction(experts, labels, tuple(trace))
-
-
-def _plan(costs: Array) -> tuple[Labels, float]:
-    """The nearest target of each component, and the objective."""
-    labels: Labels = np.argmin(costs, axis=1)
-    return labels, float(costs[np.arange(len(costs)), labels].sum())
 
 
 def spread_start(components: Components, K: int, rng: np.random.Generator) -> Labels:
@@ -82,17 +76,19 @@ def spread_start(components: Components, K: int, rng: np.random.Generator) -> La
 
     Examples
     --------
+    >>> from consilience.aggregate import GaussianComponents
     >>> from consilience.model import GaussianExperts
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
     >>> components = GaussianComponents(GaussianExperts(B, np.ones((4, 1, 1))), np.ones(4), np.ones((4, 1, 1)))
     >>> int(np.ptp(spread_start(components, 2, np.random.default_rng(0)) // 2))
     1
     """
-    mass = components.mass.reshape(len(components.mass), -1).sum(axis=1)
+    mass = components.mass
     chosen = [int(rng.choice(len(mass), p=mass / mass.sum()))]
+    cost = np.full(len(mass), np.inf)
     while len(chosen) < K:
-        drawn: Any = components.experts.permuted(np.array(chosen))
-        cost = np.maximum(components.costs(drawn).min(axis=1), 0.0)
+        last: Any = components.experts.permuted(np.array(chosen[-1:]))
+        cost = np.minimum(cost, np.maximum(components.costs(last)[:, 0], 0.0))
         total = cost.sum()
         weights = cost / total if total > 0 else np.full(len(cost), 1 / len(cost))
         chosen.append(int(rng.choice(len(cost), p=weights)))

@@ -13,6 +13,9 @@ from scipy.optimize import linprog
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, kronecker
 
+NEGLIGIBLE = 1e-7
+"""Shares below this are none: the tolerance of the linear program."""
+
 
 def relaxed_transport(mixture: Mixture, reference: Mixture, X: Array) -> float:
     """``E_x Σ_k π_k(x) min_l KL(f_k ‖ g_l)(x)`` over the rows of ``X (n, d)``: only the first gate binds.
@@ -53,10 +56,11 @@ def exact_cost(share: Array, target: Array, cost: Array) -> float:
     """
     K, L = cost.shape
     margins = np.vstack([kronecker(np.eye(K), np.ones((1, L))), kronecker(np.ones((1, K)), np.eye(L))])
-    scaled = target * (share.sum() / target.sum())  # rounding must not make the program infeasible
-    done = linprog(cost.ravel(), A_eq=margins[:-1], b_eq=np.concatenate([share, scaled])[:-1])
+    total, (share, target) = share.sum(), (np.where(m < NEGLIGIBLE * m.sum(), 0.0, m) for m in (share, target))
+    even = np.concatenate([share / share.sum(), target / target.sum()])  # rounding must not make it infeasible
+    done = linprog(cost.ravel(), A_eq=margins[:-1], b_eq=even[:-1])
     plan = np.asarray(done.x, dtype=np.float64)
-    return float(cost.ravel() @ plan)
+    return float(total * (cost.ravel() @ plan))
 
 
 def _at(mixture: Mixture, reference: Mixture, X: Array) -> tuple[Array, Array, Array]:

@@ -91,7 +91,7 @@ class MixtureEstimator(BaseEstimator):
         if isinstance(gate, SoftmaxGate):
             self.gate_intercept_, self.gate_coef_ = split_intercept(gate.alpha, fit.mixture.design.intercept)
         self._set_attributes(fit.mixture)
-        if not self.converged_:
+        if not (self.converged_ or fit.ascent.stop.by_choice):
             warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
 
     # ------------------------------------------------------------------ in a federation, which has the data in its care
@@ -132,11 +132,11 @@ class MixtureEstimator(BaseEstimator):
             raise InvalidInputError("target: name the column of the response")
         return features, target
 
-    def adopt(self, fit: Fit) -> Self:
+    def adopt(self, fit: Fit, inference: Inference | None = None) -> Self:
         """Take over a fit that was made elsewhere, with standard errors from the information it brought along."""
         if not hasattr(self, "_backend"):
             self._backend = None
-        self._set_fit(fit, infer(fit), fit.ascent.statistics.weight)
+        self._set_fit(fit, infer(fit) if inference is None else inference, fit.ascent.statistics.weight)
         return self
 
     # ------------------------------------------------------------------ use

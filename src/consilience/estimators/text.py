@@ -174,9 +174,12 @@ def _gate_table(estimator: Any, reference: int | None, level: float) -> str:
 def notes(estimator: Any) -> list[str]:
     """What a reader must know beside the numbers."""
     inference = estimator.inference_
-    kind = {"observed": "observed information", "sandwich": "sandwich", "bootstrap": "parametric bootstrap"}[
-        inference.kind
-    ]
+    kind = {
+        "observed": "observed information",
+        "sandwich": "sandwich",
+        "bootstrap": "parametric bootstrap",
+        "summed": "sum of the sites' information",
+    }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
     if not estimator.starts_agree_:

@@ -24,6 +24,7 @@ from consilience.model.rows import Rows
 from consilience.protocols.dialogue import Dialogue
 from consilience.protocols.federated_em import FederatedEM
 from consilience.protocols.journal import Journal
+from consilience.protocols.one_shot import CombinedFit, OneShot
 from consilience.protocols.questions import LogLikelihood
 from consilience.protocols.record import Record
 from consilience.protocols.run import OnDrop, Run, run
@@ -219,7 +220,7 @@ class Federation:
     def fit(
         self,
         estimator: Any,
-        method: FederatedEM | None = None,
+        method: FederatedEM | OneShot | None = None,
         *,
         journal: str | Path | None = None,
         deadline: float | None = None,
@@ -230,7 +231,7 @@ class Federation:
         Parameters
         ----------
         estimator : estimator of this library
-        method : FederatedEM
+        method : FederatedEM or OneShot
             How; exact EM by default.
         journal : path, optional
             Where answers are kept, so that an interrupted fit goes on where it was: run it again with the same
@@ -246,6 +247,7 @@ class Federation:
         FederatedFit
         """
         (fitted,) = self._fits(estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop)
+        assert fitted is not None  # a single fit that cannot be had is an error  # noqa: S101
         return fitted
 
     def select_order(
@@ -254,7 +256,7 @@ class Federation:
         orders: Iterable[int] = range(1, 7),
         *,
         criterion: str = "bic",
-        method: FederatedEM | None = None,
+        method: FederatedEM | OneShot | None = None,
         journal: str | Path | None = None,
         deadline: float | None = None,
         on_drop: OnDrop = "stop",
@@ -274,18 +276,19 @@ class Federation:
         if criterion not in ("aic", "bic") or not orders:
             raise InvalidInputError("expected at least one order, and 'bic' or 'aic' as criterion")
         fits = self._fits(estimator, orders, method, journal=journal, deadline=deadline, on_drop=on_drop)
-        return FederatedOrders(orders, tuple(fits), criterion)
+        found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
+        return FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion)
 
     def _fits(
         self,
         estimator: Any,
         orders: Sequence[int] | None,
-        method: FederatedEM | None,
+        method: FederatedEM | OneShot | None,
         *,
         journal: str | Path | None,
         deadline: float | None,
         on_drop: OnDrop,
-    ) -> list[FederatedFit]:
+    ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
         first = clone(estimator)
         self._sites = sites = self._holdings.sites(first)  # where the estimator learns its columns
@@ -297,7 +300,16 @@ class Federation:
             done = run(
                 method.dialogue(**arguments), engine, kept, deadline=deadline, on_drop=on_drop, progress=progress
             )
-        return [FederatedFit(model.adopt(fit), done.record, fit) for model, fit in zip(models, done.value, strict=True)]
+        fits: Sequence[Fit | None] = done.value
+        return [
+            None if fit is None else FederatedFit(_adopted(model, fit), done.record, fit)
+            for model, fit in zip(models, fits, strict=True)
+        ]
+
+
+def _adopted(model: Any, fit: Fit) -> Any:
+    """The model with a fit as its own; a combined one brings its standard errors."""
+    return model.adopt(fit, fit.inference if isinstance(fit, CombinedFit) else None)
 
 
 def _with_order(estimator: Any, K: int) -> Any:
@@ -337,7 +349,7 @@ def _drawn(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _study(method: FederatedEM, arguments: Mapping[str, Any], sites: Sequence[Site]) -> str:
+def _study(method: FederatedEM | OneShot, arguments: Mapping[str, Any], sites: Sequence[Site]) -> str:
     """A digest of all that decides a run, besides the data."""
     start = arguments["start"]
     shown = {name: value for name, value in arguments.items() if name != "start"}

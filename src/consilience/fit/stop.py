@@ -20,11 +20,18 @@ class StopReason(Enum):
     CONVERGED_NEWTON = "converged: the Newton decrement fell below its bound"
     MAX_ITER = "stopped: the largest number of iterations was reached before convergence"
     STALLED = "stopped: no fraction of the Newton step raised the likelihood, twice in a row"
+    REFINED = "stopped: the rounds of refinement that were asked for are over"
+    COMBINED = "stopped: combined from one answer of each site, without a round of refinement"
 
     @property
     def converged(self) -> bool:
         """Whether the fit is at a stationary point, to tolerance."""
         return self in (StopReason.CONVERGED_EM, StopReason.CONVERGED_NEWTON)
+
+    @property
+    def by_choice(self) -> bool:
+        """Whether the fit ended where it was asked to end."""
+        return self in (StopReason.REFINED, StopReason.COMBINED)
 
     def __str__(self) -> str:
         return self.value

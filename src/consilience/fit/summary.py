@@ -47,6 +47,11 @@ class ColumnSummary:
             self.y_products + other.y_products + self.weight * share * np.outer(dy, dy),
         )
 
+    @classmethod
+    def unit(cls, d: int, q: int) -> ColumnSummary:
+        """Columns with mean 0 and variance 1, for mixtures of which only the kind matters."""
+        return cls(1.0, np.zeros(d), np.ones(d), np.zeros(q), np.eye(q))
+
     @property
     def x_variance(self) -> Array:
         """Variance of each covariate, ``(d,)``."""

@@ -9,12 +9,10 @@ import numpy as np
 
 from consilience.model import multinomial
 from consilience.model.experts import Evaluated, Scores
-from consilience.model.kernels import Workspace, first_moments, second_moments
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Block
 from consilience.numerics.arrays import Array, Labels, kronecker
-from consilience.numerics.newton import minimise
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 
@@ -197,22 +195,9 @@ class CategoricalExperts:
 
     def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> CategoricalExperts:
         """Softmax regression of each expert on soft labels: minimises ``-Σ_i mass_i Σ_c mean_ci log p_c(x_i)``."""
-        B = [self._nearest(b, panel, m, v) if m.sum() > 0 else b for b, m, v in zip(self.B, mass, mean, strict=True)]
+        pairs = zip(self.B, mass, mean, strict=True)
+        B = [multinomial.fitted(b, panel, m * v) if m.sum() > 0 else b for b, m, v in pairs]
         return CategoricalExperts(np.array(B))
-
-    def _nearest(self, start: Array, panel: Array, mass: Array, mean: Array) -> Array:
-        workspace = Workspace()
-
-        def value(b: Array) -> float:
-            return -float(np.sum(mass * np.sum(mean * log_softmax(b @ panel), axis=0)))
-
-        def step(b: Array) -> Array:
-            _, p = log_sum_exp(b @ panel)
-            gradient = first_moments(panel, ((mean - p) * mass)[:-1])
-            curvature = second_moments(panel, multinomial.curvature_rows(p, mass, self.p), workspace)
-            return multinomial.step(b, gradient, curvature, ridge=0.0, intercept=False, fraction=1.0) - b
-
-        return minimise(start, value, step)
 
     def permuted(self, order: Labels) -> CategoricalExperts:
         """Experts in the given order."""

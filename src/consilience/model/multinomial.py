@@ -11,9 +11,12 @@ from functools import lru_cache
 
 import numpy as np
 
+from consilience.model.kernels import Workspace, first_moments, second_moments
 from consilience.model.penalty import slope_mask
 from consilience.numerics.arrays import Array, kronecker, triangle_size, unpack
 from consilience.numerics.linalg import capped, solve_symmetric
+from consilience.numerics.newton import minimise
+from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 FULL_UP_TO = 1500
 LONGEST_STEP = 30.0
@@ -129,3 +132,43 @@ def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, interc
 def ridge_value(coef: Array, *, ridge: float, intercept: bool) -> float:
     """``(r / 2) Σ_c ‖slopes_c‖²``."""
     return 0.5 * ridge * float(np.sum(coef[..., int(intercept) :] ** 2))
+
+
+def fitted(start: Array, panel: Array, labels: Array, *, ridge: float = 0.0, intercept: bool = False) -> Array:
+    """Softmax regression on soft labels: minimises ``-Σ_i Σ_c labels_ci log p_c(x_i)`` and the ridge, by Newton.
+
+    Parameters
+    ----------
+    start : (C, p) array
+    panel : (p, n) array
+    labels : (C, n) array
+        Mass of each class at each point; its sum over classes is the weight of the point.
+    ridge, intercept
+        Ridge on slopes, and whether feature 0 is the intercept.
+
+    Returns
+    -------
+    (C, p) array
+        Coefficients, summing to zero over classes.
+
+    Examples
+    --------
+    >>> labels = np.array([[3.0, 1.0], [1.0, 3.0]])
+    >>> panel = np.array([[1.0, 1.0], [-1.0, 1.0]])
+    >>> (fitted(np.zeros((2, 2)), panel, labels) / np.log(3)).round(6) + 0.0
+    array([[ 0. , -0.5],
+           [ 0. ,  0.5]])
+    """
+    workspace, mass = Workspace(), labels.sum(axis=0)
+
+    def value(b: Array) -> float:
+        fit = -float(np.sum(labels * log_softmax(b @ panel)))
+        return fit + ridge_value(b, ridge=ridge, intercept=intercept)
+
+    def newton(b: Array) -> Array:
+        _, p = log_sum_exp(b @ panel)
+        gradient = first_moments(panel, (labels - p * mass)[:-1])
+        curvature = second_moments(panel, curvature_rows(p, mass, len(panel)), workspace)
+        return step(b, gradient, curvature, ridge=ridge, intercept=intercept, fraction=1.0) - b
+
+    return minimise(start, value, newton)

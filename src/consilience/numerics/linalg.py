@@ -22,6 +22,8 @@ def cholesky_or_none(A: Array) -> Array | None:
     >>> cholesky_or_none(np.diag([1.0, -1.0])) is None
     True
     """
+    if len(A) == 1:  # one response: the commonest case by far, and LAPACK's overhead would be most of its cost
+        return np.sqrt(A) if 0 < A[0, 0] < np.inf else None
     diagonal = np.diagonal(A)
     if not np.all(diagonal > 0) or not np.all(np.isfinite(A)):
         return None
@@ -82,6 +84,8 @@ def capped(direction: Array, longest: float) -> Array:
 
 def inverse_factor(L: Array) -> Array:
     """Inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
+    if len(L) == 1:
+        return 1 / L
     inverse: Array = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
     return inverse
 
@@ -106,6 +110,8 @@ def bounded_below(S: Array, floor: Array) -> Array:
     L = cholesky_or_none(floor)
     if L is None:
         return S
+    if len(S) == 1:
+        return S if S[0, 0] >= floor[0, 0] else floor
     Linv = inverse_factor(L)
     values, vectors = np.linalg.eigh(Linv @ S @ Linv.T)
     if values.min() >= 1:

@@ -5,11 +5,14 @@ from consilience.protocols.engine import Engine, Reply
 from consilience.protocols.failures import Failure, SiteError, Trouble
 from consilience.protocols.federated_em import FederatedEM
 from consilience.protocols.journal import Journal
+from consilience.protocols.one_shot import CombinedFit, OneShot
 from consilience.protocols.questions import (
     Answers,
     Candidates,
     FitLocally,
+    FitSite,
     Likelihood,
+    LocalFit,
     LogLikelihood,
     Several,
     Summarise,
@@ -22,15 +25,19 @@ from consilience.protocols.table import decode, encode
 __all__ = [
     "Answers",
     "Candidates",
+    "CombinedFit",
     "Each",
     "Engine",
     "Exchange",
     "Failure",
     "FederatedEM",
     "FitLocally",
+    "FitSite",
     "Journal",
     "Likelihood",
+    "LocalFit",
     "LogLikelihood",
+    "OneShot",
     "Record",
     "Reply",
     "Round",

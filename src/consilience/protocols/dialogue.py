@@ -23,6 +23,12 @@ class Total:
 
     With plain sums the coordinator's machine still receives each answer; the dialogue sees only the sum.
 
+    Parameters
+    ----------
+    question : Question
+    sites : tuple of str or None
+        The sum over these only; None is over all.
+
     Examples
     --------
     >>> from consilience.protocols import Summarise
@@ -31,6 +37,7 @@ class Total:
     """
 
     question: Question
+    sites: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not is_additive(self.question):
@@ -86,7 +93,7 @@ def together(dialogues: Sequence[Dialogue[R]]) -> Dialogue[tuple[R, ...]]:
         else:
             question = Several(tuple(part for request in asked for part in _parts(request.question)))
             first = asked[0]
-            answer = yield Total(question) if isinstance(first, Total) else Each(question, first.sites)
+            answer = yield type(first)(question, first.sites)
             parts = _separated(answer, [request.question for request in asked])
         for i, part in zip(group, parts, strict=True):
             _advance(i, dialogues[i], part, waiting, results)
@@ -102,7 +109,7 @@ def _advance(i: int, dialogue: Dialogue[R], answer: Any, waiting: dict[int, Requ
 
 def _alike(waiting: dict[int, Request]) -> list[int]:
     """The dialogues that wait for the same kind of request as the first, in their order."""
-    kinds = {i: (type(r), r.sites if isinstance(r, Each) else None) for i, r in sorted(waiting.items())}
+    kinds = {i: (type(r), r.sites) for i, r in sorted(waiting.items())}
     first = next(iter(kinds.values()))
     return [i for i, kind in kinds.items() if kind == first]
 

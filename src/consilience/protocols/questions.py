@@ -10,8 +10,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from consilience.aggregate.site_model import SiteModel
 from consilience.fit.climb import Expect
 from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Additive
@@ -101,6 +103,64 @@ class Candidates:
 
 
 @dataclass(frozen=True, eq=False)
+class FitSite:
+    """Asks for a site's own fit to all of its rows: :class:`LocalFit`, the one answer of a one-shot study.
+
+    Parameters
+    ----------
+    specification : Specification
+    orders : tuple of int
+        Numbers of experts to try; the site answers with the fit that has the least BIC on its rows.
+    seed, n_init : int
+        Of the starts at the site.
+    tol, max_iter
+        As in :func:`~consilience.fit.climb`.
+    start : Mixture or None
+        A start for fits of its order, in place of the site's own.
+    columns : tuple of int or None
+        Numbers of covariates and responses that the site's rows must have; None takes them as they are.
+
+    Examples
+    --------
+    >>> FitSite(Specification(K=2), orders=(2, 3), seed=0).orders
+    (2, 3)
+    """
+
+    specification: Specification
+    orders: tuple[int, ...]
+    seed: int
+    n_init: int = 6
+    tol: float = 1e-9
+    max_iter: int = 500
+    start: Mixture | None = None
+    columns: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFit:
+    """A site's answer to :class:`FitSite`: its model, or none where it has too few rows for one.
+
+    Parameters
+    ----------
+    summary : ColumnSummary
+        Weight, means and spreads of the site's columns: the coordinates and the floor of the combined fit.
+    model : SiteModel or None
+    stop : StopReason or None
+        Why the site's fit ended.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> LocalFit(ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1)), None, None).model is None
+    True
+    """
+
+    summary: ColumnSummary
+    model: SiteModel | None
+    stop: StopReason | None
+
+
+@dataclass(frozen=True, eq=False)
 class Several:
     """Asks several questions in one message: :class:`Answers`. Where all of them add, one reading of the data serves.
 
@@ -130,8 +190,8 @@ class Answers:
         return Answers(tuple(a + b for a, b in zip(self.items, other.items, strict=True)))
 
 
-Question = Summarise | Expect | LogLikelihood | FitLocally | Several
-Answer = ColumnSummary | Statistics | Likelihood | Candidates | Answers
+Question = Summarise | Expect | LogLikelihood | FitLocally | FitSite | Several
+Answer = ColumnSummary | Statistics | Likelihood | Candidates | LocalFit | Answers
 
 
 def disclosure(question: Question) -> str:
@@ -155,6 +215,13 @@ def disclosure(question: Question) -> str:
             return "the total weight and the log-likelihood of one mixture"
         case FitLocally(specification):
             return f"the parameters of a mixture of {specification.K} experts fitted to at most 3,000 rows of the site"
+        case FitSite(orders=orders):
+            most = f"at most {max(orders)} experts" if len(orders) > 1 else f"{orders[0]} experts"
+            return (
+                f"the parameters of a mixture of {most} fitted to all rows of the site, the second moments of the "
+                "covariates and the precision of the coefficients for each expert, the log-likelihood, a small mixture "
+                "that describes the covariates, and means and variances of all columns"
+            )
         case Several(questions):
             times = Counter(disclosure(part) for part in questions)
             return "; ".join(what if n == 1 else f"{n} times {what}" for what, n in times.items())
@@ -170,4 +237,4 @@ def is_additive(question: Question) -> bool:
     """
     if isinstance(question, Several):
         return all(is_additive(part) for part in question.questions)
-    return not isinstance(question, FitLocally)
+    return not isinstance(question, FitLocally | FitSite)

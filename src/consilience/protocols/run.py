@@ -157,7 +157,7 @@ class _Conversation:
         return self._closed(number, request, asked, gathered)
 
     def _asked(self, request: Request) -> list[str]:
-        if isinstance(request, Total) or request.sites is None:
+        if request.sites is None:
             return list(self._participants)
         return [site for site in self._participants if site in request.sites]
 

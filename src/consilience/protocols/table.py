@@ -6,9 +6,12 @@ from typing import Any, get_args
 
 import numpy as np
 
+from consilience.aggregate.site_model import SiteModel
+from consilience.aggregate.support import CovariateSummary
 from consilience.errors import MessageError
 from consilience.fit.climb import Expect
 from consilience.fit.specification import Family, GateKind, Specification
+from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
 from consilience.model.categorical import CategoricalExperts
 from consilience.model.covariance import STRUCTURES
@@ -19,7 +22,7 @@ from consilience.model.mixture import Mixture, layout_of
 from consilience.model.moments import Layout, Moments
 from consilience.model.poisson import PoissonExperts
 from consilience.model.statistics import Statistics
-from consilience.numerics.arrays import triangle_size
+from consilience.numerics.arrays import Array, triangle_size, unpack
 from consilience.protocols.codec import (
     Choice,
     Flag,
@@ -41,7 +44,9 @@ from consilience.protocols.questions import (
     Answers,
     Candidates,
     FitLocally,
+    FitSite,
     Likelihood,
+    LocalFit,
     LogLikelihood,
     Question,
     Several,
@@ -73,6 +78,8 @@ def _check_mixture(mixture: Mixture) -> None:
     parts = (design.centre, design.scale, gate, experts.free_coefficients(), getattr(experts, "covariance", gate))
     if not all(np.all(np.isfinite(part)) for part in parts):
         raise MessageError("a mixture has parameters that are not finite")
+    if isinstance(experts, GaussianExperts) and not np.all(experts.variances > 0):
+        raise MessageError("a mixture has variances that are not positive")
 
 
 def _check_local_fit(question: FitLocally) -> None:
@@ -84,6 +91,44 @@ def _check_local_fit(question: FitLocally) -> None:
     outputs = specification.n_classes if specification.family == "categorical" else q
     if specification.K * ((d + 1) * (outputs + 1) + q * q) > MOST_PARAMETERS:
         raise MessageError("a local fit with too many parameters")
+
+
+def _check_covariates(summary: CovariateSummary) -> None:
+    """A description of covariates that no points can be drawn from is refused."""
+    G, c = summary.means.shape
+    columns = list(zip(summary.levels, summary.shares, strict=False))
+    few = [(values, share) for values, share in columns if len(values)]
+    fits = (
+        G >= 1
+        and summary.weights.shape == (G,)
+        and summary.covariances.shape == (G, triangle_size(c))
+        and len(summary.levels) == len(summary.shares) == c + len(few)
+        and all(share.shape == (G, len(values)) for values, share in columns)
+    )
+    if not (fits and bool(np.all(summary.weights > 0)) and all(_is_distribution(*column) for column in few)):
+        raise MessageError("the parts of a description of covariates do not fit together")
+    variances = np.diagonal(unpack(summary.covariances), axis1=1, axis2=2)
+    if not np.all(variances > 0):
+        raise MessageError("a description of covariates has variances that are not positive")
+
+
+def _is_distribution(values: Array, share: Array) -> bool:
+    """Whether values are in order and each has a positive share."""
+    return bool(np.all(np.diff(values) > 0) and np.all(share > 0))
+
+
+def _check_site_model(model: SiteModel) -> None:
+    """Moments that do not belong to the mixture, or weights that are none, are refused."""
+    mixture, K, p = model.mixture, model.mixture.K, model.mixture.design.p
+    f = len(mixture.experts.free_coefficients()) // K
+    second = (K, triangle_size(p)) if isinstance(mixture.experts, GaussianExperts) else (0, 0)
+    fits = model.labels.shape == model.mass.shape == (K,) and model.second.shape == second
+    fits = fits and model.precision.shape in ((0, 0), (K, triangle_size(f)))
+    fits = fits and (model.covariates is None or model.covariates.d == mixture.design.d)
+    if not (
+        fits and model.weight > 0 and model.exposure > 0 and bool(np.all(model.labels >= 0) and np.all(model.mass >= 0))
+    ):
+        raise MessageError("the parts of a site's model do not fit together")
 
 
 VECTOR, MATRIX, NUMBER, FLAG = Floats((1,)), Floats((2,)), Number(), Flag()
@@ -112,6 +157,31 @@ SPECIFICATION = Record(
     ),
 )
 
+COVARIATES = Record(
+    CovariateSummary,
+    (VECTOR, MATRIX, MATRIX, Tuple(VECTOR, MOST_COLUMNS), Tuple(MATRIX, MOST_COLUMNS)),
+    _check_covariates,
+)
+SITE_MODEL = Record(
+    SiteModel,
+    (MIXTURE, NUMBER, VECTOR, VECTOR, MATRIX, NUMBER, MATRIX, Maybe(COVARIATES), NUMBER),
+    _check_site_model,
+)
+FIT_SITE = Record(
+    FitSite,
+    (
+        SPECIFICATION,
+        Tuple(Whole(1, MOST_EXPERTS), MOST_PARTS),
+        Whole(0, 2**62),
+        Whole(1, MOST_STARTS),
+        NUMBER,
+        Whole(1, MOST_STARTS),
+        Maybe(MIXTURE),
+        Maybe(Tuple(Whole(0, MOST_COLUMNS), 2)),
+    ),
+)
+LOCAL_FIT = Record(LocalFit, (SUMMARY, Maybe(SITE_MODEL), Maybe(Choice(tuple(StopReason)))))
+
 SIMPLE_QUESTIONS = (
     Record(Summarise, (Whole(0, MOST_COLUMNS), Whole(1, MOST_COLUMNS))),
     Record(Expect, (MIXTURE, FLAG)),
@@ -127,10 +197,12 @@ SIMPLE_ANSWERS = (
 
 KINDS: tuple[Record, ...] = (
     *SIMPLE_QUESTIONS,
-    Record(Several, (Tuple(OneOf(*SIMPLE_QUESTIONS), MOST_PARTS),)),
+    Record(Several, (Tuple(OneOf(*SIMPLE_QUESTIONS, FIT_SITE), MOST_PARTS),)),
     *SIMPLE_ANSWERS,
-    Record(Answers, (Tuple(OneOf(*SIMPLE_ANSWERS), MOST_PARTS),)),
+    Record(Answers, (Tuple(OneOf(*SIMPLE_ANSWERS, LOCAL_FIT), MOST_PARTS),)),
     Record(Failure, (Choice(tuple(Trouble)), Whole(0, 2**62))),
+    FIT_SITE,
+    LOCAL_FIT,
 )
 """Every kind of message. New kinds go to the end: the place is the number that is sent."""
 _KIND_OF = {record.type: kind for kind, record in enumerate(KINDS)}
@@ -210,18 +282,42 @@ def answers(question: Question, answer: Any) -> bool:
     """
     match question, answer:
         case Summarise(d, q), ColumnSummary():
-            covariates = answer.x_mean.shape == answer.x_squares.shape == (d,)
-            return covariates and answer.y_mean.shape == (q,) and answer.y_products.shape == (q, q)
+            fits = _summary_fits(answer, d, q)
         case Expect(mixture, information), Statistics():
-            return _has_layout(answer, mixture, information)
+            fits = _has_layout(answer, mixture, information)
         case LogLikelihood(), Likelihood():
-            return True
+            fits = True
         case FitLocally(specification, summary), Candidates(mixtures):
             blank = specification.blank(summary)
-            return all(_same_layout(mixture, blank) for mixture in mixtures)
+            fits = all(_same_layout(mixture, blank) for mixture in mixtures)
+        case FitSite(), LocalFit():
+            fits = _is_fit_of(answer, question)
         case Several(questions), Answers(items):
-            return len(questions) == len(items) and all(map(answers, questions, items))
-    return False
+            fits = len(questions) == len(items) and all(map(answers, questions, items))
+        case _:
+            fits = False
+    return fits
+
+
+def _summary_fits(summary: ColumnSummary, d: int, q: int) -> bool:
+    covariates = summary.x_mean.shape == summary.x_squares.shape == (d,)
+    return covariates and summary.y_mean.shape == (q,) and summary.y_products.shape == (q, q)
+
+
+def _is_fit_of(answer: LocalFit, question: FitSite) -> bool:
+    """Whether a site's model is of the kind that was asked for, on the columns of its summary."""
+    summary, model = answer.summary, answer.model
+    d, q = question.columns or (len(summary.x_mean), len(summary.y_mean))
+    if not _summary_fits(summary, d, q):
+        return False
+    if model is None:
+        return True
+    specification, K = question.specification, model.mixture.K
+    needed = specification.gate == "softmax" or specification.family != "gaussian"
+    described = not needed or len(summary.x_mean) == 0 or model.covariates is not None
+    return (
+        described and K in question.orders and _same_layout(model.mixture, specification.with_order(K).blank(summary))
+    )
 
 
 def _has_layout(statistics: Statistics, mixture: Mixture, information: bool) -> bool:

@@ -11,7 +11,7 @@ from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.climb import Expect
 from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.fitting import best_start
-from consilience.fit.summary import column_summary
+from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.model.categorical import CategoricalExperts
 from consilience.model.expectation import expect
 from consilience.model.gaussian import GaussianExperts
@@ -25,7 +25,9 @@ from consilience.protocols.questions import (
     Answers,
     Candidates,
     FitLocally,
+    FitSite,
     Likelihood,
+    LocalFit,
     LogLikelihood,
     Question,
     Several,
@@ -33,6 +35,7 @@ from consilience.protocols.questions import (
     is_additive,
 )
 from consilience.protocols.table import decode, encode
+from consilience.site.local_fit import local_fit
 from consilience.site.site import Site
 
 
@@ -63,6 +66,8 @@ def answer(question: Question, site: Site, policy: None = None) -> Answer:
     """
     if isinstance(question, FitLocally):
         return _candidates(question, site)
+    if isinstance(question, FitSite):
+        return _local_fit(question, site)
     if isinstance(question, Several) and not is_additive(question):
         return Answers(tuple(answer(part, site, policy) for part in question.questions))
     return reduce(_add, (_contribution(question, rows) for rows in site.chunks()))
@@ -102,6 +107,14 @@ def _candidates(question: FitLocally, site: Site) -> Candidates:
     except (InvalidInputError, np.linalg.LinAlgError):
         return Candidates(())
     return Candidates((mixture,))
+
+
+def _local_fit(question: FitSite, site: Site) -> LocalFit:
+    """The site's own fit, where its rows are such as the mixture reads."""
+    (d, q), specification = question.columns or site.shape, question.specification
+    for rows in site.chunks():
+        _check_rows(rows, specification.blank(ColumnSummary.unit(d, q)))
+    return local_fit(question, site)
 
 
 def _labels(rows: Rows) -> int:

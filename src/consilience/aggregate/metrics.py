@@ -1,0 +1,248 @@
+"""How good a mixture is: its parameters against the truth, its predictions, clusters and density on test data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from consilience.errors import InvalidInputError
+from consilience.model.alignment import alignment
+from consilience.model.categorical import CategoricalExperts
+from consilience.model.experts import Experts
+from consilience.model.gates import Gate, SoftmaxGate
+from consilience.model.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture
+from consilience.model.rows import Rows
+from consilience.numerics.arrays import Array, Labels
+
+# ---------------------------------------------------------------- parameters
+
+
+@dataclass(frozen=True)
+class ParameterErrors:
+    """Mean squared errors of the parameters a person reads, in raw coordinates.
+
+    Parameters
+    ----------
+    gate : float
+        Of softmax coefficients that sum to zero over experts, or of the probabilities of a constant gate.
+    experts : float
+        Of coefficients; for classes those that sum to zero over classes, or log odds for two classes.
+    log_variances : float
+        Of Gaussian experts; nan for others.
+    all : float
+        Over all of these numbers together.
+
+    Examples
+    --------
+    >>> ParameterErrors(gate=0.1, experts=0.2, log_variances=float("nan"), all=0.15).experts
+    0.2
+    """
+
+    gate: float
+    experts: float
+    log_variances: float
+    all: float
+
+
+def parameter_errors(mixture: Mixture, truth: Mixture) -> ParameterErrors:
+    """Mean squared errors of a mixture's parameters, its experts matched to those of the truth.
+
+    Parameters
+    ----------
+    mixture, truth : Mixture
+        With as many experts of one family on one design, and gates of one kind.
+
+    Raises
+    ------
+    InvalidInputError
+        Mixtures that cannot be compared number by number.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> truth = soft(10, random_state=0).truth
+    >>> shifted = Mixture(truth.design, truth.gate, truth.experts.moved(np.full(84, 0.1), np.zeros(4)))
+    >>> errors = parameter_errors(shifted.permuted(np.array([2, 0, 3, 1])), truth)
+    >>> round(errors.gate, 9), round(errors.experts, 9), round(errors.log_variances, 9), round(errors.all, 5)
+    (0.0, 0.01, 0.0, 0.00488)
+    """
+    _check_comparable(mixture, truth)
+    truth = truth.raw()
+    ours, theirs = _read(mixture.raw().permuted(alignment(mixture, truth))), _read(truth)
+    gate, experts, log_variances = (np.square(a - b).ravel() for a, b in zip(ours, theirs, strict=True))
+    together = np.concatenate([gate, experts, log_variances])
+    return ParameterErrors(_mean(gate), _mean(experts), _mean(log_variances), _mean(together))
+
+
+def _check_comparable(mixture: Mixture, truth: Mixture) -> None:
+    ours, theirs = _kind(mixture), _kind(truth)
+    if ours != theirs:
+        raise InvalidInputError(f"got {ours}; the truth has {theirs}; compare mixtures of one kind")
+
+
+def _kind(mixture: Mixture) -> str:
+    """What must be equal for parameters to be compared, in words."""
+    experts, design, gate = mixture.experts, mixture.design, type(mixture.gate).__name__
+    predictors = f"{experts.channels} linear predictors of {design.p} coefficients (intercept: {design.intercept})"
+    return f"{mixture.K} {experts.family} experts with {predictors} and a {gate}"
+
+
+def _read(mixture: Mixture) -> tuple[Array, Array, Array]:
+    """Gate, expert coefficients and log variances as people read them, expert after expert."""
+    experts = mixture.experts
+    variances = experts.variances if isinstance(experts, GaussianExperts) else np.empty((mixture.K, 0))
+    return _gate(mixture.gate), _coefficients(experts), np.log(variances)
+
+
+def _gate(gate: Gate) -> Array:
+    return gate.alpha - gate.alpha.mean(axis=0) if isinstance(gate, SoftmaxGate) else gate.probabilities
+
+
+def _coefficients(experts: Experts) -> Array:
+    if not isinstance(experts, CategoricalExperts):
+        return experts.free_coefficients()
+    B = experts.B
+    return B[:, 1] - B[:, 0] if experts.C == 2 else B - B.mean(axis=1, keepdims=True)
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean()) if values.size else float("nan")
+
+
+# ---------------------------------------------------------------- predictions
+
+
+def relative_prediction_error(mixture: Mixture, X: Array, Y: Array) -> float:
+    """``Σ (y - ŷ)² / Σ y²`` with ``ŷ = E[y | x]``.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    X : (n, d) array
+    Y : (n, q) or (n,) array
+        Real responses, or counts at exposure 1.
+
+    Raises
+    ------
+    InvalidInputError
+        Responses of another shape than the predictions, class codes among them.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> data = soft(1000, random_state=0)
+    >>> relative_prediction_error(data.truth, data.X, data.truth.mean(data.X))
+    0.0
+    >>> 0 < relative_prediction_error(data.truth, data.X, data.y) < 1
+    True
+    """
+    predicted, observed = mixture.mean(X), Y.reshape(len(X), -1)
+    if predicted.shape != observed.shape:
+        raise InvalidInputError(
+            f"Y: got {observed.shape[1]} columns, the mixture predicts {predicted.shape[1]}; "
+            "the error is of real responses and counts, not of class codes"
+        )
+    return float(np.sum((observed - predicted) ** 2) / np.sum(observed**2))
+
+
+# ---------------------------------------------------------------- clusters
+
+
+def cluster_labels(mixture: Mixture, rows: Rows) -> Labels:
+    """The expert most probably behind each row ``(n,)``, or each group ``(G,)``, given its response; ties to the first.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> data = soft(1000, random_state=0)
+    >>> labels = cluster_labels(data.truth, Rows(data.X, data.y[:, None]))
+    >>> bool(adjusted_rand_index(labels, data.labels) > 0.8)
+    True
+    """
+    labels: Labels = mixture.responsibilities(rows).argmax(axis=1)
+    return labels
+
+
+def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
+    """Agreement of two labelings of n things: 1 for equal partitions, 0 on average for random ones.
+
+    ``(Σ_ij C(n_ij) - E) / (½ (A + B) - E)`` where ``C(n) = n (n - 1) / 2``, ``n_ij`` counts those labelled i and j,
+    ``A = Σ_i C(n_i.)``, ``B = Σ_j C(n_.j)`` and ``E = A B / C(n)``.
+
+    Parameters
+    ----------
+    a, b : (n,) arrays
+        Labels of any type; only which are equal matters.
+
+    References
+    ----------
+    L. Hubert and P. Arabie, Comparing partitions, Journal of Classification 2 (1985), 193-218.
+
+    Examples
+    --------
+    >>> adjusted_rand_index([0, 0, 1, 1], ["b", "b", "a", "a"])
+    1.0
+    >>> adjusted_rand_index([0, 0, 1, 1], [0, 1, 0, 1])
+    -0.5
+    """
+    one, two = (np.unique(np.asarray(labels), return_inverse=True)[1].ravel() for labels in (a, b))
+    if len(one) != len(two):
+        raise InvalidInputError(f"got {len(one)} and {len(two)} labels; expected two labels for each thing")
+    both = one * (two.max(initial=0) + 1) + two
+    together, A, B = (_pairs(np.unique(labels, return_counts=True)[1]) for labels in (both, one, two))
+    pairs = _pairs(np.array([len(one)]))
+    largest = (A + B) * pairs - 2 * A * B  # whole numbers: no rounding before the last division
+    return 1.0 if largest == 0 else 2 * (together * pairs - A * B) / largest
+
+
+def _pairs(counts: Labels) -> int:
+    """``Σ n (n - 1) / 2``."""
+    return int(np.sum(counts * (counts - 1) // 2))
+
+
+# ---------------------------------------------------------------- density
+
+
+def mean_log_likelihood(mixture: Mixture, rows: Rows) -> float:
+    """``Σ w log p(y | x) / Σ w`` over rows; over groups the mean of each group's log density.
+
+    Groups with any weight count alike, as in the likelihood; the weights of rows are in the density of their group. nan
+    where nothing has weight.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design
+    >>> experts = GaussianExperts(B=np.zeros((1, 1, 1)), covariance=np.ones((1, 1, 1)))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
+    >>> rows = Rows(np.empty((2, 0)), np.array([[0.0], [2.0]]), weight=np.array([3.0, 1.0]))
+    >>> round(mean_log_likelihood(mixture, rows), 3)  # -0.919 - ½ · ¼ · 2²
+    -1.419
+    """
+    total = weight = 0.0
+    for _, at in mixture.posteriors(rows):
+        total += float(np.sum(at.log_density * at.mass))
+        weight += float(np.sum(np.broadcast_to(at.mass, at.log_density.shape)))
+    return total / weight if weight > 0 else float("nan")
+
+
+def deficit_ratio(method: float, pooled: float, truth: float) -> float:
+    """How many times the pooled fit's loss a method loses: ``1 + (ll_pooled - ll_method) / (ll_truth - ll_pooled)``.
+
+    1 is as good as the pooled fit, less is better; nan where the pooled fit is not below the truth, so that there is no
+    loss to compare with: take more test rows.
+
+    Parameters
+    ----------
+    method, pooled, truth : float
+        Mean log-likelihoods (:func:`mean_log_likelihood`) on the same test rows.
+
+    Examples
+    --------
+    >>> deficit_ratio(method=-1.75, pooled=-1.5, truth=-1.0)
+    1.5
+    """
+    loss = truth - pooled
+    return 1 + (pooled - method) / loss if loss > 0 else float("nan")

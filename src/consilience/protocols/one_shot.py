@@ -1,0 +1,357 @@
+"""One exchange: every site fits its own mixture and sends one small answer; the coordinator combines them.
+
+Rounds of refinement, if wanted, are steps of the likelihood of all rows from there: the first makes the estimate as
+good as the pooled one wherever sites have rows enough, and brings standard errors of the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from hashlib import blake2b
+from operator import add
+
+import numpy as np
+
+from consilience.aggregate.combine import Combination, PlanKind, SupportKind, combined_orders
+from consilience.aggregate.site_model import SiteModel
+from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_fittable, check_start
+from consilience.fit.climb import ROUNDING, Ascent, Expect, is_over_same_data, newton_step, shortened
+from consilience.fit.fitting import Fit, finished
+from consilience.fit.inference import Inference, infer
+from consilience.fit.parameters import jacobian, parameters
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.fit.summary import ColumnSummary
+from consilience.model.information import coefficient_slice, is_informable, moved
+from consilience.model.mixture import Mixture, layout_of
+from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import solve_symmetric
+from consilience.protocols.dialogue import Dialogue, Each, Total, together
+from consilience.protocols.questions import Answers, FitSite, LocalFit, Several
+
+CONVERGED = 0.01
+"""Newton decrement below which no more rounds are asked for."""
+NEWTON_BELOW = 1.0
+"""Newton decrement below which a round ends in a Newton step, else in an EM step."""
+EXPLAINED = 0.25
+"""A site that was not trusted takes part in refinement if the combined mixture explains its rows as well as its own
+model does, to this much log-likelihood per row: then its rows are like the others', whatever its model was."""
+
+
+@dataclass(frozen=True, repr=False)
+class OneShot:
+    """One exchange: sites fit, one answer of each is combined by optimal transport, then rounds of refinement.
+
+    Parameters
+    ----------
+    refine : int
+        Most rounds of refinement. With 0 nothing but the sites' one answer is used, and the gate has no standard
+        errors; 1 is enough where sites have some thousand rows; fewer rows behind a sharp gate need up to 4. Fewer
+        rounds are used where the Newton decrement is small.
+    plan : {"expert", "row"}
+        Whether an expert of a site goes to one combined expert as a whole, or at every point of the support anew (the
+        paper's plan, which ruins sharp gates).
+    support : "summaries", mapping of str to (n, d) array, or (n, d) array
+        Where gates are compared: points drawn from the small mixtures that describe the sites' covariates (no row
+        leaves a site), covariates that each site gives, or public ones.
+
+    Examples
+    --------
+    >>> from consilience import Federation, MixtureOfExpertsRegressor, OneShot
+    >>> from consilience.datasets import soft
+    >>> data = soft(6000, n_experts=2, n_features=3, random_state=0)
+    >>> sites = Federation({name: (data.X[i::3], data.y[i::3]) for i, name in enumerate(["north", "south", "east"])})
+    >>> result = sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=OneShot(refine=1))
+    >>> len(result.record.rounds), result.fit.combination.set_aside
+    (2, {})
+    """
+
+    refine: int = 1
+    plan: PlanKind = "expert"
+    support: SupportKind = "summaries"
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.refine, int) and self.refine >= 0):
+            raise InvalidInputError(f"refine={self.refine!r}: expected a whole number of rounds, 0 or more")
+        if self.plan not in ("expert", "row"):
+            raise InvalidInputError(f"plan={self.plan!r}: expected 'expert' or 'row'")
+        if isinstance(self.support, str) and self.support != "summaries":
+            raise InvalidInputError(f"support={self.support!r}: expected 'summaries', or covariates as arrays")
+
+    def __repr__(self) -> str:
+        return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)})"
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[CombinedFit | None, ...]]:
+        """One fit for each specification, which differ in their number of experts; sites choose theirs of those.
+
+        None stands for a number that the sites have too few experts for.
+
+        Parameters
+        ----------
+        specifications : sequence of Specification
+        d, q : int
+            Covariates and responses.
+        start : Mixture or None
+            A start for the sites' fits in place of their own.
+        seed, n_init : int
+            Of the starts at the sites; the seed also draws the support.
+        tol, max_iter
+            Of the sites' fits.
+        """
+        orders = tuple(specification.K for specification in specifications)
+        if start is not None and start.K in orders:
+            check_start(start, specifications[0].with_order(start.K).blank(ColumnSummary.unit(d, q)))
+        question = FitSite(specifications[0], orders, seed, n_init, tol, max_iter, start, (d, q))
+        fits: Mapping[str, LocalFit] = yield Each(question)
+        with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
+            summary = reduce(add, (fit.summary for fit in fits.values()))
+        check_fittable(specifications[0], summary)
+        combinations = self._combined(specifications, fits, summary, seed)
+        penalty = specifications[0].penalty(summary)
+        found = [combination for combination in combinations if combination is not None]
+        if self.refine == 0:
+            done = [unrefined(combination, penalty) for combination in found]
+        else:
+            members, firsts = yield from opening([c.mixture for c in found], found[0], fits)
+            climbs = [
+                refined(c.mixture, first, penalty, self.refine, members) for c, first in zip(found, firsts, strict=True)
+            ]
+            ends = yield from together(climbs)
+            done = [_fit(end, penalty, c, members) for end, c in zip(ends, found, strict=True)]
+        rest = iter(done)
+        return tuple(None if combination is None else next(rest) for combination in combinations)
+
+    def _combined(
+        self, specifications: Sequence[Specification], fits: Mapping[str, LocalFit], summary: ColumnSummary, seed: int
+    ) -> tuple[Combination | None, ...]:
+        specification = specifications[0]
+        models: dict[str, SiteModel] = {site: fit.model for site, fit in fits.items() if fit.model is not None}
+        if specification.family != "gaussian" and any(len(m.labels) and not _by_row(m) for m in models.values()):
+            raise InvalidInputError("OneShot combines grouped rows for Gaussian experts only: use FederatedEM")
+        return combined_orders(
+            models,
+            tuple(each.K for each in specifications),
+            design=summary.design(specification.intercept),
+            penalty=specification.penalty(summary),
+            plan=self.plan,
+            support=self.support,
+            seed=seed,
+        )
+
+
+def _by_row(model: SiteModel) -> bool:
+    """Whether the labels of a site belong to rows, not to groups."""
+    return bool(np.isclose(model.labels.sum(), model.mass.sum()))
+
+
+def _named(support: SupportKind) -> str:
+    """The support as text that tells one from another."""
+    if isinstance(support, str):
+        return repr(support)
+    parts = support if isinstance(support, Mapping) else {"public": support}
+    digest = blake2b(digest_size=8)
+    for name, X in parts.items():
+        digest.update(name.encode() + np.ascontiguousarray(X, dtype=np.float64).tobytes())
+    return f"<{len(parts)} arrays, {digest.hexdigest()}>"
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedFit(Fit):
+    """A fit that was combined from the models of sites, with the evidence.
+
+    Parameters
+    ----------
+    inference : Inference
+        Standard errors: from the summed information of the sites' answers, or of the last round of refinement.
+    combination : Combination
+        The mixture before refinement, what was made of each site, and how much sites differ.
+    members : tuple of str or None
+        Sites that took part in refinement; None for all.
+
+    Examples
+    --------
+    >>> from consilience import Federation, MixtureOfExpertsRegressor, OneShot
+    >>> from consilience.datasets import soft
+    >>> data = soft(6000, n_experts=2, n_features=3, random_state=0)
+    >>> sites = Federation({str(i): (data.X[i::3], data.y[i::3]) for i in range(3)})
+    >>> fit = sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=OneShot(refine=0)).fit
+    >>> fit.inference.withheld["gate"][:24], fit.combination.heterogeneity.I2.shape
+    ('without a round of refin', (2, 4))
+    """
+
+    inference: Inference
+    combination: Combination
+    members: tuple[str, ...] | None
+
+
+# ---------------------------------------------------------------- without refinement
+
+
+def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
+    """The combination as a fit; its likelihood is an estimate, since no site was asked for it."""
+    mixture = combination.mixture
+    blank = layout_of(mixture).zeros(information=False)
+    plain = blank.gate.plain.copy()
+    plain[: mixture.K] = combination.shares
+    statistics = replace(
+        blank,
+        gate=replace(blank.gate, plain=plain),
+        log_likelihood=combination.log_likelihood,
+        absolute=abs(combination.log_likelihood),
+        weight=combination.weight,
+    )
+    value = mixture.penalised(statistics, penalty)
+    ascent = Ascent(mixture, statistics, (value,), 0, 0, 0, StopReason.COMBINED)
+    order = np.argsort(-combination.shares, kind="stable")
+    fit = Fit(mixture.permuted(order).raw(), ascent, order, penalty, ())
+    return CombinedFit(
+        **vars(fit), inference=summed_inference(fit, combination.precision), combination=combination, members=None
+    )
+
+
+def summed_inference(fit: Fit, precision: Array) -> Inference:
+    """Standard errors of the experts' coefficients from the sites' information ``(K, f, f)``, summed over sites."""
+    mixture, estimates = fit.ascent.mixture, parameters(fit.mixture)
+    inverse = np.zeros((mixture.parameter_count, mixture.parameter_count))
+    at, f = coefficient_slice(mixture), precision.shape[1]
+    withheld = {"gate": "without a round of refinement the gate has no standard errors: OneShot(refine=1) or more"}
+    if np.all(np.isfinite(precision)):
+        for k in range(mixture.K):
+            own = slice(at.start + k * f, at.start + (k + 1) * f)
+            inverse[own, own] = solve_symmetric(precision[k], np.eye(f))[0]
+    else:
+        withheld["experts"] = "a site has sent no information about its experts"
+    D = jacobian(mixture, fit.order)
+    covariance = D @ inverse @ D.T
+    gate, experts = estimates.gate.size, estimates.experts.size
+    unknown = np.r_[0:gate, gate + experts : len(covariance)]
+    covariance[unknown], covariance[:, unknown] = np.nan, np.nan
+    return Inference(estimates, covariance, "summed", np.nan, withheld)
+
+
+# ---------------------------------------------------------------- refinement
+
+
+def opening(
+    mixtures: Sequence[Mixture], combination: Combination, fits: Mapping[str, LocalFit]
+) -> Dialogue[tuple[tuple[str, ...] | None, list[Statistics]]]:
+    """The first round of refinement, for all mixtures at once: who takes part, and the sums over them.
+
+    Where all sites were used, only the sum is asked for. Else every site's own answer shows whether the rows of those
+    that were not are like the others'.
+    """
+    question = Several(tuple(Expect(mixture, information=is_informable(mixture)) for mixture in mixtures))
+    doubted = set(combination.set_aside)
+    if not doubted:
+        total: Answers = yield Total(question)
+        return None, list(total.items)
+    each: Mapping[str, Answers] = yield Each(question)
+    copied = {site.name for site in combination.sites if not any(site.experts) and _agrees(site.name, combination)}
+    members = tuple(
+        site
+        for site, answer in each.items()
+        if site not in doubted or (site not in copied and _is_explained(answer, fits[site].model))
+    )
+    if not members:
+        raise InvalidInputError("the combined mixture explains the rows of no site: there is nothing to refine")
+    return members, [reduce(add, (each[site].items[i] for site in members)) for i in range(len(mixtures))]
+
+
+def _agrees(site: str, combination: Combination) -> bool:
+    """Whether a site that was set aside is a copy of another."""
+    return "of copies one is kept" in combination.set_aside.get(site, "")
+
+
+def _is_explained(answer: Answers, model: SiteModel | None) -> bool:
+    if model is None:
+        return True
+    best = max(item.log_likelihood / max(item.weight, 1.0) for item in answer.items)
+    return bool(best >= model.log_likelihood_per_row - EXPLAINED)
+
+
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """The last mixture that was asked about and accepted, with its statistics, and the step from there."""
+
+    asked: Mixture
+    statistics: Statistics
+    proposal: Mixture
+    decrement: float
+    trace: tuple[float, ...]
+    segments: tuple[int, ...]
+    rounds: int
+    halvings: int
+
+
+def refined(
+    start: Mixture, first: Statistics, penalty: Penalty, rounds: int, members: tuple[str, ...] | None
+) -> Dialogue[Refined]:
+    """At most ``rounds`` steps, of which ``first`` is asked: Newton near the maximum, else EM; halved if too long."""
+    end = _stepped(start, first, penalty)
+    fraction = 1.0
+    while end.rounds < rounds and not end.decrement < CONVERGED:
+        question = Expect(end.proposal, information=is_informable(start))
+        statistics: Statistics = yield Total(question, members)
+        value = end.proposal.penalised(statistics, penalty)
+        same = is_over_same_data(statistics, end.statistics)
+        if same and not value >= end.trace[-1] - ROUNDING * statistics.scale:
+            fraction = shortened(fraction)
+            proposal = end.asked.maximise(end.statistics, penalty, fraction)
+            end = replace(end, proposal=proposal, rounds=end.rounds + 1, halvings=end.halvings + 1)
+            continue
+        fraction = 1.0
+        end = _stepped(end.proposal, statistics, penalty, end)
+    return end
+
+
+def _stepped(asked: Mixture, statistics: Statistics, penalty: Penalty, before: Refined | None = None) -> Refined:
+    """The step from a mixture whose statistics are known."""
+    step = newton_step(asked, statistics, penalty)
+    proposal, decrement = asked.maximise(statistics, penalty), np.inf
+    if step is not None and np.all(np.isfinite(step.direction)):
+        decrement = step.decrement
+        by_newton = moved(asked, step.direction)
+        if decrement < NEWTON_BELOW and by_newton.experts.admissible(penalty):
+            proposal = by_newton
+    value = asked.penalised(statistics, penalty)
+    if before is None:
+        return Refined(asked, statistics, proposal, decrement, (value,), (0,), 1, 0)
+    left = not is_over_same_data(statistics, before.statistics)  # a site left: a new segment of the trace
+    return Refined(
+        asked,
+        statistics,
+        proposal,
+        decrement,
+        (*before.trace, value),
+        (*before.segments, len(before.trace)) if left else before.segments,
+        before.rounds + 1,
+        before.halvings,
+    )
+
+
+def _fit(end: Refined, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None) -> CombinedFit:
+    """The fit one step past the last mixture that was asked about, where likelihood and information were taken."""
+    converged = end.decrement < CONVERGED
+    stop = StopReason.CONVERGED_NEWTON if converged else StopReason.REFINED
+    informed = end.rounds * (end.statistics.information is not None)
+    counts = (end.rounds, informed, end.halvings)
+    ascent = Ascent(end.asked, end.statistics, end.trace, *counts, stop, end.segments)
+    at_asked = finished(ascent, penalty, ())
+    fit = replace(at_asked, mixture=end.proposal.permuted(at_asked.order).raw())
+    return CombinedFit(**vars(fit), inference=infer(fit), combination=combination, members=members)

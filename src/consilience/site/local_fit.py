@@ -1,0 +1,170 @@
+"""A site's own fit, and the one small answer that it makes of it."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from consilience.aggregate.site_model import SiteModel
+from consilience.aggregate.support import CovariateSummary, covariate_summary
+from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_fittable, check_start, on_floor
+from consilience.fit.climb import Ascent, Expect, climb, drive
+from consilience.fit.criteria import bic, label_count
+from consilience.fit.fitting import best_start
+from consilience.fit.inference import inverse_information
+from consilience.fit.specification import Specification
+from consilience.fit.summary import ColumnSummary, column_summary
+from consilience.model.design import Design
+from consilience.model.expectation import expect
+from consilience.model.gaussian import GaussianExperts
+from consilience.model.information import coefficient_slice, is_informable
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.rows import Rows
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array, kronecker, pack, unpack
+from consilience.numerics.linalg import solve_symmetric
+from consilience.numerics.threads import threads_for
+from consilience.protocols.questions import FitSite, LocalFit
+from consilience.site.site import Site
+
+DESCRIBED_ROWS = 20_000
+"""Most rows from which the spread of the covariates is described."""
+
+
+def local_fit(question: FitSite, site: Site) -> LocalFit:
+    """The site's fit of the order with the least BIC; none where it has no more labels than the mixture parameters.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> data = soft(1000, n_experts=2, n_features=2, random_state=0)
+    >>> site = Site("north", Rows(data.X, data.y[:, None]))
+    >>> local_fit(FitSite(Specification(K=2), (2,), seed=0), site).model.mass.shape
+    (2,)
+    """
+    summary = reduce(add, (column_summary(rows) for rows in site.chunks()))
+    rng = np.random.default_rng(question.seed)
+    found: list[tuple[tuple[bool, float], int, Ascent, Specification]] = []
+    with threads_for(max(site.shape) + 1):
+        for K in question.orders:
+            specification = question.specification.with_order(K)
+            ascent = _ascent(question, specification, summary, site, rng)
+            if ascent is not None:
+                found.append((_merit(ascent, specification.penalty(summary)), len(found), ascent, specification))
+        if not found:
+            return LocalFit(summary, None, None)
+        _, _, ascent, specification = min(found)
+        model = _site_model(ascent, specification, summary, site, rng)
+    return LocalFit(summary, model, ascent.stop)
+
+
+def _merit(ascent: Ascent, penalty: Penalty) -> tuple[bool, float]:
+    """What the orders are compared by: a fit on the variance floor is likely spurious, then BIC."""
+    statistics = ascent.statistics
+    value = bic(statistics.log_likelihood, ascent.mixture.parameter_count, statistics.weight)
+    return on_floor(ascent.mixture, penalty), value
+
+
+def _ascent(
+    question: FitSite, specification: Specification, summary: ColumnSummary, site: Site, rng: np.random.Generator
+) -> Ascent | None:
+    """The fit of one order on all rows of the site."""
+
+    def respond(asked: Expect) -> Statistics:
+        return _pass(asked.mixture, site, information=asked.information)
+
+    try:
+        check_fittable(specification, summary)
+        blank, penalty = specification.blank(summary), specification.penalty(summary)
+        if sum(label_count(rows) for rows in site.chunks()) <= blank.parameter_count:
+            return None
+        if question.start is None or question.start.K != specification.K:
+            sample = site.sample(rng)
+            start, _ = best_start(sample, specification, summary, rng, n_init=question.n_init, progress=None)
+        else:
+            check_start(question.start, blank)
+            start = question.start.in_coordinates(blank.design)
+        ascent = drive(climb(start, penalty, tol=question.tol, max_iter=question.max_iter), respond)
+    except (InvalidInputError, np.linalg.LinAlgError):
+        return None
+    if ascent.statistics.information is None and is_informable(ascent.mixture):
+        return Ascent(**{**vars(ascent), "statistics": respond(Expect(ascent.mixture, information=True))})
+    return ascent
+
+
+def _pass(mixture: Mixture, site: Site, *, information: bool = False) -> Statistics:
+    return reduce(add, (expect(mixture, rows, information=information) for rows in site.chunks()))
+
+
+def _site_model(
+    ascent: Ascent, specification: Specification, summary: ColumnSummary, site: Site, rng: np.random.Generator
+) -> SiteModel:
+    """The answer in raw coordinates, experts by decreasing share."""
+    mixture, statistics = ascent.mixture, ascent.statistics
+    labels = statistics.gate.plain[: mixture.K]
+    order = np.argsort(-labels, kind="stable")
+    second = np.empty((0, 0))
+    if isinstance(mixture.experts, GaussianExperts):
+        F = mixture.design.from_raw()
+        second = pack(F.T @ unpack(statistics.experts.second) @ F)[order]
+    precision = _precision(mixture, statistics, specification.penalty(summary))
+    needed = specification.gate == "softmax" or specification.family != "gaussian"
+    return SiteModel(
+        mixture.permuted(order).raw(),
+        statistics.weight,
+        labels[order],
+        statistics.experts.plain[: mixture.K][order],
+        second,
+        statistics.log_likelihood,
+        precision[order] if len(precision) else precision,
+        _described(site, rng) if needed and mixture.design.d else None,
+        _mean_exposure(site),
+    )
+
+
+def _precision(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array:
+    """Inverse covariance of each expert's free coefficients, all else unknown too, ``(K, f (f + 1) / 2)``."""
+    inverse = inverse_information(mixture, statistics, penalty)
+    if inverse is None:
+        return np.empty((0, 0))
+    at = coefficient_slice(mixture)
+    f = (at.stop - at.start) // mixture.K
+    blocks = inverse[at, at].reshape(mixture.K, f, mixture.K, f)
+    F = kronecker(np.eye(f // mixture.design.p), mixture.design.from_raw())
+    own = (solve_symmetric(blocks[k, :, k], np.eye(f))[0] for k in range(mixture.K))
+    return np.array([pack(F.T @ block @ F) for block in own])
+
+
+def _described(site: Site, rng: np.random.Generator) -> CovariateSummary:
+    """How the covariates that the gate reads are spread: of rows, or of the means of groups."""
+    X, weight = gate_covariates(site.sample(rng, DESCRIBED_ROWS))
+    return covariate_summary(X, weight, rng)
+
+
+def gate_covariates(rows: Rows) -> tuple[Array, Array]:
+    """What a softmax gate reads, with its weight: the rows ``(n, d)``, or the means of groups ``(G, d)``.
+
+    Examples
+    --------
+    >>> X, weight = gate_covariates(Rows(np.ones((3, 2)), np.zeros((3, 1))))
+    >>> X.shape, weight
+    ((3, 2), array([1., 1., 1.]))
+    """
+    if rows.groups is None:
+        return rows.X, np.ones(rows.n) if rows.weight is None else rows.weight
+    raw = Design.raw(rows.X.shape[1], intercept=False)
+    means = [(block.groups.panel.T, block.groups.present) for block in rows.blocks(raw, rows.n) if block.groups]
+    return np.concatenate([panel for panel, _ in means]), np.concatenate([present for _, present in means])
+
+
+def _mean_exposure(site: Site) -> float:
+    total = weight = 0.0
+    for rows in site.chunks():
+        w = np.ones(rows.n) if rows.weight is None else rows.weight
+        total += float(w.sum() if rows.exposure is None else w @ rows.exposure)
+        weight += float(w.sum())
+    return total / weight if weight > 0 else 1.0
