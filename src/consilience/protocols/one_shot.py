@@ -257,7 +257,7 @@ def opening(
     that were not are like the others'.
     """
     question = Several(tuple(Expect(mixture, information=is_informable(mixture)) for mixture in mixtures))
-    doubted = set(combination.set_aside)
+    doubted = {site.name for site in combination.sites if site.status != "used"}
     if not doubted:
         total: Answers = yield Total(question)
         return None, list(total.items)
