@@ -37,7 +37,6 @@ def scattered(model: SiteModel, rng: np.random.Generator) -> SiteModel:
     return replace(
         model,
         mixture=Mixture(mixture.design, SoftmaxGate(alpha - alpha.mean(axis=0)), replace(mixture.experts, B=B)),
-        weight=model.weight * float(rng.uniform(0.5, 1.5)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -10,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from answering import Calls, small_sites
+from answering import Calls, Misbehaviour, small_sites
 from combining import FEW_POINTS, parted, soft_sites, soft_truth, softly_categorical
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneShot
-from consilience.aggregate import points
+from consilience.aggregate import CovariateSummary, SiteModel, points
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, JournalError, RoundStoppedError
 from consilience.fit import Fit, Inference, Specification, fit_mixture, infer
@@ -291,6 +292,56 @@ def test_of_copies_one_takes_part_in_refinement(calls: Calls) -> None:
     assert len(fit.members) == 5
     assert fit.ascent.statistics.weight == 5_000
     assert in_errors(fit.inference, pooled(5, 1_000)[1]) < 1e-3
+
+
+def claimed(**changes: Callable[[SiteModel], object]) -> Misbehaviour:
+    """A site that sends something else in place of parts of its model."""
+
+    def answer(question: bytes, site: Site) -> bytes:
+        fit = decode(respond(question, site))
+        return encode(replace(fit, model=replace(fit.model, **{name: of(fit.model) for name, of in changes.items()})))
+
+    return answer
+
+
+def with_gate(model: SiteModel, alpha: np.ndarray) -> Mixture:
+    return replace(model.mixture, gate=replace(model.mixture.gate, alpha=alpha))
+
+
+def with_coefficients(model: SiteModel, B: np.ndarray) -> Mixture:
+    return replace(model.mixture, experts=replace(model.mixture.experts, B=B))
+
+
+def with_covariances(model: SiteModel, covariances: np.ndarray) -> CovariateSummary:
+    return replace(model.covariates, covariances=covariances)
+
+
+def with_means(model: SiteModel, means: np.ndarray) -> CovariateSummary:
+    return replace(model.covariates, means=means)
+
+
+HOSTILE = {
+    "second moments that are none": claimed(second=lambda m: -m.second),
+    "coefficients without measure": claimed(mixture=lambda m: with_coefficients(m, 1e200 * m.mixture.experts.B)),
+    "a gate without measure": claimed(mixture=lambda m: with_gate(m, 1e200 * m.mixture.gate.alpha)),
+    "covariances that are none": claimed(
+        covariates=lambda m: with_covariances(
+            m, np.sign(m.covariates.covariances) + 5.0 * (m.covariates.covariances < 1)
+        )
+    ),
+    "covariates without measure": claimed(covariates=lambda m: with_means(m, 1e200 * m.covariates.means)),
+    "more rows than it has": claimed(weight=lambda m: 1e15, labels=lambda m: 1e12 * m.labels),
+}
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("claim", HOSTILE)
+def test_no_claim_of_one_site_stops_or_rules_the_others(claim: str, calls: Calls) -> None:
+    calls.misbehave("site 02", HOSTILE[claim])
+    done = one_shot(soft_parts(6, 1_000), OneShot(refine=0), on_drop="continue")
+    (fit,) = done.value
+    assert set(done.record.dropped) | set(fit.combination.set_aside) == {"site 02"}
+    assert in_errors(fit.inference, pooled(6, 1_000)[1]) < 2
 
 
 # ---------------------------------------------------------------------- the number of experts

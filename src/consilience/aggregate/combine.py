@@ -287,7 +287,7 @@ class _Combiner:
         """Experts, gate and evidence."""
         pool = self.pool
         reduction, labels = self._reduction()
-        moves = influences(pool, labels, self.used, self.K)
+        moves = self._influences(labels)
         whole = self._whole()
         gate, trusted, costs = self._gate(reduction, labels, whole)
         mixture = Mixture(pool.design, gate, reduction.experts)
@@ -432,14 +432,21 @@ class _Combiner:
             parts.append(heterogeneity(estimates, np.einsum("ab,mbc,ac->ma", U, C, U, optimize=True)))
         return Heterogeneity.stacked(parts)
 
+    def _influences(self, labels: Labels) -> tuple[Array, Array]:
+        """How far leaving a component out moves its expert, and what is usual for its size where sites differ so."""
+        influence, expected = influences(self.pool, labels, self.used, self.K)
+        ratio = influence / np.maximum(expected, 1e-12)
+        usual = max(1.0, float(np.nanmedian(ratio))) if np.isfinite(ratio).any() else 1.0
+        return influence, usual * expected
+
     def _evidence(self, m: int, cost: Array, moves: tuple[Array, Array], trusted: bool) -> SiteEvidence:
         """What was made of site ``m``, from the costs of components and what leaving them out would move."""
         pool, mine = self.pool, np.flatnonzero(self.pool.owner == m)
-        model, (influence, expected) = pool.models[m], (part[mine] for part in moves)
+        model, (influence, usual) = pool.models[m], (part[mine] for part in moves)
         known = influence[np.isfinite(influence)]
         distance = float(cost[mine].sum() / max(model.mass.sum(), 1.0))
         reasons = [*self._copy_reasons(m), *self._foreign_reasons(m, mine, distance, trusted)]
-        if np.any(influence > INFLUENTIAL * expected):
+        if np.any(influence > INFLUENTIAL * usual):
             reasons.append(f"leaving it out moves an expert by {np.nanmax(influence):.2g} standard errors")
         return SiteEvidence(
             pool.names[m],

@@ -26,10 +26,12 @@ ASKED = 100
 FOREIGN = 5.0
 """How many times the usual cost an expert may have; a gate ``FOREIGN_GATE`` times."""
 FOREIGN_GATE = 10.0
+LEAST_FOREIGN = 0.05
+"""Cost per row below which no expert is foreign."""
 DEVIATIONS = 4.0
 """Where costs scatter more than chance explains, this many standard deviations of their logarithms more."""
 INFLUENTIAL = 5.0
-"""How many times the shift of the combined experts that its size explains a site may cause."""
+"""How many times the shift of the combined experts that is usual for its size a site may cause."""
 LOW = 0.25
 """A site's likelihood per row is low when it is this far below the median of the upper half of the sites."""
 CONTRADICTED = 0.1
@@ -150,7 +152,7 @@ def _is_foreign(cost: Array, mass: Array, pool: Pool, honest: Mask) -> Mask:
         return np.zeros(len(cost), dtype=bool)
     total = np.maximum(cost, 0.5 * parameters)
     far: Mask = _is_far(total, honest, FOREIGN, parameters) & _is_far(per_row, honest, FOREIGN, parameters)
-    return far
+    return far & (per_row > LEAST_FOREIGN)
 
 
 def _is_far(cost: Array, known: Mask, times: float, parameters: float) -> Mask:

@@ -51,8 +51,9 @@ class OneShot:
     ----------
     refine : int
         Most rounds of refinement. With 0 nothing but the sites' one answer is used, and the gate has no standard
-        errors; 1 is enough where sites have some thousand rows; fewer rows behind a sharp gate need up to 4. Fewer
-        rounds are used where the Newton decrement is small.
+        errors. 1 is enough for the estimates where sites have some thousand rows; behind a sharp gate fewer rows need
+        up to 4. Standard errors are shown once the last round has started near enough to the maximum, often the
+        second. Fewer rounds are used where the Newton decrement is small.
     plan : {"expert", "row"}
         Whether an expert of a site goes to one combined expert as a whole, or at every point of the support anew (the
         paper's plan, which ruins sharp gates).

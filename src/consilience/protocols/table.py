@@ -58,6 +58,10 @@ MOST_CLASSES = 10_000
 MOST_COLUMNS = 100_000
 MOST_PARTS = 1_000
 MOST_STARTS = 10**6
+LARGEST = 1e100
+"""Of parameters and moments: their squares do not overflow."""
+SLACK = 1e-8
+SAME_COUNT = 1e-6
 MOST_PARAMETERS = 10**7
 """Of one mixture: what a local fit may be asked to allocate."""
 
@@ -107,9 +111,27 @@ def _check_covariates(summary: CovariateSummary) -> None:
     )
     if not (fits and bool(np.all(summary.weights > 0)) and all(_is_distribution(*column) for column in few)):
         raise MessageError("the parts of a description of covariates do not fit together")
-    variances = np.diagonal(unpack(summary.covariances), axis1=1, axis2=2)
-    if not np.all(variances > 0):
-        raise MessageError("a description of covariates has variances that are not positive")
+    if not (_are_covariances(summary.covariances) and _is_moderate(summary.means)):
+        raise MessageError("a description of covariates has means or covariances that are none")
+
+
+def _are_covariances(packed: Array) -> bool:
+    """Whether packed matrices are positive semi-definite, up to rounding."""
+    matrices = unpack(packed)
+    variances = np.diagonal(matrices, axis1=1, axis2=2)
+    if not (np.all(variances >= 0) and _is_moderate(variances)):
+        return False
+    scale = 1 / np.sqrt(np.where(variances > 0, variances, 1.0))
+    try:
+        np.linalg.cholesky(matrices * scale[:, :, None] * scale[:, None] + SLACK * np.eye(matrices.shape[1]))
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _is_moderate(values: Array) -> bool:
+    """Whether the squares of values are finite, and their sums over many sites."""
+    return bool(np.all(np.abs(values) < LARGEST))
 
 
 def _is_distribution(values: Array, share: Array) -> bool:
@@ -125,10 +147,42 @@ def _check_site_model(model: SiteModel) -> None:
     fits = model.labels.shape == model.mass.shape == (K,) and model.second.shape == second
     fits = fits and model.precision.shape in ((0, 0), (K, triangle_size(f)))
     fits = fits and (model.covariates is None or model.covariates.d == mixture.design.d)
-    if not (
-        fits and model.weight > 0 and model.exposure > 0 and bool(np.all(model.labels >= 0) and np.all(model.mass >= 0))
-    ):
+    counted = model.weight > 0 and bool(np.all(model.labels >= 0) and np.all(model.mass >= 0))
+    if not (fits and counted and model.exposure > 0 and _is_close(float(model.labels.sum()), model.weight)):
         raise MessageError("the parts of a site's model do not fit together")
+    gate = mixture.gate.alpha if isinstance(mixture.gate, SoftmaxGate) else np.zeros(0)
+    moderate = all(_is_moderate(part) for part in (mixture.experts.free_coefficients(), gate, np.array([model.weight])))
+    if not (moderate and _are_covariances(model.second) and _are_covariances(model.precision)):
+        raise MessageError("a site's model has moments or parameters that are none")
+
+
+def _check_fit(fit: LocalFit) -> None:
+    """A model of more rows than its site has is refused."""
+    if fit.model is None:
+        return
+    rows = fit.summary.weight
+    if not (_is_close(float(fit.model.mass.sum()), rows) and fit.model.weight <= rows * (1 + SAME_COUNT)):
+        raise MessageError("a site's model is of another number of rows, or of more groups, than its summary")
+
+
+def _is_close(a: float, b: float) -> bool:
+    return abs(a - b) <= SAME_COUNT * abs(b)
+
+
+def _check_summary(summary: ColumnSummary) -> None:
+    """Negative weights and sums of squares are refused."""
+    squares = (summary.x_squares, np.diagonal(summary.y_products))
+    if summary.weight < 0 or any(bool(np.any(part < 0)) for part in squares):
+        raise MessageError("a summary has a negative weight or negative squares")
+
+
+def _check_fit_site(question: FitSite) -> None:
+    """A fit so large that it would exhaust a machine is refused."""
+    d, q = question.columns or (0, 1)
+    specification = question.specification
+    outputs = specification.n_classes if specification.family == "categorical" else q
+    if not question.orders or max(question.orders) * ((d + 1) * (outputs + 1) + q * q) > MOST_PARAMETERS:
+        raise MessageError("a local fit with too many parameters, or of no order")
 
 
 VECTOR, MATRIX, NUMBER, FLAG = Floats((1,)), Floats((2,)), Number(), Flag()
@@ -140,7 +194,7 @@ EXPERTS = OneOf(
     Record(PoissonExperts, (MATRIX,)),
 )
 MIXTURE = Record(Mixture, (DESIGN, GATE, EXPERTS), _check_mixture)
-SUMMARY = Record(ColumnSummary, (NUMBER, VECTOR, VECTOR, VECTOR, MATRIX))
+SUMMARY = Record(ColumnSummary, (NUMBER, VECTOR, VECTOR, VECTOR, MATRIX), _check_summary)
 MOMENTS = Record(Moments, (VECTOR, MATRIX, MATRIX))
 SPECIFICATION = Record(
     Specification,
@@ -179,8 +233,9 @@ FIT_SITE = Record(
         Maybe(MIXTURE),
         Maybe(Tuple(Whole(0, MOST_COLUMNS), 2)),
     ),
+    _check_fit_site,
 )
-LOCAL_FIT = Record(LocalFit, (SUMMARY, Maybe(SITE_MODEL), Maybe(Choice(tuple(StopReason)))))
+LOCAL_FIT = Record(LocalFit, (SUMMARY, Maybe(SITE_MODEL), Maybe(Choice(tuple(StopReason)))), _check_fit)
 
 SIMPLE_QUESTIONS = (
     Record(Summarise, (Whole(0, MOST_COLUMNS), Whole(1, MOST_COLUMNS))),
