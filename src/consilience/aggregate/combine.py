@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from consilience.aggregate.trust import (
     LOW,
     PASSES,
     Verdict,
+    constant_gate_costs,
     copies,
     foreign_gates,
     gate_costs,
@@ -63,6 +64,8 @@ class SiteEvidence:
         Whether its gate was used.
     reasons : tuple of str
         Why not all of it was used, or what speaks against it; empty for a site without reproach.
+    copy_of : str or None
+        The site whose model this one has sent too.
 
     Examples
     --------
@@ -78,6 +81,7 @@ class SiteEvidence:
     experts: tuple[bool, ...]
     gate: bool
     reasons: tuple[str, ...]
+    copy_of: str | None = None
 
     @property
     def status(self) -> str:
@@ -138,6 +142,18 @@ class Combination:
     sites: tuple[SiteEvidence, ...]
     trace: tuple[float, ...]
     plan: Mapping[str, Labels]
+
+    def permuted(self, order: Labels) -> Combination:
+        """The same combination with its experts in another order."""
+        place = np.append(np.argsort(order), -1)  # -1 stays
+        return replace(
+            self,
+            mixture=self.mixture.permuted(order),
+            shares=self.shares[order],
+            precision=self.precision[order],
+            heterogeneity=self.heterogeneity.permuted(order),
+            plan={name: place[labels] for name, labels in self.plan.items()},
+        )
 
     @property
     def set_aside(self) -> dict[str, str]:
@@ -293,10 +309,9 @@ class _Combiner:
         mixture = Mixture(pool.design, gate, reduction.experts)
         cost = pool.components.costs(reduction.experts)[np.arange(len(labels)), np.maximum(labels, 0)]
         lost = np.bincount(pool.owner, cost, pool.M)[whole].sum() + np.nansum(costs[whole])
-        counted = np.concatenate([model.labels for model in pool.models])
         return Combination(
             mixture,
-            np.bincount(labels[self.used], counted[self.used], self.K).astype(np.float64),
+            self._shares(labels),
             float(sum(model.weight for model, use in zip(pool.models, whole, strict=True) if use)),
             float(sum(m.log_likelihood for m, use in zip(pool.models, whole, strict=True) if use) - lost),
             self._precision(labels),
@@ -342,14 +357,14 @@ class _Combiner:
             starts.append(components.barycentres(labels, _in_structure(chosen, blank)))
         return starts
 
-    def _shared_part(self, index: Labels) -> SupportPart:
-        """All used experts on all points: what a plan per row compares."""
+    def _shared_part(self, index: Labels, *, exposed: bool = True) -> SupportPart:
+        """All used experts on all points: what a plan per row compares; mass counts exposure, or labels."""
         (points,) = self.pool.points
         panel = self.pool.design.panel(points.X)
         masses = []
         for m, model in enumerate(self.pool.models):
             pi = np.broadcast_to(model.mixture.gate.evaluate(panel)[1], (model.mixture.K, len(points.X)))
-            masses.append(pi * points.share[m] * points.weight * model.exposure)
+            masses.append(pi * points.share[m] * points.weight * (model.exposure if exposed else 1.0))
         experts = self.pool.components.experts.permuted(index)
         return SupportPart(experts, panel, np.concatenate(masses)[index])
 
@@ -362,24 +377,28 @@ class _Combiner:
     def _gate(self, reduction: Reduction, labels: Labels, whole: Mask) -> tuple[Gate, Mask, Array]:
         """The gate, the sites whose gates it is made of, and what it costs each of them."""
         pool = self.pool
-        none = np.full(pool.M, np.nan)
-        if isinstance(pool.models[0].mixture.gate, ConstantGate) or self.K == 1:
-            counted = np.concatenate([model.labels for model in pool.models])
-            shares = np.bincount(labels[self.used], counted[self.used], self.K)
-            if isinstance(pool.models[0].mixture.gate, SoftmaxGate):
-                return SoftmaxGate(np.zeros((1, pool.design.p))), whole, none
-            return ConstantGate(shares / shares.sum()), whole, none
+        if isinstance(pool.models[0].mixture.gate, ConstantGate):
+            gate = ConstantGate(self._shares(labels) / self._shares(labels).sum())
+            return gate, whole, constant_gate_costs(pool, gate, labels, whole)
+        if self.K == 1:
+            return SoftmaxGate(np.zeros((1, pool.design.p))), whole, np.zeros(pool.M)
         if self.plan == "row":
-            return self._row_gate(reduction), whole, none
+            row_gate = self._row_gate(reduction)
+            return row_gate, whole, gate_costs(pool, row_gate, labels, whole)
         heard = whole if whole.any() else np.ones(pool.M, dtype=bool)
-        gate, trusted = gate_medoid(pool, labels, heard, self.K), heard
+        softmax, trusted = gate_medoid(pool, labels, heard, self.K), heard
         for _ in range(PASSES):
-            foreign = foreign_gates(pool, gate_costs(pool, gate, labels, heard), gate)
+            foreign = foreign_gates(pool, gate_costs(pool, softmax, labels, heard), softmax)
             before, trusted = trusted, heard & ~foreign
-            gate = self._fitted_gate(labels, trusted)
+            softmax = self._fitted_gate(labels, trusted)
             if np.array_equal(before, trusted):
                 break
-        return gate, trusted, gate_costs(pool, gate, labels, heard)
+        return softmax, trusted, gate_costs(pool, softmax, labels, heard)
+
+    def _shares(self, labels: Labels) -> Array:
+        """Labels of each combined expert, ``(K,)``."""
+        counted = np.concatenate([model.labels for model in self.pool.models])
+        return np.bincount(labels[self.used], counted[self.used], self.K).astype(np.float64)
 
     def _fitted_gate(self, labels: Labels, trusted: Mask) -> SoftmaxGate:
         panel, target = self.pool.targets(labels, self.K, trusted)
@@ -397,7 +416,7 @@ class _Combiner:
         return multinomial.centred(multinomial.contrasts(start))
 
     def _row_gate(self, reduction: Reduction) -> SoftmaxGate:
-        part = self._shared_part(np.flatnonzero(self.used))
+        part = self._shared_part(np.flatnonzero(self.used), exposed=False)
         target = np.array([np.where(reduction.labels == k, part.mass, 0.0).sum(axis=0) for k in range(self.K)])
         return self._softmax(part.panel, target, np.zeros((self.K, self.pool.design.p)))
 
@@ -457,6 +476,7 @@ class _Combiner:
             tuple(bool(use) for use in self.used[mine]),
             bool(trusted),
             tuple(reasons),
+            pool.names[self.copied[m]] if m in self.copied else None,
         )
 
     def _copy_reasons(self, m: int) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincc
 
-from consilience.numerics.arrays import Array
+from consilience.numerics.arrays import Array, Labels
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,10 @@ class Heterogeneity:
     def p_value(self) -> Array:
         """Probability of a larger Q where sites do not differ, ``(K, f)``."""
         return np.asarray(gammaincc(np.maximum(self.df, 1) / 2, self.Q / 2))
+
+    def permuted(self, order: Labels) -> Heterogeneity:
+        """Experts in another order."""
+        return Heterogeneity(self.Q[order], self.df[order], self.I2[order], self.tau2[order])
 
     @classmethod
     def stacked(cls, parts: list[Heterogeneity]) -> Heterogeneity:

@@ -53,6 +53,11 @@ class Pool:
         return np.repeat(np.arange(self.M), [model.mixture.K for model in self.models])
 
     @cached_property
+    def rows(self) -> Array:
+        """Weight of the rows that each component explains, ``(L,)``."""
+        return np.concatenate([model.mass for model in self.models])
+
+    @cached_property
     def components(self) -> Components:
         """The experts of all sites with the rows they explain."""
         if isinstance(self.models[0].mixture.experts, GaussianExperts):

@@ -15,7 +15,7 @@ import numpy as np
 from consilience.aggregate.components import Components, GaussianComponents, SupportComponents
 from consilience.aggregate.pool import Pool
 from consilience.aggregate.reduce import reduced
-from consilience.model.gates import SoftmaxGate
+from consilience.model.gates import ConstantGate, SoftmaxGate
 from consilience.numerics.arrays import Array, Labels, Mask, unpack
 from consilience.numerics.linalg import solve_symmetric
 
@@ -94,11 +94,11 @@ def judged(pool: Pool, copied: dict[int, int]) -> Verdict:
     if len(sites) < 3:  # no majority, no verdict
         return Verdict(np.ones(len(pool.owner), dtype=bool), nearest_cost(components, experts))
     cost = nearest_cost(components, experts)
-    agrees = ~_is_foreign(cost, components.mass, pool, voice & (cost > 0))
+    agrees = ~_is_foreign(cost, pool.rows, pool, voice & (cost > 0))
     for _ in range(PASSES):
         reduction = reduced(taken(components, np.flatnonzero(agrees & voice)), experts)
         cost = nearest_cost(components, reduction.experts)
-        before, agrees = agrees, ~_is_foreign(cost, components.mass, pool, voice & agrees)
+        before, agrees = agrees, ~_is_foreign(cost, pool.rows, pool, voice & agrees)
         if np.array_equal(before, agrees):
             break
     return Verdict(agrees, cost)
@@ -130,7 +130,7 @@ def _medoid(pool: Pool, sites: list[int]) -> int:
     asked = np.array(sites)[np.linspace(0, len(sites), min(ASKED, len(sites)), endpoint=False).astype(int)]
     index = np.flatnonzero(np.isin(pool.owner, asked))
     components = taken(pool.components, index)
-    mass = np.bincount(pool.owner[index], components.mass, pool.M)[asked]
+    mass = np.bincount(pool.owner[index], pool.rows[index], pool.M)[asked]
     medians = []
     for place in places:
         experts = pool.models[sites[place]].mixture.experts
@@ -209,6 +209,16 @@ def gate_costs(pool: Pool, combined: SoftmaxGate, labels: Labels, sites: Mask) -
                 np.add.at(gate, labels[pool.owner == m], pool.models[m].mixture.gate.evaluate(panel[:, at])[1])
                 log_gate = np.log(np.maximum(gate, np.finfo(float).tiny))
                 costs[m] = float(np.sum(weight * gate * (log_gate - log_rho[:, at])))
+    return costs
+
+
+def constant_gate_costs(pool: Pool, combined: ConstantGate, labels: Labels, sites: Mask) -> Array:
+    """``Σ_k n_mk log(π^m_k / ρ_k)`` of each of ``sites``, ``(M,)``: what the combined shares cost it, else NaN."""
+    costs = np.full(pool.M, np.nan)
+    for m in np.flatnonzero(sites):
+        counts = np.bincount(labels[pool.owner == m], pool.models[m].labels, combined.K)
+        ratio = counts / counts.sum() / combined.probabilities
+        costs[m] = float(np.sum(counts * np.log(np.where(counts > 0, ratio, 1.0))))
     return costs
 
 

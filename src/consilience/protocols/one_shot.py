@@ -129,7 +129,7 @@ class OneShot:
         if self.refine == 0:
             done = [unrefined(combination, penalty) for combination in found]
         else:
-            members, firsts = yield from opening([c.mixture for c in found], found[0], fits)
+            members, firsts = yield from opening(found, fits)
             climbs = [
                 refined(c.mixture, first, penalty, self.refine, members) for c, first in zip(found, firsts, strict=True)
             ]
@@ -221,9 +221,8 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
     ascent = Ascent(mixture, statistics, (value,), 0, 0, 0, StopReason.COMBINED)
     order = np.argsort(-combination.shares, kind="stable")
     fit = Fit(mixture.permuted(order).raw(), ascent, order, penalty, ())
-    return CombinedFit(
-        **vars(fit), inference=summed_inference(fit, combination.precision), combination=combination, members=None
-    )
+    inference, evidence = summed_inference(fit, combination.precision), combination.permuted(order)
+    return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=None)
 
 
 def summed_inference(fit: Fit, precision: Array) -> Inference:
@@ -232,12 +231,12 @@ def summed_inference(fit: Fit, precision: Array) -> Inference:
     inverse = np.zeros((mixture.parameter_count, mixture.parameter_count))
     at, f = coefficient_slice(mixture), precision.shape[1]
     withheld = {"gate": "without a round of refinement the gate has no standard errors: OneShot(refine=1) or more"}
-    if np.all(np.isfinite(precision)):
-        for k in range(mixture.K):
-            own = slice(at.start + k * f, at.start + (k + 1) * f)
-            inverse[own, own] = solve_symmetric(precision[k], np.eye(f))[0]
-    else:
-        withheld["experts"] = "a site has sent no information about its experts"
+    for k in range(mixture.K):
+        own = slice(at.start + k * f, at.start + (k + 1) * f)
+        known = bool(np.all(np.isfinite(precision[k])))
+        inverse[own, own], full_rank = solve_symmetric(precision[k], np.eye(f)) if known else (np.nan, False)
+        if not full_rank:
+            withheld["experts"] = "the sites have sent too little information about their experts"
     D = jacobian(mixture, fit.order)
     covariance = D @ inverse @ D.T
     gate, experts = estimates.gate.size, estimates.experts.size
@@ -250,20 +249,21 @@ def summed_inference(fit: Fit, precision: Array) -> Inference:
 
 
 def opening(
-    mixtures: Sequence[Mixture], combination: Combination, fits: Mapping[str, LocalFit]
+    combinations: Sequence[Combination], fits: Mapping[str, LocalFit]
 ) -> Dialogue[tuple[tuple[str, ...] | None, list[Statistics]]]:
     """The first round of refinement, for all mixtures at once: who takes part, and the sums over them.
 
     Where all sites were used, only the sum is asked for. Else every site's own answer shows whether the rows of those
     that were not are like the others'.
     """
+    mixtures = [combination.mixture for combination in combinations]
     question = Several(tuple(Expect(mixture, information=is_informable(mixture)) for mixture in mixtures))
-    doubted = {site.name for site in combination.sites if site.status != "used"}
+    doubted = {site.name for each in combinations for site in each.sites if site.status != "used"}
     if not doubted:
         total: Answers = yield Total(question)
         return None, list(total.items)
     each: Mapping[str, Answers] = yield Each(question)
-    copied = {site.name for site in combination.sites if not any(site.experts) and _agrees(site.name, combination)}
+    copied = {site.name for site in combinations[0].sites if site.copy_of is not None}
     members = tuple(
         site
         for site, answer in each.items()
@@ -272,11 +272,6 @@ def opening(
     if not members:
         raise InvalidInputError("the combined mixture explains the rows of no site: there is nothing to refine")
     return members, [reduce(add, (each[site].items[i] for site in members)) for i in range(len(mixtures))]
-
-
-def _agrees(site: str, combination: Combination) -> bool:
-    """Whether a site that was set aside is a copy of another."""
-    return "of copies one is kept" in combination.set_aside.get(site, "")
 
 
 def _is_explained(answer: Answers, model: SiteModel | None) -> bool:
@@ -355,4 +350,5 @@ def _fit(end: Refined, penalty: Penalty, combination: Combination, members: tupl
     ascent = Ascent(end.asked, end.statistics, end.trace, *counts, stop, end.segments)
     at_asked = finished(ascent, penalty, ())
     fit = replace(at_asked, mixture=end.proposal.permuted(at_asked.order).raw())
-    return CombinedFit(**vars(fit), inference=infer(fit), combination=combination, members=members)
+    evidence = combination.permuted(at_asked.order)
+    return CombinedFit(**vars(fit), inference=infer(fit), combination=evidence, members=members)
