@@ -390,7 +390,7 @@ class _Combiner:
         for _ in range(PASSES):
             foreign = foreign_gates(pool, gate_costs(pool, softmax, labels, heard), softmax)
             before, trusted = trusted, heard & ~foreign
-            softmax = self._fitted_gate(labels, trusted)
+            softmax = self._fitted_gate(labels, trusted, softmax)
             if np.array_equal(before, trusted):
                 break
         return softmax, trusted, gate_costs(pool, softmax, labels, heard)
@@ -400,20 +400,9 @@ class _Combiner:
         counted = np.concatenate([model.labels for model in self.pool.models])
         return np.bincount(labels[self.used], counted[self.used], self.K).astype(np.float64)
 
-    def _fitted_gate(self, labels: Labels, trusted: Mask) -> SoftmaxGate:
+    def _fitted_gate(self, labels: Labels, trusted: Mask, start: SoftmaxGate) -> SoftmaxGate:
         panel, target = self.pool.targets(labels, self.K, trusted)
-        return self._softmax(panel, target, self._average_gate(labels, trusted))
-
-    def _average_gate(self, labels: Labels, trusted: Mask) -> Array:
-        """Where Newton starts: coefficients averaged over sites, ``(K, p)``; far from the end where gates are sharp."""
-        pool = self.pool
-        start = np.zeros((self.K, pool.design.p))
-        alike = [m for m in np.flatnonzero(trusted) if pool.models[m].mixture.K == self.K]
-        for m in alike:
-            gate = pool.models[m].mixture.gate
-            if isinstance(gate, SoftmaxGate):
-                np.add.at(start, labels[pool.owner == m], gate.alpha / len(alike))
-        return multinomial.centred(multinomial.contrasts(start))
+        return self._softmax(panel, target, start.alpha)
 
     def _row_gate(self, reduction: Reduction) -> SoftmaxGate:
         part = self._shared_part(np.flatnonzero(self.used), exposed=False)

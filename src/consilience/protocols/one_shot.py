@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from hashlib import blake2b
+from numbers import Integral
 from operator import add
 
 import numpy as np
@@ -43,7 +44,7 @@ EXPLAINED = 0.25
 model does, to this much log-likelihood per row: then its rows are like the others', whatever its model was."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class OneShot:
     """One exchange: sites fit, one answer of each is combined by optimal transport, then rounds of refinement.
 
@@ -77,7 +78,7 @@ class OneShot:
     support: SupportKind = "summaries"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.refine, int) and self.refine >= 0):
+        if isinstance(self.refine, bool) or not isinstance(self.refine, Integral) or self.refine < 0:
             raise InvalidInputError(f"refine={self.refine!r}: expected a whole number of rounds, 0 or more")
         if self.plan not in ("expert", "row"):
             raise InvalidInputError(f"plan={self.plan!r}: expected 'expert' or 'row'")
@@ -289,6 +290,7 @@ class Refined:
     statistics: Statistics
     proposal: Mixture
     decrement: float
+    by_newton: bool
     trace: tuple[float, ...]
     segments: tuple[int, ...]
     rounds: int
@@ -307,9 +309,9 @@ def refined(
         value = end.proposal.penalised(statistics, penalty)
         same = is_over_same_data(statistics, end.statistics)
         if same and not value >= end.trace[-1] - ROUNDING * statistics.scale:
-            fraction = shortened(fraction)
+            fraction = 1.0 if end.by_newton else shortened(fraction)  # a Newton step that failed: an EM step first
             proposal = end.asked.maximise(end.statistics, penalty, fraction)
-            end = replace(end, proposal=proposal, rounds=end.rounds + 1, halvings=end.halvings + 1)
+            end = replace(end, proposal=proposal, by_newton=False, rounds=end.rounds + 1, halvings=end.halvings + 1)
             continue
         fraction = 1.0
         end = _stepped(end.proposal, statistics, penalty, end)
@@ -319,21 +321,22 @@ def refined(
 def _stepped(asked: Mixture, statistics: Statistics, penalty: Penalty, before: Refined | None = None) -> Refined:
     """The step from a mixture whose statistics are known."""
     step = newton_step(asked, statistics, penalty)
-    proposal, decrement = asked.maximise(statistics, penalty), np.inf
+    proposal, decrement, by_newton = asked.maximise(statistics, penalty), np.inf, False
     if step is not None and np.all(np.isfinite(step.direction)):
         decrement = step.decrement
-        by_newton = moved(asked, step.direction)
-        if decrement < NEWTON_BELOW and by_newton.experts.admissible(penalty):
-            proposal = by_newton
+        ahead = moved(asked, step.direction)
+        if decrement < NEWTON_BELOW and ahead.experts.admissible(penalty):
+            proposal, by_newton = ahead, True
     value = asked.penalised(statistics, penalty)
     if before is None:
-        return Refined(asked, statistics, proposal, decrement, (value,), (0,), 1, 0)
+        return Refined(asked, statistics, proposal, decrement, by_newton, (value,), (0,), 1, 0)
     left = not is_over_same_data(statistics, before.statistics)  # a site left: a new segment of the trace
     return Refined(
         asked,
         statistics,
         proposal,
         decrement,
+        by_newton,
         (*before.trace, value),
         (*before.segments, len(before.trace)) if left else before.segments,
         before.rounds + 1,

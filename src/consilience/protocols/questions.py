@@ -218,9 +218,11 @@ def disclosure(question: Question) -> str:
         case FitSite(orders=orders):
             most = f"at most {max(orders)} experts" if len(orders) > 1 else f"{orders[0]} experts"
             return (
-                f"the parameters of a mixture of {most} fitted to all rows of the site, the second moments of the "
-                "covariates and the precision of the coefficients for each expert, the log-likelihood, a small mixture "
-                "that describes the covariates, and means and variances of all columns"
+                f"the parameters of a mixture of {most} fitted to all rows of the site, and for each expert its number "
+                "of rows (and groups), the second moments of the covariates and the precision of the coefficients; the "
+                "log-likelihood, and why the fit stopped; a small mixture that describes the covariates, with shares "
+                "of the values that columns with at most 8 of them have in at least 5 rows; the mean exposure; means "
+                "and variances of the covariates, means and covariances of the responses"
             )
         case Several(questions):
             times = Counter(disclosure(part) for part in questions)

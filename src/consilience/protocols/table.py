@@ -23,6 +23,7 @@ from consilience.model.moments import Layout, Moments
 from consilience.model.poisson import PoissonExperts
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, triangle_size, unpack
+from consilience.numerics.linalg import cholesky_or_none
 from consilience.protocols.codec import (
     Choice,
     Flag,
@@ -82,8 +83,18 @@ def _check_mixture(mixture: Mixture) -> None:
     parts = (design.centre, design.scale, gate, experts.free_coefficients(), getattr(experts, "covariance", gate))
     if not all(np.all(np.isfinite(part)) for part in parts):
         raise MessageError("a mixture has parameters that are not finite")
-    if isinstance(experts, GaussianExperts) and not np.all(experts.variances > 0):
-        raise MessageError("a mixture has variances that are not positive")
+    if isinstance(experts, GaussianExperts) and not _are_proper(experts):
+        raise MessageError("a mixture has covariances that are not positive definite")
+    if isinstance(mixture.gate, ConstantGate) and not (np.all(gate >= 0) and abs(gate.sum() - 1) < SAME_COUNT):
+        raise MessageError("a mixture has shares that are none")
+
+
+def _are_proper(experts: GaussianExperts) -> bool:
+    """Whether covariances are symmetric and positive definite."""
+    matrices = experts.matrices
+    if not (np.all(experts.variances > 0) and np.allclose(matrices, matrices.transpose(0, 2, 1), rtol=1e-9, atol=0)):
+        return False
+    return all(cholesky_or_none(S) is not None for S in matrices)
 
 
 def _check_local_fit(question: FitLocally) -> None:
@@ -109,7 +120,8 @@ def _check_covariates(summary: CovariateSummary) -> None:
         and len(summary.levels) == len(summary.shares) == c + len(few)
         and all(share.shape == (G, len(values)) for values, share in columns)
     )
-    if not (fits and bool(np.all(summary.weights > 0)) and all(_is_distribution(*column) for column in few)):
+    weights = fits and bool(np.all(summary.weights > 0)) and abs(summary.weights.sum() - 1) < SAME_COUNT
+    if not (weights and all(_is_distribution(*column) for column in few)):
         raise MessageError("the parts of a description of covariates do not fit together")
     if not (_are_covariances(summary.covariances) and _is_moderate(summary.means)):
         raise MessageError("a description of covariates has means or covariances that are none")
@@ -136,7 +148,7 @@ def _is_moderate(values: Array) -> bool:
 
 def _is_distribution(values: Array, share: Array) -> bool:
     """Whether values are in order and each has a positive share."""
-    return bool(np.all(np.diff(values) > 0) and np.all(share > 0))
+    return bool(np.all(np.diff(values) > 0) and np.all(share > 0) and np.all(abs(share.sum(axis=1) - 1) < SAME_COUNT))
 
 
 def _check_site_model(model: SiteModel) -> None:
@@ -151,7 +163,8 @@ def _check_site_model(model: SiteModel) -> None:
     if not (fits and counted and model.exposure > 0 and _is_close(float(model.labels.sum()), model.weight)):
         raise MessageError("the parts of a site's model do not fit together")
     gate = mixture.gate.alpha if isinstance(mixture.gate, SoftmaxGate) else np.zeros(0)
-    moderate = all(_is_moderate(part) for part in (mixture.experts.free_coefficients(), gate, np.array([model.weight])))
+    numbers = np.array([model.weight, model.exposure, model.log_likelihood])
+    moderate = all(_is_moderate(part) for part in (mixture.experts.free_coefficients(), gate, numbers))
     if not (moderate and _are_covariances(model.second) and _are_covariances(model.precision)):
         raise MessageError("a site's model has moments or parameters that are none")
 
@@ -178,6 +191,8 @@ def _check_summary(summary: ColumnSummary) -> None:
 
 def _check_fit_site(question: FitSite) -> None:
     """A fit so large that it would exhaust a machine is refused."""
+    if question.columns is not None and len(question.columns) != 2:
+        raise MessageError("a local fit of columns that are not two numbers")
     d, q = question.columns or (0, 1)
     specification = question.specification
     outputs = specification.n_classes if specification.family == "categorical" else q
