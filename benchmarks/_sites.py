@@ -74,15 +74,21 @@ def _kept(name: str, make) -> tuple[list[bytes], np.ndarray]:
 
 
 def local_fits(
-    name: str, sites: Sequence[Rows], *, K: int | Sequence[int] = 4, seed: int = 0, start: Mixture | None = None
+    name: str,
+    sites: Sequence[Rows],
+    *,
+    K: int | Sequence[int] = 4,
+    seed: int = 0,
+    start: Mixture | None = None,
+    specification: Specification | None = None,
 ) -> LocalFits:
-    """The fits of all sites, with ``K`` experts each (or one number of experts per site)."""
+    """The fits of all sites, with ``K`` experts each (or one number of experts per site), or as specified."""
 
     def make() -> tuple[list[bytes], list[float]]:
         messages, seconds = [], []
         for m, rows in enumerate(sites):
             order = K if isinstance(K, int) else K[m]
-            question = FitSite(Specification(K=order), (order,), seed=seed, start=start)
+            question = FitSite(specification or Specification(K=order), (order,), seed=seed, start=start)
             with stopwatch() as watch:
                 messages.append(encode(answer(question, Site(f"site {m + 1}", rows))))
             seconds.append(watch.cpu)

@@ -26,7 +26,7 @@ import numpy as np
 from _study import Record, Study, rounded, stopwatch, table
 
 from consilience import Federation, MixtureOfExpertsRegressor
-from consilience.aggregate.combine import Combination
+from consilience.aggregate import Combination
 from consilience.datasets import DataError, load_table
 from consilience.errors import ConsilienceWarning
 from consilience.fit import criteria

@@ -34,8 +34,7 @@ from _sites import GENERATORS, LocalFits, global_fit, local_fits, simulated, spl
 from _study import RESULTS, SCRATCH, Record, Study, rounded, stopwatch, table
 
 from consilience import OneShot
-from consilience.aggregate import GaussianComponents, SupportComponents, SupportPart, reduced
-from consilience.aggregate.combine import Combination, combine
+from consilience.aggregate import Combination, GaussianComponents, SupportComponents, SupportPart, combine, reduced
 from consilience.aggregate.metrics import (
     adjusted_rand_index,
     cluster_labels,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-from _sites import answered
+from _sites import answered, local_fits
 from _study import Record, Study, rounded, stopwatch, table
 from sklearn.base import clone
 
@@ -18,10 +18,9 @@ from consilience import MixtureOfExpertsClassifier, OneShot
 from consilience.datasets import soft
 from consilience.errors import ConsilienceWarning
 from consilience.model import CategoricalExperts, Mixture, Rows
-from consilience.protocols import FitSite
-from consilience.site import Site, answer
 
 M, K, D = 16, 3, 10
+ROUNDS = (0, 1, 2, 4)
 
 
 def simulated(n: int, classes: int, seed: int, *, stream: int) -> tuple[np.ndarray, np.ndarray, Mixture]:
@@ -52,24 +51,23 @@ def replication(key: str) -> Record:
         "truth": -float(np.mean(np.log(at_truth))),
     }
     specification, sites = pooled.specification(), [Rows(X[m::M], y[m::M, None].astype(float)) for m in range(M)]
-    with stopwatch() as watch:
-        question = FitSite(specification, (K,), seed=seed)
-        local = {str(m): answer(question, Site(str(m), rows)) for m, rows in enumerate(sites)}
-    for refine in (0, 1, 2):
+    fits = local_fits(f"classes-{classes}-{n}-{seed}", sites, K=K, seed=seed, specification=specification)
+    local = fits.named()
+    for refine in ROUNDS:
         with stopwatch() as more:
             dialogue = OneShot(refine=refine).dialogue([specification], D, 1)
             (fit,), _ = answered(dialogue, local, sites, Rows(X, y[:, None].astype(float)))
         model = clone(pooled)
         model.set_columns(D, classes=range(classes))
         model.adopt(fit, fit.inference)
-        record[f"refine {refine}"] = (*scores(model, X_test, y_test), watch.cpu + more.cpu)
+        record[f"refine {refine}"] = (*scores(model, X_test, y_test), float(fits.seconds.sum()) + more.cpu)
         record[f"named {refine}"] = len(fit.combination.set_aside)
     return record
 
 
 def summary(classes: int, records: list[Record]) -> list[Record]:
     rows = []
-    for method in ("pooled", "refine 0", "refine 1", "refine 2"):
+    for method in ("pooled", *(f"refine {refine}" for refine in ROUNDS)):
         accuracy, loss, seconds = (np.array([r[method][i] for r in records]) for i in range(3))
         base = [np.array([r["pooled"][i] for r in records]) for i in range(2)]
         rows.append(

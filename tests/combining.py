@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from consilience.aggregate.combine import Combination
+from consilience.aggregate import Combination
 from consilience.aggregate.site_model import SiteModel
 from consilience.aggregate.support import covariate_summary
 from consilience.datasets import soft

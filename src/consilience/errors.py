@@ -211,6 +211,21 @@ class RankDeficientWarning(ConsilienceWarning):
     """
 
 
+class SetAsideWarning(ConsilienceWarning):
+    """A site's model was not used, or not as a whole; the message says whose and why.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from consilience.errors import SetAsideWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warnings.warn("north: its gate is unlike those of the other sites", SetAsideWarning)
+    >>> caught[0].category.__name__
+    'SetAsideWarning'
+    """
+
+
 def warn(message: str, category: type[ConsilienceWarning]) -> None:
     """Warn at the line of the caller's own code, however deep in the library the reason was found."""
     frame, depth = inspect.currentframe(), 0

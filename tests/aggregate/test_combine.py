@@ -24,8 +24,7 @@ from combining import (
     soft_truth,
     softly_categorical,
 )
-from consilience.aggregate import points
-from consilience.aggregate.combine import Combination, SiteEvidence, combine, combined_orders
+from consilience.aggregate import Combination, SiteEvidence, combine, combined_orders, points
 from consilience.aggregate.components import SupportComponents
 from consilience.aggregate.pool import Pool, in_common
 from consilience.aggregate.site_model import SiteModel
@@ -409,20 +408,21 @@ def test_the_information_of_sites_is_summed() -> None:
     np.testing.assert_allclose(combination.precision, total, rtol=1e-10)
 
 
-def test_a_site_without_information_leaves_none_for_its_experts() -> None:
+def test_a_site_without_information_adds_none() -> None:
     models = models_of()
     first = next(iter(models))
     silent = {**models, first: replace(models[first], precision=np.empty((0, 0)))}
     combination = combine(silent, 2, design=Design.raw(2))
-    assert np.isnan(combination.precision).all()
+    heard = combine({name: model for name, model in models.items() if name != first}, 2, design=Design.raw(2))
+    np.testing.assert_allclose(np.sort(combination.precision, axis=0), np.sort(heard.precision, axis=0), rtol=1e-12)
     assert np.all(combination.heterogeneity.df == 2)
     assert np.isnan({site.name: site.influence for site in combination.sites}[first])
 
 
 def test_evidence_reads_as_a_sentence() -> None:
-    site = SiteEvidence("north", 900.0, -1.4, 0.01, 0.3, (True, False), True, ("this", "that"))
+    site = SiteEvidence("north", 900.0, -1.4, 0.01, 0.3, (True, False), True, ("this",), ("that",))
     assert str(site) == "north: used in part: this; that"
-    assert str(replace(site, experts=(True, True), reasons=())) == "north: used"
+    assert str(replace(site, experts=(True, True), reasons=(), remarks=())) == "north: used"
     assert replace(site, experts=(True, True), gate=False).status == "used in part"
     assert replace(site, experts=(False, False)).status == "set aside"
 

@@ -77,7 +77,8 @@ def test_the_points_of_a_site_weigh_what_its_rows_do(support: str) -> None:
     parts = SUPPORTS[support](models)
     for m, model in enumerate(models):
         part = next(part for part in parts if m in part.members)
-        X, weight = part.of(m)
+        at, weight = part.places(m)
+        X = part.X[at]
         assert weight.sum() == pytest.approx(model.weight)
         assert len(X) == len(weight)
 
@@ -86,7 +87,7 @@ def test_own_points_lie_where_the_rows_of_the_site_do() -> None:
     models = sites(3, 500, apart=100.0)
     (part,) = drawn_points(models, np.random.default_rng(0))
     for m in range(3):
-        X, _ = part.of(m)
+        X = part.X[part.places(m)[0]]
         assert np.all(np.abs(X.mean(axis=0) - 100.0 * m) < 1.0)
 
 
@@ -191,7 +192,8 @@ def test_given_points_ask_only_the_gate_of_their_own_site() -> None:
 def test_public_points_are_nobodys() -> None:
     part = public_points(sites(3), np.zeros((4, 2)))
     assert np.all(part.owner == -1)
-    X, weight = part.of(1)
+    at, weight = part.places(1)
+    X = part.X[at]
     assert len(X) == 4
     assert weight.sum() == pytest.approx(sites(3)[1].weight)
 
@@ -258,7 +260,7 @@ def test_between_two_experts_it_is_the_leverage_of_a_logistic_regression() -> No
     pi = mixture.gate.evaluate(panel)[1]
     w = pi[0] * pi[1]
     v = np.einsum("as,ab,bs->s", panel, np.linalg.inv((panel * w) @ panel.T), panel)
-    np.testing.assert_allclose(confidence(pi, curvature(pi, panel, 1.0), panel), (1 + 2 * w * v) ** -2, rtol=1e-9)
+    np.testing.assert_allclose(confidence(pi, curvature(pi, panel, 1.0), panel), (1 + w * v) ** -3, rtol=1e-9)
 
 
 def test_a_gate_that_is_certain_counts_in_full() -> None:

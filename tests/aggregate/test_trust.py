@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from combining import fitted_model, parted, soft_models, soft_sites, soft_truth
-from consilience.aggregate import points
-from consilience.aggregate.combine import Combination, combine
+from consilience.aggregate import Combination, combine, points
 from consilience.aggregate.pool import Pool, in_common
 from consilience.aggregate.site_model import SiteModel
 from consilience.aggregate.trust import copies, judged
@@ -160,8 +159,8 @@ def test_copies_of_an_honest_model_count_once() -> None:
     copied = {f"site {i:02d}" for i in range(6, 12)}
     sent = {name: models["site 05"] if name in copied else model for name, model in models.items()}
     combination = combined(sent)
-    assert set(combination.set_aside) == copied | {"site 05"}
-    (kept,) = (site.name for site in combination.sites if site.reasons and any(site.experts))
+    assert set(combination.named) == copied | {"site 05"}
+    (kept,) = set(combination.named) - set(combination.set_aside)
     assert kept in copied | {"site 05"}
     alone = combined({name: model for name, model in sent.items() if name not in (copied | {"site 05"}) - {kept}})
     np.testing.assert_allclose(np.sort(combination.shares), np.sort(alone.shares))

@@ -18,8 +18,9 @@ from consilience.errors import MessageError
 from consilience.fit import Expect, Specification
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary, column_summary
-from consilience.model import Mixture, Rows, expect
-from consilience.numerics.arrays import Array, pack
+from consilience.model import GaussianExperts, Mixture, Rows, expect
+from consilience.model.covariance import STRUCTURES
+from consilience.numerics.arrays import Array, pack, unpack
 from consilience.protocols import (
     Answers,
     Candidates,
@@ -37,7 +38,9 @@ from consilience.protocols import (
 )
 from consilience.protocols.codec import HEADER, MARK, Message
 from consilience.protocols.table import KINDS, received
-from strategies import Shape, shapes
+from consilience.site import Site, respond
+from simulated import simulated
+from strategies import FAMILIES, GATES, GAUSSIAN, Shape, shapes
 
 RANDOM_SPECIFICATION = Specification(K=3, family="poisson", gate="constant", structure="tied", intercept=False)
 
@@ -66,15 +69,19 @@ def site_model(mixture: Mixture, rows: Rows, *, informed: bool = True, described
     K, p = mixture.K, mixture.design.p
     f = len(mixture.experts.free_coefficients()) // K
     shares, weight = rng.dirichlet(np.ones(K)), column_summary(rows).weight
-    gaussian = mixture.experts.family == "gaussian"
+    second, precision = np.empty((0, 0)), matrices(rng, K, f)
+    if isinstance(mixture.experts, GaussianExperts):  # half of what known labels would say
+        second = matrices(rng, K, p)
+        pairs = zip(mixture.experts.matrices, unpack(second), strict=True)
+        precision = pack(0.5 * np.array([np.kron(np.linalg.inv(S), A) for S, A in pairs]))
     return SiteModel(
         mixture.raw(),
         weight,
         weight * shares,
         weight * shares,
-        matrices(rng, K, p) if gaussian else np.empty((0, 0)),
+        second,
         -1.5 * rows.n,
-        matrices(rng, K, f) if informed else np.empty((0, 0)),
+        precision if informed else np.empty((0, 0)),
         covariate_summary(rows.X, np.ones(rows.n), rng) if described and rows.X.shape[1] else None,
         0.75,
     )
@@ -158,15 +165,16 @@ def test_a_local_fit_keeps_its_bits_with_and_without_its_parts(
         question = FitSite(specification_of(shape), (shape.K, 9), seed=0)
         answer = received(encode(LocalFit(column_summary(rows), model, stop)), question)
         compared = shape.d > 0 and (shape.gate == "softmax" or not shape.family.startswith("gaussian"))
-        assert (answer == Failure(Trouble.WRONG_SHAPE)) if compared and not described else type(answer) is LocalFit
+        as_asked = compared == (model.covariates is not None)
+        assert type(answer) is LocalFit if as_asked else answer == Failure(Trouble.WRONG_SHAPE)
 
 
-@given(shapes(), st.booleans(), st.booleans())
+@given(shapes(), st.booleans(), st.booleans(), st.booleans())
 def test_the_question_for_a_fit_keeps_its_bits_with_and_without_its_parts(
-    shape: Shape, started: bool, sized: bool
+    shape: Shape, started: bool, sized: bool, describe: bool
 ) -> None:
     start, columns = shape.problem()[0] if started else None, (shape.d, shape.q) if sized else None
-    sent = FitSite(specification_of(shape), (3, 1, 2), 7, n_init=9, tol=1e-5, max_iter=11, start=start, columns=columns)
+    sent = FitSite(specification_of(shape), (3, 1, 2), 7, 9, 1e-5, 11, start, columns, describe)
     assert_same_arrays(decode(encode(sent)), sent)
 
 
@@ -397,6 +405,53 @@ def test_a_variance_that_is_none_is_refused() -> None:
         )
 
 
+# ---------------------------------------------------------------------- how sure a site may be
+
+
+def most_information(model: SiteModel) -> Array:
+    """``Σ_k⁻¹ ⊗ S_k`` of each expert: what its rows would say if their labels were known."""
+    pairs = zip(model.mixture.experts.matrices, unpack(model.second), strict=True)
+    return np.array([np.kron(np.linalg.inv(S), A) for S, A in pairs])
+
+
+@pytest.mark.parametrize("gate", ["softmax", "constant"])
+@pytest.mark.parametrize("q", [1, 2])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_the_border_takes_what_sites_are_sure_of_and_no_more(structure: str, q: int, gate: str) -> None:
+    for options in ({}, {"group_size": 3}, {"weights": True}, {"intercept": False}):
+        case = simulated(gate=gate, n=150, q=q, structure=structure, seed=1, **options)
+        for K in (1, 2):  # one expert is as sure as known labels make it
+            question = FitSite(case.specification.with_order(K), (K,), seed=0, start=case.truth, n_init=1)
+            fit = received(respond(encode(question), Site("here", case.rows)), question)
+            assert type(fit) is LocalFit
+            assert len(fit.model.precision) == K
+            surer = replace(fit, model=replace(fit.model, precision=pack(1.01 * most_information(fit.model))))
+            assert received(encode(surer), question) == Failure(Trouble.UNREADABLE_ANSWER)
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_fit_that_was_cut_short_is_not_too_sure(structure: str, max_iter: int) -> None:
+    case = simulated(n=150, q=2, structure=structure, seed=1)
+    question = FitSite(case.specification, (2,), seed=0, n_init=1, max_iter=max_iter)
+    assert type(received(respond(encode(question), Site("here", case.rows)), question)) is LocalFit
+
+
+@pytest.mark.parametrize("family", GAUSSIAN)
+@pytest.mark.parametrize("q", [1, 2])
+def test_one_coefficient_too_sure_is_refused_by_name(family: str, q: int) -> None:
+    fit = local_fit(Shape(family=family, q=q, n=60))
+    most = most_information(fit.model)
+    assert type(decode(encode(replace(fit, model=replace(fit.model, precision=pack(most)))))) is LocalFit
+    K, f, _ = most.shape
+    for k in range(K):
+        for a in range(f):
+            precision = 0.5 * most
+            precision[k, a, a] = 1.01 * most[k, a, a]
+            with pytest.raises(MessageError, match="surer of its coefficients than its rows allow"):
+                decode(encode(replace(fit, model=replace(fit.model, precision=pack(precision)))))
+
+
 # ---------------------------------------------------------------------- answers as the coordinator receives them
 
 
@@ -434,6 +489,20 @@ def test_a_local_fit_with_a_summary_of_other_columns_is_a_failure() -> None:
 def test_where_gates_are_compared_a_model_without_covariates_is_a_failure() -> None:
     question = FitSite(specification_of(Shape()), (2,), seed=0)
     assert received(encode(with_model(covariates=None)), question) == Failure(Trouble.WRONG_SHAPE)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("gate", GATES)
+def test_a_description_is_there_if_it_was_asked_for_and_is_needed(family: str, gate: str) -> None:
+    mixture, rows = Shape(family=family, gate=gate, n=60).problem()
+    needed = gate == "softmax" or not family.startswith("gaussian")
+    for describe in (True, False):
+        question = FitSite(specification_of(Shape(family=family, gate=gate)), (2,), seed=0, describe=describe)
+        for described in (True, False):
+            fit = LocalFit(column_summary(rows), site_model(mixture, rows, described=described), None)
+            answer = received(encode(fit), question)
+            as_asked = described == (describe and needed)
+            assert type(answer) is LocalFit if as_asked else answer == Failure(Trouble.WRONG_SHAPE)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

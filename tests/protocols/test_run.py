@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from consilience.protocols import (
     Failure,
     FederatedEM,
     FitLocally,
+    Journal,
     LogLikelihood,
     Several,
     Summarise,
@@ -128,6 +130,67 @@ def test_when_nobody_is_left_the_run_stops(calls: Calls) -> None:
         calls.misbehave(site, failing, time=1)
     with pytest.raises(RoundStoppedError, match="no site is left"):
         run(summaries(2), InProcess().over(small_sites()), on_drop="continue")
+
+
+def asked_of_some(*sites: str):
+    """A dialogue that asks everyone, then for a sum over some sites."""
+    yield Total(Summarise(d=2, q=1))
+    return (yield Total(Summarise(d=2, q=1), sites)).weight
+
+
+def test_when_nobody_of_those_asked_is_left_the_run_stops(calls: Calls) -> None:
+    for site in ("north", "south"):
+        calls.misbehave(site, failing, time=1)
+    with pytest.raises(RoundStoppedError, match="round 2: no site is left of those asked") as stopped:
+        run(asked_of_some("north", "south"), InProcess().over(small_sites()), on_drop="continue")
+    assert stopped.value.record.dropped.keys() == {"north", "south"}
+    assert calls.asked.count("east") == 1
+
+
+def test_where_one_of_those_asked_is_left_the_run_goes_on(calls: Calls) -> None:
+    calls.misbehave("north", failing, time=1)
+    done = run(asked_of_some("north", "south"), InProcess().over(small_sites()), on_drop="continue")
+    assert done.value == 40.0
+    assert done.record.dropped.keys() == {"north"}
+
+
+def test_a_sum_over_sites_that_had_left_or_never_were_is_no_sum(calls: Calls) -> None:
+    calls.misbehave("north", failing)
+    for sites in (("north",), ("nowhere",), ()):
+        with pytest.raises(RoundStoppedError, match="round 2: no site is left of those asked"):
+            run(asked_of_some(*sites), InProcess().over(small_sites()), on_drop="continue")
+
+
+def test_answers_one_by_one_may_be_none(calls: Calls) -> None:
+    def dialogue():
+        some = yield Each(Summarise(d=2, q=1), sites=("north", "south"))
+        rest = yield Total(Summarise(d=2, q=1))
+        return some, rest.weight
+
+    for site in ("north", "south"):
+        calls.misbehave(site, failing)
+    assert run(dialogue(), InProcess().over(small_sites()), on_drop="continue").value == ({}, 40.0)
+
+
+def test_a_run_that_stopped_for_want_of_those_asked_can_be_resumed(calls: Calls, tmp_path: Path) -> None:
+    for site in ("north", "south"):
+        calls.misbehave(site, failing, time=1)
+    with pytest.raises(RoundStoppedError, match="no site is left of those asked"):
+        run(
+            asked_of_some("north", "south"),
+            InProcess().over(small_sites()),
+            Journal(tmp_path / "journal"),
+            on_drop="continue",
+        )
+    calls._misbehaviour.clear()
+    again = run(
+        asked_of_some("north", "south"),
+        InProcess().over(small_sites()),
+        Journal(tmp_path / "journal"),
+        on_drop="continue",
+    )
+    assert again.value == 80.0
+    assert calls.asked.count("east") == 1
 
 
 def test_a_late_answer_is_recorded_and_not_used(calls: Calls) -> None:

@@ -1,9 +1,11 @@
 """One model from many: what it costs to let one expert stand for another, and few experts that stand for many."""
 
 from consilience.aggregate.align import Alignment, consistent_labels, geometric_median
-from consilience.aggregate.combine import Combination, SiteEvidence, combine, combined_orders
+from consilience.aggregate.combination import Combination
+from consilience.aggregate.combine import combine, combined_orders
 from consilience.aggregate.components import GaussianComponents, SupportComponents, SupportPart
 from consilience.aggregate.cost import moment_costs, support_costs
+from consilience.aggregate.evidence import SiteEvidence
 from consilience.aggregate.heterogeneity import Heterogeneity, heterogeneity
 from consilience.aggregate.metrics import (
     ParameterErrors,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,9 @@ class GaussianComponents:
         )
 
     def taken(self, index: Labels) -> GaussianComponents:
-        """The components at ``index``."""
+        """The components at ``index``, which is sorted."""
+        if len(index) == len(self.mass):
+            return self
         return GaussianComponents(self.experts.permuted(index), self.mass[index], self.second[index])
 
     def costs(self, targets: GaussianExperts) -> Array:
@@ -110,6 +113,10 @@ class SupportPart:
     experts: Experts
     panel: Array
     mass: Array
+
+    def taken(self, index: Labels) -> SupportPart:
+        """The components at ``index``."""
+        return SupportPart(self.experts.permuted(index), self.panel, self.mass[index])
 
     def costs(self, targets: Experts) -> Array:
         """Cost of each component at each target, ``(L, K)``."""
@@ -181,6 +188,15 @@ class SupportComponents:
     def mass(self) -> Array:
         """Mass of each expert, ``(L,)``."""
         return np.concatenate([part.mass.sum(axis=1) for part in self.parts])
+
+    def taken(self, index: Labels) -> SupportComponents:
+        """The components at ``index``, which is sorted."""
+        edges = np.cumsum([0, *(part.experts.K for part in self.parts)])
+        if len(index) == edges[-1]:
+            return self
+        mine = [index[(index >= low) & (index < high)] - low for low, high in pairwise(edges)]
+        parts = [part.taken(own) for part, own in zip(self.parts, mine, strict=True) if len(own)]
+        return SupportComponents(tuple(parts), self.per_row)
 
     def costs(self, targets: Any) -> Array:
         """Cost of each component at each target, ``(L, K)``."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincc
 
-from consilience.numerics.arrays import Array, Labels
+from consilience.aggregate.pool import Pool
+from consilience.numerics.arrays import Array, Labels, Mask, kronecker, unpack
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +72,41 @@ def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
     I2 = excess / np.where(Q > 0, Q, 1.0)
     tau2 = excess / (total - np.sum(w**2, axis=0) / total)
     return Heterogeneity(Q[None], np.full((1, f), M - 1.0), I2[None], tau2[None])
+
+
+def between_sites(pool: Pool, labels: Labels, used: Mask, K: int) -> Heterogeneity:
+    """Of coefficients on raw covariates; experts of a site that went to the same combined expert count once.
+
+    For classes the coefficients are the contrasts that are free, as in ``SiteModel.precision``.
+
+    Parameters
+    ----------
+    pool : Pool
+    labels : (L,) array of int
+        The combined expert of each component.
+    used : (L,) array of bool
+    K : int
+    """
+    f = pool.coefficients.shape[1]
+    U = kronecker(np.eye(f // pool.design.p), pool.design.to_raw())
+    informed = used & pool.informed
+    parts = []
+    for k in range(K):
+        mine = np.flatnonzero(informed & (labels == k))
+        sites, place = np.unique(pool.owner[mine], return_inverse=True)
+        J, right = np.zeros((len(sites), f, f)), np.zeros((len(sites), f))
+        own = unpack(pool.precision[mine])
+        np.add.at(J, place, own)
+        np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[mine]))
+        C = _inverted(J)
+        estimates = np.einsum("ab,mbc,mc->ma", U, C, right, optimize=True)
+        parts.append(heterogeneity(estimates, np.einsum("ab,mbc,ac->ma", U, C, U, optimize=True)))
+    return Heterogeneity.stacked(parts)
+
+
+def _inverted(J: Array) -> Array:
+    """``J_m⁻¹``, ``(M, f, f)``; generalised where one is singular."""
+    try:
+        return np.asarray(np.linalg.inv(J))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(J, hermitian=True))

@@ -10,16 +10,19 @@ alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from consilience.aggregate.site_model import SiteModel
-from consilience.numerics.arrays import Array, Labels
+from consilience.errors import InvalidInputError
+from consilience.numerics.arrays import Array, Labels, Mask
 from consilience.numerics.linalg import solve_symmetric
 from consilience.numerics.softmax import log_sum_exp
 
+SupportKind = Literal["summaries"] | Mapping[str, Array] | Array
 NUMBERS = 4_000_000
 """Size ``K p S`` of the regression that the gate is: it says how many points all sites together have."""
 POOLED = 8_000
@@ -68,12 +71,52 @@ class Points:
         weight = self.weight[at] * (self.weight.sum() / max(self.weight[at].sum(), 1e-300))
         return Points(self.members, self.X[at], weight, self.share[:, at], self.owner[at], self.fitted)
 
-    def of(self, site: int) -> tuple[Array, Array]:
+    def places(self, site: int) -> tuple[Mask, Array]:
         """The points that stand for rows of a site, with their weight there: its own, or all of a public support."""
         own = self.owner == site
         if own.any():
-            return self.X[own], self.weight[own]
-        return self.X, self.weight * self.share[int(np.flatnonzero(self.members == site)[0])]
+            return own, self.weight[own]
+        share = self.share[int(np.flatnonzero(self.members == site)[0])]
+        return np.ones(len(own), dtype=bool), self.weight * share
+
+
+def support_points(
+    models: Sequence[SiteModel], names: Sequence[str], support: SupportKind, rng: np.random.Generator
+) -> tuple[Points, ...]:
+    """Where gates are compared; nowhere if no site has described its covariates, and no support is given.
+
+    Examples
+    --------
+    >>> support_points([], [], "summaries", np.random.default_rng(0))
+    ()
+    """
+    if models and models[0].mixture.design.d == 0:
+        return given_points(models, [np.empty((1, 0))] * len(models))
+    if isinstance(support, str):
+        return drawn_points(models, rng) if all(model.covariates is not None for model in models) else ()
+    if isinstance(support, Mapping):
+        return given_points(models, [np.asarray(support[name], dtype=np.float64) for name in names])
+    return (public_points(models, np.asarray(support, dtype=np.float64)),)
+
+
+def check_support(support: SupportKind, names: Sequence[str], d: int) -> None:
+    """Covariates that do not fit are a named error, before any site is asked.
+
+    Examples
+    --------
+    >>> check_support(np.zeros((5, 2)), ["north"], 3)
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: a support of shape (5, 2): expected rows of 3 finite covariates
+    """
+    if isinstance(support, str):
+        return
+    if isinstance(support, Mapping) and (missing := [name for name in names if name not in support]):
+        raise InvalidInputError(f"the support has no covariates of {', '.join(missing)}")
+    for given in support.values() if isinstance(support, Mapping) else [support]:
+        X = np.asarray(given, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != d or not len(X) or not np.all(np.isfinite(X)):
+            raise InvalidInputError(f"a support of shape {X.shape}: expected rows of {d} finite covariates")
 
 
 def drawn_points(models: Sequence[SiteModel], rng: np.random.Generator) -> tuple[Points, ...]:
@@ -151,12 +194,13 @@ def given_points(models: Sequence[SiteModel], rows: Sequence[Array]) -> tuple[Po
 
 
 def confidence(pi: Array, curvature: Array, panel: Array) -> Array:
-    """How much a gate counts at points that it was not fitted on, ``1 / (1 + w v)²``, ``(S,)``.
+    """How much a gate counts at points that it was not fitted on, ``1 / (1 + w v)³``, ``(S,)``.
 
     Between the two likeliest experts a gate is a logistic regression, with curvature ``w = π(1 - π)`` and variance
-    ``v = x̃ᵀ (H_a⁻¹ + H_b⁻¹) x̃`` of its log odds. A row at x would have pulled the gate towards its own label by
-    ``1 / (1 + w v)``, and beside the noise of a label the gate's own error adds ``w v``. Without this the average of
-    sharp gates, each with its own error, is softer than all of them.
+    ``v = (K - 1)/K · x̃ᵀ (H_a⁻¹ + H_b⁻¹) x̃`` of its log odds (exact for two experts, and for experts that are alike). A
+    row at x would have pulled the gate towards its own label by ``1 / (1 + w v)``, and beside the noise of a label the
+    gate's own error adds ``w v``. Without this the average of sharp gates, each with its own error, is softer than all
+    of them. These two reasons give the power 2; 3 lost less on simulations with sharp gates and as little with soft.
 
     Parameters
     ----------
@@ -169,7 +213,7 @@ def confidence(pi: Array, curvature: Array, panel: Array) -> Array:
     --------
     >>> pi, panel = np.array([[0.5, 1.0], [0.5, 0.0]]), np.ones((1, 2))
     >>> confidence(pi, np.full((2, 1, 1), 12.5), panel).round(2)
-    array([0.92, 1.  ])
+    array([0.94, 1.  ])
     """
     K, S = pi.shape
     if K == 1:
@@ -179,8 +223,8 @@ def confidence(pi: Array, curvature: Array, panel: Array) -> Array:
     first, second = np.argsort(-pi, axis=0, kind="stable")[:2]
     at = np.arange(S)
     odds = pi[first, at] / (pi[first, at] + pi[second, at])
-    spread = odds * (1 - odds) * (v[first, at] + v[second, at])
-    return np.asarray((1 + spread) ** -2.0)
+    spread = (K - 1) / K * odds * (1 - odds) * (v[first, at] + v[second, at])
+    return np.asarray((1 + spread) ** -3.0)
 
 
 def public_points(models: Sequence[SiteModel], X: Array) -> Points:

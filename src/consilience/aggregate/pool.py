@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from consilience.aggregate.components import Components, GaussianComponents, SupportComponents, SupportPart
-from consilience.aggregate.points import Points, confidence
+from consilience.aggregate.points import Points, SupportKind, check_support, confidence, pooled, support_points
 from consilience.aggregate.site_model import SiteModel
+from consilience.errors import InvalidInputError
 from consilience.model.design import Design
 from consilience.model.gaussian import GaussianExperts
 from consilience.model.kernels import Workspace, second_moments
@@ -42,6 +43,24 @@ class Pool:
     design: Design
     points: tuple[Points, ...]
 
+    @classmethod
+    def of(
+        cls, models: Mapping[str, SiteModel], design: Design, support: SupportKind, rng: np.random.Generator
+    ) -> Pool:
+        """The models of sites with the points of a ``support``."""
+        order = canonical(tuple(models), tuple(models.values()))
+        names = tuple(list(models)[i] for i in order)
+        check_support(support, names, design.d)
+        raw = [models[name] for name in names]
+        points = support_points(raw, names, support, rng)
+        return cls(names, tuple(in_common(model, design) for model in raw), design, points)
+
+    def with_shared_points(self) -> Pool:
+        """All points as those of one group: what a plan per row compares experts at."""
+        if not self.points:
+            raise InvalidInputError("plan='row' needs covariates, and the sites have described none: pass a support")
+        return replace(self, points=(pooled(self.points, self.models),))
+
     @property
     def M(self) -> int:
         """Number of sites."""
@@ -68,16 +87,20 @@ class Pool:
 
     def _part(self, m: int) -> SupportPart:
         """The experts of a site on its points."""
-        mine = next(part for part in self.points if m in part.members)
-        X, weight = mine.of(m)
-        model, panel = self.models[m], self.design.panel(X)
-        pi = np.broadcast_to(model.mixture.gate.evaluate(panel)[1], (model.mixture.K, len(X)))
+        model, (panel, weight) = self.models[m], self.points_of(m)
+        pi = np.broadcast_to(model.mixture.gate.evaluate(panel)[1], (model.mixture.K, len(weight)))
         return SupportPart(model.mixture.experts, panel, pi * weight * model.exposure)
 
     @cached_property
     def panels(self) -> tuple[Array, ...]:
         """The points in the design, ``(p, S)`` each."""
         return tuple(self.design.panel(part.X) for part in self.points)
+
+    def points_of(self, m: int) -> tuple[Array, Array]:
+        """Points ``(p, S)`` that stand for the rows of site ``m``, and their weight there."""
+        part, panel = next(pair for pair in zip(self.points, self.panels, strict=True) if m in pair[0].members)
+        at, weight = part.places(m)
+        return panel[:, at], weight
 
     @cached_property
     def coefficients(self) -> Array:

@@ -10,6 +10,7 @@ from scipy.special import ndtr, ndtri
 
 from consilience.estimators.table import responses, terms, unit
 from consilience.fit import criteria
+from consilience.fit.stop import StopReason
 from consilience.model import ConstantGate
 from consilience.numerics.arrays import Array
 
@@ -42,7 +43,7 @@ def head_rows(estimator: Any) -> list[tuple[str, str, str, str]]:
         ("Parameters", f"{P}"),
     ]
     right = [
-        ("Log-likelihood", f"{estimator.log_likelihood_:.3f}"),
+        ("Log-likelihood" + " ≈" * (estimator.stop_reason_ is StopReason.COMBINED), f"{estimator.log_likelihood_:.3f}"),
         ("AIC", f"{criteria.aic(estimator.log_likelihood_, P):.3f}"),
         ("BIC", f"{criteria.bic(estimator.log_likelihood_, P, n):.3f}"),
     ]
@@ -182,6 +183,8 @@ def notes(estimator: Any) -> list[str]:
     }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
+    if estimator.stop_reason_ is StopReason.COMBINED:
+        said.append("The log-likelihood is an estimate from the sites' answers: a round of refinement measures it.")
     if not estimator.starts_agree_:
         said.append("The two best starts disagree: raise n_init before trusting this fit.")
     return said

@@ -1,5 +1,6 @@
 """A fit over many sites: the data, the engine that reaches them, the result and its record."""
 
-from consilience.federation.federation import FederatedFit, FederatedOrders, Federation
+from consilience.federation.federated_fit import FederatedFit, FederatedOrders
+from consilience.federation.federation import Federation
 
 __all__ = ["FederatedFit", "FederatedOrders", "Federation"]

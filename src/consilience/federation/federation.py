@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,10 +13,10 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from consilience.engines.inprocess import InProcess
-from consilience.errors import InvalidInputError
+from consilience.errors import InvalidInputError, SetAsideWarning, warn
+from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.federation.holdings import Arrays, Holdings, Shards
 from consilience.federation.progress import shown
-from consilience.fit import criteria
 from consilience.fit.checks import check_labels
 from consilience.fit.fitting import Fit
 from consilience.model.rows import Rows
@@ -26,80 +25,11 @@ from consilience.protocols.federated_em import FederatedEM
 from consilience.protocols.journal import Journal
 from consilience.protocols.one_shot import CombinedFit, OneShot
 from consilience.protocols.questions import LogLikelihood
-from consilience.protocols.record import Record
 from consilience.protocols.run import OnDrop, Run, run
 from consilience.protocols.table import encode
 from consilience.site.site import Site
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, eq=False)
-class FederatedFit:
-    """A model fitted over sites, with the record of what was asked of them.
-
-    Parameters
-    ----------
-    model : estimator
-        Fitted; it has seen no data.
-    record : Record
-        What was asked, what left each site, in which round.
-    fit : Fit
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience import Federation, GaussianMixture
-    >>> rng = np.random.default_rng(0)
-    >>> sites = Federation({"north": (rng.normal(0, 1, (200, 1)),), "south": (rng.normal(8, 1, (100, 1)),)})
-    >>> result = sites.fit(GaussianMixture(2, random_state=0))
-    >>> result.model.weights_.round(2), result.record.rounds[0].question
-    (array([0.67, 0.33]), 'Summarise')
-    """
-
-    model: Any
-    record: Record
-    fit: Fit
-
-    @property
-    def aic(self) -> float:
-        """Akaike's criterion over the rows of all sites that stayed to the end."""
-        return criteria.aic(self.fit.log_likelihood, self.fit.mixture.parameter_count)
-
-    @property
-    def bic(self) -> float:
-        """Schwarz's criterion over the rows of all sites that stayed to the end."""
-        weight = self.fit.ascent.statistics.weight
-        return criteria.bic(self.fit.log_likelihood, self.fit.mixture.parameter_count, weight)
-
-
-@dataclass(frozen=True, eq=False)
-class FederatedOrders:
-    """Fits of several orders, made side by side in the same messages.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience import Federation, GaussianMixture
-    >>> rng = np.random.default_rng(0)
-    >>> sites = Federation({"north": (rng.normal(0, 1, (200, 1)),), "south": (rng.normal(8, 1, (100, 1)),)})
-    >>> sites.select_order(GaussianMixture(random_state=0), orders=[1, 2, 3]).best_order
-    2
-    """
-
-    orders: tuple[int, ...]
-    fits: tuple[FederatedFit, ...]
-    criterion: str
-
-    @property
-    def best(self) -> FederatedFit:
-        """The fit with the least criterion."""
-        return min(self.fits, key=lambda fitted: float(getattr(fitted, self.criterion)))
-
-    @property
-    def best_order(self) -> int:
-        """The chosen number of experts."""
-        return self.orders[self.fits.index(self.best)]
 
 
 class Federation:
@@ -301,6 +231,7 @@ class Federation:
                 method.dialogue(**arguments), engine, kept, deadline=deadline, on_drop=on_drop, progress=progress
             )
         fits: Sequence[Fit | None] = done.value
+        _warn_of_sites(fits)
         return [
             None if fit is None else FederatedFit(_adopted(model, fit), done.record, fit)
             for model, fit in zip(models, fits, strict=True)
@@ -310,6 +241,15 @@ class Federation:
 def _adopted(model: Any, fit: Fit) -> Any:
     """The model with a fit as its own; a combined one brings its standard errors."""
     return model.adopt(fit, fit.inference if isinstance(fit, CombinedFit) else None)
+
+
+def _warn_of_sites(fits: Sequence[Fit | None]) -> None:
+    """Sites that the result is not made of are named, with the reasons."""
+    combined = [fit for fit in fits if isinstance(fit, CombinedFit)]
+    said = combined[0].combination.set_aside if combined else {}
+    if said:
+        named = "; ".join(f"{site}: {reason}" for site, reason in said.items())
+        warn(f"not all sites were used as they are: {named}. See FederatedFit.sites", SetAsideWarning)
 
 
 def _with_order(estimator: Any, K: int) -> Any:

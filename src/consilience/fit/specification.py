@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from consilience.fit.summary import ColumnSummary
+from consilience.model import covariance as cov
 from consilience.model.categorical import CategoricalExperts
 from consilience.model.covariance import Structure
 from consilience.model.experts import Experts
@@ -68,6 +69,11 @@ class Specification:
         floor = summary.floor(self.reg_covar) if self.family == "gaussian" else np.zeros((1, 1))
         return Penalty(self.gate_ridge, self.expert_ridge, floor)
 
+    @property
+    def needs_covariates(self) -> bool:
+        """Whether fits are combined on points of the covariates: a gate reads them, or experts have no moments."""
+        return self.gate == "softmax" or self.family != "gaussian"
+
     def blank(self, summary: ColumnSummary, rate: float = 1.0) -> Mixture:
         """A mixture of K equal experts on standardised covariates: the place from which labels make a start."""
         design = summary.design(self.intercept)
@@ -89,17 +95,7 @@ class Specification:
         return GaussianExperts(B, self._blank_covariance(summary), self.structure)
 
     def _blank_covariance(self, summary: ColumnSummary) -> Array:
-        S = summary.y_covariance + summary.floor(1e-6)
-        variances = np.diagonal(S)
-        match self.structure:
-            case "full":
-                return np.tile(S, (self.K, 1, 1))
-            case "tied":
-                return S
-            case "diag":
-                return np.tile(variances, (self.K, 1))
-            case "spherical":
-                return np.full(self.K, variances.mean())
+        return cov.stored(np.tile(summary.y_covariance + summary.floor(1e-6), (self.K, 1, 1)), self.structure)
 
 
 def response_features(rows: Rows, specification: Specification) -> Array:

@@ -39,6 +39,20 @@ def matrices(covariance: Array, structure: Structure, K: int, q: int) -> Array:
             return covariance[:, None, None] * np.eye(q)
 
 
+def stored(S: Array, structure: Structure) -> Array:
+    """Covariances ``(K, q, q)`` in the stored shape of the structure, which they have: the inverse of `matrices`."""
+    diagonal = np.diagonal(S, axis1=1, axis2=2)
+    match structure:
+        case "full":
+            return S
+        case "tied":
+            return np.asarray(S[0])
+        case "diag":
+            return diagonal.copy()
+        case "spherical":
+            return np.asarray(diagonal.mean(axis=1))
+
+
 def factors(covariance: Array, structure: Structure, K: int, q: int) -> tuple[Array, Array]:
     """Cholesky factors ``L (K, q, q)`` and their inverses; a covariance that is not positive definite is an error."""
     lower = []

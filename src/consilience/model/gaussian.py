@@ -249,8 +249,7 @@ class GaussianExperts:
         L, _ = self.factors
         E = np.einsum("kj,jab->kab", (self.tie() @ shapes).reshape(self.K, -1), cov.basis(self.structure, self.q))
         moved = np.array([F @ symmetric_exponential(e) @ F.T for F, e in zip(L, E, strict=True)])
-        diagonal = np.diagonal(moved, axis1=1, axis2=2)
-        stored = {"full": moved, "tied": moved[0], "diag": diagonal, "spherical": diagonal[:, 0]}[self.structure]
+        stored = cov.stored(moved, self.structure)
         return GaussianExperts(self.B + coefficients.reshape(self.B.shape), stored, self.structure)
 
     # ------------------------------------------------------------------ use

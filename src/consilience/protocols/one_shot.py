@@ -15,33 +15,28 @@ from operator import add
 
 import numpy as np
 
-from consilience.aggregate.combine import Combination, PlanKind, SupportKind, combined_orders
+from consilience.aggregate.combination import Combination
+from consilience.aggregate.combine import PlanKind, combined_orders
+from consilience.aggregate.evidence import SiteEvidence
+from consilience.aggregate.points import SupportKind, check_support
 from consilience.aggregate.site_model import SiteModel
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
-from consilience.fit.climb import ROUNDING, Ascent, Expect, is_over_same_data, newton_step, shortened
+from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.inference import Inference, infer
 from consilience.fit.parameters import jacobian, parameters
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
-from consilience.model.information import coefficient_slice, is_informable, moved
+from consilience.model.information import coefficient_slice
 from consilience.model.mixture import Mixture, layout_of
 from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
-from consilience.protocols.dialogue import Dialogue, Each, Total, together
-from consilience.protocols.questions import Answers, FitSite, LocalFit, Several
-
-CONVERGED = 0.01
-"""Newton decrement below which no more rounds are asked for."""
-NEWTON_BELOW = 1.0
-"""Newton decrement below which a round ends in a Newton step, else in an EM step."""
-EXPLAINED = 0.25
-"""A site that was not trusted takes part in refinement if the combined mixture explains its rows as well as its own
-model does, to this much log-likelihood per row: then its rows are like the others', whatever its model was."""
+from consilience.protocols.dialogue import Dialogue, Each, together
+from consilience.protocols.questions import FitSite, LocalFit
+from consilience.protocols.refinement import CONVERGED, Refined, opening, refined
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -119,7 +114,18 @@ class OneShot:
         orders = tuple(specification.K for specification in specifications)
         if start is not None and start.K in orders:
             check_start(start, specifications[0].with_order(start.K).blank(ColumnSummary.unit(d, q)))
-        question = FitSite(specifications[0], orders, seed, n_init, tol, max_iter, start, (d, q))
+        check_support(self.support, (), d)
+        question = FitSite(
+            specifications[0],
+            orders,
+            seed,
+            n_init,
+            tol,
+            max_iter,
+            start,
+            (d, q),
+            describe=isinstance(self.support, str),
+        )
         fits: Mapping[str, LocalFit] = yield Each(question)
         with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
             summary = reduce(add, (fit.summary for fit in fits.values()))
@@ -135,7 +141,7 @@ class OneShot:
                 refined(c.mixture, first, penalty, self.refine, members) for c, first in zip(found, firsts, strict=True)
             ]
             ends = yield from together(climbs)
-            done = [_fit(end, penalty, c, members) for end, c in zip(ends, found, strict=True)]
+            done = [refined_fit(end, penalty, c, members) for end, c in zip(ends, found, strict=True)]
         rest = iter(done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
@@ -143,11 +149,8 @@ class OneShot:
         self, specifications: Sequence[Specification], fits: Mapping[str, LocalFit], summary: ColumnSummary, seed: int
     ) -> tuple[Combination | None, ...]:
         specification = specifications[0]
-        models: dict[str, SiteModel] = {site: fit.model for site, fit in fits.items() if fit.model is not None}
-        if specification.family != "gaussian" and any(len(m.labels) and not _by_row(m) for m in models.values()):
-            raise InvalidInputError("OneShot combines grouped rows for Gaussian experts only: use FederatedEM")
-        return combined_orders(
-            models,
+        found = combined_orders(
+            usable_models(fits, specification),
             tuple(each.K for each in specifications),
             design=summary.design(specification.intercept),
             penalty=specification.penalty(summary),
@@ -155,6 +158,31 @@ class OneShot:
             support=self.support,
             seed=seed,
         )
+        return tuple(None if each is None else with_all_sites(each, fits) for each in found)
+
+
+def usable_models(fits: Mapping[str, LocalFit], specification: Specification) -> dict[str, SiteModel]:
+    """The models that sites have sent; of families other than Gaussian only those whose labels belong to rows."""
+    models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
+    if specification.family == "gaussian":
+        return models
+    by_row = {site: model for site, model in models.items() if _by_row(model)}
+    if models and not by_row:
+        raise InvalidInputError("OneShot combines grouped rows for Gaussian experts only: use FederatedEM")
+    return by_row
+
+
+def with_all_sites(combination: Combination, fits: Mapping[str, LocalFit]) -> Combination:
+    """The combination with evidence of all sites that answered: also those without a model, and fits that stopped."""
+    known = {site.name: site for site in combination.sites}
+    sites = [known.get(name, SiteEvidence.without_model(name, fit.summary.weight)) for name, fit in fits.items()]
+    return replace(combination, sites=tuple(_with_stop(site, fits[site.name].stop) for site in sites))
+
+
+def _with_stop(site: SiteEvidence, stop: StopReason | None) -> SiteEvidence:
+    if stop is None or stop.converged:
+        return site
+    return replace(site, remarks=(*site.remarks, f"its own fit {stop}"))
 
 
 def _by_row(model: SiteModel) -> bool:
@@ -202,9 +230,6 @@ class CombinedFit(Fit):
     members: tuple[str, ...] | None
 
 
-# ---------------------------------------------------------------- without refinement
-
-
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
     """The combination as a fit; its likelihood is an estimate, since no site was asked for it."""
     mixture = combination.mixture
@@ -246,105 +271,9 @@ def summed_inference(fit: Fit, precision: Array) -> Inference:
     return Inference(estimates, covariance, "summed", np.nan, withheld)
 
 
-# ---------------------------------------------------------------- refinement
-
-
-def opening(
-    combinations: Sequence[Combination], fits: Mapping[str, LocalFit]
-) -> Dialogue[tuple[tuple[str, ...] | None, list[Statistics]]]:
-    """The first round of refinement, for all mixtures at once: who takes part, and the sums over them.
-
-    Where all sites were used, only the sum is asked for. Else every site's own answer shows whether the rows of those
-    that were not are like the others'.
-    """
-    mixtures = [combination.mixture for combination in combinations]
-    question = Several(tuple(Expect(mixture, information=is_informable(mixture)) for mixture in mixtures))
-    doubted = {site.name for each in combinations for site in each.sites if site.status != "used"}
-    if not doubted:
-        total: Answers = yield Total(question)
-        return None, list(total.items)
-    each: Mapping[str, Answers] = yield Each(question)
-    copied = {site.name for site in combinations[0].sites if site.copy_of is not None}
-    members = tuple(
-        site
-        for site, answer in each.items()
-        if site not in doubted or (site not in copied and _is_explained(answer, fits[site].model))
-    )
-    if not members:
-        raise InvalidInputError("the combined mixture explains the rows of no site: there is nothing to refine")
-    return members, [reduce(add, (each[site].items[i] for site in members)) for i in range(len(mixtures))]
-
-
-def _is_explained(answer: Answers, model: SiteModel | None) -> bool:
-    if model is None:
-        return True
-    best = max(item.log_likelihood / max(item.weight, 1.0) for item in answer.items)
-    return bool(best >= model.log_likelihood_per_row - EXPLAINED)
-
-
-@dataclass(frozen=True, eq=False)
-class Refined:
-    """The last mixture that was asked about and accepted, with its statistics, and the step from there."""
-
-    asked: Mixture
-    statistics: Statistics
-    proposal: Mixture
-    decrement: float
-    by_newton: bool
-    trace: tuple[float, ...]
-    segments: tuple[int, ...]
-    rounds: int
-    halvings: int
-
-
-def refined(
-    start: Mixture, first: Statistics, penalty: Penalty, rounds: int, members: tuple[str, ...] | None
-) -> Dialogue[Refined]:
-    """At most ``rounds`` steps, of which ``first`` is asked: Newton near the maximum, else EM; halved if too long."""
-    end = _stepped(start, first, penalty)
-    fraction = 1.0
-    while end.rounds < rounds and not end.decrement < CONVERGED:
-        question = Expect(end.proposal, information=is_informable(start))
-        statistics: Statistics = yield Total(question, members)
-        value = end.proposal.penalised(statistics, penalty)
-        same = is_over_same_data(statistics, end.statistics)
-        if same and not value >= end.trace[-1] - ROUNDING * statistics.scale:
-            fraction = 1.0 if end.by_newton else shortened(fraction)  # a Newton step that failed: an EM step first
-            proposal = end.asked.maximise(end.statistics, penalty, fraction)
-            end = replace(end, proposal=proposal, by_newton=False, rounds=end.rounds + 1, halvings=end.halvings + 1)
-            continue
-        fraction = 1.0
-        end = _stepped(end.proposal, statistics, penalty, end)
-    return end
-
-
-def _stepped(asked: Mixture, statistics: Statistics, penalty: Penalty, before: Refined | None = None) -> Refined:
-    """The step from a mixture whose statistics are known."""
-    step = newton_step(asked, statistics, penalty)
-    proposal, decrement, by_newton = asked.maximise(statistics, penalty), np.inf, False
-    if step is not None and np.all(np.isfinite(step.direction)):
-        decrement = step.decrement
-        ahead = moved(asked, step.direction)
-        if decrement < NEWTON_BELOW and ahead.experts.admissible(penalty):
-            proposal, by_newton = ahead, True
-    value = asked.penalised(statistics, penalty)
-    if before is None:
-        return Refined(asked, statistics, proposal, decrement, by_newton, (value,), (0,), 1, 0)
-    left = not is_over_same_data(statistics, before.statistics)  # a site left: a new segment of the trace
-    return Refined(
-        asked,
-        statistics,
-        proposal,
-        decrement,
-        by_newton,
-        (*before.trace, value),
-        (*before.segments, len(before.trace)) if left else before.segments,
-        before.rounds + 1,
-        before.halvings,
-    )
-
-
-def _fit(end: Refined, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None) -> CombinedFit:
+def refined_fit(
+    end: Refined, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None
+) -> CombinedFit:
     """The fit one step past the last mixture that was asked about, where likelihood and information were taken."""
     converged = end.decrement < CONVERGED
     stop = StopReason.CONVERGED_NEWTON if converged else StopReason.REFINED

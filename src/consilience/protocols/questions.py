@@ -119,6 +119,8 @@ class FitSite:
         A start for fits of its order, in place of the site's own.
     columns : tuple of int or None
         Numbers of covariates and responses that the site's rows must have; None takes them as they are.
+    describe : bool
+        Whether the answer describes how the covariates are spread, where combining fits needs it.
 
     Examples
     --------
@@ -134,6 +136,7 @@ class FitSite:
     max_iter: int = 500
     start: Mixture | None = None
     columns: tuple[int, ...] | None = None
+    describe: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,13 +218,16 @@ def disclosure(question: Question) -> str:
             return "the total weight and the log-likelihood of one mixture"
         case FitLocally(specification):
             return f"the parameters of a mixture of {specification.K} experts fitted to at most 3,000 rows of the site"
-        case FitSite(orders=orders):
+        case FitSite(orders=orders, describe=describe):
             most = f"at most {max(orders)} experts" if len(orders) > 1 else f"{orders[0]} experts"
+            described = (
+                "a small mixture that describes the covariates, with shares of the values that columns with at most 8 "
+                "of them have in at least 5 rows; "
+            )
             return (
                 f"the parameters of a mixture of {most} fitted to all rows of the site, and for each expert its number "
                 "of rows (and groups), the second moments of the covariates and the precision of the coefficients; the "
-                "log-likelihood, and why the fit stopped; a small mixture that describes the covariates, with shares "
-                "of the values that columns with at most 8 of them have in at least 5 rows; the mean exposure; means "
+                f"log-likelihood, and why the fit stopped; {described if describe else ''}the mean exposure; means "
                 "and variances of the covariates, means and covariances of the responses"
             )
         case Several(questions):

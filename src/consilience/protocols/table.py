@@ -22,8 +22,16 @@ from consilience.model.mixture import Mixture, layout_of
 from consilience.model.moments import Layout, Moments
 from consilience.model.poisson import PoissonExperts
 from consilience.model.statistics import Statistics
-from consilience.numerics.arrays import Array, triangle_size, unpack
-from consilience.numerics.linalg import cholesky_or_none
+from consilience.numerics.arrays import triangle_size
+from consilience.protocols.checks import (
+    check_covariates,
+    check_fit,
+    check_fit_site,
+    check_local_fit,
+    check_mixture,
+    check_site_model,
+    check_summary,
+)
 from consilience.protocols.codec import (
     Choice,
     Flag,
@@ -59,147 +67,6 @@ MOST_CLASSES = 10_000
 MOST_COLUMNS = 100_000
 MOST_PARTS = 1_000
 MOST_STARTS = 10**6
-LARGEST = 1e100
-"""Of parameters and moments: their squares do not overflow."""
-SLACK = 1e-8
-SAME_COUNT = 1e-6
-MOST_PARAMETERS = 10**7
-"""Of one mixture: what a local fit may be asked to allocate."""
-
-
-def _check_mixture(mixture: Mixture) -> None:
-    """A mixture whose parts do not fit together, or are not finite, is refused before it meets data."""
-    design, experts = mixture.design, mixture.experts
-    fits = mixture.gate.K == experts.K and experts.p == design.p and design.centre.shape == design.scale.shape
-    if isinstance(mixture.gate, SoftmaxGate):
-        fits = fits and mixture.gate.alpha.shape[1] == design.p
-    if isinstance(experts, GaussianExperts):
-        K, q = experts.K, experts.q
-        expected = {"full": (K, q, q), "diag": (K, q), "spherical": (K,), "tied": (q, q)}[experts.structure]
-        fits = fits and experts.covariance.shape == expected
-    if not (fits and experts.K >= 1 and bool(np.all(design.scale > 0))):
-        raise MessageError("the parts of a mixture do not fit together")
-    gate = mixture.gate.alpha if isinstance(mixture.gate, SoftmaxGate) else mixture.gate.probabilities
-    parts = (design.centre, design.scale, gate, experts.free_coefficients(), getattr(experts, "covariance", gate))
-    if not all(np.all(np.isfinite(part)) for part in parts):
-        raise MessageError("a mixture has parameters that are not finite")
-    if isinstance(experts, GaussianExperts) and not _are_proper(experts):
-        raise MessageError("a mixture has covariances that are not positive definite")
-    if isinstance(mixture.gate, ConstantGate) and not (np.all(gate >= 0) and abs(gate.sum() - 1) < SAME_COUNT):
-        raise MessageError("a mixture has shares that are none")
-
-
-def _are_proper(experts: GaussianExperts) -> bool:
-    """Whether covariances are symmetric and positive definite."""
-    matrices = experts.matrices
-    if not (np.all(experts.variances > 0) and np.allclose(matrices, matrices.transpose(0, 2, 1), rtol=1e-9, atol=0)):
-        return False
-    return all(cholesky_or_none(S) is not None for S in matrices)
-
-
-def _check_local_fit(question: FitLocally) -> None:
-    """A fit so large that it would exhaust a machine, or a summary whose parts do not fit together, is refused."""
-    specification, summary = question.specification, question.summary
-    d, q = len(summary.x_mean), len(summary.y_mean)
-    if not (summary.x_squares.shape == (d,) and summary.y_products.shape == (q, q)):
-        raise MessageError("the parts of a summary do not fit together")
-    outputs = specification.n_classes if specification.family == "categorical" else q
-    if specification.K * ((d + 1) * (outputs + 1) + q * q) > MOST_PARAMETERS:
-        raise MessageError("a local fit with too many parameters")
-
-
-def _check_covariates(summary: CovariateSummary) -> None:
-    """A description of covariates that no points can be drawn from is refused."""
-    G, c = summary.means.shape
-    columns = list(zip(summary.levels, summary.shares, strict=False))
-    few = [(values, share) for values, share in columns if len(values)]
-    fits = (
-        G >= 1
-        and summary.weights.shape == (G,)
-        and summary.covariances.shape == (G, triangle_size(c))
-        and len(summary.levels) == len(summary.shares) == c + len(few)
-        and all(share.shape == (G, len(values)) for values, share in columns)
-    )
-    weights = fits and bool(np.all(summary.weights > 0)) and abs(summary.weights.sum() - 1) < SAME_COUNT
-    if not (weights and all(_is_distribution(*column) for column in few)):
-        raise MessageError("the parts of a description of covariates do not fit together")
-    if not (_are_covariances(summary.covariances) and _is_moderate(summary.means)):
-        raise MessageError("a description of covariates has means or covariances that are none")
-
-
-def _are_covariances(packed: Array) -> bool:
-    """Whether packed matrices are positive semi-definite, up to rounding."""
-    matrices = unpack(packed)
-    variances = np.diagonal(matrices, axis1=1, axis2=2)
-    if not (np.all(variances >= 0) and _is_moderate(variances)):
-        return False
-    scale = 1 / np.sqrt(np.where(variances > 0, variances, 1.0))
-    try:
-        np.linalg.cholesky(matrices * scale[:, :, None] * scale[:, None] + SLACK * np.eye(matrices.shape[1]))
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
-def _is_moderate(values: Array) -> bool:
-    """Whether the squares of values are finite, and their sums over many sites."""
-    return bool(np.all(np.abs(values) < LARGEST))
-
-
-def _is_distribution(values: Array, share: Array) -> bool:
-    """Whether values are in order and each has a positive share."""
-    return bool(np.all(np.diff(values) > 0) and np.all(share > 0) and np.all(abs(share.sum(axis=1) - 1) < SAME_COUNT))
-
-
-def _check_site_model(model: SiteModel) -> None:
-    """Moments that do not belong to the mixture, or weights that are none, are refused."""
-    mixture, K, p = model.mixture, model.mixture.K, model.mixture.design.p
-    f = len(mixture.experts.free_coefficients()) // K
-    second = (K, triangle_size(p)) if isinstance(mixture.experts, GaussianExperts) else (0, 0)
-    fits = model.labels.shape == model.mass.shape == (K,) and model.second.shape == second
-    fits = fits and model.precision.shape in ((0, 0), (K, triangle_size(f)))
-    fits = fits and (model.covariates is None or model.covariates.d == mixture.design.d)
-    counted = model.weight > 0 and bool(np.all(model.labels >= 0) and np.all(model.mass >= 0))
-    if not (fits and counted and model.exposure > 0 and _is_close(float(model.labels.sum()), model.weight)):
-        raise MessageError("the parts of a site's model do not fit together")
-    gate = mixture.gate.alpha if isinstance(mixture.gate, SoftmaxGate) else np.zeros(0)
-    numbers = np.array([model.weight, model.exposure, model.log_likelihood])
-    moderate = all(_is_moderate(part) for part in (mixture.experts.free_coefficients(), gate, numbers))
-    if not (moderate and _are_covariances(model.second) and _are_covariances(model.precision)):
-        raise MessageError("a site's model has moments or parameters that are none")
-
-
-def _check_fit(fit: LocalFit) -> None:
-    """A model of more rows than its site has is refused."""
-    if fit.model is None:
-        return
-    rows = fit.summary.weight
-    if not (_is_close(float(fit.model.mass.sum()), rows) and fit.model.weight <= rows * (1 + SAME_COUNT)):
-        raise MessageError("a site's model is of another number of rows, or of more groups, than its summary")
-
-
-def _is_close(a: float, b: float) -> bool:
-    return abs(a - b) <= SAME_COUNT * abs(b)
-
-
-def _check_summary(summary: ColumnSummary) -> None:
-    """Negative weights and sums of squares are refused."""
-    squares = (summary.x_squares, np.diagonal(summary.y_products))
-    if summary.weight < 0 or any(bool(np.any(part < 0)) for part in squares):
-        raise MessageError("a summary has a negative weight or negative squares")
-
-
-def _check_fit_site(question: FitSite) -> None:
-    """A fit so large that it would exhaust a machine is refused."""
-    if question.columns is not None and len(question.columns) != 2:
-        raise MessageError("a local fit of columns that are not two numbers")
-    d, q = question.columns or (0, 1)
-    specification = question.specification
-    outputs = specification.n_classes if specification.family == "categorical" else q
-    if not question.orders or max(question.orders) * ((d + 1) * (outputs + 1) + q * q) > MOST_PARAMETERS:
-        raise MessageError("a local fit with too many parameters, or of no order")
-
-
 VECTOR, MATRIX, NUMBER, FLAG = Floats((1,)), Floats((2,)), Number(), Flag()
 DESIGN = Record(Design, (VECTOR, VECTOR, FLAG))
 GATE = OneOf(Record(SoftmaxGate, (MATRIX,)), Record(ConstantGate, (VECTOR,)))
@@ -208,8 +75,8 @@ EXPERTS = OneOf(
     Record(CategoricalExperts, (Floats((3,)),)),
     Record(PoissonExperts, (MATRIX,)),
 )
-MIXTURE = Record(Mixture, (DESIGN, GATE, EXPERTS), _check_mixture)
-SUMMARY = Record(ColumnSummary, (NUMBER, VECTOR, VECTOR, VECTOR, MATRIX), _check_summary)
+MIXTURE = Record(Mixture, (DESIGN, GATE, EXPERTS), check_mixture)
+SUMMARY = Record(ColumnSummary, (NUMBER, VECTOR, VECTOR, VECTOR, MATRIX), check_summary)
 MOMENTS = Record(Moments, (VECTOR, MATRIX, MATRIX))
 SPECIFICATION = Record(
     Specification,
@@ -229,12 +96,12 @@ SPECIFICATION = Record(
 COVARIATES = Record(
     CovariateSummary,
     (VECTOR, MATRIX, MATRIX, Tuple(VECTOR, MOST_COLUMNS), Tuple(MATRIX, MOST_COLUMNS)),
-    _check_covariates,
+    check_covariates,
 )
 SITE_MODEL = Record(
     SiteModel,
     (MIXTURE, NUMBER, VECTOR, VECTOR, MATRIX, NUMBER, MATRIX, Maybe(COVARIATES), NUMBER),
-    _check_site_model,
+    check_site_model,
 )
 FIT_SITE = Record(
     FitSite,
@@ -247,16 +114,17 @@ FIT_SITE = Record(
         Whole(1, MOST_STARTS),
         Maybe(MIXTURE),
         Maybe(Tuple(Whole(0, MOST_COLUMNS), 2)),
+        FLAG,
     ),
-    _check_fit_site,
+    check_fit_site,
 )
-LOCAL_FIT = Record(LocalFit, (SUMMARY, Maybe(SITE_MODEL), Maybe(Choice(tuple(StopReason)))), _check_fit)
+LOCAL_FIT = Record(LocalFit, (SUMMARY, Maybe(SITE_MODEL), Maybe(Choice(tuple(StopReason)))), check_fit)
 
 SIMPLE_QUESTIONS = (
     Record(Summarise, (Whole(0, MOST_COLUMNS), Whole(1, MOST_COLUMNS))),
     Record(Expect, (MIXTURE, FLAG)),
     Record(LogLikelihood, (MIXTURE,)),
-    Record(FitLocally, (SPECIFICATION, SUMMARY, Whole(0, 2**62), Whole(1, MOST_STARTS)), _check_local_fit),
+    Record(FitLocally, (SPECIFICATION, SUMMARY, Whole(0, 2**62), Whole(1, MOST_STARTS)), check_local_fit),
 )
 SIMPLE_ANSWERS = (
     SUMMARY,
@@ -383,11 +251,9 @@ def _is_fit_of(answer: LocalFit, question: FitSite) -> bool:
     if model is None:
         return True
     specification, K = question.specification, model.mixture.K
-    needed = specification.gate == "softmax" or specification.family != "gaussian"
-    described = not needed or len(summary.x_mean) == 0 or model.covariates is not None
-    return (
-        described and K in question.orders and _same_layout(model.mixture, specification.with_order(K).blank(summary))
-    )
+    wanted = question.describe and specification.needs_covariates and d > 0
+    as_asked = K in question.orders and (model.covariates is not None) == wanted
+    return as_asked and _same_layout(model.mixture, specification.with_order(K).blank(summary))
 
 
 def _has_layout(statistics: Statistics, mixture: Mixture, information: bool) -> bool:

@@ -58,7 +58,7 @@ def local_fit(question: FitSite, site: Site) -> LocalFit:
         if not found:
             return LocalFit(summary, None, None)
         _, _, ascent, specification = min(found)
-        model = _site_model(ascent, specification, summary, site, rng)
+        model = _site_model(ascent, specification, summary, site, rng, describe=question.describe)
     return LocalFit(summary, model, ascent.stop)
 
 
@@ -101,7 +101,13 @@ def _pass(mixture: Mixture, site: Site, *, information: bool = False) -> Statist
 
 
 def _site_model(
-    ascent: Ascent, specification: Specification, summary: ColumnSummary, site: Site, rng: np.random.Generator
+    ascent: Ascent,
+    specification: Specification,
+    summary: ColumnSummary,
+    site: Site,
+    rng: np.random.Generator,
+    *,
+    describe: bool,
 ) -> SiteModel:
     """The answer in raw coordinates, experts by decreasing share."""
     mixture, statistics = ascent.mixture, ascent.statistics
@@ -112,7 +118,6 @@ def _site_model(
         F = mixture.design.from_raw()
         second = pack(F.T @ unpack(statistics.experts.second) @ F)[order]
     precision = _precision(mixture, statistics, specification.penalty(summary))
-    needed = specification.gate == "softmax" or specification.family != "gaussian"
     return SiteModel(
         mixture.permuted(order).raw(),
         statistics.weight,
@@ -121,7 +126,7 @@ def _site_model(
         second,
         statistics.log_likelihood,
         precision[order] if len(precision) else precision,
-        _described(site, rng) if needed and mixture.design.d else None,
+        _described(site, rng) if describe and specification.needs_covariates and mixture.design.d else None,
         _mean_exposure(site),
     )
 
