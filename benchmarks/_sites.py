@@ -15,6 +15,7 @@ from _study import SCRATCH, stopwatch
 from consilience.datasets import paper, soft
 from consilience.datasets.generators import Simulation
 from consilience.fit import Specification, fit_mixture
+from consilience.fit.summary import ColumnSummary
 from consilience.model import Mixture, Rows, expect
 from consilience.numerics.kmeans import kmeans
 from consilience.protocols import Answers, Each, LogLikelihood, Several, decode, encode
@@ -31,6 +32,11 @@ class LocalFits:
 
     fits: tuple[LocalFit, ...]
     seconds: np.ndarray  # (M,) CPU
+
+    @property
+    def summary(self) -> ColumnSummary:
+        """Of the columns of all sites."""
+        return reduce(add, (fit.summary for fit in self.fits))
 
     def named(self) -> dict[str, LocalFit]:
         return {f"site {m + 1}": fit for m, fit in enumerate(self.fits)}

@@ -134,10 +134,9 @@ def case(key: str, prefix: str) -> Case:
     data = simulated(name, int(n), int(seed))
     parts = split(data, int(M))
     fits = local_fits(f"{prefix}{name}-{n}-{M}-{seed}", parts, K=K, seed=int(seed))
-    summary = reduce(add, (fit.summary for fit in fits.fits))
     rows = Rows(data.X, data.y[:, None])
     named = dict(zip(fits.named(), parts, strict=True))
-    return Case(data, rows, named, fits, summary.design(True), Specification(K=K).penalty(summary), int(seed))
+    return Case(data, rows, named, fits, fits.summary.design(True), Specification(K=K).penalty(fits.summary), int(seed))
 
 
 # ---------------------------------------------------------------- estimators

@@ -64,9 +64,6 @@ def replication(key: str) -> Record:
     data, sites, test = drawn(design, int(n), int(seed))
     fits = fits_of(design, int(n), int(seed), sites)
     models = {site: fit.model for site, fit in fits.named().items() if fit.model is not None}
-    summary = fits.fits[0].summary
-    for fit in fits.fits[1:]:
-        summary = summary + fit.summary
     rows = Rows(test.X, test.y[:, None])
     best = mean_log_likelihood(data.truth, rows)
     supports = {
@@ -76,8 +73,8 @@ def replication(key: str) -> Record:
     }
     record: Record = {"named": 0}
     for name, support in supports.items():
-        penalty = Specification(K=4).penalty(summary)
-        found = combine(models, 4, design=summary.design(True), penalty=penalty, support=support)
+        penalty = Specification(K=4).penalty(fits.summary)
+        found = combine(models, 4, design=fits.summary.design(True), penalty=penalty, support=support)
         record[name] = best - mean_log_likelihood(found.mixture, rows)
         record["named"] = max(record["named"], len(found.set_aside))
     return record

@@ -96,10 +96,8 @@ def attacked(attack: str, model: SiteModel, first: SiteModel, rows: Rows, rng: n
 
 
 def combined(models: dict[str, SiteModel], fits: LocalFits) -> Combination:
-    summary = fits.fits[0].summary
-    for fit in fits.fits[1:]:
-        summary = summary + fit.summary
-    return combine(models, 4, design=summary.design(True), penalty=Specification(K=4).penalty(summary))
+    penalty = Specification(K=4).penalty(fits.summary)
+    return combine(models, 4, design=fits.summary.design(True), penalty=penalty)
 
 
 def replication(key: str) -> Record:

@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from consilience import GaussianMixture, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience import (
+    Federation,
+    GaussianMixture,
+    MixtureOfExpertsClassifier,
+    MixtureOfExpertsRegressor,
+    MixtureOfRegressions,
+    OneShot,
+)
+from consilience.aggregate import points
 from consilience.datasets import soft
 from consilience.errors import ConvergenceWarning, InvalidInputError
 from simulated import simulated
@@ -114,6 +122,51 @@ def test_a_fit_cut_short_says_stopped() -> None:
         model = regressor(max_iter=1)
     assert record[0].filename == __file__
     assert "stopped: the largest number of iterations" in model.summary()
+
+
+@pytest.fixture
+def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(points, "NUMBERS", 10_000)
+
+
+def one_shot(refine: int) -> MixtureOfExpertsRegressor:
+    """A model that was combined from the answers of sites, then refined."""
+    data = simulated(n=900, seed=3)
+    parts = {f"site {i}": (data.X[i::3], data.y[i::3]) for i in range(3)}
+    estimator = MixtureOfExpertsRegressor(2, mixture_init=data.truth, random_state=0)
+    return Federation(parts).fit(estimator, method=OneShot(refine=refine)).model
+
+
+ESTIMATED = "The log-likelihood is an estimate from the sites' answers: a round of refinement measures it."
+
+
+@pytest.mark.usefixtures("few_points")
+def test_a_log_likelihood_that_nobody_measured_is_said_to_be_an_estimate() -> None:
+    model = one_shot(0)
+    lines = model.summary().splitlines()
+    (head,) = (line for line in lines if "Log-likelihood" in line)
+    assert head.split("Log-likelihood ≈")[1].strip() == f"{model.log_likelihood_:.3f}"
+    assert ESTIMATED in lines
+    assert "stopped: combined from one answer of each site" in model.summary()
+    assert "Log-likelihood ≈" in model._repr_html_()
+    assert "The log-likelihood is an estimate" in model._repr_html_()
+
+
+@pytest.mark.usefixtures("few_points")
+@pytest.mark.parametrize("refine", [1, 5])
+def test_a_log_likelihood_that_was_measured_is_not_said_to_be_an_estimate(refine: int) -> None:
+    model = one_shot(refine)
+    for text in (model.summary(), model._repr_html_(), regressor().summary()):
+        assert "Log-likelihood" in text
+        assert "≈" not in text
+        assert "estimate from the sites" not in text
+
+
+@pytest.mark.usefixtures("few_points")
+def test_the_head_of_an_estimate_is_as_wide_as_any_other() -> None:
+    for refine in (0, 1):
+        head = one_shot(refine).summary().split("=\n")[1].splitlines()[:3]
+        assert len({len(line) for line in head}) == 1
 
 
 def test_disagreeing_starts_are_noted() -> None:

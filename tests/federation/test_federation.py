@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,16 @@ from consilience import (
     MixtureOfExpertsClassifier,
     MixtureOfExpertsRegressor,
     MixtureOfRegressions,
+    OneShot,
 )
-from consilience.errors import ConvergenceWarning, InvalidInputError, JournalError, RoundStoppedError
+from consilience.aggregate import points
+from consilience.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    JournalError,
+    RoundStoppedError,
+    SetAsideWarning,
+)
 from consilience.protocols import Failure, Summarise, Total, Trouble, encode
 from consilience.site import respond
 from simulated import Simulated, simulated
@@ -147,6 +156,95 @@ def test_a_fit_that_did_not_converge_says_so() -> None:
 def test_verbose_shows_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     Federation(split(simulated(n=200))).fit(MixtureOfExpertsRegressor(2, random_state=0, verbose=True))
     assert "round" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------- what is said of sites
+
+
+ONE_SHOT = MixtureOfExpertsRegressor(2, mixture_init=simulated().truth, random_state=0)
+
+
+def flipped(sites: dict[str, dict[str, np.ndarray]], name: str) -> dict[str, dict[str, np.ndarray]]:
+    """The sites, of which one has the other sign of the response."""
+    return {**sites, name: {**sites[name], "y": -sites[name]["y"]}}
+
+
+@pytest.fixture
+def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(points, "NUMBERS", 10_000)
+
+
+@pytest.mark.usefixtures("few_points")
+@pytest.mark.parametrize("refine", [0, 1])
+def test_a_site_that_is_set_aside_is_warned_of_with_the_reason(refine: int) -> None:
+    sites = flipped(split(simulated(n=2_000, seed=3), 5), "site 3")
+    with pytest.warns(SetAsideWarning, match="not all sites were used as they are: site 3: ") as caught:
+        result = Federation(sites).fit(ONE_SHOT, method=OneShot(refine=refine))
+    (warning,) = caught
+    assert warning.filename == __file__
+    assert "site 3: 2 of its 2 experts are like none of the other sites'" in str(warning.message)
+    assert not any(f"site {i}:" in str(warning.message) for i in (0, 1, 2, 4))
+    assert str(warning.message).endswith("See FederatedFit.sites")
+    assert {site.name: site.status for site in result.sites} == {
+        f"site {i}": "set aside" if i == 3 else "used" for i in range(5)
+    }
+    assert result.sites[3].reasons[0] in str(warning.message)
+
+
+@pytest.mark.usefixtures("few_points")
+def test_a_shifted_response_is_set_aside_too() -> None:
+    sites = split(simulated(n=2_000, seed=3), 5)
+    sites["site 1"]["y"] = sites["site 1"]["y"] + 5.0
+    with pytest.warns(SetAsideWarning, match="site 1: 2 of its 2 experts"):
+        result = Federation(sites).fit(ONE_SHOT, method=OneShot(refine=1))
+    assert "site 1" not in result.fit.members
+
+
+@pytest.mark.usefixtures("few_points")
+def test_a_site_without_a_model_is_warned_of() -> None:
+    case = simulated(n=1_200, seed=3)
+    sites = {"small": (case.X[:6], case.y[:6]), **split(case)}
+    with pytest.warns(SetAsideWarning, match="small: it has too few rows for a fit of its own"):
+        result = Federation(sites).fit(ONE_SHOT, method=OneShot(refine=1))
+    assert [site.status for site in result.sites] == ["no model", "used", "used", "used"]
+    assert result.model.n_labels_ == 1_206
+
+
+@pytest.mark.usefixtures("few_points")
+@pytest.mark.parametrize("refine", [0, 1])
+def test_where_all_sites_are_used_nobody_is_warned(refine: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = Federation(split(simulated(n=1_200, seed=3))).fit(ONE_SHOT, method=OneShot(refine=refine))
+    assert [(site.name, site.status, site.weight) for site in result.sites] == [
+        (f"site {i}", "used", 400.0) for i in range(3)
+    ]
+    assert result.sites == result.fit.combination.sites
+
+
+@pytest.mark.usefixtures("few_points")
+def test_a_remark_alone_is_no_warning() -> None:
+    case = simulated(n=1_200, seed=3)
+    sites = {"large": (case.X[:800], case.y[:800]), "a": (case.X[800:1000], case.y[800:1000])}
+    sites["b"] = (case.X[1000:], case.y[1000:])
+    result = Federation(sites).fit(ONE_SHOT, method=OneShot(refine=0))
+    assert "67% of all rows" in str(result.sites[0])
+    assert result.fit.combination.set_aside == {}
+
+
+@pytest.mark.usefixtures("few_points")
+def test_several_orders_warn_once() -> None:
+    sites = flipped(split(simulated(n=2_000, seed=3), 5), "site 3")
+    estimator = clone(ONE_SHOT).set_params(n_init=1)
+    with pytest.warns(SetAsideWarning, match="site 3: ") as caught:
+        Federation(sites).select_order(estimator, orders=[1, 2], method=OneShot(refine=1))
+    assert [warning.category for warning in caught] == [SetAsideWarning]
+
+
+def test_of_sums_that_are_added_as_they_come_nothing_is_said() -> None:
+    sites = flipped(split(simulated(n=600, seed=3)), "site 1")
+    assert Federation(sites).fit(ONE_SHOT).sites == ()
+    assert Federation(sites).fit(ONE_SHOT, FederatedEM(newton=False)).sites == ()
 
 
 # ---------------------------------------------------------------------- journals

@@ -15,11 +15,11 @@ from answering import Calls, Misbehaviour, small_sites
 from combining import FEW_POINTS, parted, soft_sites, soft_truth, softly_categorical
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneShot
 from consilience.aggregate import CovariateSummary, SiteModel, points
-from consilience.engines import InProcess
+from consilience.engines import InProcess, inprocess
 from consilience.errors import InvalidInputError, JournalError, RoundStoppedError
 from consilience.fit import Fit, Inference, Specification, fit_mixture, infer
 from consilience.fit.stop import StopReason
-from consilience.model import Mixture, Rows
+from consilience.model import Groups, Mixture, Rows
 from consilience.protocols import (
     CombinedFit,
     Each,
@@ -38,6 +38,7 @@ from consilience.protocols import (
     together,
 )
 from consilience.protocols.questions import disclosure, is_additive
+from consilience.protocols.table import received
 from consilience.site import Site, respond
 from simulated import FAMILIES, simulated
 
@@ -197,6 +198,34 @@ def test_groups_of_other_families_are_refused_by_name() -> None:
         run(dialogue, InProcess().over(sites_of(parted(case.rows, 2))))
 
 
+@pytest.mark.parametrize("refine", [0, 2])
+def test_of_other_families_groups_are_left_without_a_model_where_others_have_rows(refine: int) -> None:
+    by_row, grouped = (simulated("poisson", n=800, group_size=size, seed=1) for size in (1, 4))
+    parts = {"groups": grouped.rows, **parted(by_row.rows, 2)}
+    dialogue = OneShot(refine=refine).dialogue([by_row.specification], 2, 1, start=by_row.truth, seed=0)
+    (fit,) = run(dialogue, InProcess().over(sites_of(parts))).value
+    assert [site.status for site in fit.combination.sites] == ["no model", "used", "used"]
+    assert set(fit.combination.set_aside) == {"groups"}
+    assert fit.combination.weight == 800
+    alone = OneShot(refine=0).dialogue([by_row.specification], 2, 1, start=by_row.truth, seed=0)
+    (rows_only,) = run(alone, InProcess().over(sites_of(parted(by_row.rows, 2)))).value
+    assert fit.combination.shares == pytest.approx(rows_only.combination.shares)
+    if refine:  # its groups count there: 200 of them
+        assert fit.ascent.statistics.weight == 1_000
+
+
+@pytest.mark.parametrize("family", ["categorical", "poisson"])
+def test_groups_of_one_row_each_are_rows(family: str) -> None:
+    case = simulated(family, n=300, seed=1)
+    single = replace(case.rows, groups=Groups.of(np.arange(300)))
+    fits = []
+    for rows in (case.rows, single):
+        dialogue = OneShot(refine=0).dialogue([case.specification], 2, 1, start=case.truth, seed=0)
+        fits += run(dialogue, InProcess().over(sites_of(parted(rows, 2)))).value
+    assert fits[1].combination.set_aside == {}
+    np.testing.assert_allclose(fits[0].mixture.experts.B, fits[1].mixture.experts.B, atol=1e-6)
+
+
 def test_the_estimator_takes_the_fit_without_a_warning() -> None:
     parts = {name: (rows.X, rows.Y[:, 0]) for name, rows in soft_parts(3, 1_000).items()}
     estimator = MixtureOfExpertsRegressor(3, mixture_init=soft_truth(), random_state=0)
@@ -226,6 +255,61 @@ def test_a_site_with_too_few_rows_takes_part_in_refinement_only() -> None:
     assert fit.ascent.statistics.weight == 6_009
     reference = fit_mixture(joined(parts), SOFT, rng=np.random.default_rng(0), start=soft_truth())
     assert in_errors(fit.inference, infer(reference, joined(parts))) < 1e-3
+
+
+def unequal_parts() -> dict[str, Rows]:
+    """Sites whose order is neither that of their names nor that of their sizes; one of them is too small."""
+    large = soft_parts(4, 1_000)
+    return {
+        "small": large["site 03"].take(np.arange(9)),
+        "west": large["site 00"].take(np.arange(400)),
+        "east": large["site 01"],
+        "north": large["site 02"].take(np.arange(700)),
+    }
+
+
+@pytest.mark.parametrize("refine", [0, 1])
+def test_sites_are_named_in_the_order_they_were_given(refine: int) -> None:
+    (fit,) = one_shot(unequal_parts(), OneShot(refine=refine)).value
+    assert [site.name for site in fit.combination.sites] == list(unequal_parts())
+    assert [site.status for site in fit.combination.sites] == ["no model", "used", "used", "used"]
+    assert [site.weight for site in fit.combination.sites] == [9, 400, 1_000, 700]
+
+
+def test_a_site_without_a_model_is_named_with_the_reason() -> None:
+    (fit,) = one_shot(unequal_parts(), OneShot(refine=0)).value
+    small = fit.combination.sites[0]
+    assert (small.experts, small.gate, small.remarks) == ((), False, ())
+    assert fit.combination.set_aside == {"small": "it has too few rows for a fit of its own, or the fit failed"}
+    assert str(small) == "small: no model: it has too few rows for a fit of its own, or the fit failed"
+
+
+def test_a_site_without_a_model_is_asked_in_every_round_of_refinement(calls: Calls) -> None:
+    done = one_shot(unequal_parts(), OneShot(refine=4))
+    assert done.value[0].members is None
+    assert calls.asked.count("small") == len(done.record.rounds) >= 2
+    calls.misbehave("west", spoiled)  # who takes part is then decided site by site
+    (fit,) = one_shot(unequal_parts(), OneShot(refine=1)).value
+    assert fit.combination.sites[1].status == "set aside"
+    assert "small" in fit.members
+
+
+def test_fits_that_stopped_early_are_remarked_and_used() -> None:
+    dialogue = OneShot(refine=0).dialogue([SOFT], 4, 1, start=soft_truth(), seed=0, max_iter=2)
+    (fit,) = run(dialogue, InProcess().over(sites_of(unequal_parts()))).value
+    small, *others = fit.combination.sites
+    remark = f"its own fit {StopReason.MAX_ITER}"
+    assert remark.startswith("its own fit stopped: the largest number of iterations")
+    assert small.remarks == ()
+    assert [site.remarks for site in others] == [(remark,)] * 3
+    assert [site.status for site in others] == ["used"] * 3
+    assert set(fit.combination.set_aside) == {"small"}
+    assert set(fit.combination.named) == set(unequal_parts())
+    assert fit.combination.named["east"] == remark
+
+
+def test_of_fits_that_converged_nothing_is_said() -> None:
+    assert set(one_shot(unequal_parts(), OneShot(refine=0)).value[0].combination.named) == {"small"}
 
 
 @pytest.mark.parametrize("rows", [0, 1])
@@ -522,6 +606,84 @@ def test_arguments_out_of_range_are_refused_by_name(arguments: dict[str, object]
         OneShot(**arguments)
 
 
+X4 = np.random.default_rng(0).normal(size=(50, 4))
+STRANGE_SUPPORTS = {
+    "other columns": X4[:, :3],
+    "one column": X4[:, 0],
+    "no rows": X4[:0],
+    "rows that are not finite": np.where(np.arange(50)[:, None] == 7, np.nan, X4),
+    "other columns at one site": {"site 00": X4, "site 01": X4, "site 02": X4[:, :3]},
+    "no rows at one site": {"site 00": X4[:0], "site 01": X4, "site 02": X4},
+}
+
+
+@pytest.mark.parametrize("refine", [0, 1])
+@pytest.mark.parametrize("support", STRANGE_SUPPORTS.values(), ids=STRANGE_SUPPORTS)
+def test_a_support_that_does_not_fit_is_refused_before_any_site_is_asked(
+    support: np.ndarray | dict[str, np.ndarray], refine: int, calls: Calls
+) -> None:
+    with pytest.raises(InvalidInputError, match=r"a support of shape .*: expected rows of 4 finite covariates"):
+        one_shot(soft_parts(3, 600), OneShot(refine=refine, support=support))
+    assert calls.asked == []
+
+
+def test_a_support_without_some_sites_names_them() -> None:
+    given = {"site 00": X4, "elsewhere": X4}
+    with pytest.raises(InvalidInputError, match=r"the support has no covariates of site 0[12], site 0[12]$"):
+        one_shot(soft_parts(3, 600), OneShot(refine=0, support=given))
+
+
+def test_a_site_without_a_model_needs_no_support() -> None:
+    parts = unequal_parts()
+    given = {name: rows.X for name, rows in parts.items() if name != "small"}
+    (fit,) = one_shot(parts, OneShot(refine=0, support=given)).value
+    assert [site.status for site in fit.combination.sites] == ["no model", "used", "used", "used"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("gate", ["softmax", "constant"])
+def test_covariates_are_described_where_they_are_asked_for_and_needed(family: str, gate: str) -> None:
+    case = simulated(family, gate=gate, n=300, seed=1)
+    needed = family != "gaussian" or gate == "softmax"
+    for describe in (True, False):
+        question = FitSite(case.specification, (2,), seed=0, start=case.truth, describe=describe)
+        fit = received(respond(encode(question), Site("here", case.rows)), question)
+        assert (fit.model.covariates is not None) == (describe and needed)
+
+
+@pytest.mark.parametrize("support", ["summaries", "given", "public"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_where_a_support_is_given_no_description_leaves_a_site(
+    support: str, family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[bytes] = []
+
+    def recorded(question: bytes, site: Site) -> bytes:
+        sent.append(respond(question, site))
+        return sent[-1]
+
+    monkeypatch.setattr(inprocess, "respond", recorded)
+    case = simulated(family, n=600, seed=1)
+    parts = parted(case.rows, 2)
+    supports = {"summaries": "summaries", "given": {name: rows.X for name, rows in parts.items()}, "public": case.X}
+    dialogue = OneShot(refine=0, support=supports[support]).dialogue([case.specification], 2, 1, start=case.truth)
+    done = run(dialogue, InProcess().over(sites_of(parts)))
+    described = support == "summaries"
+    assert [decode(message).model.covariates is not None for message in sent] == [described] * 2
+    (only,) = done.record.rounds
+    assert ("describes the covariates" in only.discloses) == described
+    assert done.value[0].combination.set_aside == {}
+
+
+def test_a_description_that_was_not_asked_for_is_a_failure(calls: Calls) -> None:
+    def describing(question: FitSite, site: Site) -> bytes:
+        return respond(replace(question, describe=True), site)
+
+    calls.misbehave("site 02", describing)
+    done = one_shot(soft_parts(4, 600), OneShot(refine=0, support=X4), on_drop="continue")
+    assert done.record.dropped == {"site 02": str(Trouble.WRONG_SHAPE)}
+
+
 def test_supports_are_told_apart_in_text() -> None:
     X = np.arange(6.0).reshape(3, 2)
     methods = [
@@ -548,6 +710,17 @@ def test_a_fit_of_a_site_does_not_add_and_says_what_it_discloses() -> None:
         Total(Several((Summarise(1, 1), question)))
     assert "a mixture of at most 3 experts" in disclosure(question)
     assert "a small mixture that describes the covariates" in disclosure(question)
+
+
+def test_a_fit_without_a_description_discloses_less() -> None:
+    more, less = (disclosure(FitSite(SOFT, (3,), seed=0, describe=describe)) for describe in (True, False))
+    said = (
+        "a small mixture that describes the covariates, with shares of the values that columns with at most 8 of them "
+        "have in at least 5 rows; "
+    )
+    assert said in more
+    assert less == more.replace(said, "")
+    assert "means and variances of the covariates" in less  # of the coordinates, which every fit needs
 
 
 def test_reasons_to_stop_are_sentences() -> None:
