@@ -16,7 +16,8 @@ Each error says what was got, what was expected and what to do. The tree::
         ├── ConvergenceWarning             the fit stopped before it converged
         ├── DegenerateFitWarning           an expert emptied or sits on a boundary
         ├── StartsDisagreeWarning          the best starts end at different optima
-        └── RankDeficientWarning           the design has linearly dependent columns
+        ├── RankDeficientWarning           the design has linearly dependent columns
+        └── SetAsideWarning                a site's model was not used, or not as a whole
 
 Catch :class:`ConsilienceError` to catch every error the library raises on purpose; filter on
 :class:`ConsilienceWarning` to silence, or turn into errors, all of its warnings.
@@ -36,6 +37,7 @@ __all__ = [
     "MessageError",
     "RankDeficientWarning",
     "RoundStoppedError",
+    "SetAsideWarning",
     "StartsDisagreeWarning",
 ]
 

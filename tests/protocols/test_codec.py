@@ -559,3 +559,11 @@ def test_an_answer_of_another_kind_is_a_failure() -> None:
 def test_numbers_that_are_not_finite_are_a_failure(bad: float) -> None:
     question = LogLikelihood(Shape().problem()[0])
     assert received(encode(Likelihood(bad, 1.0)), question) == Failure(Trouble.NOT_FINITE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_honest_sites_with_nearly_collinear_covariates_are_heard(seed: int) -> None:
+    x, e, y = np.random.default_rng(seed).normal(size=(3, 300))
+    rows = Rows(np.column_stack([x, x + 1e-5 * e]), (x + y)[:, None])
+    question = FitSite(Specification(K=1), (1,), seed=0)
+    assert type(received(respond(encode(question), Site("here", rows)), question)) is LocalFit

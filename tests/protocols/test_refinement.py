@@ -157,6 +157,14 @@ def test_the_rows_of_sites_that_stay_out_are_in_no_sum() -> None:
     assert total.log_likelihood == pytest.approx(400 * (-1.2 + LOWEST - 1.3))
 
 
+def test_sites_without_a_model_do_not_set_the_bar() -> None:
+    silent = SiteEvidence.without_model("", 0.0)
+    combinations = [judged_as(site_2=SET_ASIDE, site_3=silent)]
+    reached = {**REACHED, "site 2": (-50.0,), "site 3": (-900.0,)}  # one outlying row is enough for that
+    members, _ = members_of(combinations, local_fits(site_2=-1e3), reached)
+    assert members == ("site 0", "site 1", "site 3")
+
+
 def test_a_copy_stays_out_however_well_it_is_explained() -> None:
     copy = replace(SET_ASIDE, copy_of="site 0")
     members, _ = members_of([judged_as(site_2=copy)], local_fits(), {**REACHED, "site 2": (-1.0,)})
@@ -325,6 +333,20 @@ def test_after_a_newton_step_that_did_not_climb_comes_a_whole_em_step_then_short
     assert bits(after.question.mixture) == bits(moved(quarter, step.direction))
     again = dialogue.send(answered(after, worse=True))  # and a whole EM step after that
     assert bits(again.question.mixture) == bits(quarter.maximise(answered(request), penalty))
+    dialogue.close()
+
+
+def test_a_step_that_climbed_is_followed_by_a_whole_one() -> None:
+    start, first, penalty = near_the_top(50.0)
+    dialogue = refined(start, first, penalty, 9, None)
+    half = dialogue.send(answered(next(dialogue), worse=True))
+    assert bits(half.question.mixture) == bits(start.maximise(first, penalty, 0.5))
+    there, accepted = half.question.mixture, answered(half)
+    assert newton_step(there, accepted, penalty).decrement > NEWTON_BELOW
+    request = dialogue.send(accepted)
+    for fraction in (1.0, 0.5):
+        assert bits(request.question.mixture) == bits(there.maximise(accepted, penalty, fraction))
+        request = dialogue.send(answered(request, worse=True))
     dialogue.close()
 
 

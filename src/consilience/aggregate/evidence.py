@@ -18,6 +18,7 @@ LOW = 0.25
 """A site's likelihood per row is low when it is this far below the median of the upper half of the sites."""
 MOST = 0.5
 """Share of all rows above which a site's word decides the result."""
+NO_MODEL = "it has too few rows for a fit of its own, or the fit failed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +66,8 @@ class SiteEvidence:
     copy_of: str | None = None
 
     @classmethod
-    def without_model(cls, name: str, weight: float) -> SiteEvidence:
-        """A site that has answered, but sent no model."""
-        reason = "it has too few rows for a fit of its own, or the fit failed"
+    def without_model(cls, name: str, weight: float, reason: str = NO_MODEL) -> SiteEvidence:
+        """A site that has answered, but sent no model that can be combined."""
         return cls(name, weight, np.nan, np.nan, np.nan, (), False, (reason,))
 
     @property

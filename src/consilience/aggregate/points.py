@@ -100,7 +100,7 @@ def support_points(
 
 
 def check_support(support: SupportKind, names: Sequence[str], d: int) -> None:
-    """Covariates that do not fit are a named error, before any site is asked.
+    """Covariates that do not fit, or are missing for one of the sites ``names``, are a named error.
 
     Examples
     --------

@@ -245,8 +245,10 @@ def _adopted(model: Any, fit: Fit) -> Any:
 
 def _warn_of_sites(fits: Sequence[Fit | None]) -> None:
     """Sites that the result is not made of are named, with the reasons."""
-    combined = [fit for fit in fits if isinstance(fit, CombinedFit)]
-    said = combined[0].combination.set_aside if combined else {}
+    said: dict[str, str] = {}
+    for fit in fits:
+        if isinstance(fit, CombinedFit):
+            said = fit.combination.set_aside | said
     if said:
         named = "; ".join(f"{site}: {reason}" for site, reason in said.items())
         warn(f"not all sites were used as they are: {named}. See FederatedFit.sites", SetAsideWarning)

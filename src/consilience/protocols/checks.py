@@ -20,6 +20,8 @@ LARGEST = 1e100
 """Of parameters and moments: their squares do not overflow."""
 SLACK = 1e-8
 SAME_COUNT = 1e-6
+EARNED_SLACK = 1e-3
+"""Of a precision: where covariates are nearly collinear its digits are few."""
 MOST_PARAMETERS = 10**7
 """Of one mixture: what a local fit may be asked to allocate."""
 
@@ -140,7 +142,7 @@ def _is_earned(precision: Array, second: Array, experts: GaussianExperts) -> boo
     own, moments = (np.diagonal(unpack(part), axis1=1, axis2=2) for part in (precision, second))
     inverse = np.array([np.diagonal(np.linalg.inv(S)) for S in experts.matrices])  # (K, q)
     most = (inverse[:, :, None] * moments[:, None]).reshape(own.shape)
-    return bool(np.all(own <= most * (1 + SAME_COUNT) + np.finfo(float).tiny))
+    return bool(np.all(own <= most * (1 + EARNED_SLACK) + np.finfo(float).tiny))
 
 
 def check_fit(fit: LocalFit) -> None:

@@ -175,8 +175,14 @@ def usable_models(fits: Mapping[str, LocalFit], specification: Specification) ->
 def with_all_sites(combination: Combination, fits: Mapping[str, LocalFit]) -> Combination:
     """The combination with evidence of all sites that answered: also those without a model, and fits that stopped."""
     known = {site.name: site for site in combination.sites}
-    sites = [known.get(name, SiteEvidence.without_model(name, fit.summary.weight)) for name, fit in fits.items()]
+    sites = [known.get(name) or _left_out(name, fit) for name, fit in fits.items()]
     return replace(combination, sites=tuple(_with_stop(site, fits[site.name].stop) for site in sites))
+
+
+def _left_out(name: str, fit: LocalFit) -> SiteEvidence:
+    if fit.model is None:
+        return SiteEvidence.without_model(name, fit.summary.weight)
+    return SiteEvidence.without_model(name, fit.summary.weight, "its labels belong to groups, those of others to rows")
 
 
 def _with_stop(site: SiteEvidence, stop: StopReason | None) -> SiteEvidence:

@@ -47,7 +47,8 @@ def opening(
     each: Mapping[str, Answers] = yield Each(question)
     copied = {site.name for site in combinations[0].sites if site.copy_of is not None}
     reached = {site: _best_per_row(answer) for site, answer in each.items()}
-    lowest = min((value for site, value in reached.items() if site not in doubted), default=-np.inf)
+    believed = {site.name for site in combinations[0].sites if site.status == "used"} - doubted
+    lowest = min((reached[site] for site in believed if site in reached), default=-np.inf)
 
     def is_member(site: str) -> bool:
         if site not in doubted:
@@ -94,7 +95,8 @@ def refined(
         value = end.proposal.penalised(statistics, penalty)
         same = is_over_same_data(statistics, end.statistics)
         if same and not value >= end.trace[-1] - ROUNDING * statistics.scale:
-            fraction = 1.0 if end.by_newton else shortened(fraction)  # a Newton step that failed: an EM step first
+            shorter = shortened(fraction) if start.newton_type else 0.0
+            fraction = 1.0 if end.by_newton else shorter  # after a Newton step that failed: an EM step first
             proposal = end.asked.maximise(end.statistics, penalty, fraction)
             end = replace(end, proposal=proposal, by_newton=False, rounds=end.rounds + 1, halvings=end.halvings + 1)
             continue

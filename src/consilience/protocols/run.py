@@ -224,7 +224,8 @@ class _Conversation:
     def _closed(self, number: int, request: Request, asked: Sequence[str], gathered: _Gathered) -> Any:
         """The answer to the request; the journal then has the round as one record."""
         if isinstance(request, Total) and not gathered.answers:
-            raise RoundStoppedError(f"round {number}: no site is left of those asked", (), self.record())
+            gone = tuple(request.sites or self._roster)
+            raise RoundStoppedError(f"round {number}: no site is left of those asked", gone, self.record())
         value, kept = self._sum(gathered) if isinstance(request, Total) else _each(gathered)
         if self._journal is not None:
             self._journal.close_round(number, type(request).__name__, asked, kept, gathered.failures)
