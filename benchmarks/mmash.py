@@ -336,7 +336,7 @@ def difference_rows(whole: Record) -> list[Record]:
 def main() -> None:
     study = Study(__file__, __doc__)
     warnings.simplefilter("ignore", ConsilienceWarning)
-    users, every, numbers, repeats = (4, 40, (4,), 1) if study.quick else (22, 1, (64, 128), 3)
+    users, every, numbers, repeats = (4, 40, (4,), 1) if study.quick else (22, 1, (64, 128), 1)
     try:
         train, test = split(read(users, every))
     except DataError as missing:

@@ -51,7 +51,7 @@ def replication(key: str) -> Record:
     best = mean_log_likelihood(data.truth, rows)
     record: Record = {"deficits": {}, "chosen": {}}
     for kind, fits in (("equal", equal), ("different", different)):
-        for refine in (0, 1):
+        for refine in (0, 1, 2):
             mixture, chosen = one_shot(fits, sites, pooled, refine)
             label = f"{kind}, refine {refine}"
             record["deficits"][label], record["chosen"][label] = best - mean_log_likelihood(mixture, rows), chosen
@@ -78,7 +78,7 @@ def summary(name: str, records: list[Record]) -> Record:
 def main() -> None:
     study = Study(__file__, __doc__)
     warnings.simplefilter("ignore", ConsilienceWarning)
-    n, repeats = (20_000, 1) if study.quick else (100_000, 20)
+    n, repeats = (20_000, 1) if study.quick else (100_000, 10)
     names = ["soft"] if study.quick else list(GENERATORS)
     records = study.replicate((f"{name}/{n}/{seed}" for seed in range(repeats) for name in names), replication)
     rows = [summary(name, [r for r in records if r["key"].startswith(name)]) for name in names]

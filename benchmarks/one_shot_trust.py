@@ -182,7 +182,7 @@ def quiet(kind: str, name: str, records: list[Record]) -> Record:
 def main() -> None:
     study = Study(__file__, __doc__)
     warnings.simplefilter("ignore", ConsilienceWarning)
-    n, repeats = (20_000, 1) if study.quick else (100_000, 20)
+    n, repeats = (20_000, 1) if study.quick else (100_000, 10)
     names = ["soft"] if study.quick else list(GENERATORS)
     records = study.replicate((f"{name}/{n}/{seed}" for seed in range(repeats) for name in names), replication)
     of = {name: [r for r in records if r["key"].startswith(name)] for name in names}

@@ -188,7 +188,7 @@ def test_without_a_majority_there_is_no_verdict() -> None:
     models["site 00"] = ten_times(models["site 00"], np.random.default_rng(0))
     design = Design.raw(4)
     pool = Pool(tuple(models), tuple(in_common(m, design) for m in models.values()), design, ())
-    assert judged(pool, {}).agrees.all()
+    assert judged(pool, {}, 2).agrees.all()
 
 
 def test_one_bad_site_of_three_is_named() -> None:

@@ -24,7 +24,7 @@ class Combination:
     shares : (K,) array
         Labels of each expert over the sites that were used.
     weight : float
-        Total weight of the sites that were used as a whole.
+        Total weight of the sites that the log-likelihood is over: used as a whole, for every order that is compared.
     log_likelihood : float
         An estimate: what these sites' models reach on their rows, less what the combined mixture costs them.
     precision : (K, f, f) array

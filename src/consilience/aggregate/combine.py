@@ -28,6 +28,8 @@ from consilience.model.penalty import Penalty
 from consilience.numerics.arrays import Array, Labels, Mask, unpack
 
 PlanKind = Literal["expert", "row"]
+NEARLY_ALL = 0.8
+"""Share of a site's labels that must belong to experts that were used, for its gate to count."""
 
 
 def combine(
@@ -89,7 +91,7 @@ def combined_orders(
     support: SupportKind = "summaries",
     seed: int = 0,
 ) -> tuple[Combination | None, ...]:
-    """As :func:`combine`, for several numbers of experts, all judged on the same experts of the same sites.
+    """As :func:`combine`, for several numbers of experts; likelihoods are over the same sites, where there are any.
 
     None stands for a number that the sites have too few experts for, unless that is so for all of them.
 
@@ -106,12 +108,17 @@ def combined_orders(
     if plan == "row":
         pool = pool.with_shared_points()
     copied = copies(pool)
-    verdict = judged(pool, copied)
-    combiners = [_Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed) for K in orders]
-    n_used = int(combiners[0].used.sum())
-    if n_used < min(orders):
+    verdicts = [judged(pool, copied, K) for K in orders]
+    combiners = [
+        _Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed)
+        for K, verdict in zip(orders, verdicts, strict=True)
+    ]
+    possible = [combiner for combiner in combiners if combiner.used.sum() >= combiner.K]
+    if not possible:
+        n_used = int(combiners[0].used.sum())
         raise InvalidInputError(f"{n_used} experts of sites can be used: too few for {min(orders)}")
-    return tuple(combiner.combination() if n_used >= combiner.K else None for combiner in combiners)
+    common = np.all([combiner.whole for combiner in possible], axis=0)
+    return tuple(combiner.combination(common) if combiner in possible else None for combiner in combiners)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +143,14 @@ class _Combiner:
         """Sites all of whose experts were used, ``(M,)``."""
         return np.asarray(np.bincount(self.pool.owner, ~self.used, self.pool.M) == 0)
 
-    def combination(self) -> Combination:
-        """Experts, gate and evidence."""
-        pool, whole = self.pool, self.whole
+    def combination(self, counted: Mask) -> Combination:
+        """Experts, gate and evidence; the likelihood is over the sites ``counted``, or all whole ones if none is."""
+        pool, counted = self.pool, counted if counted.any() else self.whole
         reduction, labels = self._reduction()
         gate, trusted, gate_cost = self._gate(reduction, labels)
         cost = pool.components.costs(reduction.experts)[np.arange(len(labels)), labels]
-        lost = np.bincount(pool.owner, cost, pool.M)[whole].sum() + np.nansum(gate_cost[whole])
-        models = [model for model, use in zip(pool.models, whole, strict=True) if use]
+        lost = np.bincount(pool.owner, cost, pool.M)[counted].sum() + np.nansum(gate_cost[counted])
+        models = [model for model, use in zip(pool.models, counted, strict=True) if use]
         moves = influences(pool, labels, self.used, self.K)
         witness = Witness(pool, self.copied, self.verdict, self.used, trusted, cost, *moves)
         return Combination(
@@ -180,9 +187,16 @@ class _Combiner:
         if self.plan == "row":
             row_gate = self._row_gate(reduction)
             return row_gate, whole, gate_costs(pool, row_gate, labels, whole)
-        heard = whole if whole.any() else np.ones(pool.M, dtype=bool)
+        heard = self._heard()
         softmax, trusted = agreed_gate(pool, labels, heard, self.K, ridge=self.penalty.gate_ridge)
         return softmax, trusted, gate_costs(pool, softmax, labels, heard)
+
+    def _heard(self) -> Mask:
+        """Sites whose gates count: their experts were used for nearly all of their labels; all if there is none."""
+        counted = np.concatenate([model.labels for model in self.pool.models])
+        used = np.bincount(self.pool.owner, self.used * counted, self.pool.M)
+        heard = used >= NEARLY_ALL * np.bincount(self.pool.owner, counted, self.pool.M)
+        return np.asarray(heard if heard.any() else np.ones(self.pool.M, dtype=bool))
 
     def _row_gate(self, reduction: Reduction) -> SoftmaxGate:
         part, design = self._shared_part(exposed=False), self.pool.design

@@ -66,7 +66,7 @@ class Verdict:
     cost: Array
 
 
-def judged(pool: Pool, copied: dict[int, int]) -> Verdict:
+def judged(pool: Pool, copied: dict[int, int], K: int) -> Verdict:
     """Compare every component with the consensus of those that agree, until that no longer changes.
 
     Parameters
@@ -74,10 +74,12 @@ def judged(pool: Pool, copied: dict[int, int]) -> Verdict:
     pool : Pool
     copied : dict
         As from :func:`copies`: copies of a site do not help it to a majority.
+    K : int
+        Experts that are wanted. A site with fewer has blends of them, and no say in what they are like.
     """
     components = pool.components
-    voice = ~np.isin(pool.owner, list(copied))
-    sites = [m for m in range(pool.M) if m not in copied]
+    sites = _voters(pool, copied, K)
+    voice = np.isin(pool.owner, sites)
     experts = pool.models[_medoid(pool, sites)].mixture.experts
     if len(sites) < 3:  # no majority, no verdict
         return Verdict(np.ones(len(pool.owner), dtype=bool), nearest_cost(components, experts))
@@ -90,6 +92,13 @@ def judged(pool: Pool, copied: dict[int, int]) -> Verdict:
         if np.array_equal(before, agrees):
             break
     return Verdict(agrees, cost)
+
+
+def _voters(pool: Pool, copied: dict[int, int], K: int) -> list[int]:
+    """Sites that make the consensus: those with enough experts, or all where these are too few for a majority."""
+    everyone = [m for m in range(pool.M) if m not in copied]
+    complete = [m for m in everyone if pool.models[m].mixture.K >= K]
+    return complete if len(complete) >= 3 else everyone
 
 
 def nearest_cost(components: Components, experts: Any) -> Array:
