@@ -88,7 +88,7 @@ def summary(classes: int, records: list[Record]) -> list[Record]:
 def main() -> None:
     study = Study(__file__, __doc__)
     warnings.simplefilter("ignore", ConsilienceWarning)
-    n, repeats, kinds = (8_000, 1, (2,)) if study.quick else (64_000, 5, (2, 3))
+    n, repeats, kinds = (8_000, 1, (2,)) if study.quick else (64_000, 3, (2, 3))
     records = study.replicate((f"{c}/{n}/{seed}" for seed in range(repeats) for c in kinds), replication)
     rows = [row for c in kinds for row in summary(c, [r for r in records if r["key"].startswith(f"{c}/")])]
     study.save(table("Classification: one exchange beside the pooled fit", rows))

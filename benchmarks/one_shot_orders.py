@@ -68,10 +68,12 @@ def summary(name: str, records: list[Record]) -> Record:
         "draws": len(records),
         "deficit / equal, one exchange": rounded(float(np.median(ratio(records, 0)))),
         "after one round": rounded(float(np.median(ratio(records, 1)))),
-        "largest after one round": rounded(float(np.max(ratio(records, 1)))),
+        "largest": rounded(float(np.max(ratio(records, 1)))),
+        "after two": rounded(float(np.median(ratio(records, 2)))),
+        "largest after two": rounded(float(np.max(ratio(records, 2)))),
     } | {
         f"four experts chosen, {label}": f"{sum(r['chosen'][label] == 4 for r in records)} of {len(records)}"
-        for label in ("different, refine 0", "different, refine 1", "equal, refine 0", "equal, refine 1")
+        for label in ("different, refine 0", "different, refine 1", "different, refine 2", "equal, refine 0")
     }
 
 

@@ -16,11 +16,13 @@ from consilience.aggregate.gates import agreed_gate, constant_gate_costs, fitted
 from consilience.aggregate.heterogeneity import between_sites
 from consilience.aggregate.points import SupportKind
 from consilience.aggregate.pool import Pool
+from consilience.aggregate.predictive import Climber, predicted_rows, prediction_costs
 from consilience.aggregate.reduce import Reduction, reduced
 from consilience.aggregate.site_model import SiteModel
 from consilience.aggregate.starts import reduction_starts
 from consilience.aggregate.trust import Verdict, copies, influences, judged
 from consilience.errors import InvalidInputError
+from consilience.model.categorical import CategoricalExperts
 from consilience.model.design import Design
 from consilience.model.gates import ConstantGate, Gate, SoftmaxGate
 from consilience.model.mixture import Mixture
@@ -90,10 +92,12 @@ def combined_orders(
     plan: PlanKind = "expert",
     support: SupportKind = "summaries",
     seed: int = 0,
+    climber: Climber | None = None,
 ) -> tuple[Combination | None, ...]:
     """As :func:`combine`, for several numbers of experts; likelihoods are over the same sites, where there are any.
 
-    None stands for a number that the sites have too few experts for, unless that is so for all of them.
+    None stands for a number that the sites have too few experts for, unless that is so for all of them. With a
+    ``climber`` mixtures of categorical experts are moved to where their predictions are nearest to those of the sites.
 
     Examples
     --------
@@ -110,7 +114,7 @@ def combined_orders(
     copied = copies(pool)
     verdicts = [judged(pool, copied, K) for K in orders]
     combiners = [
-        _Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed)
+        _Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed, climber)
         for K, verdict in zip(orders, verdicts, strict=True)
     ]
     possible = [combiner for combiner in combiners if combiner.used.sum() >= combiner.K]
@@ -132,6 +136,7 @@ class _Combiner:
     penalty: Penalty
     plan: PlanKind
     seed: int
+    climber: Climber | None
 
     @cached_property
     def used(self) -> Mask:
@@ -148,13 +153,17 @@ class _Combiner:
         pool, counted = self.pool, counted if counted.any() else self.whole
         reduction, labels = self._reduction()
         gate, trusted, gate_cost = self._gate(reduction, labels)
+        mixture = Mixture(pool.design, gate, reduction.experts)
         cost = pool.components.costs(reduction.experts)[np.arange(len(labels)), labels]
         lost = np.bincount(pool.owner, cost, pool.M)[counted].sum() + np.nansum(gate_cost[counted])
         models = [model for model, use in zip(pool.models, counted, strict=True) if use]
+        if self.climber is not None and isinstance(mixture.experts, CategoricalExperts) and trusted.any():
+            mixture = self.climber(mixture, predicted_rows(pool, trusted))
+            lost = np.nansum(prediction_costs(pool, mixture, counted))
         moves = influences(pool, labels, self.used, self.K)
         witness = Witness(pool, self.copied, self.verdict, self.used, trusted, cost, *moves)
         return Combination(
-            Mixture(pool.design, gate, reduction.experts),
+            mixture,
             self._shares(labels),
             float(sum(model.weight for model in models)),
             float(sum(model.log_likelihood for model in models) - lost) if models else np.nan,

@@ -22,8 +22,8 @@ from consilience.aggregate.points import SupportKind, check_support
 from consilience.aggregate.site_model import SiteModel
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
-from consilience.fit.climb import Ascent
-from consilience.fit.fitting import Fit, finished
+from consilience.fit.climb import Ascent, climb, drive
+from consilience.fit.fitting import Fit, finished, responder
 from consilience.fit.inference import Inference, infer
 from consilience.fit.parameters import jacobian, parameters
 from consilience.fit.specification import Specification
@@ -32,6 +32,7 @@ from consilience.fit.summary import ColumnSummary
 from consilience.model.information import coefficient_slice
 from consilience.model.mixture import Mixture, layout_of
 from consilience.model.penalty import Penalty
+from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
 from consilience.protocols.dialogue import Dialogue, Each, together
@@ -148,15 +149,20 @@ class OneShot:
     def _combined(
         self, specifications: Sequence[Specification], fits: Mapping[str, LocalFit], summary: ColumnSummary, seed: int
     ) -> tuple[Combination | None, ...]:
-        specification = specifications[0]
+        specification, penalty = specifications[0], specifications[0].penalty(summary)
+
+        def climbed(start: Mixture, rows: Rows) -> Mixture:
+            return drive(climb(start, penalty), responder(rows, "predictions", None)).mixture
+
         found = combined_orders(
             usable_models(fits, specification),
             tuple(each.K for each in specifications),
             design=summary.design(specification.intercept),
-            penalty=specification.penalty(summary),
+            penalty=penalty,
             plan=self.plan,
             support=self.support,
             seed=seed,
+            climber=climbed if self.plan == "expert" else None,
         )
         return tuple(None if each is None else with_all_sites(each, fits) for each in found)
 
