@@ -756,3 +756,14 @@ def test_the_sites_own_starts_lead_there_too() -> None:
     (fit,) = run(dialogue, InProcess().over(sites_of(parted(case.rows, 3)))).value
     reference = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
     assert fit.log_likelihood == pytest.approx(reference.log_likelihood, abs=0.05)
+
+
+@pytest.mark.parametrize("sites", [1, 3])
+def test_sites_with_the_same_classes_have_their_own_model_back(sites: int) -> None:
+    case = softly_categorical(gate="softmax", n=1_500)
+    rows = {f"site {i}": case.rows for i in range(sites)}
+    dialogue = OneShot(refine=0).dialogue([case.specification], 2, 1, start=case.truth, seed=0)
+    (fit,) = run(dialogue, InProcess().over(sites_of(rows))).value
+    own = answer(FitSite(case.specification, (2,), seed=0, start=case.truth), Site("own", case.rows)).model
+    X = case.rows.X[:100]
+    np.testing.assert_allclose(fit.mixture.mean(X), own.mixture.mean(X), atol=1e-7)

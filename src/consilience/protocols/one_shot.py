@@ -151,8 +151,8 @@ class OneShot:
     ) -> tuple[Combination | None, ...]:
         specification, penalty = specifications[0], specifications[0].penalty(summary)
 
-        def climbed(start: Mixture, rows: Rows) -> Mixture:
-            return drive(climb(start, penalty), responder(rows, "predictions", None)).mixture
+        def climbed(start: Mixture, rows: Rows) -> Mixture:  # without ridge: the sites' fits have had theirs
+            return drive(climb(start, Penalty(0.0, 0.0)), responder(rows, "predictions", None)).mixture
 
         found = combined_orders(
             usable_models(fits, specification),
