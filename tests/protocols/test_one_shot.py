@@ -39,7 +39,7 @@ from consilience.protocols import (
 )
 from consilience.protocols.questions import disclosure, is_additive
 from consilience.protocols.table import received
-from consilience.site import Site, respond
+from consilience.site import Site, answer, respond
 from simulated import FAMILIES, simulated
 
 SOFT = Specification(K=3)
