@@ -45,6 +45,7 @@ html_sidebars = {
         "architecture",
         "benchmarks",
         "how-a-mixture-is-fitted",
+        "one-shot-aggregation",
         "running-on-a-cluster",
         "write-your-own-method",
     )
