@@ -16,6 +16,7 @@ COLOURS = {
     "R-row": "#d55e00",
     "Mid": "#e69f00",
     "W": "#009e73",
+    "Fisher": "#cc79a7",
 }
 PANELS = (
     ("relaxed", "Transport divergence from the truth (relaxed)", "log"),
@@ -40,7 +41,7 @@ def boxes(path: Path, groups: Mapping[str, Sequence[Record]], title: str) -> Non
             for j, (name, colour) in enumerate(COLOURS.items()):
                 values = [v for r in records if (v := r["fits"][name].get(metric)) is not None]
                 positive = [v for v in values if v > 0] if scale == "log" else values
-                box(axis, positive, i + (j - (len(COLOURS) - 1) / 2) * 0.135, colour)
+                box(axis, positive, i + (j - (len(COLOURS) - 1) / 2) * 0.12, colour)
         axis.set_xticks(range(len(groups)), list(groups))
         axis.set_yscale(scale)
         axis.set_title(label, fontsize=10)

@@ -491,7 +491,7 @@ def error_rows(cells: Mapping[str, list[Record]]) -> list[Record]:
 
 
 def cost_rows(cells: Mapping[str, list[Record]]) -> list[Record]:
-    names = ("G", "R", "R+1", "R+4", "R-row", "Mid", "W")
+    names = ("G", "R", "R+1", "R+4", "R-row", "Mid", "W", "Fisher")
     return [
         named(cell, records)
         | {name: median(column(records, name, "seconds")) for name in names}
@@ -539,7 +539,7 @@ TWO_SITES = ("16", "128")
 def tables(records: list[Record]) -> list[Record]:
     cells = by_cell(records)
     some = {cell: found for cell, found in cells.items() if cell.split("/")[2] in TWO_SITES}
-    main = ("G", "R", "R+1", "R-row", "R-row y", "Mid", "W")
+    main = ("G", "R", "R+1", "R-row", "R-row y", "Mid", "W", "Fisher")
     transport = {"relaxed": "transport, relaxed", "exact": "transport, exact (100 rows)"}
     other = {"RPE": "RPE", "ARI": "ARI, posterior labels", "ARI gate": "ARI, gate's labels"}
     found = [
