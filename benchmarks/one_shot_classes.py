@@ -8,6 +8,7 @@ within 1 % relative of the pooled fit.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from _sites import answered, local_fits
@@ -20,7 +21,6 @@ from consilience.errors import ConsilienceWarning
 from consilience.model import CategoricalExperts, Mixture, Rows
 
 M, K, D = 16, 3, 10
-ROUNDS = (0, 1, 2, 4)
 
 
 def simulated(n: int, classes: int, seed: int, *, stream: int) -> tuple[np.ndarray, np.ndarray, Mixture]:
@@ -38,7 +38,7 @@ def scores(model: MixtureOfExpertsClassifier, X: np.ndarray, y: np.ndarray) -> t
     return float(np.mean(probability.argmax(axis=1) == y)), -float(np.mean(np.log(probability[np.arange(len(y)), y])))
 
 
-def replication(key: str) -> Record:
+def replication(key: str, rounds: Sequence[int]) -> Record:
     classes, n, seed = (int(part) for part in key.split("/"))
     X, y, truth = simulated(n, classes, seed, stream=1)
     X_test, y_test, _ = simulated(200_000, classes, seed, stream=2)
@@ -53,7 +53,7 @@ def replication(key: str) -> Record:
     specification, sites = pooled.specification(), [Rows(X[m::M], y[m::M, None].astype(float)) for m in range(M)]
     fits = local_fits(f"classes-{classes}-{n}-{seed}", sites, K=K, seed=seed, specification=specification)
     local = fits.named()
-    for refine in ROUNDS:
+    for refine in rounds:
         with stopwatch() as more:
             dialogue = OneShot(refine=refine).dialogue([specification], D, 1)
             (fit,), _ = answered(dialogue, local, sites, Rows(X, y[:, None].astype(float)))
@@ -65,9 +65,9 @@ def replication(key: str) -> Record:
     return record
 
 
-def summary(classes: int, records: list[Record]) -> list[Record]:
+def summary(classes: int, records: list[Record], rounds: Sequence[int]) -> list[Record]:
     rows = []
-    for method in ("pooled", *(f"refine {refine}" for refine in ROUNDS)):
+    for method in ("pooled", *(f"refine {refine}" for refine in rounds)):
         accuracy, loss, seconds = (np.array([r[method][i] for r in records]) for i in range(3))
         base = [np.array([r["pooled"][i] for r in records]) for i in range(2)]
         rows.append(
@@ -88,9 +88,10 @@ def summary(classes: int, records: list[Record]) -> list[Record]:
 def main() -> None:
     study = Study(__file__, __doc__)
     warnings.simplefilter("ignore", ConsilienceWarning)
-    n, repeats, kinds = (8_000, 1, (2,)) if study.quick else (64_000, 3, (2, 3))
-    records = study.replicate((f"{c}/{n}/{seed}" for seed in range(repeats) for c in kinds), replication)
-    rows = [row for c in kinds for row in summary(c, [r for r in records if r["key"].startswith(f"{c}/")])]
+    n, repeats, kinds, rounds = (8_000, 1, (2,), (0,)) if study.quick else (64_000, 3, (2, 3), (0, 1, 2, 4))
+    keys = [f"{c}/{n}/{seed}" for seed in range(repeats) for c in kinds]
+    records = study.replicate(keys, lambda key: replication(key, rounds))
+    rows = [row for c in kinds for row in summary(c, [r for r in records if r["key"].startswith(f"{c}/")], rounds)]
     study.save(table("Classification: one exchange beside the pooled fit", rows))
 
 

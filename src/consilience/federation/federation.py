@@ -178,6 +178,7 @@ class Federation:
         """
         (fitted,) = self._fits(estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop)
         assert fitted is not None  # a single fit that cannot be had is an error  # noqa: S101
+        _warn_of_sites(fitted)
         return fitted
 
     def select_order(
@@ -207,7 +208,9 @@ class Federation:
             raise InvalidInputError("expected at least one order, and 'bic' or 'aic' as criterion")
         fits = self._fits(estimator, orders, method, journal=journal, deadline=deadline, on_drop=on_drop)
         found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
-        return FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion)
+        chosen = FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion)
+        _warn_of_sites(chosen.best)
+        return chosen
 
     def _fits(
         self,
@@ -231,7 +234,6 @@ class Federation:
                 method.dialogue(**arguments), engine, kept, deadline=deadline, on_drop=on_drop, progress=progress
             )
         fits: Sequence[Fit | None] = done.value
-        _warn_of_sites(fits)
         return [
             None if fit is None else FederatedFit(_adopted(model, fit), done.record, fit)
             for model, fit in zip(models, fits, strict=True)
@@ -243,15 +245,11 @@ def _adopted(model: Any, fit: Fit) -> Any:
     return model.adopt(fit, fit.inference if isinstance(fit, CombinedFit) else None)
 
 
-def _warn_of_sites(fits: Sequence[Fit | None]) -> None:
+def _warn_of_sites(fitted: FederatedFit) -> None:
     """Sites that the result is not made of are named, with the reasons."""
-    said: dict[str, str] = {}
-    for fit in fits:
-        if isinstance(fit, CombinedFit):
-            said = fit.combination.set_aside | said
+    said = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
     if said:
-        named = "; ".join(f"{site}: {reason}" for site, reason in said.items())
-        warn(f"not all sites were used as they are: {named}. See FederatedFit.sites", SetAsideWarning)
+        warn(f"not all sites were used as they are: {said}. See FederatedFit.sites", SetAsideWarning)
 
 
 def _with_order(estimator: Any, K: int) -> Any:
