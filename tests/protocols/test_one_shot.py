@@ -160,18 +160,30 @@ def test_in_the_end_it_is_the_pooled_fit(apart: float) -> None:
     assert in_errors(fit.inference, infer(exact)) < 1e-3
 
 
-CASES = [(family, gate) for family in FAMILIES if family != "categorical" for gate in ("softmax", "constant")]
+FLAT = "averages of predictions begin 4 below the maximum here, averages of experts 2, and EM is slow on the way up"
+CASES = [
+    pytest.param(
+        family, gate, marks=[pytest.mark.xfail(reason=FLAT)] if (family, gate) == ("categorical", "softmax") else []
+    )
+    for family in FAMILIES
+    for gate in ("softmax", "constant")
+]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "gate"), CASES)
 def test_every_model_ends_at_the_pooled_maximum(family: str, gate: str) -> None:
-    case = simulated(family, gate=gate, n=8_000, exposure=family == "poisson", seed=4)
+    case = softly_categorical(gate=gate, n=8_000)
+    if family != "categorical":
+        case = simulated(family, gate=gate, n=8_000, exposure=family == "poisson", seed=4)
     reference = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
     dialogue = OneShot(refine=25).dialogue([case.specification], 2, 1, start=case.truth, seed=0)
     (fit,) = run(dialogue, InProcess().over(sites_of(parted(case.rows, 4)))).value
-    assert fit.ascent.stop is StopReason.CONVERGED_NEWTON
-    assert fit.log_likelihood == pytest.approx(reference.log_likelihood, abs=0.05)
+    if family == "categorical":  # classes say little about experts: EM itself takes hundreds of rounds
+        assert fit.log_likelihood > reference.log_likelihood - 0.5
+    else:
+        assert fit.ascent.stop is StopReason.CONVERGED_NEWTON
+        assert fit.log_likelihood == pytest.approx(reference.log_likelihood, abs=0.05)
 
 
 @pytest.mark.slow
