@@ -204,7 +204,8 @@ def test_the_models_of_honest_sites_make_the_pooled_fit(kind: str, gate: str, mo
     assert combination.shares.sum() == pytest.approx(case.rows.n)
     reached = log_likelihood(combination.mixture, case.rows)
     P = combination.mixture.parameter_count
-    assert reached - 2 * P < combination.log_likelihood < reached + P  # a bound from below, on average
+    below = 2 * P if gate == "constant" else P  # with the cost of shares it is a bound from below, on average
+    assert reached - below <= combination.log_likelihood <= reached + P
 
 
 @pytest.mark.slow

@@ -271,8 +271,7 @@ def summed_inference(fit: Fit, precision: Array) -> Inference:
     withheld = {"gate": "without a round of refinement the gate has no standard errors: OneShot(refine=1) or more"}
     for k in range(mixture.K):
         own = slice(at.start + k * f, at.start + (k + 1) * f)
-        known = bool(np.all(np.isfinite(precision[k])))
-        inverse[own, own], full_rank = solve_symmetric(precision[k], np.eye(f)) if known else (np.nan, False)
+        inverse[own, own], full_rank = solve_symmetric(precision[k], np.eye(f))
         if not full_rank:
             withheld["experts"] = "the sites have sent too little information about their experts"
     D = jacobian(mixture, fit.order)
