@@ -24,10 +24,11 @@ if TYPE_CHECKING:
         select_order,
     )
     from consilience.federation import Federation
-    from consilience.protocols import FederatedEM, OneShot
+    from consilience.protocols import FederatedEM, FedGrEM, OneShot, SharedCentre
 
 __all__ = [
     "DaskCluster",
+    "FedGrEM",
     "FederatedEM",
     "Federation",
     "GaussianMixture",
@@ -36,12 +37,14 @@ __all__ = [
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
     "OneShot",
+    "SharedCentre",
     "__version__",
     "select_order",
 ]
 
 _HOME = {
     "DaskCluster": "consilience.engines",
+    "FedGrEM": "consilience.protocols",
     "FederatedEM": "consilience.protocols",
     "Federation": "consilience.federation",
     "GaussianMixture": "consilience.estimators",
@@ -50,6 +53,7 @@ _HOME = {
     "MixtureOfExpertsRegressor": "consilience.estimators",
     "MixtureOfRegressions": "consilience.estimators",
     "OneShot": "consilience.protocols",
+    "SharedCentre": "consilience.protocols",
     "select_order": "consilience.estimators",
 }
 

@@ -17,7 +17,8 @@ Each error says what was got, what was expected and what to do. The tree::
         ├── DegenerateFitWarning           an expert emptied or sits on a boundary
         ├── StartsDisagreeWarning          the best starts end at different optima
         ├── RankDeficientWarning           the design has linearly dependent columns
-        └── SetAsideWarning                a site's model was not used, or not as a whole
+        ├── SetAsideWarning                a site's model was not used, or not as a whole
+        └── UntrustedWarning               so many sites disagree that the result cannot be trusted
 
 Catch :class:`ConsilienceError` to catch every error the library raises on purpose; filter on
 :class:`ConsilienceWarning` to silence, or turn into errors, all of its warnings.
@@ -39,6 +40,7 @@ __all__ = [
     "RoundStoppedError",
     "SetAsideWarning",
     "StartsDisagreeWarning",
+    "UntrustedWarning",
 ]
 
 
@@ -225,6 +227,21 @@ class SetAsideWarning(ConsilienceWarning):
     ...     warnings.warn("north: its gate is unlike those of the other sites", SetAsideWarning)
     >>> caught[0].category.__name__
     'SetAsideWarning'
+    """
+
+
+class UntrustedWarning(ConsilienceWarning):
+    """So many sites disagree that the result cannot be trusted; the message says in what way.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from consilience.errors import UntrustedWarning
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warnings.warn("only 11 of 20 sites agree", UntrustedWarning)
+    >>> caught[0].category.__name__
+    'UntrustedWarning'
     """
 
 

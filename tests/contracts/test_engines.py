@@ -27,6 +27,7 @@ from consilience.protocols import (
     Engine,
     LogLikelihood,
     OneShot,
+    Own,
     Several,
     Summarise,
     Total,
@@ -36,7 +37,7 @@ from consilience.protocols import (
     run,
 )
 from consilience.protocols.dialogue import Dialogue
-from consilience.site import Columns, Site
+from consilience.site import Columns, Site, respond
 from sharded import totals, write_rows, write_sites
 from simulated import FAMILIES, simulated
 
@@ -93,6 +94,47 @@ def test_bits_are_those_of_the_reference(over: Over, tmp_path: Path, number: int
     expected = run(all_kinds(mixture, some), reference(sites, in_memory))
     assert got.value == expected.value
     assert got.record.sites == expected.record.sites
+
+
+def own_questions(mixture: Mixture, sites: list[Site]) -> dict[str, Expect]:
+    """For each site the statistics at a mixture of its own, some with the information and so of another size."""
+    shift, none = np.ones(mixture.experts.B.size), np.zeros(mixture.K)
+    experts = [mixture.experts.moved(0.1 * i * shift, none) for i in range(len(sites))]
+    mixtures = [replace(mixture, experts=each) for each in experts]
+    return {site.name: Expect(mixtures[i], information=i % 3 == 2) for i, site in enumerate(sites)}
+
+
+def own(questions: dict[str, Expect]) -> Dialogue[dict[str, bytes]]:
+    """The answers of sites to questions of their own, as bytes."""
+    return {site: encode(answer) for site, answer in (yield Own(questions)).items()}
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+@pytest.mark.parametrize("number", [1, 5, 16])
+def test_own_questions_have_the_bits_of_asking_one_by_one(
+    over: Over, tmp_path: Path, number: int, in_memory: bool
+) -> None:
+    sites, mixture = write_sites(tmp_path, number, 3_000)
+    engine, questions = over(sites, in_memory), own_questions(mixture, sites)
+    alone = {site.name: respond(questions[site.name], site.loaded() if in_memory else site) for site in sites}
+    for chosen in (sites, sites[::-1], sites[1::3] or sites, sites[-1:]):  # whole blocks and parts of them
+        asked = {site.name: questions[site.name] for site in chosen}
+        got = run(own(asked), engine)
+        expected = {name: answer for name, answer in alone.items() if name in asked}
+        assert list(got.value.items()) == list(expected.items())
+        sent = {exchange.sites[0]: exchange.bytes_sent for r in got.record.rounds for exchange in r.exchanges}
+        assert sent == {name: len(encode(questions[name])) for name in expected}
+
+
+def test_a_site_that_fails_at_its_own_question_is_named_and_the_others_go_on(over: Over, tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 16, 3_000)
+    questions = own_questions(mixture, sites)
+    Path(sites[3].data.uri).unlink()
+    with pytest.raises(RoundStoppedError, match="site-03: the data were not found"):
+        run(own(questions), over(sites, False))
+    got = run(own(questions), over(sites, False), on_drop="continue")
+    assert got.value == {site.name: respond(questions[site.name], site) for i, site in enumerate(sites) if i != 3}
+    assert got.record.dropped.keys() == {"site-03"}
 
 
 @pytest.mark.slow

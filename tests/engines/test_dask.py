@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,10 @@ from consilience.engines.dask.tasks import Block, Part, add_neighbours, added, a
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit import Expect, Specification
 from consilience.model import Mixture, Rows
-from consilience.protocols import Each, FederatedEM, Likelihood, LogLikelihood, Summarise, Trouble, encode, run
+from consilience.protocols import Each, FederatedEM, Likelihood, LogLikelihood, Own, Summarise, Trouble, encode, run
 from consilience.protocols.dialogue import Dialogue
-from consilience.site import Columns, Shard, Site
+from consilience.protocols.questions import Bundle
+from consilience.site import Columns, Shard, Site, respond
 from sharded import totals, write_sites
 
 pytest.importorskip("distributed")
@@ -204,6 +206,49 @@ def test_large_messages_take_another_way_to_the_same_bits(
     assert got.value == expected
     if large == "LARGE_ANSWERS":
         assert [len(r.exchanges) for r in got.record.rounds] == [1, 1]
+
+
+def moved(mixture: Mixture, number: int) -> list[Expect]:
+    """As many questions, each about another mixture."""
+    shift, none = np.ones(mixture.experts.B.size), np.zeros(mixture.K)
+    return [Expect(replace(mixture, experts=mixture.experts.moved(0.1 * i * shift, none))) for i in range(number)]
+
+
+@pytest.mark.parametrize("deadline", [None, 20.0])
+@pytest.mark.parametrize("limit", [0, 10**9], ids=["sent once", "sent with tasks"])
+def test_own_questions_take_another_way_to_the_same_bits(
+    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int, deadline: float | None
+) -> None:
+    sites, mixture = write_sites(tmp_path, 40, 2_000)
+    questions = {site.name: question for site, question in zip(sites, moved(mixture, 40), strict=True)}
+
+    def ask() -> Dialogue[dict[str, bytes]]:
+        return {site: encode(answer) for site, answer in (yield Own(questions)).items()}
+
+    monkeypatch.setattr(engine_of_sites, "LARGE_QUESTION", limit)
+    got = run(ask(), cluster.over(sites), deadline=deadline).value
+    assert list(got.items()) == [(site.name, respond(questions[site.name], site)) for site in sites]
+
+
+@pytest.mark.parametrize("total", [False, True])
+@pytest.mark.parametrize("asked", [None, (0, 2)], ids=["all", "some"])
+def test_a_site_of_a_block_is_shown_its_own_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: tuple[int, ...] | None, total: bool
+) -> None:
+    sites, mixture = write_sites(tmp_path, 3, 300)
+    questions = moved(mixture, 9)
+    shown: dict[str, bytes] = {}
+
+    def seen(question: Any, site: Site) -> bytes:
+        shown[site.name] = encode(question)
+        return respond(question, site)
+
+    monkeypatch.setattr(tasks, "respond", seen)
+    bundle = encode(Bundle(tuple(range(2, 11)), tuple(questions)))  # the block has places 4, 5 and 6
+    parts = answer_block(Block(4, sites, keep=False), bundle, asked, total, None)
+    chosen = (0, 1, 2) if asked is None else asked
+    assert shown == {sites[i].name: encode(questions[2 + i]) for i in chosen}
+    assert [part[:3] for part in parts] == [(4 + i, 5 + i, respond(questions[2 + i], sites[i])) for i in chosen]
 
 
 @pytest.mark.parametrize("deadline", [None, 20.0])

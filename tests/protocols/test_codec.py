@@ -37,7 +37,8 @@ from consilience.protocols import (
     encode,
 )
 from consilience.protocols.codec import HEADER, MARK, Message
-from consilience.protocols.table import KINDS, received
+from consilience.protocols.questions import Bundle
+from consilience.protocols.table import KINDS, MOST_SITES, received
 from consilience.site import Site, respond
 from simulated import simulated
 from strategies import FAMILIES, GATES, GAUSSIAN, Shape, shapes
@@ -109,6 +110,7 @@ def values(shape: Shape) -> list[object]:
         Failure(Trouble.NOT_COUNTS, 5),
         fit_site,
         local_fit,
+        Bundle((0, 1, 5, 10**6), questions),
     ]
 
 
@@ -198,6 +200,69 @@ def test_what_is_not_in_the_table_cannot_be_sent(value: object) -> None:
 def test_an_unknown_part_of_a_bundle_cannot_be_sent() -> None:
     with pytest.raises(MessageError, match="cannot be sent"):
         encode(Several(("text",)))  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- a question for each of some sites
+
+
+@given(st.lists(shapes(), max_size=3), st.integers(0, 3), st.integers(1, 5))
+def test_a_bundle_keeps_the_bits_of_its_questions(drawn: list[Shape], first: int, step: int) -> None:
+    questions = tuple(Expect(shape.problem()[0], information=i % 2 == 1) for i, shape in enumerate(drawn))
+    sent = Bundle(tuple(range(first, first + step * len(drawn), step)), questions)
+    again = decode(encode(sent))
+    assert_same_arrays(again, sent)
+    assert [encode(question) for question in again.questions] == [encode(question) for question in questions]
+
+
+@given(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 4))
+def test_a_bundle_is_read_only_with_one_question_for_each_place_in_order(places: list[int], number: int) -> None:
+    data = encode(Bundle(tuple(places), (Summarise(1, 1),) * number))
+    if len(places) == number and places == sorted(set(places)):
+        assert decode(data).places == tuple(places)
+    else:
+        with pytest.raises(MessageError, match="parts of a bundle of questions do not fit together"):
+            decode(data)
+
+
+BUNDLE = len(KINDS) - 1
+STRANGE_BUNDLES = {
+    "a place that is negative": (1, -1, 1, 0, 1, 1),
+    "a place beyond the last": (1, MOST_SITES + 1, 1, 0, 1, 1),
+    "more places than sites": (MOST_SITES + 1, 0, 1, 0, 1, 1),
+    "more questions than sites": (1, 0, MOST_SITES + 1, 0, 1, 1),
+    "places that are not there": (MOST_SITES, 0, 1, 0, 1, 1),
+    "questions that are not there": (1, 0, MOST_SITES, 0, 1, 1),
+    "a question of an unknown kind": (1, 0, 1, 4, 1, 1),
+    "something left over": (1, 0, 1, 0, 1, 1, 7),
+    "nothing": (),
+}
+
+
+def test_the_head_of_a_bundle_is_places_then_questions() -> None:
+    assert KINDS[BUNDLE].type is Bundle
+    assert Message.from_bytes(encode(Bundle((3,), (Summarise(2, 1),)))).head == (1, 3, 1, 0, 2, 1)
+
+
+@pytest.mark.parametrize("head", STRANGE_BUNDLES.values(), ids=STRANGE_BUNDLES)
+def test_bundles_that_no_one_sent_are_refused(head: tuple[int, ...]) -> None:
+    with pytest.raises(MessageError, match="message"):
+        decode(Message(BUNDLE, head, np.empty(0)).to_bytes())
+
+
+@pytest.mark.parametrize("part", [Bundle((), ()), Several(()), Likelihood(0.0, 1.0), "text"], ids=repr)
+def test_what_is_no_single_question_cannot_be_sent_in_a_bundle(part: object) -> None:
+    with pytest.raises(MessageError, match="cannot be sent"):
+        encode(Bundle((0,), (part,)))  # type: ignore[arg-type]
+
+
+def test_a_bundle_is_for_engines() -> None:
+    bundle = Bundle((0,), (Summarise(2, 1),))
+    _, rows = Shape().problem()
+    said = decode(respond(encode(bundle), Site("here", rows)))
+    assert said == Failure(Trouble.NO_ANSWER_TO_KIND, 1)
+    assert received(encode(bundle), Summarise(2, 1)) == Failure(Trouble.WRONG_SHAPE)
+    with pytest.raises(MessageError, match="Bundle cannot be sent"):
+        encode(Several((bundle,)))  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------- bytes from elsewhere

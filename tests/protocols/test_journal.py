@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,23 @@ from consilience.engines import InProcess
 from consilience.errors import JournalError, RoundStoppedError
 from consilience.fit import Expect
 from consilience.model import Rows
-from consilience.protocols import Each, Failure, Journal, Several, Summarise, Total, Trouble, encode, run
+from consilience.protocols import (
+    Each,
+    Failure,
+    Journal,
+    LogLikelihood,
+    Own,
+    Several,
+    Summarise,
+    Total,
+    Trouble,
+    encode,
+    run,
+)
+from consilience.protocols.dialogue import Dialogue
 from consilience.protocols.frames import FrameFile, joined, separated
 from consilience.protocols.journal import is_same_question
+from consilience.protocols.record import ANSWERED, FROM_JOURNAL
 from consilience.site import Site, respond
 from strategies import Shape
 
@@ -90,6 +105,104 @@ def test_a_total_keeps_the_sum_and_digests_only(path: Path) -> None:
         assert [len(closed.answers) for closed in journal.rounds] == [1, 1]
         assert journal.open_replies == []
     assert path.with_name("run.journal.round").stat().st_size == 0
+
+
+# ---------------------------------------------------------------------- questions of each site's own
+
+
+def learning(rounds: int = 3, names: tuple[str, ...] = ("south", "east", "north")) -> Dialogue[dict[str, float]]:
+    """Each site's next question hangs on its own last answer, so that the result hangs on all of them."""
+    mixture, _ = Shape().problem()
+    steps = {name: 0.1 * len(name) + 0.01 * ord(name[0]) for name in names}
+    for _ in range(rounds):
+        experts = {name: mixture.experts.moved(np.full(6, step), np.zeros(2)) for name, step in steps.items()}
+        answers = yield Own({name: LogLikelihood(replace(mixture, experts=experts[name])) for name in names})
+        steps = {name: np.tanh(answers[name].log_likelihood / 1e3) for name in names}
+    return steps
+
+
+def interrupted(dialogue: Dialogue[dict[str, float]], after: int) -> Dialogue[None]:
+    """The dialogue until it has had some answers."""
+    answer = None
+    for _ in range(after):
+        answer = yield dialogue.send(answer)
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_own_questions_are_replayed_after_an_end_between_rounds(path: Path, calls: Calls, after: int) -> None:
+    expected = run(learning(), InProcess().over(small_sites())).value
+    assert len(set(expected.values())) == 3
+    calls.asked.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupted(learning(), after), InProcess().over(small_sites()), Journal(path))
+    resumed = run(learning(), InProcess().over(small_sites()), Journal(path))
+    assert resumed.value == expected
+    assert len(calls.asked) == 3 * 3
+    replayed = [e for r in resumed.record.rounds[:after] for e in r.exchanges]
+    assert {(e.outcome, e.bytes_sent) for e in replayed} == {(FROM_JOURNAL, 0)}
+    assert [r.request for r in resumed.record.rounds] == ["Own"] * 3
+
+
+@pytest.mark.parametrize("missing", [("north",), ("east", "south"), ("east", "north", "south")])
+def test_own_questions_are_asked_again_only_where_no_answer_was_written(
+    path: Path, calls: Calls, missing: tuple[str, ...]
+) -> None:
+    expected = run(learning(), InProcess().over(small_sites())).value
+    calls.asked.clear()
+    for site in missing:
+        calls.misbehave(site, failing, time=1)
+    with pytest.raises(RoundStoppedError, match="round 2 stopped"):
+        run(learning(), InProcess().over(small_sites()), Journal(path))
+    assert len(calls.asked) == 6
+    calls._misbehaviour.clear()
+    resumed = run(learning(), InProcess().over(small_sites()), Journal(path))
+    assert resumed.value == expected
+    assert sorted(calls.asked[6:]) == sorted([*missing, "east", "north", "south"])  # what was missing, and round 3
+    in_round_2 = {e.sites[0]: (e.outcome, e.bytes_sent > 0) for e in resumed.record.rounds[1].exchanges}
+    kept = dict.fromkeys({"east", "north", "south"} - set(missing), (FROM_JOURNAL, False))
+    assert in_round_2 == {**kept, **dict.fromkeys(missing, (ANSWERED, True))}
+
+
+def test_a_site_left_out_of_own_questions_stays_out_after_a_resume(path: Path, calls: Calls) -> None:
+    def twice() -> Dialogue[list[dict[str, bytes]]]:
+        questions = {site: Summarise(2, 1) for site in ("south", "north")}
+        answers = [(yield Own(questions)), (yield Own(questions))]
+        return [{site: encode(answer) for site, answer in each.items()} for each in answers]
+
+    calls.misbehave("north", failing, time=1)
+    first = run(twice(), InProcess().over(small_sites()), Journal(path), on_drop="continue")
+    again = run(twice(), InProcess().over(small_sites()), Journal(path), on_drop="continue")
+    assert first.value == again.value
+    assert [list(answers) for answers in again.value] == [["north", "south"], ["south"]]
+    assert first.record.dropped == again.record.dropped == {"north": str(Failure(Trouble.INTERNAL, 1))}
+    assert len(calls.asked) == 4
+
+
+def test_own_questions_are_those_of_the_journal_whatever_order_they_are_given_in(path: Path, calls: Calls) -> None:
+    first = run(learning(2), InProcess().over(small_sites()), Journal(path)).value
+    again = run(learning(2, ("north", "south", "east")), InProcess().over(small_sites()), Journal(path)).value
+    assert first == again
+    assert len(calls.asked) == 6
+
+
+def test_own_questions_of_other_sites_are_those_of_another_run(path: Path) -> None:
+    one, other = (LogLikelihood(Shape(seed=seed).problem()[0]) for seed in (1, 2))
+
+    def ask(request: Each | Own) -> Dialogue[None]:
+        yield request
+
+    run(ask(Own({"east": one, "south": other})), InProcess().over(small_sites()), Journal(path))
+    before = path.read_bytes()
+    for request in (
+        Own({"east": other, "south": one}),
+        Own({"east": one, "north": other}),
+        Own({"east": one, "south": one}),
+        Each(one, sites=("east", "south")),
+    ):
+        with pytest.raises(JournalError, match="its question of round 1 is not the one"):
+            run(ask(request), InProcess().over(small_sites()), Journal(path))
+    assert path.read_bytes() == before
 
 
 # ---------------------------------------------------------------------- other runs

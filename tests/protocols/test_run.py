@@ -288,7 +288,10 @@ def test_a_dialogue_that_is_none_is_told_so() -> None:
     def bare():
         yield Summarise(2, 1)
 
-    with pytest.raises(InvalidInputError, match=r"yields Total\(question\) or Each\(question\), got Summarise"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"yields Total\(question\), Each\(question\) or Own\(\{site: question\}\), got Summarise",
+    ):
         run(bare(), engine)
 
 

@@ -12,13 +12,13 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
+from consilience.aggregate.centre import geometric_median
 from consilience.numerics.arrays import Array, Labels
 
 ALL_CANDIDATES = 300
 """Up to this many sites each is a candidate for the reference."""
 DRAWN_CANDIDATES = 50
 MAX_PASSES = 10
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,78 +120,3 @@ def _medians(points: Array, orders: Labels) -> Array:
     """The geometric median of each label, ``(K, D)``."""
     aligned = np.take_along_axis(points, orders[:, :, None], axis=1)
     return np.array([geometric_median(aligned[:, j]) for j in range(aligned.shape[1])])
-
-
-# ---------------------------------------------------------------- the geometric median
-
-
-def geometric_median(points: Array, weights: Array | None = None, *, tol: float = 1e-10, max_iter: int = 1000) -> Array:
-    """The point ``v`` with the smallest ``Σ_m w_m ‖z_m - v‖``; it stays bounded while less than half the weight moves.
-
-    Weiszfeld's iteration with the safeguard of Vardi and Zhang, ``v ← v + (1 - η / ‖R‖)₊ R / Σ_m (w_m / ‖z_m - v‖)``
-    where ``R = Σ_m w_m (z_m - v) / ‖z_m - v‖`` over points other than ``v``, and ``η`` is the weight of those at ``v``.
-    A point where ``‖R‖ < η`` is the median: the nearest one is tried at each step, since the iteration alone would
-    creep up to it for ever.
-
-    Parameters
-    ----------
-    points : (M, D) array
-    weights : (M,) array, optional
-        Not negative, some positive; equal by default.
-    tol : float
-        Stop at a step below ``tol`` times the mean distance of the points.
-    max_iter : int
-
-    Returns
-    -------
-    (D,) array
-
-    References
-    ----------
-    Y. Vardi and C.-H. Zhang, The multivariate L1-median and associated data depth, PNAS 97 (2000), 1423-1426.
-
-    Examples
-    --------
-    >>> geometric_median(np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.5, 900.0]])).round(3)
-    array([0.5  , 0.812])
-    >>> geometric_median(np.array([[0.0], [1.0], [9.0]]), np.array([1.0, 1.0, 3.0]))
-    array([9.])
-    """
-    weights = np.ones(len(points)) if weights is None else weights
-    points, weights = points[weights > 0], weights[weights > 0]
-    total, centre = weights.sum(), _coordinate_medians(points, weights)
-    for _ in range(max_iter):
-        distance = np.linalg.norm(points - centre, axis=1)
-        nearest: Array = points[np.argmin(distance)]
-        R, eta, _ = _pull(points, weights, nearest)
-        if eta - np.linalg.norm(R) > ROUNDING * total:
-            return nearest.copy()
-        R, eta, steepness = _pull(points, weights, centre)
-        strength = float(np.linalg.norm(R))
-        if strength - eta <= ROUNDING * total:
-            break
-        step = (1 - eta / strength) * R / steepness
-        centre = centre + step
-        if np.linalg.norm(step) <= tol * (weights @ distance) / total:
-            break
-    return centre
-
-
-def _pull(points: Array, weights: Array, at: Array) -> tuple[Array, float, float]:
-    """``R``, ``η`` and ``Σ w / ‖z - v‖`` at a point ``v``."""
-    gap = points - at
-    distance = np.linalg.norm(gap, axis=1)
-    away = distance > 0
-    inverse = weights[away] / distance[away]
-    return inverse @ gap[away], float(weights[~away].sum()), float(inverse.sum())
-
-
-def _coordinate_medians(points: Array, weights: Array) -> Array:
-    """The weighted median of each coordinate, ``(D,)``: in one dimension it is the answer."""
-    rank = np.argsort(points, axis=0)
-    ordered, mass = np.take_along_axis(points, rank, axis=0), np.cumsum(weights[rank], axis=0)
-    half = 0.5 * mass[-1]
-    lower, upper = np.argmax(mass >= half, axis=0), np.argmax(mass > half, axis=0)
-    columns = np.arange(points.shape[1])
-    medians: Array = 0.5 * (ordered[lower, columns] + ordered[upper, columns])
-    return medians

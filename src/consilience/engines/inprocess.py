@@ -15,7 +15,7 @@ from dataclasses import replace
 from consilience.errors import InvalidInputError
 from consilience.numerics.threads import threads_for
 from consilience.protocols.engine import Reply, digest
-from consilience.protocols.questions import Question
+from consilience.protocols.questions import Question, question_for
 from consilience.protocols.table import decode
 from consilience.site.answer import respond
 from consilience.site.site import Site
@@ -77,12 +77,14 @@ class InProcessSites:
         if number <= self._number:  # another run: what an earlier one left behind is not its business
             self._run += 1
         self._number, this_run = number, self._run
-        jobs, asked = deque(sites), decode(question)  # decoded once: the sites of a process share it
+        asked = decode(question)  # once: the sites of a process share it
+        places = {name: place for place, name in enumerate(self._sites)}
+        jobs = deque((name, question_for(asked, places[name])) for name in sites)
 
         def work() -> None:
             with contextlib.suppress(IndexError):
                 while True:
-                    self._replies.put((this_run, self._reply(number, asked, jobs.popleft())))
+                    self._replies.put((this_run, self._reply(number, *jobs.popleft())))
 
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         patience = None if timeout is None else PATIENCE * timeout
@@ -100,9 +102,9 @@ class InProcessSites:
         finally:
             jobs.clear()  # who was not asked in time is not asked any more
 
-    def _reply(self, number: int, asked: Question, name: str) -> Reply:
+    def _reply(self, number: int, name: str, question: Question) -> Reply:
         began = time.perf_counter()
-        message = respond(asked, self._sites[name])
+        message = respond(question, self._sites[name])
         return Reply(number, (name,), message, (digest(message),), time.perf_counter() - began)
 
     def _arrived(self, patience: float | None, deadline: float, *, gather: bool) -> list[Reply]:

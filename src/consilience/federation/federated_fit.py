@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from consilience.aggregate.evidence import SiteEvidence
+from consilience.errors import InvalidInputError
 from consilience.fit import criteria
 from consilience.fit.fitting import Fit
 from consilience.protocols.one_shot import CombinedFit
 from consilience.protocols.record import Record
+from consilience.protocols.shared_fit import SharedFit, SiteShare
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +26,9 @@ class FederatedFit:
     record : Record
         What was asked, what left each site, in which round.
     fit : Fit
+    models : mapping of str to estimator
+        Each site's own model, where the method learns one (:class:`SharedCentre`, :class:`FedGrEM`); ``model`` is then
+        the centre's.
 
     Examples
     --------
@@ -38,22 +44,34 @@ class FederatedFit:
     model: Any
     record: Record
     fit: Fit
+    models: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def sites(self) -> tuple[SiteEvidence, ...]:
+    def sites(self) -> tuple[SiteEvidence, ...] | tuple[SiteShare, ...]:
         """What was made of each site, and why; nothing is said where sites' sums were added as they came."""
+        if isinstance(self.fit, SharedFit):
+            return self.fit.sites
         return self.fit.combination.sites if isinstance(self.fit, CombinedFit) else ()
 
     @property
     def aic(self) -> float:
         """Akaike's criterion over the rows of all sites that stayed to the end."""
+        self._check_one_mixture("AIC")
         return criteria.aic(self.fit.log_likelihood, self.fit.mixture.parameter_count)
 
     @property
     def bic(self) -> float:
         """Schwarz's criterion over the rows of all sites that stayed to the end."""
+        self._check_one_mixture("BIC")
         weight = self.fit.ascent.statistics.weight
         return criteria.bic(self.fit.log_likelihood, self.fit.mixture.parameter_count, weight)
+
+    def _check_one_mixture(self, criterion: str) -> None:
+        if isinstance(self.fit, SharedFit):
+            raise InvalidInputError(
+                f"each site has a mixture of its own: {criterion} counts the parameters of one. Choose the number of "
+                "experts with FederatedEM or OneShot"
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,23 +13,30 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from consilience.engines.inprocess import InProcess
-from consilience.errors import InvalidInputError, SetAsideWarning, warn
+from consilience.errors import InvalidInputError, SetAsideWarning, UntrustedWarning, warn
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.federation.holdings import Arrays, Holdings, Shards
 from consilience.federation.progress import shown
 from consilience.fit.checks import check_labels
 from consilience.fit.fitting import Fit
+from consilience.fit.inference import refused
+from consilience.fit.parameters import parameters
 from consilience.model.rows import Rows
 from consilience.protocols.dialogue import Dialogue
 from consilience.protocols.federated_em import FederatedEM
+from consilience.protocols.fedgrem import FedGrEM
 from consilience.protocols.journal import Journal
 from consilience.protocols.one_shot import CombinedFit, OneShot
 from consilience.protocols.questions import LogLikelihood
+from consilience.protocols.record import Record
 from consilience.protocols.run import OnDrop, Run, run
+from consilience.protocols.shared_centre import SharedCentre
+from consilience.protocols.shared_fit import OF_A_SITE, SharedFit
 from consilience.protocols.table import encode
 from consilience.site.site import Site
 
 R = TypeVar("R")
+Method = FederatedEM | OneShot | SharedCentre | FedGrEM
 
 
 class Federation:
@@ -150,7 +157,7 @@ class Federation:
     def fit(
         self,
         estimator: Any,
-        method: FederatedEM | OneShot | None = None,
+        method: Method | None = None,
         *,
         journal: str | Path | None = None,
         deadline: float | None = None,
@@ -161,8 +168,8 @@ class Federation:
         Parameters
         ----------
         estimator : estimator of this library
-        method : FederatedEM or OneShot
-            How; exact EM by default.
+        method : FederatedEM, OneShot, SharedCentre or FedGrEM
+            How; exact EM by default. The last two learn each site's own model (:attr:`FederatedFit.models`).
         journal : path, optional
             Where answers are kept, so that an interrupted fit goes on where it was: run it again with the same
             arguments. Needs a whole number as ``random_state``.
@@ -187,7 +194,7 @@ class Federation:
         orders: Iterable[int] = range(1, 7),
         *,
         criterion: str = "bic",
-        method: FederatedEM | OneShot | None = None,
+        method: Method | None = None,
         journal: str | Path | None = None,
         deadline: float | None = None,
         on_drop: OnDrop = "stop",
@@ -216,7 +223,7 @@ class Federation:
         self,
         estimator: Any,
         orders: Sequence[int] | None,
-        method: FederatedEM | OneShot | None,
+        method: Method | None,
         *,
         journal: str | Path | None,
         deadline: float | None,
@@ -235,18 +242,26 @@ class Federation:
             )
         fits: Sequence[Fit | None] = done.value
         return [
-            None if fit is None else FederatedFit(_adopted(model, fit), done.record, fit)
-            for model, fit in zip(models, fits, strict=True)
+            None if fit is None else _fitted(model, fit, done.record) for model, fit in zip(models, fits, strict=True)
         ]
 
 
-def _adopted(model: Any, fit: Fit) -> Any:
-    """The model with a fit as its own; a combined one brings its standard errors."""
-    return model.adopt(fit, fit.inference if isinstance(fit, CombinedFit) else None)
+def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:
+    """The model with a fit as its own, and a copy of it for each site that has one; standard errors come along."""
+    if isinstance(fit, SharedFit):
+        fit = fit.with_dropped(record.dropped)
+        models = {
+            site: copy(model).adopt(own, refused(parameters(own.mixture), "between sites", OF_A_SITE))
+            for site, own in fit.fits.items()
+        }
+        return FederatedFit(model.adopt(fit, fit.inference), record, fit, models)
+    return FederatedFit(model.adopt(fit, fit.inference if isinstance(fit, CombinedFit) else None), record, fit)
 
 
 def _warn_of_sites(fitted: FederatedFit) -> None:
     """Sites that the result is not made of are named, with the reasons."""
+    if isinstance(fitted.fit, SharedFit) and not fitted.fit.trusted:
+        warn(f"the result cannot be trusted: {'; '.join(fitted.fit.doubts)}", UntrustedWarning)
     said = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
     if said:
         warn(f"not all sites were used as they are: {said}. See FederatedFit.sites", SetAsideWarning)
@@ -289,7 +304,7 @@ def _drawn(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _study(method: FederatedEM | OneShot, arguments: Mapping[str, Any], sites: Sequence[Site]) -> str:
+def _study(method: Method, arguments: Mapping[str, Any], sites: Sequence[Site]) -> str:
     """A digest of all that decides a run, besides the data."""
     start = arguments["start"]
     shown = {name: value for name, value in arguments.items() if name != "start"}

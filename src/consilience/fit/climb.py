@@ -7,14 +7,14 @@ likelihood that comes with the statistics decides whether the proposal is accept
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import cho_solve
 
 from consilience.fit.stop import StopReason
 from consilience.model.information import free_parameters, is_informable, moved, ridge, score
-from consilience.model.mixture import Mixture
+from consilience.model.mixture import Mixture, layout_of
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
@@ -98,6 +98,31 @@ class Ascent:
     halvings: int
     stop: StopReason
     segments: tuple[int, ...] = (0,)
+
+    @classmethod
+    def without_steps(
+        cls,
+        mixture: Mixture,
+        labels: Array,
+        *,
+        log_likelihood: float,
+        weight: float,
+        penalty: Penalty,
+        passes: int,
+        stop: StopReason,
+    ) -> Ascent:
+        """The end of a fit that was not a climb: of its statistics only the labels ``(K,)``, likelihood and weight."""
+        blank = layout_of(mixture).zeros(information=False)
+        plain = blank.gate.plain.copy()
+        plain[: mixture.K] = labels
+        statistics = replace(
+            blank,
+            gate=replace(blank.gate, plain=plain),
+            log_likelihood=log_likelihood,
+            absolute=abs(log_likelihood),
+            weight=weight,
+        )
+        return cls(mixture, statistics, (mixture.penalised(statistics, penalty),), passes, 0, 0, stop)
 
     @property
     def penalised(self) -> float:

@@ -16,7 +16,7 @@ from consilience.fit.fitting import Fit
 from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.model.expectation import expect, score_products
 from consilience.model.gates import SoftmaxGate
-from consilience.model.information import gate_slice, is_informable, ridge
+from consilience.model.information import coefficient_slice, gate_slice, is_informable, ridge
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
@@ -45,7 +45,7 @@ class Inference:
     covariance : (D, D) array
         Of ``estimates.flat()``; NaN where nothing can be said.
     kind : str
-        ``"observed"``, ``"sandwich"`` or ``"bootstrap"``.
+        ``"observed"``, ``"sandwich"`` or ``"bootstrap"``; ``"summed"`` over sites; ``"between sites"``.
     decrement : float
         Newton decrement at the estimates: half the likelihood still to be gained.
     withheld : mapping of str to str
@@ -120,14 +120,14 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     if rows is None and (kind == "sandwich" or (statistics.information is None and is_informable(mixture))):
         raise InvalidInputError(f"kind={kind!r} standard errors of this fit need its rows: pass them")
     if not is_informable(mixture):
-        return _refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
+        return refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
     if statistics.information is None and rows is not None:
         with threads_for(mixture.design.p):
             statistics = expect(mixture, rows, information=True)
     step = newton_step(mixture, statistics, fit.penalty)
     inverse = inverse_information(mixture, statistics, fit.penalty)
     if step is None or inverse is None:
-        return _refused(
+        return refused(
             estimates, kind, "the information is not positive definite: the likelihood is flat in some direction"
         )
     withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement)
@@ -137,7 +137,26 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     return Inference(estimates, D @ inverse @ D.T, kind, step.decrement, withheld)
 
 
-def _refused(estimates: Parameters, kind: str, reason: str) -> Inference:
+def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[str, str]) -> Inference:
+    """Standard errors of the experts' coefficients alone, from the covariance ``(K, f, f)`` of each expert's.
+
+    It is in the coordinates and the order of the ascent; ``withheld`` says why the other parts have none.
+    """
+    mixture, estimates = fit.ascent.mixture, parameters(fit.mixture)
+    of_all = np.zeros((mixture.parameter_count, mixture.parameter_count))
+    at, f = coefficient_slice(mixture), covariance.shape[1]
+    for k in range(mixture.K):
+        own = slice(at.start + k * f, at.start + (k + 1) * f)
+        of_all[own, own] = covariance[k]
+    D = jacobian(mixture, fit.order)
+    shown = D @ of_all @ D.T
+    unknown = np.r_[0 : estimates.gate.size, estimates.gate.size + estimates.experts.size : len(shown)]
+    shown[unknown], shown[:, unknown] = np.nan, np.nan
+    return Inference(estimates, shown, kind, np.nan, withheld)
+
+
+def refused(estimates: Parameters, kind: str, reason: str) -> Inference:
+    """Estimates without standard errors, and the reason."""
     size = len(estimates.flat())
     return Inference(estimates, np.full((size, size), np.nan), kind, np.nan, {"gate": reason, "experts": reason})
 

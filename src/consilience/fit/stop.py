@@ -22,11 +22,13 @@ class StopReason(Enum):
     STALLED = "stopped: no fraction of the Newton step raised the likelihood, twice in a row"
     REFINED = "stopped: the rounds of refinement that were asked for are over"
     COMBINED = "stopped: combined from one answer of each site, without a round of refinement"
+    SETTLED = "converged: in a round no site's coefficients moved by more than a small part of their standard errors"
+    ROUNDS = "stopped: the largest number of rounds was reached before the sites' mixtures had settled"
 
     @property
     def converged(self) -> bool:
         """Whether the fit is at a stationary point, to tolerance."""
-        return self in (StopReason.CONVERGED_EM, StopReason.CONVERGED_NEWTON)
+        return self in (StopReason.CONVERGED_EM, StopReason.CONVERGED_NEWTON, StopReason.SETTLED)
 
     @property
     def by_choice(self) -> bool:

@@ -1,9 +1,10 @@
 """Federated methods as dialogues: questions, answers, and what drives them."""
 
-from consilience.protocols.dialogue import Each, Total, together
+from consilience.protocols.dialogue import Each, Own, Total, together
 from consilience.protocols.engine import Engine, Reply
 from consilience.protocols.failures import Failure, SiteError, Trouble
 from consilience.protocols.federated_em import FederatedEM
+from consilience.protocols.fedgrem import FedGrEM
 from consilience.protocols.journal import Journal
 from consilience.protocols.one_shot import CombinedFit, OneShot
 from consilience.protocols.questions import (
@@ -20,6 +21,8 @@ from consilience.protocols.questions import (
 )
 from consilience.protocols.record import Exchange, Record, Round
 from consilience.protocols.run import Run, run
+from consilience.protocols.shared_centre import SharedCentre
+from consilience.protocols.shared_fit import SharedFit, SiteShare
 from consilience.protocols.table import decode, encode
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "Engine",
     "Exchange",
     "Failure",
+    "FedGrEM",
     "FederatedEM",
     "FitLocally",
     "FitSite",
@@ -38,12 +42,16 @@ __all__ = [
     "LocalFit",
     "LogLikelihood",
     "OneShot",
+    "Own",
     "Record",
     "Reply",
     "Round",
     "Run",
     "Several",
+    "SharedCentre",
+    "SharedFit",
     "SiteError",
+    "SiteShare",
     "Summarise",
     "Total",
     "Trouble",

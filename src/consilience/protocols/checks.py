@@ -14,7 +14,7 @@ from consilience.model.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, triangle_size, unpack
 from consilience.numerics.linalg import cholesky_or_none
-from consilience.protocols.questions import FitLocally, FitSite, LocalFit
+from consilience.protocols.questions import Bundle, FitLocally, FitSite, LocalFit
 
 LARGEST = 1e100
 """Of parameters and moments: their squares do not overflow."""
@@ -156,6 +156,12 @@ def check_fit(fit: LocalFit) -> None:
 
 def _is_close(a: float, b: float) -> bool:
     return abs(a - b) <= SAME_COUNT * abs(b)
+
+
+def check_bundle(bundle: Bundle) -> None:
+    """Places that are not one for each question, in their order, are refused."""
+    if len(bundle.places) != len(bundle.questions) or np.any(np.diff(bundle.places) <= 0):
+        raise MessageError("the parts of a bundle of questions do not fit together")
 
 
 def check_summary(summary: ColumnSummary) -> None:

@@ -6,7 +6,7 @@ That is what lets a killed run resume by replay.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -65,7 +65,42 @@ class Each:
     sites: tuple[str, ...] | None = None
 
 
-Request = Total | Each
+@dataclass(frozen=True, eq=False)
+class Own:
+    """Every site's answer to a question of its own, as a mapping from site to answer in site order.
+
+    A site is shown its question only.
+
+    Parameters
+    ----------
+    questions : mapping of str to Question
+        All of one kind; who is not in it is not asked.
+
+    Examples
+    --------
+    >>> from consilience.protocols import Summarise
+    >>> Own({"north": Summarise(d=2, q=1), "south": Summarise(d=1, q=1)}).sites
+    ('north', 'south')
+    """
+
+    questions: Mapping[str, Question]
+
+    def __post_init__(self) -> None:
+        if len({type(question) for question in self.questions.values()}) != 1:
+            raise InvalidInputError("expected at least one question, and all of them of one kind")
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Who is asked."""
+        return tuple(self.questions)
+
+    @property
+    def question(self) -> Question:
+        """The first of the questions: the others are of its kind."""
+        return next(iter(self.questions.values()))
+
+
+Request = Total | Each | Own
 Dialogue = Generator[Request, Any, R]
 
 
@@ -92,7 +127,7 @@ def together(dialogues: Sequence[Dialogue[R]]) -> Dialogue[tuple[R, ...]]:
             parts = [(yield asked[0])]
         else:
             question = Several(tuple(part for request in asked for part in _parts(request.question)))
-            first = asked[0]
+            first: Any = asked[0]
             answer = yield type(first)(question, first.sites)
             parts = _separated(answer, [request.question for request in asked])
         for i, part in zip(group, parts, strict=True):
@@ -108,8 +143,8 @@ def _advance(i: int, dialogue: Dialogue[R], answer: Any, waiting: dict[int, Requ
 
 
 def _alike(waiting: dict[int, Request]) -> list[int]:
-    """The dialogues that wait for the same kind of request as the first, in their order."""
-    kinds = {i: (type(r), r.sites) for i, r in sorted(waiting.items())}
+    """The dialogues that wait for the same kind of request as the first, in their order; ``Own`` goes alone."""
+    kinds = {i: (type(r), r.sites, i if isinstance(r, Own) else None) for i, r in sorted(waiting.items())}
     first = next(iter(kinds.values()))
     return [i for i, kind in kinds.items() if kind == first]
 

@@ -24,13 +24,11 @@ from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.climb import Ascent, climb, drive
 from consilience.fit.fitting import Fit, finished, responder
-from consilience.fit.inference import Inference, infer
-from consilience.fit.parameters import jacobian, parameters
+from consilience.fit.inference import Inference, infer, of_coefficients
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
-from consilience.model.information import coefficient_slice
-from consilience.model.mixture import Mixture, layout_of
+from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array
@@ -245,18 +243,15 @@ class CombinedFit(Fit):
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
     """The combination as a fit; its likelihood is an estimate, since no site was asked for it."""
     mixture = combination.mixture
-    blank = layout_of(mixture).zeros(information=False)
-    plain = blank.gate.plain.copy()
-    plain[: mixture.K] = combination.shares
-    statistics = replace(
-        blank,
-        gate=replace(blank.gate, plain=plain),
+    ascent = Ascent.without_steps(
+        mixture,
+        combination.shares,
         log_likelihood=combination.log_likelihood,
-        absolute=abs(combination.log_likelihood),
         weight=combination.weight,
+        penalty=penalty,
+        passes=0,
+        stop=StopReason.COMBINED,
     )
-    value = mixture.penalised(statistics, penalty)
-    ascent = Ascent(mixture, statistics, (value,), 0, 0, 0, StopReason.COMBINED)
     order = np.argsort(-combination.shares, kind="stable")
     fit = Fit(mixture.permuted(order).raw(), ascent, order, penalty, ())
     inference, evidence = summed_inference(fit, combination.precision), combination.permuted(order)
@@ -265,21 +260,11 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
 
 def summed_inference(fit: Fit, precision: Array) -> Inference:
     """Standard errors of the experts' coefficients from the sites' information ``(K, f, f)``, summed over sites."""
-    mixture, estimates = fit.ascent.mixture, parameters(fit.mixture)
-    inverse = np.zeros((mixture.parameter_count, mixture.parameter_count))
-    at, f = coefficient_slice(mixture), precision.shape[1]
     withheld = {"gate": "without a round of refinement the gate has no standard errors: OneShot(refine=1) or more"}
-    for k in range(mixture.K):
-        own = slice(at.start + k * f, at.start + (k + 1) * f)
-        inverse[own, own], full_rank = solve_symmetric(precision[k], np.eye(f))
-        if not full_rank:
-            withheld["experts"] = "the sites have sent too little information about their experts"
-    D = jacobian(mixture, fit.order)
-    covariance = D @ inverse @ D.T
-    gate, experts = estimates.gate.size, estimates.experts.size
-    unknown = np.r_[0:gate, gate + experts : len(covariance)]
-    covariance[unknown], covariance[:, unknown] = np.nan, np.nan
-    return Inference(estimates, covariance, "summed", np.nan, withheld)
+    solved = [solve_symmetric(own, np.eye(len(own))) for own in precision]
+    if not all(full_rank for _, full_rank in solved):
+        withheld["experts"] = "the sites have sent too little information about their experts"
+    return of_coefficients(fit, np.array([inverse for inverse, _ in solved]), "summed", withheld)
 
 
 def refined_fit(

@@ -177,6 +177,37 @@ class Several:
 
 
 @dataclass(frozen=True, eq=False)
+class Bundle:
+    """A question for each of some sites, as engines carry it; a site is shown its own.
+
+    Parameters
+    ----------
+    places : tuple of int
+        Of the sites in the order of the engine.
+    questions : tuple of Question
+
+    Examples
+    --------
+    >>> question_for(Bundle((0, 4), (Summarise(1, 1), Summarise(2, 1))), 4)
+    Summarise(d=2, q=1)
+    """
+
+    places: tuple[int, ...]
+    questions: tuple[Question, ...]
+
+
+def question_for(asked: Question | Bundle, place: int) -> Question:
+    """The question that the site at a place is asked.
+
+    Examples
+    --------
+    >>> question_for(Summarise(1, 1), 3)
+    Summarise(d=1, q=1)
+    """
+    return asked.questions[asked.places.index(place)] if isinstance(asked, Bundle) else asked
+
+
+@dataclass(frozen=True, eq=False)
 class Answers:
     """The answers to :class:`Several`, in its order; they add one by one.
 

@@ -11,11 +11,11 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from consilience.errors import InvalidInputError, RoundStoppedError
-from consilience.protocols.dialogue import Dialogue, Each, Request, Total
+from consilience.protocols.dialogue import Dialogue, Each, Own, Request, Total
 from consilience.protocols.engine import Engine, Reply
 from consilience.protocols.failures import Failure, Trouble
 from consilience.protocols.journal import ClosedRound, Journal
-from consilience.protocols.questions import disclosure
+from consilience.protocols.questions import Bundle, Question, disclosure, question_for
 from consilience.protocols.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
 from consilience.protocols.table import decode, encode, received
 from consilience.protocols.tree import Span, tree_sum
@@ -103,8 +103,9 @@ def run(
 
 @dataclass
 class _Gathered:
-    """The answers of one round, as they come."""
+    """The answers of one round, as they come, to what was asked."""
 
+    question: Question | Bundle
     answers: dict[Span, tuple[Any, Reply]] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     exchanges: list[Exchange] = field(default_factory=list)
@@ -136,21 +137,22 @@ class _Conversation:
 
     def answer(self, request: Request) -> Any:
         """The answer to a request, from the journal or from the sites."""
-        if not isinstance(request, Total | Each):
+        if not isinstance(request, Total | Each | Own):
             raise InvalidInputError(
-                f"a dialogue yields Total(question) or Each(question), got {type(request).__name__}"
+                "a dialogue yields Total(question), Each(question) or Own({site: question}), "
+                f"got {type(request).__name__}"
             )
         number, kind = len(self._rounds) + 1, type(request).__name__
         asked = self._asked(request)
-        question = encode(request.question)
-        gathered = _Gathered()
+        gathered = _Gathered(self._carried(request, asked))
+        question = encode(gathered.question)
         self._rounds.append((request, gathered.exchanges))
         if self._journal is not None:
             question = self._journal.begin(number, kind, asked, question)
             if number <= len(self._journal.rounds):
                 return self._replayed(request, self._journal.rounds[number - 1], gathered)
             for reply in self._journal.open_replies:
-                self._take(reply, request, gathered, sent=0, outcome=FROM_JOURNAL)
+                self._take(reply, gathered, sent=0, outcome=FROM_JOURNAL)
         self._gather(number, question, asked, request, gathered)
         if gathered.failures:
             self._drop(number, gathered.failures)
@@ -160,6 +162,19 @@ class _Conversation:
         if request.sites is None:
             return list(self._participants)
         return [site for site in self._participants if site in request.sites]
+
+    def _carried(self, request: Request, asked: Sequence[str]) -> Question | Bundle:
+        """What the engine carries: the question, or one for each of those asked."""
+        if not isinstance(request, Own):
+            return request.question
+        places = tuple(self._roster[site] for site in asked)
+        return Bundle(places, tuple(request.questions[site] for site in asked))
+
+    def _sent(self, sites: Sequence[str], question: bytes, gathered: _Gathered) -> int:
+        """Bytes that went to these sites."""
+        if not isinstance(gathered.question, Bundle):
+            return len(question)
+        return len(encode(question_for(gathered.question, self._roster[sites[0]])))
 
     def _gather(
         self, number: int, question: bytes, asked: Sequence[str], request: Request, gathered: _Gathered
@@ -171,7 +186,7 @@ class _Conversation:
             total = isinstance(request, Total)
             done = len(asked) - len(missing)
             for replies in self._engine.ask(number, question, missing, total=total, timeout=self._deadline):
-                kept = [reply for reply in replies if self._arrived(number, reply, request, len(question), gathered)]
+                kept = [reply for reply in replies if self._arrived(number, reply, question, gathered)]
                 if kept and self._journal is not None:
                     self._journal.answered(kept)
                 done += sum(len(reply.sites) for reply in replies if reply.number == number)
@@ -182,19 +197,26 @@ class _Conversation:
             if site not in settled:
                 gathered.failures[site] = Failure(Trouble.NO_ANSWER)
                 gathered.exchanges.append(
-                    Exchange((site,), len(question), 0, self._deadline or 0.0, str(Trouble.NO_ANSWER))
+                    Exchange(
+                        (site,),
+                        self._sent((site,), question, gathered),
+                        0,
+                        self._deadline or 0.0,
+                        str(Trouble.NO_ANSWER),
+                    )
                 )
 
-    def _arrived(self, number: int, reply: Reply, request: Request, sent: int, gathered: _Gathered) -> bool:
+    def _arrived(self, number: int, reply: Reply, question: bytes, gathered: _Gathered) -> bool:
         """Take a reply; whether it is an answer of this round."""
         if reply.number != number:
             exchanges = self._rounds[reply.number - 1][1]
             exchanges.append(Exchange(reply.sites, 0, len(reply.message), reply.seconds, LATE))
             return False
-        return self._take(reply, request, gathered, sent=sent, outcome=ANSWERED)
+        sent = self._sent(reply.sites, question, gathered)
+        return self._take(reply, gathered, sent=sent, outcome=ANSWERED)
 
-    def _take(self, reply: Reply, request: Request, gathered: _Gathered, *, sent: int, outcome: str) -> bool:
-        value = received(reply.message, request.question)
+    def _take(self, reply: Reply, gathered: _Gathered, *, sent: int, outcome: str) -> bool:
+        value = received(reply.message, question_for(gathered.question, self._roster[reply.sites[0]]))
         failed = isinstance(value, Failure)
         if failed:
             gathered.failures.update(dict.fromkeys(reply.sites, value))
@@ -256,12 +278,18 @@ class _Conversation:
                 i + 1,
                 type(request).__name__,
                 type(request.question).__name__,
-                disclosure(request.question),
+                _disclosed(request),
                 tuple(exchanges),
             )
             for i, (request, exchanges) in enumerate(self._rounds)
         )
         return Record(rounds, dict(self._dropped))
+
+
+def _disclosed(request: Request) -> str:
+    """What the answers to a request disclose; of questions that differ from site to site, all that any of them asks."""
+    questions = request.questions.values() if isinstance(request, Own) else (request.question,)
+    return "; ".join(dict.fromkeys(disclosure(question) for question in questions))
 
 
 def _each(gathered: _Gathered) -> tuple[dict[str, Any], list[tuple[tuple[str, ...], bytes]]]:

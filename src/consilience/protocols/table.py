@@ -24,6 +24,7 @@ from consilience.model.poisson import PoissonExperts
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import triangle_size
 from consilience.protocols.checks import (
+    check_bundle,
     check_covariates,
     check_fit,
     check_fit_site,
@@ -51,6 +52,7 @@ from consilience.protocols.codec import (
 from consilience.protocols.failures import Failure, Trouble
 from consilience.protocols.questions import (
     Answers,
+    Bundle,
     Candidates,
     FitLocally,
     FitSite,
@@ -66,6 +68,7 @@ MOST_EXPERTS = 1_000
 MOST_CLASSES = 10_000
 MOST_COLUMNS = 100_000
 MOST_PARTS = 1_000
+MOST_SITES = 10**6
 MOST_STARTS = 10**6
 VECTOR, MATRIX, NUMBER, FLAG = Floats((1,)), Floats((2,)), Number(), Flag()
 DESIGN = Record(Design, (VECTOR, VECTOR, FLAG))
@@ -141,6 +144,9 @@ KINDS: tuple[Record, ...] = (
     Record(Failure, (Choice(tuple(Trouble)), Whole(0, 2**62))),
     FIT_SITE,
     LOCAL_FIT,
+    Record(
+        Bundle, (Tuple(Whole(0, MOST_SITES), MOST_SITES), Tuple(OneOf(*SIMPLE_QUESTIONS), MOST_SITES)), check_bundle
+    ),
 )
 """Every kind of message. New kinds go to the end: the place is the number that is sent."""
 _KIND_OF = {record.type: kind for kind, record in enumerate(KINDS)}

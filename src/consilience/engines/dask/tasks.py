@@ -24,7 +24,7 @@ from consilience.model.rows import Rows
 from consilience.numerics.threads import threads_for
 from consilience.protocols.engine import digest
 from consilience.protocols.failures import Failure
-from consilience.protocols.questions import Question
+from consilience.protocols.questions import Bundle, Question, question_for
 from consilience.protocols.table import decode, encode, received
 from consilience.protocols.tree import Span, tree_sum
 from consilience.site.answer import respond
@@ -170,15 +170,16 @@ def answer_block(
     -------
     tuple of Part
     """
-    decoded: Question = decode(question)
+    decoded: Question | Bundle = decode(question)
     chosen = range(len(block.sites)) if asked is None else asked
 
     def work(i: int) -> Part:
         began = time.perf_counter()
         site = block.site(i)
-        message = respond(decoded, site)
-        log_trace(site, received(message, decoded) if len(message) < LARGEST_FAILURE else None)
         place = block.first + i
+        own = question_for(decoded, place)
+        message = respond(own, site)
+        log_trace(site, received(message, own) if len(message) < LARGEST_FAILURE else None)
         return place, place + 1, message, (digest(message),), time.perf_counter() - began
 
     with threads_for(0):
@@ -187,7 +188,9 @@ def answer_block(
         if i not in done:
             block.give_up(i)
     parts = tuple(done[i] for i in sorted(done))
-    return added(parts, decoded) if total and len(parts) == len(block.sites) else parts
+    if isinstance(decoded, Bundle) or not (total and len(parts) == len(block.sites)):
+        return parts
+    return added(parts, decoded)
 
 
 def add_neighbours(

@@ -1,0 +1,264 @@
+"""Sites that differ and sites that lie: each site's own mixture, drawn towards a robust centre as far as sites agree.
+
+Every site fits by itself. Their labels are aligned, and all start again from the geometric median of their fits, which
+cures sites that were lost. Rounds with that centre for all follow, then rounds in which each site keeps of its own
+estimate what its rows can say better than the others': empirical Bayes, without a constant to choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from consilience.aggregate.sharing import Estimate, Sharing, in_common_labels, shared
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import Expect
+from consilience.fit.inference import inverse_information, reasons
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.fit.summary import ColumnSummary
+from consilience.model.gates import ConstantGate, SoftmaxGate
+from consilience.model.gaussian import GaussianExperts
+from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import solve_symmetric
+from consilience.protocols.dialogue import Dialogue, Each, Own
+from consilience.protocols.local_fits import LocalFits, local_fits, only
+from consilience.protocols.questions import FitSite, Summarise
+from consilience.protocols.shared_fit import Ending, SharedFit
+
+EQUAL_ROUNDS = 0.6
+"""Largest share of the rounds in which all sites have the centre."""
+SETTLED = 0.1
+"""Change of a site's coefficients, in its standard errors, below which a stage ends."""
+UNKNOWN_LABELS = 1.25
+"""What not knowing the labels adds to the variance of coefficients, where the observed information is of no use."""
+REPLAYED = "it has given the answer of an earlier round to another question"
+
+
+@dataclass(frozen=True)
+class SharedCentre:
+    """Each site its own mixture, drawn towards a robust centre as far as sites agree.
+
+    Parameters
+    ----------
+    rounds : int
+        Most rounds after the local fits; fewer are used once nothing moves by more than 0.1 standard errors.
+    participation : float
+        Share of the sites, drawn at random, that each round asks; below 1 a roll call comes first. A site that joins
+        late starts from the centre.
+
+    Examples
+    --------
+    >>> from consilience import Federation, GaussianMixture, SharedCentre
+    >>> rng = np.random.default_rng(0)
+    >>> def rows(shift):
+    ...     return np.r_[rng.normal(0 + shift, 1, (60, 2)), rng.normal(6 + shift, 1, (40, 2))]
+    >>> sites = Federation({name: (rows(shift),) for name, shift in zip("abcd", (0.0, 0.3, -0.3, 0.2))})
+    >>> result = sites.fit(GaussianMixture(2, random_state=0), method=SharedCentre())
+    >>> abs(result.model.means_.round(0)), sorted(result.models)
+    (array([[0., 0.],
+           [6., 6.]]), ['a', 'b', 'c', 'd'])
+    """
+
+    rounds: int = 50
+    participation: float = 1.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, Integral) or self.rounds < 1:
+            raise InvalidInputError(f"rounds={self.rounds!r}: expected a whole number of at least 1")
+        if not 0 < self.participation <= 1:
+            raise InvalidInputError(f"participation={self.participation!r}: expected a share above 0, at most 1")
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[SharedFit]]:
+        """The centre and each site's mixture.
+
+        Parameters
+        ----------
+        specifications : sequence of one Specification
+        d, q : int
+            Covariates and responses.
+        start : Mixture or None
+            A start for the sites' fits in place of their own.
+        seed, n_init : int
+            Of the starts at the sites; the seed also draws who is asked.
+        tol, max_iter
+            Of the sites' fits.
+        """
+        specification = only(specifications, "SharedCentre")
+        question = FitSite(
+            specification, (specification.K,), seed, n_init, tol, max_iter, start, (d, q), describe=False
+        )
+        if self.participation == 1:
+            fits = yield from local_fits(question)
+            sites = tuple(fits.weights)
+        else:
+            present: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
+            sites = tuple(present)
+            fits = yield from local_fits(question, self._drawn(sites, seed, 0))
+        penalty = specification.penalty(fits.summary)
+        talk = _Rounds(sites, restart(fits), penalty, dict(fits.weights))
+        for number in range(1, self.rounds + 1):
+            answers = yield Own(talk.questions(self._drawn(sites, seed, number)))
+            talk.take(answers)
+            talk.share(last=number >= int(EQUAL_ROUNDS * self.rounds))
+            if talk.settled:
+                break
+        return (talk.ending().fit(penalty),)
+
+    def _drawn(self, sites: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
+        """Who is asked in a round."""
+        size = max(1, round(self.participation * len(sites)))
+        drawn = np.random.default_rng([seed, number]).choice(len(sites), size, replace=False)
+        return tuple(sites[i] for i in np.sort(drawn))
+
+
+@dataclass
+class _Rounds:
+    """The rounds so far: where each site stands, what it last said, and how they share."""
+
+    sites: tuple[str, ...]
+    centre: Mixture
+    penalty: Penalty
+    weights: dict[str, float]
+    stand: dict[str, Mixture] = field(default_factory=dict)
+    asked: dict[str, Mixture] = field(default_factory=dict)
+    said: dict[str, Statistics] = field(default_factory=dict)
+    estimates: dict[str, Estimate] = field(default_factory=dict)
+    remarks: dict[str, list[str]] = field(default_factory=dict)
+    sharing: Sharing | None = None
+    equal: bool = True
+    settled: bool = False
+    number: int = 0
+
+    def questions(self, drawn: tuple[str, ...]) -> dict[str, Expect]:
+        """What each of them is asked: the statistics where it stands, with the information once sites may differ."""
+        informed = not self.equal and is_informable(self.centre)
+        return {site: Expect(self.stand.get(site, self.centre), information=informed) for site in drawn}
+
+    def take(self, answers: Mapping[str, Statistics]) -> None:
+        """Note what sites have said; numbers that overflow are not taken."""
+        self.number += 1
+        for site, statistics in answers.items():
+            stand = self.stand.get(site, self.centre)
+            with np.errstate(over="ignore", invalid="ignore"):
+                estimate = estimated(stand, statistics, self.penalty)
+            if estimate.is_finite():
+                if self._replayed(site, stand, statistics):
+                    self.remarks.setdefault(site, [REPLAYED])
+                self.estimates[site], self.asked[site], self.said[site] = estimate, stand, statistics
+                self.weights[site] = statistics.weight
+        if not self.estimates:
+            raise InvalidInputError("no site has given an answer that can be used")
+
+    def _replayed(self, site: str, stand: Mixture, statistics: Statistics) -> bool:
+        """Whether an answer has the sums of an earlier one, to the last digit, though the question is new."""
+        if site not in self.said or np.array_equal(_parameters(stand), _parameters(self.asked[site])):
+            return False
+        return np.array_equal(statistics.experts.to_array(), self.said[site].experts.to_array())
+
+    def share(self, *, last: bool) -> None:
+        """Draw the sites together; ``last`` ends the stage in which all have the centre."""
+        usable = in_common_labels(self.estimates, self.centre)
+        self.sharing = sharing = shared(usable, equal=self.equal)
+        moved = np.array([_moved(self.asked[s], sharing.mixtures[s], estimate) for s, estimate in usable.items()])
+        self.centre, self.stand = sharing.centre, dict(sharing.mixtures)
+        if self.equal:
+            self.equal = not (np.median(moved.max(axis=1)) < SETTLED or last)
+        else:
+            self.settled = bool(np.max(moved, where=sharing.kept, initial=0.0) < SETTLED)
+
+    def ending(self) -> Ending:
+        """Where the rounds ended."""
+        assert self.sharing is not None  # at least one round  # noqa: S101
+        stop = StopReason.SETTLED if self.settled else StopReason.ROUNDS
+        return Ending(self.sharing, self.asked, self.said, self.weights, self.remarks, self.number, stop)
+
+
+def restart(fits: LocalFits) -> Mixture:
+    """The geometric median of the sites' fits: where all of them start again, with equal shares."""
+    K = next(iter(fits.mixtures.values())).K
+    points = np.array([each.experts.free_coefficients().reshape(K, -1) for each in fits.mixtures.values()])
+    spread = np.median(np.abs(points - np.median(points, axis=(0, 1))), axis=(0, 1))
+    unit = np.tile(np.diag(np.where(spread > 0, spread, 1.0) ** 2), (K, 1, 1))
+    labels = {site: np.full(K, fits.weights[site] / K) for site in fits.mixtures}
+    stated = {site: Estimate(each, labels[site], unit) for site, each in fits.mixtures.items()}
+    centre = shared(stated, equal=True).centre
+    if isinstance(centre.gate, ConstantGate):
+        centre = replace(centre, gate=ConstantGate(np.full(K, 1 / K)))
+    return centre
+
+
+def estimated(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Estimate:
+    """One site's step from where it stood, with the covariance of its coefficients."""
+    inverse = inverse_information(stand, statistics, penalty)
+    return Estimate(
+        _stepped(stand, statistics, penalty),
+        statistics.gate.plain[: stand.K],
+        _covariances(stand, statistics, inverse),
+        _slopes(stand, statistics, penalty, inverse),
+    )
+
+
+def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixture:
+    """The site's own M-step, but variances of residuals from where it stood.
+
+    Residuals from its own step would be too small: coefficients that are then drawn back were fitted to them.
+    """
+    own = stand.maximise(statistics, penalty)
+    if not isinstance(own.experts, GaussianExperts):
+        return own
+    moments = replace(statistics.experts, first=np.zeros_like(statistics.experts.first))
+    still: Any = stand.experts.step(moments, penalty, intercept=stand.design.intercept, fraction=1.0)
+    return replace(own, experts=replace(own.experts, covariance=still.covariance))
+
+
+def _covariances(stand: Mixture, statistics: Statistics, inverse: Array | None) -> Array:
+    """Of each expert's coefficients ``(K, f, f)``: from the observed information, else of known labels, made wider."""
+    at, K = coefficient_slice(stand), stand.K
+    f = (at.stop - at.start) // K
+    if inverse is None:
+        complete = complete_information(stand, statistics)[at, at].reshape(K, f, K, f)
+        return np.array([UNKNOWN_LABELS * solve_symmetric(complete[k, :, k], np.eye(f))[0] for k in range(K)])
+    own = inverse[at, at].reshape(K, f, K, f)
+    return np.array([own[k, :, k] for k in range(K)])
+
+
+def _slopes(stand: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array | None) -> Array | None:
+    """Covariance of the gate's free slopes, or None where intervals would be withheld."""
+    if inverse is None or not isinstance(stand.gate, SoftmaxGate) or stand.K == 1:
+        return None
+    if "gate" in reasons(stand, statistics, penalty, inverse, 0.0):
+        return None
+    gate, p, first = gate_slice(stand), stand.design.p, int(stand.design.intercept)
+    places = np.arange(gate.start, gate.stop).reshape(stand.K - 1, p)[:, first:].ravel()
+    return np.asarray(inverse[np.ix_(places, places)])
+
+
+def _parameters(mixture: Mixture) -> Array:
+    return np.concatenate([mixture.gate.contrasts().ravel(), mixture.experts.free_coefficients()])
+
+
+def _moved(before: Mixture, after: Mixture, estimate: Estimate) -> Array:
+    """The change of each expert's coefficients, in root mean square standard errors, ``(K,)``."""
+    gap = (after.experts.free_coefficients() - before.experts.free_coefficients()).reshape(after.K, -1)
+    variance = np.maximum(np.diagonal(estimate.covariance, axis1=1, axis2=2), 1e-300)
+    return np.asarray(np.sqrt(np.mean(gap**2 / variance, axis=1)))
