@@ -114,3 +114,14 @@ def test_samples_have_the_mean_and_covariance_of_their_expert(family):
         assert np.all(np.abs(z.mean(axis=1)) < 5 / np.sqrt(m))
         assert np.all(np.abs(z @ z.T / m - np.eye(2)) < 5 * np.sqrt(np.eye(2) + 1) / np.sqrt(m))
         assert stats.kstest(z[0], "norm").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("structure", ["full", "tied"])
+@pytest.mark.parametrize("floor", [0.0, 1e-6])
+def test_a_covariance_that_rounding_made_indefinite_is_not_admissible(structure: str, floor: float) -> None:
+    """A Newton step may lead to variances of 1e13 beside small ones: eigenvalues alone do not show it."""
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(10, 10)))[0]
+    S = (Q * np.r_[-8e-4, 1e-4, np.full(6, 1.0), 2e4, 9e13]) @ Q.T
+    stored = S[None] if structure == "full" else S
+    experts = GaussianExperts(np.zeros((1, 10, 1)), 0.5 * (stored + np.swapaxes(stored, -1, -2)), structure)
+    assert not experts.admissible(Penalty(floor=floor * np.eye(10)))

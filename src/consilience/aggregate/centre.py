@@ -158,7 +158,7 @@ def huber_centre(
 
     It is the ``v`` of ``min_{v, ν} Σ_m w_m (½ ‖ν_m - z_m‖² + τ_m ‖ν_m - v‖)``, the central step of FedGrEM, with
     ``ν_m`` as from :func:`drawn_towards`. Solved by ``v ← Σ a_m z_m / Σ a_m``, ``a_m = w_m min(1, τ_m / ‖z_m - v‖)``,
-    from the geometric median: from the mean, sites far off would pull for many steps.
+    from the medians of the coordinates: from the mean, sites far off would pull for many steps.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def huber_centre(
     if not np.all(np.asarray(threshold) > 0):
         raise InvalidInputError(f"threshold={threshold!r}: expected positive numbers")
     weights = np.ones(len(points)) if weights is None else weights
-    centre = geometric_median(points, weights)
+    centre = coordinate_median(points, weights)
     for _ in range(max_iter):
         distance = np.linalg.norm(points - centre, axis=1)
         share = weights * threshold / np.maximum(distance, threshold)
@@ -233,21 +233,21 @@ class Shrinkage:
     kept: Mask
 
 
-def shrunk(points: Array, variances: Array) -> Shrinkage:
+def shrunk(points: Array, variances: Array, barred: Mask | None = None) -> Shrinkage:
     """Empirical Bayes: each site between its own estimate and the robust centre of the others.
 
     ``θ_m = v₋ₘ + B_m (z_m - v₋ₘ)`` with ``B_m = (ĥ² + s₋ₘ) / (ĥ² + s₋ₘ + s_m)``, where ``v₋ₘ`` is the centre of the
     other sites and ``s₋ₘ`` its variance. Where sites do not differ by more than chance, ``ĥ² = 0`` and ``θ_m`` is the
     mean of all, weighted by precision; where they differ much, each keeps its own.
 
-    In turn ``ĥ² = max(0, median_m(q_m / c_D - s_m - s₋ₘ))`` with ``q_m = ‖z_m - v₋ₘ‖²`` and ``c_D`` the median of a
-    chi-square over its mean; sites with ``q_m / (ĥ² + s_m + s₋ₘ)`` beyond 2.5, or what chance exceeds once in 200 where
-    that is more, are not kept; and ``v = Σ w_m z_m / Σ w_m``, ``w_m = 1 / (ĥ² + s_m)``, over those that are. No site's
-    ``s_m`` counts as less than half the median there, since it is the site's own word. It begins at the geometric
-    median, which less than half of the sites cannot move far.
+    In turn ``ĥ² = max(0, median_m(q_m / c_D - s_m - s₋ₘ))`` over those kept so far, with ``q_m = ‖z_m - v₋ₘ‖²`` and
+    ``c_D`` the median of a chi-square over its mean; sites with ``q_m / (ĥ² + s_m + s₋ₘ)`` beyond 2.5, or what chance
+    exceeds once in 200 where that is more, are not kept; and ``v = Σ w_m z_m / Σ w_m``, ``w_m = 1 / (ĥ² + s_m)``, over
+    those that are. No site's ``s_m`` counts as less than half the median there, since it is the site's own word. It
+    begins at the geometric median, which less than half of the sites cannot move far.
 
-    A site that is not kept has ``q_m - s_m - s₋ₘ`` for ``ĥ²``: the further off, the less it borrows (James and Stein),
-    but one that chance alone drove out does not run away with its own noise.
+    A site that is not kept borrows the less, the further off it is: as much as at the bound, times the bound over
+    ``q_m``. One that chance alone drove out does not run away with its own noise.
 
     Parameters
     ----------
@@ -255,6 +255,8 @@ def shrunk(points: Array, variances: Array) -> Shrinkage:
         In coordinates where a unit means the same everywhere.
     variances : (M,) array
         ``s_m = tr Cov(z_m)``, positive.
+    barred : (M,) array of bool, optional
+        Sites that are not kept, wherever they lie.
 
     Examples
     --------
@@ -266,22 +268,26 @@ def shrunk(points: Array, variances: Array) -> Shrinkage:
     believed = np.maximum(variances, np.median(variances) / CAP)
     most = max(REFUSED, float(chdtri(D, 1 - REFUSED_LEVEL)) / D)
     others, spread = np.repeat(geometric_median(points)[None], M, axis=0), np.zeros(M)
-    weights, between, kept = np.zeros(M), 0.0, np.zeros(M, dtype=bool)
+    weights, between, kept = np.zeros(M), 0.0, np.ones(M, dtype=bool)
     for turn in range(PASSES):
         square = np.sum((points - others) ** 2, axis=1)
         known = np.isfinite(spread)
-        before, between = between, _between(square[known], (variances + spread)[known], D)
+        heard = known & kept if 2 * np.sum(known & kept) >= M else known
+        before, between = between, _between(square[heard], (variances + spread)[heard], D)
         last, kept = kept, ~known | (square <= most * (between + spread + variances))
+        if barred is not None:
+            kept &= ~barred
         if turn > MAY_RETURN:
             kept &= last  # who is at the border may not come and go for ever
         weights = kept / (between + believed)
         others, spread = _of_others(points, weights)
-        if np.array_equal(kept, last) and abs(between - before) <= 1e-9 * (between + believed.min()):
+        if turn > 0 and np.array_equal(kept, last) and abs(between - before) <= 1e-9 * (between + believed.min()):
             break
     share = weights / weights.sum()
     square = np.sum((points - others) ** 2, axis=1)
-    prior = np.where(kept, between, np.maximum(square - variances - spread, between)) + spread
-    borrowed = np.where(np.isfinite(prior), variances / np.where(np.isfinite(prior), prior + variances, 1.0), 0.0)
+    expected = between + np.where(np.isfinite(spread), spread, 0.0) + variances
+    borrowed = np.where(np.isfinite(spread), variances / expected, 0.0)
+    borrowed *= np.where(kept, 1.0, most * expected / np.maximum(square, most * expected))
     return Shrinkage(share @ points, between, share, points + borrowed[:, None] * (others - points), borrowed, kept)
 
 

@@ -6,7 +6,7 @@ means the same for every expert. Shares and covariances stay with the site, with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -155,12 +155,13 @@ def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict
     return found
 
 
-def shared(estimates: Mapping[str, Estimate], *, equal: bool = False) -> Sharing:
+def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Collection[str] = ()) -> Sharing:
     """Draw the estimates of sites towards a robust centre, as far as their differences allow.
 
     Coefficients of each expert go through :func:`~consilience.aggregate.centre.shrunk` in coordinates whitened by the
     geometric median of the covariances that one row's worth of them has; slopes of a softmax gate likewise, all experts
-    as one vector. Shares and covariances of the experts stay with the site; the centre's count as ``f`` rows.
+    as one vector. A site more than half of whose experts are far from the others' has no say in the centre at all.
+    Shares and covariances of the experts stay with the site; the centre's count as ``f`` rows.
 
     Parameters
     ----------
@@ -168,6 +169,8 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False) -> Sharing
         All finite, in common labels.
     equal : bool
         Give every site the geometric median, whatever they differ.
+    barred : collection of str
+        Sites that are to have no say in the centre.
 
     Examples
     --------
@@ -183,19 +186,15 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False) -> Sharing
     array([0.42, 0.42, 0.42, 0.  ])
     """
     sites = list(estimates.values())
-    each = [
-        _drawn(
-            np.array([site.coefficients[k] for site in sites]),
-            np.array([site.covariance[k] for site in sites]),
-            np.array([site.labels[k] for site in sites]),
-            least=sites[0].mixture.design.p + 1,
-            equal=equal,
-        )
-        for k in range(sites[0].mixture.K)
-    ]
+    out = np.array([name in barred for name in estimates])
+    out = np.zeros_like(out) if out.all() else out
+    each = _experts_drawn(sites, equal=equal, barred=out)
+    far = _mostly_far(each)
+    if np.any(far & ~out):
+        each = _experts_drawn(sites, equal=equal, barred=far | out)
     coefficients = np.stack([drawn.found.estimates for drawn in each], axis=1)  # (M, K, f)
     own, pooled = _covariances(sites)
-    gates, gate, gate_borrowed = _gates(sites, equal=equal)
+    gates, gate, gate_borrowed = _gates(sites, far | out, equal=equal)
     return Sharing(
         _mixture(sites[0].mixture, gate, np.array([drawn.found.centre for drawn in each]), pooled),
         np.array([drawn.covariance for drawn in each]),
@@ -239,19 +238,43 @@ def division(residuals: Sequence[Array]) -> float:
     return float(largest / (1.5 * (1 + np.sqrt(M / size)) ** 2))
 
 
-def _drawn(theta: Array, covariance: Array, labels: Array, *, least: float, equal: bool) -> _Drawn:
+def _experts_drawn(sites: list[Estimate], *, equal: bool, barred: Mask) -> list[_Drawn]:
+    """The coefficients of each expert drawn towards their centre."""
+    return [
+        _drawn(
+            np.array([site.coefficients[k] for site in sites]),
+            np.array([site.covariance[k] for site in sites]),
+            np.array([site.labels[k] for site in sites]),
+            least=sites[0].mixture.design.p + 1,
+            equal=equal,
+            barred=barred,
+        )
+        for k in range(sites[0].mixture.K)
+    ]
+
+
+def _mostly_far(each: list[_Drawn]) -> Mask:
+    """Sites more than half of whose experts, of those with rows, are not kept."""
+    kept = np.stack([drawn.found.kept for drawn in each], axis=1)  # (M, K)
+    silent = ~kept & np.stack([drawn.found.borrowed == 1 for drawn in each], axis=1)
+    far = ~kept & ~silent
+    mostly: Mask = 2 * far.sum(axis=1) > (~silent).sum(axis=1)
+    return mostly if not mostly.all() else np.zeros_like(mostly)
+
+
+def _drawn(theta: Array, covariance: Array, labels: Array, *, least: float, equal: bool, barred: Mask) -> _Drawn:
     """Shrinkage of ``theta (M, D)`` in coordinates where one row's worth has unit covariance.
 
-    Who has fewer than ``least`` rows says nothing of its own, and has the centre.
+    Who has fewer than ``least`` rows says nothing of its own, and has the centre; who is ``barred`` has no say in it.
     """
     D, thin = theta.shape[1], labels < least
     speak = ~thin | thin.all()
-    own = covariance[speak]
+    own, out = covariance[speak], barred[speak] & ~np.all(barred[speak])
     unit = geometric_median((labels[speak, None, None] * own).reshape(-1, D * D)).reshape(D, D)
     L = np.asarray(np.linalg.cholesky(unit), dtype=np.float64)
     white = solve_triangular(L, theta[speak].T, lower=True).T
     variances = np.array([np.trace(_whitened(L, each)) for each in own])
-    found = _all_equal(geometric_median(white), len(white)) if equal or thin.all() else shrunk(white, variances)
+    found = _all_equal(white, out) if equal or thin.all() else shrunk(white, variances, out)
     spread = np.sqrt((found.between + variances) / D)
     residuals = np.zeros_like(theta)
     residuals[speak] = np.where(found.kept[:, None], (white - found.centre) / spread[:, None], 0.0)
@@ -280,10 +303,11 @@ def _whitened(L: Array, covariance: Array) -> Array:
     return np.asarray(solve_triangular(L, half.T, lower=True))
 
 
-def _all_equal(centre: Array, M: int) -> Shrinkage:
-    """Every site has the centre."""
-    everyone = np.ones(M)
-    return Shrinkage(centre, 0.0, everyone / M, np.repeat(centre[None], M, axis=0), everyone, everyone > 0)
+def _all_equal(points: Array, barred: Mask) -> Shrinkage:
+    """Every site has the geometric median of those that are not barred."""
+    centre, M = geometric_median(points[~barred]), len(points)
+    weights = ~barred / np.sum(~barred)
+    return Shrinkage(centre, 0.0, weights, np.repeat(centre[None], M, axis=0), np.ones(M), ~barred)
 
 
 def _covariances(sites: list[Estimate]) -> tuple[Array | None, Array | None]:
@@ -302,7 +326,7 @@ def _covariances(sites: list[Estimate]) -> tuple[Array | None, Array | None]:
     return weight * own + (1 - weight) * pooled, pooled
 
 
-def _gates(sites: list[Estimate], *, equal: bool) -> tuple[list[Gate], Gate, Array]:
+def _gates(sites: list[Estimate], out: Mask, *, equal: bool) -> tuple[list[Gate], Gate, Array]:
     """The gate of each site, that of the centre, and how much each site borrowed."""
     gates: list[Any] = [site.mixture.gate for site in sites]
     if isinstance(gates[0], ConstantGate):
@@ -313,7 +337,7 @@ def _gates(sites: list[Estimate], *, equal: bool) -> tuple[list[Gate], Gate, Arr
         return [ConstantGate(pi) for pi in own], ConstantGate(share), np.zeros(len(sites))
     free = np.array([gate.contrasts() for gate in gates])  # (M, K - 1, p)
     first = int(sites[0].mixture.design.intercept)
-    slopes, borrowed, centre = _slopes(sites, free[:, :, first:].reshape(len(sites), -1), equal=equal)
+    slopes, borrowed, centre = _slopes(sites, out, free[:, :, first:].reshape(len(sites), -1), equal=equal)
     target = free.copy()
     target[:, :, first:] = slopes.reshape(free[:, :, first:].shape)
     middle = np.array([coordinate_median(free[:, k]) for k in range(free.shape[1])]).reshape(free.shape[1:])
@@ -322,7 +346,7 @@ def _gates(sites: list[Estimate], *, equal: bool) -> tuple[list[Gate], Gate, Arr
     return moved, gates[0].moved((middle - free[0]).ravel()), borrowed
 
 
-def _slopes(sites: list[Estimate], slopes: Array, *, equal: bool) -> tuple[Array, Array, Array]:
+def _slopes(sites: list[Estimate], out: Mask, slopes: Array, *, equal: bool) -> tuple[Array, Array, Array]:
     """Slopes of the gates ``(M, g)`` drawn towards their centre, how much, and the centre ``(g,)``."""
     known = np.array([site.slopes is not None for site in sites])
     if slopes.shape[1] == 0:
@@ -332,7 +356,7 @@ def _slopes(sites: list[Estimate], slopes: Array, *, equal: bool) -> tuple[Array
         return np.repeat(centre[None], len(sites), axis=0), np.ones(len(sites)), centre
     covariance = np.array([site.slopes for site in sites if site.slopes is not None])
     labels = np.array([site.labels.sum() for site, use in zip(sites, known, strict=True) if use])
-    found = _drawn(slopes[known], covariance, labels, least=1.0, equal=False).found
+    found = _drawn(slopes[known], covariance, labels, least=1.0, equal=False, barred=out[known]).found
     borrowed = np.ones(len(sites))
     borrowed[known] = found.borrowed
     drawn = np.repeat(found.centre[None], len(sites), axis=0)

@@ -24,6 +24,7 @@ from consilience.model import covariance as cov
 from consilience.model.gates import ConstantGate
 from consilience.model.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
+from consilience.model.moments import Moments
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, Labels, pack, unpack
 from consilience.numerics.linalg import solve_symmetric
@@ -246,7 +247,7 @@ def _attacked_statistics(attack: Callable[[Told], Told], mixture: Mixture, stati
     back = told.B - experts.B[: len(told.B)]
     about_asked = told.scatter + _explained(back, told.S, matrices)
     times = _times(told, moments.plain[:K])
-    gate = replace(statistics.gate, plain=times * statistics.gate.plain, first=times * statistics.gate.first)
+    gate = Moments(*(times * part for part in (statistics.gate.plain, statistics.gate.first, statistics.gate.second)))
     if isinstance(mixture.gate, ConstantGate):
         gate = replace(gate, plain=told.n)
     return Statistics(

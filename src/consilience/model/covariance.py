@@ -104,7 +104,10 @@ def maximiser(scatter: Array, n: Array, structure: Structure, old: Array, floor:
 
 
 def is_above(covariance: Array, structure: Structure, floor: Array) -> bool:
-    """Whether no covariance falls below the floor, but for rounding."""
+    """Whether all covariances are positive definite, to rounding, and none falls below the floor."""
+    matrices = covariance if structure == "full" else covariance[None]
+    if has_matrices(structure) and any(cholesky_or_none(S) is None for S in matrices):
+        return False
     L = cholesky_or_none(floor)
     if L is None:
         return True
@@ -113,8 +116,7 @@ def is_above(covariance: Array, structure: Structure, floor: Array) -> bool:
     if structure == "spherical":
         return bool(np.all(covariance >= ALMOST * np.trace(floor) / len(floor)))
     Linv = inverse_factor(L)
-    stacked = covariance if structure == "full" else covariance[None]
-    return bool(np.linalg.eigvalsh(Linv @ stacked @ Linv.T).min() >= ALMOST)
+    return bool(np.linalg.eigvalsh(Linv @ matrices @ Linv.T).min() >= ALMOST)
 
 
 def basis(structure: Structure, q: int) -> Array:

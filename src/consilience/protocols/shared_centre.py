@@ -21,6 +21,7 @@ from consilience.fit.inference import inverse_information, reasons
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
+from consilience.model import covariance as cov
 from consilience.model.gates import ConstantGate, SoftmaxGate
 from consilience.model.gaussian import GaussianExperts
 from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable
@@ -36,8 +37,12 @@ from consilience.protocols.shared_fit import Ending, SharedFit
 
 EQUAL_ROUNDS = 0.6
 """Largest share of the rounds in which all sites have the centre."""
+CENTRE_SETTLED = 0.02
+"""Change of the centre, in standard errors of a usual site, below which sites may differ."""
 SETTLED = 0.1
-"""Change of a site's coefficients, in its standard errors, below which a stage ends."""
+"""Change of sites' coefficients, in their standard errors, below which the rounds end."""
+WIDE = 0.25
+"""Share of the responses' covariance that experts begin with at the restart."""
 UNKNOWN_LABELS = 1.25
 """What not knowing the labels adds to the variance of coefficients, where the observed information is of no use."""
 REPLAYED = "it has given the answer of an earlier round to another question"
@@ -178,11 +183,11 @@ class _Rounds:
     def share(self, *, last: bool) -> None:
         """Draw the sites together; ``last`` ends the stage in which all have the centre."""
         usable = in_common_labels(self.estimates, self.centre)
-        self.sharing = sharing = shared(usable, equal=self.equal)
+        self.sharing = sharing = shared(usable, equal=self.equal, barred=self.remarks)
         moved = np.array([_moved(self.asked[s], sharing.mixtures[s], estimate) for s, estimate in usable.items()])
         self.centre, self.stand = sharing.centre, dict(sharing.mixtures)
         if self.equal:
-            self.equal = not (np.median(moved.max(axis=1)) < SETTLED or last)
+            self.equal = not (np.median(moved.max(axis=1)) < CENTRE_SETTLED or last)
         else:
             self.settled = bool(np.max(moved, where=sharing.kept, initial=0.0) < SETTLED)
 
@@ -194,7 +199,10 @@ class _Rounds:
 
 
 def restart(fits: LocalFits) -> Mixture:
-    """The geometric median of the sites' fits: where all of them start again, with equal shares."""
+    """The geometric median of the sites' fits: where all of them start again, with equal shares and wide variances.
+
+    The sites' own variances would be too small for it: fits to few rows are too close to them.
+    """
     K = next(iter(fits.mixtures.values())).K
     points = np.array([each.experts.free_coefficients().reshape(K, -1) for each in fits.mixtures.values()])
     spread = np.median(np.abs(points - np.median(points, axis=(0, 1))), axis=(0, 1))
@@ -204,6 +212,10 @@ def restart(fits: LocalFits) -> Mixture:
     centre = shared(stated, equal=True).centre
     if isinstance(centre.gate, ConstantGate):
         centre = replace(centre, gate=ConstantGate(np.full(K, 1 / K)))
+    if isinstance(centre.experts, GaussianExperts):
+        structure = centre.experts.structure
+        wide = np.tile(WIDE * fits.summary.y_covariance, (K, 1, 1))
+        centre = replace(centre, experts=replace(centre.experts, covariance=cov.stored(wide, structure)))
     return centre
 
 
