@@ -201,7 +201,7 @@ def gradient_em(batch: Batch, theta: np.ndarray, w: np.ndarray, eta: np.ndarray,
     lam, n, M = 1.0, batch.X.shape[1], theta.shape[1]
     for t in range(1, ITERATIONS + 1):  # noqa: B007 - the number of rounds is returned
         gradient, w = batch.step(theta, w)
-        lam = DECAY * lam + STRENGTH * np.sqrt(D + np.log(M))
+        lam = DECAY * lam + STRENGTH * np.sqrt(theta.shape[-1] + np.log(M))
         with np.errstate(over="ignore", invalid="ignore"):
             moved = centre(np.clip(theta + eta[..., None] * gradient, -1e4, 1e4), lam / np.sqrt(n))
         change, theta = np.nanmax(np.abs(moved - theta)), moved
@@ -263,7 +263,7 @@ def _m_step(batch: Batch, theta: np.ndarray, w: np.ndarray) -> np.ndarray:
     gamma = np.exp(log - log.max(axis=2, keepdims=True))
     gamma /= gamma.sum(axis=2, keepdims=True)
     S = np.einsum("smkn,mna,mnb->smkab", gamma, batch.X, batch.X, optimize=True) / batch.X.shape[1]
-    return theta + np.linalg.solve(S + 1e-8 * np.eye(D), gradient[..., None])[..., 0]
+    return theta + np.linalg.solve(S + 1e-8 * np.eye(theta.shape[-1]), gradient[..., None])[..., 0]
 
 
 def baselines(data: Simulated, fits: Mapping[str, LocalFit]) -> dict[str, tuple[Any, Any, int]]:

@@ -10,7 +10,8 @@ import pytest
 
 from answering import small_sites
 from consilience.datasets import attacks
-from consilience.datasets.attacks import Attack, Blown, Collusion, Drill, MoreRows, Replay, Told
+from consilience.datasets.attacks import Attack, Attacked, Blown, Collusion, Drill, MoreRows, Replay, Told
+from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect
 from consilience.model import GaussianExperts, Mixture, Penalty, Rows, expect
@@ -332,6 +333,22 @@ def test_a_total_has_the_lie_of_the_liar_and_the_truth_of_the_others() -> None:
     expected = lie(attacks.sign_flip, question, sites[0]) + answer(question, sites[1])
     assert_same_sums(total, expected)
     assert np.abs(total.to_array() - (answer(question, sites[0]) + answer(question, sites[1])).to_array()).max() > 1
+
+
+def test_an_engine_that_adds_on_the_way_is_asked_for_single_answers() -> None:
+    case = simulated(gate="constant", n=240)
+    inner = InProcess().over(sites_of(case))
+    asked_for: list[bool] = []
+
+    class Adding:
+        sites = inner.sites
+
+        def ask(self, *arguments: Any, total: bool, timeout: float | None) -> Any:
+            asked_for.append(total)
+            return inner.ask(*arguments, total=total, timeout=timeout)
+
+    run(asked(Total(Expect(case.truth))), Attacked(Adding(), {"liar": attacks.sign_flip}))
+    assert asked_for == [False]
 
 
 def test_who_does_not_attack_is_left_alone() -> None:

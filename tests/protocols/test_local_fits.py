@@ -100,6 +100,15 @@ def test_labels_are_made_common_whatever_the_sites_call_them(scale: np.ndarray) 
         np.testing.assert_array_equal(mixture.permuted(order).experts.B, own.experts.B)
 
 
+def test_a_coordinate_in_large_units_does_not_decide_the_labels() -> None:
+    rng = np.random.default_rng(2)
+    means = np.column_stack([np.repeat([[0.0], [1e-3]], 8, axis=1), np.zeros(2)])  # the last column tells nothing
+    noise = np.array([*np.full(8, 1e-5), 1e3])
+    sites = [mixture_of(means + noise * rng.normal(size=means.shape)) for _ in range(8)]
+    found = relabelled([mixture.permuted(rng.permutation(2)) for mixture in sites])
+    assert np.ptp([mixture.experts.B[0, 0, 0] for mixture in found]) < 2e-4
+
+
 def test_labels_of_most_are_common_where_some_sites_lie() -> None:
     rng = np.random.default_rng(1)
     means = 4 * rng.normal(size=(3, 2))

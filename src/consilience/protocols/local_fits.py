@@ -31,12 +31,15 @@ class LocalFits:
         Of the sites that had rows enough for a fit.
     weights : mapping of str to float
         Total weight of the rows (or number of groups) of all sites that answered.
+    log_likelihoods : mapping of str to float
+        Of the sites' fits.
     summary : ColumnSummary
         A robust one, of a typical site's columns.
     """
 
     mixtures: Mapping[str, Mixture]
     weights: Mapping[str, float]
+    log_likelihoods: Mapping[str, float]
     summary: ColumnSummary
 
 
@@ -61,7 +64,8 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
         raise InvalidInputError("no site has rows enough for a fit of its own: use FederatedEM")
     found = [model.mixture.in_coordinates(design) for model in models.values()]
     weights = {site: fit.summary.weight if fit.model is None else fit.model.weight for site, fit in fits.items()}
-    return LocalFits(dict(zip(models, relabelled(found), strict=True)), weights, summary)
+    values = {site: model.log_likelihood for site, model in models.items()}
+    return LocalFits(dict(zip(models, relabelled(found), strict=True)), weights, values, summary)
 
 
 def relabelled(mixtures: Sequence[Mixture]) -> list[Mixture]:

@@ -2,7 +2,8 @@
 
 Every site fits by itself. Their labels are aligned, and all start again from the geometric median of their fits, which
 cures sites that were lost. Rounds with that centre for all follow, then rounds in which each site keeps of its own
-estimate what its rows can say better than the others': empirical Bayes, without a constant to choose.
+estimate what its rows can say better than the others': empirical Bayes, without a constant to choose. A site whose own
+fit explains its rows much better than what has come of the centre goes on from there.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
 from consilience.model import covariance as cov
+from consilience.model.alignment import alignment
 from consilience.model.gates import ConstantGate, SoftmaxGate
 from consilience.model.gaussian import GaussianExperts
 from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable
@@ -41,6 +43,8 @@ CENTRE_SETTLED = 0.02
 """Change of the centre, in standard errors of a usual site, below which sites may differ."""
 SETTLED = 0.1
 """Change of sites' coefficients, in their standard errors, below which the rounds end."""
+SECOND_LOOK = 4
+"""The round, of those in which sites differ, after which a site whose own fit was better goes on from there."""
 WIDE = 0.25
 """Share of the responses' covariance that experts begin with at the restart."""
 UNKNOWN_LABELS = 1.25
@@ -120,7 +124,7 @@ class SharedCentre:
             sites = tuple(present)
             fits = yield from local_fits(question, self._drawn(sites, seed, 0))
         penalty = specification.penalty(fits.summary)
-        talk = _Rounds(sites, restart(fits), penalty, dict(fits.weights))
+        talk = _Rounds(fits, restart(fits), penalty, dict(fits.weights))
         for number in range(1, self.rounds + 1):
             answers = yield Own(talk.questions(self._drawn(sites, seed, number)))
             talk.take(answers)
@@ -140,7 +144,7 @@ class SharedCentre:
 class _Rounds:
     """The rounds so far: where each site stands, what it last said, and how they share."""
 
-    sites: tuple[str, ...]
+    fits: LocalFits
     centre: Mixture
     penalty: Penalty
     weights: dict[str, float]
@@ -151,6 +155,7 @@ class _Rounds:
     remarks: dict[str, list[str]] = field(default_factory=dict)
     sharing: Sharing | None = None
     equal: bool = True
+    differing: int = 0
     settled: bool = False
     number: int = 0
 
@@ -188,8 +193,26 @@ class _Rounds:
         self.centre, self.stand = sharing.centre, dict(sharing.mixtures)
         if self.equal:
             self.equal = not (np.median(moved.max(axis=1)) < CENTRE_SETTLED or last)
-        else:
-            self.settled = bool(np.max(moved, where=sharing.kept, initial=0.0) < SETTLED)
+            return
+        self.differing += 1
+        self.settled = bool(np.max(moved, where=sharing.kept, initial=0.0) < SETTLED)
+        if self.differing == SECOND_LOOK:
+            better = {site: own for site, own in self.fits.mixtures.items() if self._was_better(site)}
+            self.stand |= {site: own.permuted(alignment(own, self.centre)) for site, own in better.items()}
+        self.settled = self.settled and self.differing > SECOND_LOOK
+
+    def _was_better(self, site: str) -> bool:
+        """Whether a site's own fit explains its rows better than where it stood, by more than a fit flatters itself.
+
+        A fit of P parameters to N numbers is flattered by ``P N / (N - 2 P)``: as in the corrected criterion of Akaike,
+        but with P counted twice against N, since labels were chosen too.
+        """
+        if site not in self.said:
+            return False
+        statistics, own = self.said[site], self.fits.mixtures[site]
+        N, P = statistics.weight * _responses(own), own.parameter_count
+        flattery = P * N / (N - 2 * P) if N > 2 * P else np.inf
+        return self.fits.log_likelihoods[site] > statistics.log_likelihood + flattery
 
     def ending(self) -> Ending:
         """Where the rounds ended."""
@@ -263,6 +286,11 @@ def _slopes(stand: Mixture, statistics: Statistics, penalty: Penalty, inverse: A
     gate, p, first = gate_slice(stand), stand.design.p, int(stand.design.intercept)
     places = np.arange(gate.start, gate.stop).reshape(stand.K - 1, p)[:, first:].ravel()
     return np.asarray(inverse[np.ix_(places, places)])
+
+
+def _responses(mixture: Mixture) -> int:
+    """Numbers that a row has to be explained."""
+    return mixture.experts.q if isinstance(mixture.experts, GaussianExperts) else 1
 
 
 def _parameters(mixture: Mixture) -> Array:
