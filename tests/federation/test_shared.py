@@ -47,7 +47,7 @@ START = Mixture(
 CLUSTERS = GaussianMixture(2, mixture_init=START, random_state=0)
 
 
-def clusters(M: int = 5, n: int = 80, *, seed: int = 0, **shifts: float) -> dict[str, tuple[np.ndarray]]:
+def clusters(M: int = 5, n: int = 80, *, seed: int = 3, **shifts: float) -> dict[str, tuple[np.ndarray]]:
     """Sites a, b, .. with two clusters; some are shifted."""
     rng = np.random.default_rng(seed)
     found = {}

@@ -223,7 +223,7 @@ def test_a_site_that_drops_out_is_left_out_from_then_on(study: Any, monkeypatch:
     done = case.run(FedGrEM(rounds=4, tol=0.0), on_drop="continue")
     assert_follows(done.value[0], expected, centre)
     assert done.record.dropped.keys() == {"north"}
-    assert [site.name for site in done.value[0].sites] == ["east", "south", "west"]
+    assert list(done.value[0].fits) == ["east", "south", "west"]
 
 
 def test_a_site_that_drops_out_stops_a_run_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,19 +120,22 @@ def geometric_median(points: Array, weights: Array | None = None, *, tol: float 
     weights = np.ones(len(points)) if weights is None else weights
     points, weights = points[weights > 0], weights[weights > 0]
     total, centre = weights.sum(), coordinate_median(points, weights)
+    tried = -1
     for _ in range(max_iter):
         distance = np.linalg.norm(points - centre, axis=1)
-        nearest: Array = points[np.argmin(distance)]
-        R, eta, _ = _pull(points, weights, nearest)
-        if eta - np.linalg.norm(R) > ROUNDING * total:
-            return nearest.copy()
+        nearest = int(np.argmin(distance))
+        if nearest != tried:
+            R, eta, _ = _pull(points, weights, points[nearest])
+            if eta - np.linalg.norm(R) > ROUNDING * total:
+                return np.array(points[nearest])
+            tried = nearest
         R, eta, steepness = _pull(points, weights, centre)
         strength = float(np.linalg.norm(R))
         if strength - eta <= ROUNDING * total:
             break
         step = (1 - eta / strength) * R / steepness
         centre = centre + step
-        if np.linalg.norm(step) <= tol * coordinate_median(distance[:, None], weights)[0]:
+        if np.linalg.norm(step) <= tol * np.median(distance):
             break
     return centre
 

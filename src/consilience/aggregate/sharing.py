@@ -21,6 +21,7 @@ from consilience.model.gates import ConstantGate, Gate
 from consilience.model.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, Labels, Mask
+from consilience.numerics.linalg import cholesky_or_none
 
 LEAST_GATES = 3
 """Sites with a covariance of their gate's slopes from which on slopes are shrunk; with fewer all have the centre's."""
@@ -64,7 +65,12 @@ class Estimate:
     def is_finite(self) -> bool:
         """Whether it has rows, and all that is compared is finite."""
         parts = (self.coefficients, self.labels, self.covariance, self.mixture.gate.contrasts())
-        return all(bool(np.all(np.isfinite(part))) for part in parts) and bool(self.labels.sum() > 0)
+        if not (all(bool(np.all(np.isfinite(part))) for part in parts) and self.labels.sum() > 0):
+            return False
+        experts = self.mixture.experts
+        return not isinstance(experts, GaussianExperts) or all(
+            cholesky_or_none(S) is not None for S in experts.matrices
+        )
 
     def permuted(self, order: Labels) -> Estimate:
         """The same with experts in another order; the covariance of slopes, which has an order of its own, is lost."""
@@ -94,8 +100,8 @@ class Sharing:
         Standard deviation of the coefficients between sites, root mean square over coefficients, in units of the
         standard deviation that one row's worth of them has.
     division : float
-        How far the sites fall into camps: above 1, their differences have one direction in common more than chance
-        allows, and a centre between the camps stands for neither.
+        How far the sites fall into camps, where they may differ: above 1, their differences have one direction in
+        common more than chance allows, and a centre between the camps stands for neither.
 
     Examples
     --------
@@ -180,7 +186,7 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
     ...     mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
     ...     return Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02))
     >>> found = shared({"north": site(0.1), "south": site(-0.1), "east": site(0.0), "west": site(90.0)})
-    >>> found.kept.ravel(), found.mixtures["west"].experts.B.ravel()
+    >>> found.kept.ravel(), found.mixtures["west"].experts.B.ravel().round(2)
     (array([ True,  True,  True, False]), array([90.]))
     >>> found.borrowed.ravel().round(2)
     array([0.42, 0.42, 0.42, 0.  ])
@@ -206,7 +212,7 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
         np.stack([drawn.found.kept for drawn in each], axis=1),
         gate_borrowed,
         np.sqrt([drawn.found.between / coefficients.shape[2] for drawn in each]),
-        division([drawn.residuals for drawn in each]),
+        0.0 if equal else division([drawn.residuals for drawn in each]),
     )
 
 

@@ -60,6 +60,7 @@ class Told:
     S: Array
     B: Array
     scatter: Array
+    precision: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def standard_errors(self) -> Array:
         """Of the coefficients where labels are known, ``(K, q, p)``."""
@@ -71,7 +72,8 @@ class Told:
 
     def permuted(self, order: Labels) -> Told:
         """The same under other labels."""
-        return Told(self.n[order], self.S[order], self.B[order], self.scatter[order])
+        precision = self.precision[order] if len(self.precision) else self.precision
+        return Told(self.n[order], self.S[order], self.B[order], self.scatter[order], precision)
 
 
 @dataclass
@@ -249,7 +251,7 @@ def _attacked_statistics(attack: Callable[[Told], Told], mixture: Mixture, stati
     times = _times(told, moments.plain[:K])
     gate = Moments(*(times * part for part in (statistics.gate.plain, statistics.gate.first, statistics.gate.second)))
     if isinstance(mixture.gate, ConstantGate):
-        gate = replace(gate, plain=told.n)
+        gate = replace(gate, plain=told.n * float(statistics.gate.plain.sum() / moments.plain[:K].sum()))
     return Statistics(
         gate,
         replace(
@@ -281,8 +283,16 @@ def _attacked_fit(attack: Callable[[Told], Told], fit: LocalFit) -> LocalFit:
     model = fit.model
     assert model is not None  # asked before  # noqa: S101
     experts = _gaussian(model.mixture)
-    told = attack(Told(model.labels, unpack(model.second), experts.B, model.labels[:, None, None] * experts.matrices))
-    times, K = _times(told, model.labels), len(told.n)
+    told = attack(
+        Told(
+            model.labels,
+            unpack(model.second),
+            experts.B,
+            model.labels[:, None, None] * experts.matrices,
+            model.precision,
+        )
+    )
+    times = _times(told, model.labels)
     gate = ConstantGate(told.n / told.n.sum()) if isinstance(model.mixture.gate, ConstantGate) else model.mixture.gate
     covariances = told.scatter / np.maximum(told.n, 1e-300)[:, None, None]
     lied = GaussianExperts(told.B, cov.stored(covariances, experts.structure), experts.structure)
@@ -303,7 +313,7 @@ def _attacked_fit(attack: Callable[[Told], Told], fit: LocalFit) -> LocalFit:
             mass=told.n * float(model.mass.sum() / model.labels.sum()),
             second=pack(told.S),
             log_likelihood=times * model.log_likelihood,
-            precision=np.empty((0, 0)) if K < model.mixture.K else times * model.precision,
+            precision=times * told.precision,
         ),
     )
 

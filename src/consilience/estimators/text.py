@@ -180,6 +180,7 @@ def notes(estimator: Any) -> list[str]:
         "sandwich": "sandwich",
         "bootstrap": "parametric bootstrap",
         "summed": "sum of the sites' information",
+        "between sites": "chance at the sites and differences between them",
     }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from consilience.engines.inprocess import InProcess
-from consilience.errors import InvalidInputError, SetAsideWarning, UntrustedWarning, warn
+from consilience.errors import ConvergenceWarning, InvalidInputError, SetAsideWarning, UntrustedWarning, warn
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.federation.holdings import Arrays, Holdings, Shards
 from consilience.federation.progress import shown
@@ -21,6 +21,7 @@ from consilience.fit.checks import check_labels
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import refused
 from consilience.fit.parameters import parameters
+from consilience.fit.stop import StopReason
 from consilience.model.rows import Rows
 from consilience.protocols.dialogue import Dialogue
 from consilience.protocols.federated_em import FederatedEM
@@ -259,7 +260,9 @@ def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:
 
 
 def _warn_of_sites(fitted: FederatedFit) -> None:
-    """Sites that the result is not made of are named, with the reasons."""
+    """Rounds that were too few, and doubts; sites that the result is not made of are named, with the reasons."""
+    if fitted.fit.ascent.stop is StopReason.ROUNDS:
+        warn(f"{fitted.fit.ascent.stop}; raise rounds", ConvergenceWarning)
     if isinstance(fitted.fit, SharedFit) and not fitted.fit.trusted:
         warn(f"the result cannot be trusted: {'; '.join(fitted.fit.doubts)}", UntrustedWarning)
     said = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)

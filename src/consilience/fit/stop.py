@@ -33,7 +33,7 @@ class StopReason(Enum):
     @property
     def by_choice(self) -> bool:
         """Whether the fit ended where it was asked to end."""
-        return self in (StopReason.REFINED, StopReason.COMBINED)
+        return self in (StopReason.REFINED, StopReason.COMBINED, StopReason.ROUNDS)
 
     def __str__(self) -> str:
         return self.value

@@ -43,8 +43,12 @@ CENTRE_SETTLED = 0.02
 """Change of the centre, in standard errors of a usual site, below which sites may differ."""
 SETTLED = 0.1
 """Change of sites' coefficients, in their standard errors, below which the rounds end."""
+INFORMED = 5
+"""Rounds, of those in which sites differ, from one with the information to the next: it is most of a message."""
 SECOND_LOOK = 4
 """The round, of those in which sites differ, after which a site whose own fit was better goes on from there."""
+DAMPED = 8
+"""Rounds, of those in which sites differ, after which they move by half."""
 WIDE = 0.25
 """Share of the responses' covariance that experts begin with at the restart."""
 UNKNOWN_LABELS = 1.25
@@ -118,13 +122,13 @@ class SharedCentre:
         )
         if self.participation == 1:
             fits = yield from local_fits(question)
-            sites = tuple(fits.weights)
+            weights = dict(fits.weights)
         else:
             present: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
-            sites = tuple(present)
-            fits = yield from local_fits(question, self._drawn(sites, seed, 0))
-        penalty = specification.penalty(fits.summary)
-        talk = _Rounds(fits, restart(fits), penalty, dict(fits.weights))
+            fits = yield from local_fits(question, self._drawn(tuple(present), seed, 0))
+            weights = {site: fits.weights.get(site, summary.weight) for site, summary in present.items()}
+        sites, penalty = tuple(weights), specification.penalty(fits.summary)
+        talk = _Rounds(fits, restart(fits), penalty, weights)
         for number in range(1, self.rounds + 1):
             answers = yield Own(talk.questions(self._drawn(sites, seed, number)))
             talk.take(answers)
@@ -152,6 +156,7 @@ class _Rounds:
     asked: dict[str, Mixture] = field(default_factory=dict)
     said: dict[str, Statistics] = field(default_factory=dict)
     estimates: dict[str, Estimate] = field(default_factory=dict)
+    informed: dict[str, Estimate] = field(default_factory=dict)
     remarks: dict[str, list[str]] = field(default_factory=dict)
     sharing: Sharing | None = None
     equal: bool = True
@@ -160,8 +165,8 @@ class _Rounds:
     number: int = 0
 
     def questions(self, drawn: tuple[str, ...]) -> dict[str, Expect]:
-        """What each of them is asked: the statistics where it stands, with the information once sites may differ."""
-        informed = not self.equal and is_informable(self.centre)
+        """What each of them is asked: the statistics where it stands, now and then with the information."""
+        informed = not self.equal and self.differing % INFORMED == 0 and is_informable(self.centre)
         return {site: Expect(self.stand.get(site, self.centre), information=informed) for site in drawn}
 
     def take(self, answers: Mapping[str, Statistics]) -> None:
@@ -170,7 +175,9 @@ class _Rounds:
         for site, statistics in answers.items():
             stand = self.stand.get(site, self.centre)
             with np.errstate(over="ignore", invalid="ignore"):
-                estimate = estimated(stand, statistics, self.penalty)
+                estimate = self._carried(site, estimated(stand, statistics, self.penalty))
+            if statistics.information is not None:
+                self.informed[site] = estimate
             if estimate.is_finite():
                 if self._replayed(site, stand, statistics):
                     self.remarks.setdefault(site, [REPLAYED])
@@ -178,6 +185,14 @@ class _Rounds:
                 self.weights[site] = statistics.weight
         if not self.estimates:
             raise InvalidInputError("no site has given an answer that can be used")
+
+    def _carried(self, site: str, estimate: Estimate) -> Estimate:
+        """The estimate, in a round without the information, with the covariances of the last round that had it."""
+        if site not in self.informed or self.differing % INFORMED == 0:
+            return estimate
+        last = self.informed[site]
+        times = np.maximum(last.labels, 1.0) / np.maximum(estimate.labels, 1.0)
+        return replace(estimate, covariance=times[:, None, None] * last.covariance, slopes=last.slopes)
 
     def _replayed(self, site: str, stand: Mixture, statistics: Statistics) -> bool:
         """Whether an answer has the sums of an earlier one, to the last digit, though the question is new."""
@@ -191,6 +206,8 @@ class _Rounds:
         self.sharing = sharing = shared(usable, equal=self.equal, barred=self.remarks)
         moved = np.array([_moved(self.asked[s], sharing.mixtures[s], estimate) for s, estimate in usable.items()])
         self.centre, self.stand = sharing.centre, dict(sharing.mixtures)
+        if self.differing >= DAMPED:  # who is at the border of being kept would otherwise come and go
+            self.stand = {site: _halfway(self.asked[site], mixture) for site, mixture in self.stand.items()}
         if self.equal:
             self.equal = not (np.median(moved.max(axis=1)) < CENTRE_SETTLED or last)
             return
@@ -295,6 +312,13 @@ def _responses(mixture: Mixture) -> int:
 
 def _parameters(mixture: Mixture) -> Array:
     return np.concatenate([mixture.gate.contrasts().ravel(), mixture.experts.free_coefficients()])
+
+
+def _halfway(before: Mixture, after: Mixture) -> Mixture:
+    """The mixture with coefficients in the middle between two."""
+    experts: Any = after.experts
+    delta = 0.5 * (before.experts.free_coefficients() - experts.free_coefficients())
+    return replace(after, experts=experts.moved(delta, np.zeros(experts.shape_parameters)))
 
 
 def _moved(before: Mixture, after: Mixture, estimate: Estimate) -> Array:

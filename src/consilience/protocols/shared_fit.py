@@ -21,6 +21,7 @@ ENOUGH = 0.6
 """Share of the sites that must agree before the result is called trusted."""
 UNUSUAL = 10.0
 """Times the median number of rows from which on a site's own account of them is remarked on."""
+NOTHING = "it was not asked, has too few rows for a fit, or has sent numbers that cannot be used"
 OF_A_SITE = (
     "a site's mixture is drawn towards the centre by as much as the data say: intervals that know of it are not made"
 )
@@ -136,6 +137,9 @@ class SharedFit(Fit):
             found.append(
                 f"only {agreeing:.3g} of {all_sites} sites agree, and a centre withstands less than half that are wrong"
             )
+        silent = float(np.mean(~self.sharing.kept & (self.sharing.borrowed == 1), axis=0).max(initial=0.0))
+        if silent > 1 - ENOUGH:
+            found.append(f"{silent:.0%} of the sites have no rows of one of the experts".replace("%", " %"))
         if self.sharing.division > 1:
             found.append(
                 "the sites fall into camps that differ in one common direction, by more than chance: the centre lies "
@@ -224,6 +228,7 @@ class Ending:
             found.append(
                 SiteShare(name, weight, borrowed, kept, gate, reasons, tuple(_remarks(kept, borrowed, weight / usual)))
             )
+        found += [SiteShare.gone(name, NOTHING) for name in self.weights if name not in sites]
         return tuple(found)
 
 
@@ -232,7 +237,7 @@ def _reasons(kept: Mask, borrowed: Array) -> Iterator[str]:
     if far:
         yield (
             f"{far} of its {len(kept)} experts are further from the other sites' than chance and the usual differences "
-            "allow: there it keeps nearly its own, and has no say in the centre"
+            "allow: there it keeps more of its own, and has no say in the centre"
         )
 
 
