@@ -9,7 +9,7 @@ def quick_start() -> str:
     section = re.search(r"^## Quick start$(.*?)^## ", text, flags=re.MULTILINE | re.DOTALL)
     assert section, "README.md has no section 'Quick start'"
     blocks = re.findall(r"^```python\n(.*?)^```$", section[1], flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3, "the quick start is three Python blocks: one machine, many sites, one exchange"
+    assert len(blocks) == 4, "the quick start is four Python blocks: one machine, many sites, one exchange, own models"
     return "".join(blocks)
 
 
@@ -22,3 +22,5 @@ def test_quick_start_runs(capsys):
     assert names["gate"].shape == (n, 4)
     assert names["result"].model.log_likelihood_ > names["model"].log_likelihood_ - 1e-3
     assert names["once"].model.log_likelihood_ > names["model"].log_likelihood_ - 3.0
+    assert set(names["apart"].models) == {"north", "south", "east"}
+    assert names["north"].shape == (5,)

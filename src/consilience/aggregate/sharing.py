@@ -105,7 +105,13 @@ class Sharing:
 
     Examples
     --------
-    See :func:`shared`.
+    >>> from consilience.model import Design
+    >>> experts = GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
+    >>> alike = {name: Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02)) for name in "abcd"}
+    >>> found = shared(alike)
+    >>> found.borrowed.ravel(), found.covariance.ravel()
+    (array([0.75, 0.75, 0.75, 0.75]), array([0.005]))
     """
 
     centre: Mixture
