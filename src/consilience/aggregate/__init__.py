@@ -16,6 +16,8 @@ from consilience.aggregate.combination import Combination
 from consilience.aggregate.combine import combine, combined_orders
 from consilience.aggregate.components import GaussianComponents, SupportComponents, SupportPart
 from consilience.aggregate.cost import moment_costs, support_costs
+from consilience.aggregate.drawing import division
+from consilience.aggregate.estimate import Estimate, in_common_labels
 from consilience.aggregate.evidence import SiteEvidence
 from consilience.aggregate.heterogeneity import Heterogeneity, heterogeneity
 from consilience.aggregate.metrics import (
@@ -28,7 +30,7 @@ from consilience.aggregate.metrics import (
     relative_prediction_error,
 )
 from consilience.aggregate.reduce import Reduction, reduced, spread_start
-from consilience.aggregate.sharing import Estimate, Sharing, division, in_common_labels, shared
+from consilience.aggregate.sharing import Sharing, shared
 from consilience.aggregate.site_model import SiteModel
 from consilience.aggregate.support import CovariateSummary, covariate_summary
 from consilience.aggregate.transport import exact_cost, exact_transport, relaxed_transport

@@ -15,27 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.sharing import Estimate, Sharing, in_common_labels, shared
+from consilience.aggregate.estimate import Estimate, in_common_labels
+from consilience.aggregate.sharing import Sharing, shared
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
-from consilience.fit.inference import inverse_information, reasons
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
 from consilience.model import covariance as cov
 from consilience.model.alignment import alignment
-from consilience.model.gates import ConstantGate, SoftmaxGate
+from consilience.model.gates import ConstantGate
 from consilience.model.gaussian import GaussianExperts
-from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable
+from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
-from consilience.numerics.linalg import solve_symmetric
 from consilience.protocols.dialogue import Dialogue, Each, Own
 from consilience.protocols.local_fits import LocalFits, local_fits, only
 from consilience.protocols.questions import FitSite, Summarise
 from consilience.protocols.shared_fit import Ending, SharedFit
+from consilience.protocols.site_step import estimated
 
 EQUAL_ROUNDS = 0.6
 """Largest share of the rounds in which all sites have the centre."""
@@ -51,8 +51,6 @@ DAMPED = 8
 """Rounds, of those in which sites differ, after which they move by half."""
 WIDE = 0.25
 """Share of the responses' covariance that experts begin with at the restart."""
-UNKNOWN_LABELS = 1.25
-"""What not knowing the labels adds to the variance of coefficients, where the observed information is of no use."""
 REPLAYED = "it has given the answer of an earlier round to another question"
 
 
@@ -257,52 +255,6 @@ def restart(fits: LocalFits) -> Mixture:
         wide = np.tile(WIDE * fits.summary.y_covariance, (K, 1, 1))
         centre = replace(centre, experts=replace(centre.experts, covariance=cov.stored(wide, structure)))
     return centre
-
-
-def estimated(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Estimate:
-    """One site's step from where it stood, with the covariance of its coefficients."""
-    inverse = inverse_information(stand, statistics, penalty)
-    return Estimate(
-        _stepped(stand, statistics, penalty),
-        statistics.gate.plain[: stand.K],
-        _covariances(stand, statistics, inverse),
-        _slopes(stand, statistics, penalty, inverse),
-    )
-
-
-def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixture:
-    """The site's own M-step, but variances of residuals from where it stood.
-
-    Residuals from its own step would be too small: coefficients that are then drawn back were fitted to them.
-    """
-    own = stand.maximise(statistics, penalty)
-    if not isinstance(own.experts, GaussianExperts):
-        return own
-    moments = replace(statistics.experts, first=np.zeros_like(statistics.experts.first))
-    still: Any = stand.experts.step(moments, penalty, intercept=stand.design.intercept, fraction=1.0)
-    return replace(own, experts=replace(own.experts, covariance=still.covariance))
-
-
-def _covariances(stand: Mixture, statistics: Statistics, inverse: Array | None) -> Array:
-    """Of each expert's coefficients ``(K, f, f)``: from the observed information, else of known labels, made wider."""
-    at, K = coefficient_slice(stand), stand.K
-    f = (at.stop - at.start) // K
-    if inverse is None:
-        complete = complete_information(stand, statistics)[at, at].reshape(K, f, K, f)
-        return np.array([UNKNOWN_LABELS * solve_symmetric(complete[k, :, k], np.eye(f))[0] for k in range(K)])
-    own = inverse[at, at].reshape(K, f, K, f)
-    return np.array([own[k, :, k] for k in range(K)])
-
-
-def _slopes(stand: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array | None) -> Array | None:
-    """Covariance of the gate's free slopes, or None where intervals would be withheld."""
-    if inverse is None or not isinstance(stand.gate, SoftmaxGate) or stand.K == 1:
-        return None
-    if "gate" in reasons(stand, statistics, penalty, inverse, 0.0):
-        return None
-    gate, p, first = gate_slice(stand), stand.design.p, int(stand.design.intercept)
-    places = np.arange(gate.start, gate.stop).reshape(stand.K - 1, p)[:, first:].ravel()
-    return np.asarray(inverse[np.ix_(places, places)])
 
 
 def _responses(mixture: Mixture) -> int:

@@ -1,0 +1,124 @@
+"""A lie in a site's answer: its own fit, or the sums of a round, so that they tell another story of its experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from consilience.datasets.attacks.lies import Attack, Replay, Told
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import Expect
+from consilience.model import covariance as cov
+from consilience.model.gates import ConstantGate
+from consilience.model.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture
+from consilience.model.moments import Moments
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array, pack, unpack
+from consilience.numerics.linalg import solve_symmetric
+from consilience.protocols.questions import LocalFit
+
+
+def attacked(attack: Attack, question: Any, answer: Any) -> Any:
+    """The answer with another story about its experts; answers that tell none stay."""
+    match answer, attack:
+        case Statistics(), Replay():
+            return attack.instead_of(answer)
+        case _, Replay():
+            return answer
+        case Statistics(), _ if isinstance(question, Expect):
+            return _attacked_statistics(attack, question.mixture, answer)
+        case LocalFit(), _ if answer.model is not None:
+            return _attacked_fit(attack, answer)
+        case _:
+            return answer
+
+
+def _gaussian(mixture: Mixture) -> GaussianExperts:
+    if not isinstance(mixture.experts, GaussianExperts):
+        raise InvalidInputError("attacks are made for Gaussian experts")
+    return mixture.experts
+
+
+def _attacked_statistics(attack: Callable[[Told], Told], mixture: Mixture, statistics: Statistics) -> Statistics:
+    """Statistics from which the step at ``mixture`` leads to the other story."""
+    experts, moments = _gaussian(mixture), statistics.experts
+    K, q, p = experts.B.shape
+    S, Sxr = unpack(moments.second), moments.first.reshape(K, q, p)
+    delta = np.array([solve_symmetric(a, b.T)[0].T for a, b in zip(S, Sxr, strict=True)])
+    matrices, packed = cov.has_matrices(experts.structure), moments.plain[K:].reshape(K, -1)
+    scatter = (unpack(packed) if matrices else packed) - _explained(delta, S, matrices)
+    told = attack(Told(moments.plain[:K], S, experts.B + delta, scatter))
+    back = told.B - experts.B[: len(told.B)]
+    about_asked = told.scatter + _explained(back, told.S, matrices)
+    times = _times(told, moments.plain[:K])
+    gate = Moments(*(times * part for part in (statistics.gate.plain, statistics.gate.first, statistics.gate.second)))
+    if isinstance(mixture.gate, ConstantGate):
+        gate = replace(gate, plain=told.n * float(statistics.gate.plain.sum() / moments.plain[:K].sum()))
+    return Statistics(
+        gate,
+        replace(
+            moments,
+            plain=np.concatenate([told.n, (pack(about_asked) if matrices else about_asked).ravel()]),
+            first=(back @ told.S).reshape(-1, p),
+            second=pack(told.S),
+        ),
+        times * statistics.log_likelihood,
+        times * statistics.absolute,
+        times * statistics.weight,
+        None if statistics.information is None else times * statistics.information,
+    )
+
+
+def _explained(delta: Array, S: Array, matrices: bool) -> Array:
+    """``δ S δᵀ`` of each expert, ``(K, q, q)``, or its diagonal ``(K, q)``."""
+    full: Array = delta @ S @ delta.transpose(0, 2, 1)
+    return full if matrices else np.diagonal(full, axis1=1, axis2=2)
+
+
+def _times(told: Told, n: Array) -> float:
+    """How many times the rows that there are; a site that leaves experts out has as many as before."""
+    return float(told.n.sum() / n.sum()) if len(told.n) == len(n) else 1.0
+
+
+def _attacked_fit(attack: Callable[[Told], Told], fit: LocalFit) -> LocalFit:
+    """A site's fit, as a story of its labels, moments and coefficients."""
+    model = fit.model
+    assert model is not None  # asked before  # noqa: S101
+    experts = _gaussian(model.mixture)
+    told = attack(
+        Told(
+            model.labels,
+            unpack(model.second),
+            experts.B,
+            model.labels[:, None, None] * experts.matrices,
+            model.precision,
+        )
+    )
+    times = _times(told, model.labels)
+    gate = ConstantGate(told.n / told.n.sum()) if isinstance(model.mixture.gate, ConstantGate) else model.mixture.gate
+    covariances = told.scatter / np.maximum(told.n, 1e-300)[:, None, None]
+    lied = GaussianExperts(told.B, cov.stored(covariances, experts.structure), experts.structure)
+    summary = fit.summary
+    return replace(
+        fit,
+        summary=replace(
+            summary,
+            weight=times * summary.weight,
+            x_squares=times * summary.x_squares,
+            y_products=times * summary.y_products,
+        ),
+        model=replace(
+            model,
+            mixture=Mixture(model.mixture.design, gate, lied),
+            weight=times * model.weight,
+            labels=told.n,
+            mass=told.n * float(model.mass.sum() / model.labels.sum()),
+            second=pack(told.S),
+            log_likelihood=times * model.log_likelihood,
+            precision=times * told.precision,
+        ),
+    )

@@ -1,0 +1,100 @@
+"""An engine some of whose sites lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from consilience.datasets.attacks.answers import attacked
+from consilience.datasets.attacks.lies import Attack
+from consilience.engines.inprocess import InProcess
+from consilience.errors import InvalidInputError
+from consilience.protocols.engine import Engine, Reply, digest
+from consilience.protocols.questions import question_for
+from consilience.protocols.table import decode, encode
+from consilience.site.site import Site
+
+
+class Drill:
+    """An engine some of whose sites attack.
+
+    Parameters
+    ----------
+    attacks : mapping of str to Attack
+        What each lying site makes of what it would say.
+    engine : InProcess or DaskCluster, optional
+        Who carries the questions; this process by default.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from consilience import Federation, GaussianMixture, SharedCentre
+    >>> from consilience.datasets.attacks import Blown
+    >>> rng = np.random.default_rng(0)
+    >>> def rows():
+    ...     return np.r_[rng.normal(0, 1, (60, 2)), rng.normal(6, 1, (40, 2))]
+    >>> sites = Federation({name: (rows(),) for name in "abcde"}, engine=Drill({"b": Blown()}))
+    >>> with warnings.catch_warnings(action="ignore"):  # that b is not used
+    ...     result = sites.fit(GaussianMixture(2, random_state=0), method=SharedCentre())
+    >>> [site.name for site in result.sites if site.reasons]
+    ['b']
+    """
+
+    def __init__(self, attacks: Mapping[str, Attack], engine: Any = None) -> None:
+        self.attacks = dict(attacks)
+        self.engine = InProcess() if engine is None else engine
+
+    def over(self, sites: Iterable[Site], *, in_memory: bool = False) -> Attacked:
+        """The engine that carries questions to ``sites``."""
+        return Attacked(self.engine.over(sites, in_memory=in_memory), self.attacks)
+
+
+class Attacked:
+    """Between an engine and the run: changes what some sites send.
+
+    Parameters
+    ----------
+    engine : Engine
+    attacks : mapping of str to Attack
+
+    Examples
+    --------
+    >>> from consilience.datasets.attacks import sign_flip
+    >>> from consilience.engines import InProcess
+    >>> from consilience.model import Rows
+    >>> sites = [Site("north", Rows(np.zeros((5, 2)), np.zeros((5, 1))))]
+    >>> Attacked(InProcess().over(sites), {"north": sign_flip}).sites
+    ('north',)
+    """
+
+    def __init__(self, engine: Engine, attacks: Mapping[str, Attack]) -> None:
+        unknown = sorted(set(attacks) - set(engine.sites))
+        if unknown:
+            raise InvalidInputError(f"there is no site called {', '.join(unknown)}")
+        self._engine, self._attacks = engine, attacks
+        self._places = {site: place for place, site in enumerate(engine.sites)}
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, in the order of every sum."""
+        return self._engine.sites
+
+    def ask(
+        self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
+    ) -> Iterator[list[Reply]]:
+        """Replies as they come, of each site by itself: no sum on the way comes before the attack."""
+        asked = decode(question)
+        for replies in self._engine.ask(number, question, sites, total=False, timeout=timeout):
+            yield [self._changed(asked, reply) if reply.number == number else reply for reply in replies]
+
+    def _changed(self, asked: Any, reply: Reply) -> Reply:
+        site = reply.sites[0]
+        if site not in self._attacks:
+            return reply
+        question, honest = question_for(asked, self._places[site]), decode(reply.message)
+        with np.errstate(invalid="ignore", over="ignore"):
+            message = encode(attacked(self._attacks[site], question, honest))
+        return replace(reply, message=message, digests=(digest(message),))
