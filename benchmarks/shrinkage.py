@@ -76,19 +76,19 @@ def picture(records: list[Record]) -> None:
             colour = "#1f6fb2" if status == "shared" else "#b5485d"
             a, b = own[m, 0], shared[m, 0]
             axis.annotate("", b, a, arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9, "alpha": 0.8})
-            axis.plot(*a, "o", markerfacecolor="white", color=colour, markersize=5)
-            axis.plot(*b, "o", color=colour, markersize=3.5)
+            axis.plot(*a, "o", markerfacecolor="white", color=colour, markersize=6)
+            axis.plot(*b, "o", color=colour, markersize=4.5)
         axis.plot(*centre[0], "k+", markersize=13, markeredgewidth=2)
         kind = record["key"].split("/", maxsplit=1)[0]
         axis.set_title(f"{kind}: {np.mean(record['borrowed'][:SITES]):.0%} borrowed".replace("%", " %"), fontsize=11)
-        axis.set(xlim=(-4, 7.5), ylim=(-8.5, 4), aspect="equal")
+        axis.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), aspect="equal")
+        axis.text(3.1, -3.1, "the other population\nis far off ↘", color="#b5485d", fontsize=8, ha="right", va="bottom")
         _figures.tidy(axis)
     shown = (("o", "white", "a site's own mean"), ("o", "#1f6fb2", "with what it borrowed"), ("+", "k", "the centre"))
     for marker, face, label in shown:
         edge = "k" if marker == "+" else "#1f6fb2"
         axes.flat[0].plot([], [], marker, color=edge, markerfacecolor=face, label=label)
-    axes.flat[0].plot([], [], "o", color="#b5485d", label="a site that is not like the others")
-    axes.flat[0].legend(frameon=False, fontsize=8, loc="lower left")
+    axes.flat[0].legend(frameon=False, fontsize=8, loc="upper left")
     _figures.save(canvas, RESULTS / "shrinkage.png")
 
 
@@ -108,12 +108,15 @@ def main() -> None:
                 "error of own estimates": rounded(errors[0]),
                 "of the centre for all": rounded(errors[1]),
                 "of shared ones": rounded(errors[2]),
+                "sites not kept as a whole": rounded(
+                    float(np.mean([[s != "shared" for s in r["status"][:SITES]] for r in mine]))
+                ),
                 "the other population is seen": f"{sum(r['status'][-1] == 'on its own' for r in mine)} of {len(mine)}",
             }
         )
     study.save(table("Root mean square errors of the means, 20 draws", rows))
     if _figures.available() and not study.quick:
-        picture([next(r for r in records if r["key"] == f"{kind}/1") for kind in SPREADS])
+        picture([next(r for r in records if r["key"] == f"{kind}/5") for kind in SPREADS])
 
 
 if __name__ == "__main__":
