@@ -316,4 +316,4 @@ def test_a_random_state_draws_who_is_asked() -> None:
 def test_the_record_counts_what_was_sent(shared: FederatedFit) -> None:
     assert [r.question for r in shared.record.rounds[:2]] == ["FitSite", "Expect"]
     assert all(exchange.bytes_sent > 0 for r in shared.record.rounds for exchange in r.exchanges)
-    assert "the observed information" in shared.record.rounds[-1].discloses
+    assert any("the observed information" in r.discloses for r in shared.record.rounds)

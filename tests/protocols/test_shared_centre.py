@@ -440,7 +440,7 @@ def test_a_site_without_rows_of_an_expert_borrows_all_of_it() -> None:
     np.testing.assert_array_equal(site.borrowed[1:], 1.0)
     np.testing.assert_array_equal(site.kept, [True, False, False])
     np.testing.assert_allclose(own.experts.B[1:], fit.mixture.experts.B[1:], rtol=1e-9)
-    assert site.remarks == ("it has too few rows of 2 of the 3 experts: there it has the centre's",)
+    assert site.remarks == ("it has too few rows of 2 of the 3 experts, or is too unsure: there it has the centre's",)
     assert site.status == "shared"
     assert not site.reasons
 

@@ -52,6 +52,17 @@ def capped(weights: Array) -> Array:
     return np.minimum(weights, CAP * np.median(weights))
 
 
+def believed(variances: Array) -> Array:
+    """Variances of sites' estimates, none below half the median: how sure a site says it is, is its own word.
+
+    Examples
+    --------
+    >>> believed(np.array([1.0, 1.2, 1e-9]))
+    array([1. , 1.2, 0.5])
+    """
+    return np.maximum(variances, np.median(variances) / CAP)
+
+
 def coordinate_median(points: Array, weights: Array | None = None) -> Array:
     """The weighted median of each coordinate, ``(D,)``; the middle of the two where there are two.
 
@@ -268,7 +279,7 @@ def shrunk(points: Array, variances: Array, barred: Mask | None = None) -> Shrin
     (array([ True,  True,  True, False]), array([  0.,   1.,   2., 900.]))
     """
     M, D = points.shape
-    believed = np.maximum(variances, np.median(variances) / CAP)
+    counted = believed(variances)
     most = max(REFUSED, float(chdtri(D, 1 - REFUSED_LEVEL)) / D)
     others, spread = np.repeat(geometric_median(points)[None], M, axis=0), np.zeros(M)
     weights, between, kept = np.zeros(M), 0.0, np.ones(M, dtype=bool)
@@ -282,9 +293,9 @@ def shrunk(points: Array, variances: Array, barred: Mask | None = None) -> Shrin
             kept &= ~barred
         if turn > MAY_RETURN:
             kept &= last  # who is at the border may not come and go for ever
-        weights = kept / (between + believed)
+        weights = kept / (between + counted)
         others, spread = _of_others(points, weights)
-        if turn > 0 and np.array_equal(kept, last) and abs(between - before) <= 1e-9 * (between + believed.min()):
+        if turn > 0 and np.array_equal(kept, last) and abs(between - before) <= 1e-9 * (between + counted.min()):
             break
     share = weights / weights.sum()
     square = np.sum((points - others) ** 2, axis=1)

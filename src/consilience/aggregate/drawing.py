@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from consilience.aggregate.centre import Shrinkage, geometric_median, shrunk
+from consilience.aggregate.centre import Shrinkage, believed, geometric_median, shrunk
 from consilience.numerics.arrays import Array, Mask
+
+UNSURE = 100.0
+"""Times the median variance from which on an estimate says nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,17 +30,20 @@ class Drawn:
 def drawn(theta: Array, covariance: Array, labels: Array, *, least: float, equal: bool, barred: Mask) -> Drawn:
     """Shrinkage of ``theta (M, D)`` in coordinates where one row's worth has unit covariance.
 
-    Who has fewer than ``least`` rows says nothing of its own, and has the centre; who is ``barred`` has no say in it.
+    Who has fewer than ``least`` rows, or is much less sure than is usual, says nothing of its own, and has the centre;
+    who is ``barred`` has no say in it.
     """
     D, thin = theta.shape[1], labels < least
     speak = ~thin | thin.all()
-    own, out = covariance[speak], barred[speak] & ~np.all(barred[speak])
-    unit = geometric_median((labels[speak, None, None] * own).reshape(-1, D * D)).reshape(D, D)
+    unit = geometric_median((labels[speak, None, None] * covariance[speak]).reshape(-1, D * D)).reshape(D, D)
     L = np.asarray(np.linalg.cholesky(unit), dtype=np.float64)
+    variances = np.array([np.trace(_whitened(L, each)) for each in covariance[speak]])
+    sure = variances <= UNSURE * np.median(variances)
+    speak[speak], variances = sure, variances[sure]
+    own, out = covariance[speak], barred[speak] & ~np.all(barred[speak])
     white = solve_triangular(L, theta[speak].T, lower=True).T
-    variances = np.array([np.trace(_whitened(L, each)) for each in own])
     found = _all_equal(white, out) if equal or thin.all() else shrunk(white, variances, out)
-    spread = np.sqrt((found.between + variances) / D)
+    spread = np.sqrt((found.between + believed(variances)) / D)
     residuals = np.zeros_like(theta)
     residuals[speak] = np.where(found.kept[:, None], (white - found.centre) / spread[:, None], 0.0)
     within = np.einsum("m,mab->ab", found.weights**2, own)

@@ -76,9 +76,11 @@ class SiteShare:
 
     @property
     def status(self) -> str:
-        """``"shared"``, ``"shared in part"``, ``"on its own"`` or ``"no answer"``."""
+        """``"shared"``, ``"shared in part"``, ``"on its own"``, ``"borrows all"`` or ``"no answer"``."""
         if not len(self.kept):
             return "no answer"
+        if np.all(~self.kept & (self.borrowed == 1)):
+            return "borrows all"
         if self.agreement == 0:
             return "on its own"
         return "shared" if self.agreement == 1 else "shared in part"
@@ -135,7 +137,7 @@ class SharedFit(Fit):
         found = []
         if agreeing < ENOUGH * all_sites:
             found.append(
-                f"only {agreeing:.3g} of {all_sites} sites agree, and a centre withstands less than half that are wrong"
+                f"only {agreeing} of {all_sites} sites agree, and a centre withstands less than half that are wrong"
             )
         silent = float(np.mean(~self.sharing.kept & (self.sharing.borrowed == 1), axis=0).max(initial=0.0))
         if silent > 1 - ENOUGH:
@@ -148,9 +150,9 @@ class SharedFit(Fit):
         return tuple(found)
 
     @property
-    def agreeing(self) -> float:
-        """Number of sites that the centre is made of: a site counts with the share of its experts that are."""
-        return sum(site.agreement for site in self.sites)
+    def agreeing(self) -> int:
+        """Number of sites that the centre is made of, with all of their experts that they have rows of."""
+        return sum(site.agreement == 1 and not site.reasons for site in self.sites)
 
     def with_dropped(self, dropped: Mapping[str, str]) -> SharedFit:
         """The same with the sites that a run dropped, whose answers could not be used."""
@@ -239,12 +241,14 @@ def _reasons(kept: Mask, borrowed: Array) -> Iterator[str]:
             f"{far} of its {len(kept)} experts are further from the other sites' than chance and the usual differences "
             "allow: there it keeps more of its own, and has no say in the centre"
         )
+    if np.all(~kept & (borrowed == 1)):
+        yield "it has too few rows of every expert, or is too unsure of them: it has the centre's"
 
 
 def _remarks(kept: Mask, borrowed: Array, times: float) -> Iterator[str]:
     silent = int(np.sum(~kept & (borrowed == 1)))
-    if silent:
-        yield f"it has too few rows of {silent} of the {len(kept)} experts: there it has the centre's"
+    if 0 < silent < len(kept):
+        yield f"it has too few rows of {silent} of the {len(kept)} experts, or is too unsure: there it has the centre's"
     if times > UNUSUAL:
         yield f"by its own account it has {times:.3g} times the usual number of rows"
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from consilience.aggregate.estimate import Estimate
 from consilience.fit.inference import inverse_information, reasons
-from consilience.model.gates import SoftmaxGate
+from consilience.model.alignment import alignment
+from consilience.model.gates import ConstantGate, SoftmaxGate
 from consilience.model.gaussian import GaussianExperts
 from consilience.model.information import coefficient_slice, complete_information, gate_slice
 from consilience.model.mixture import Mixture
@@ -23,7 +24,11 @@ UNKNOWN_LABELS = 1.25
 
 
 def estimated(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Estimate:
-    """One site's step from where it stood, with the covariance of its coefficients."""
+    """One site's step from where it stood, with the covariance of its coefficients.
+
+    A site that calls its experts otherwise than it was asked is understood: labels are those nearest to where it stood.
+    """
+    statistics = _in_labels_asked(stand, statistics, penalty)
     inverse = inverse_information(stand, statistics, penalty)
     return Estimate(
         _stepped(stand, statistics, penalty),
@@ -31,6 +36,18 @@ def estimated(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Estim
         _covariances(stand, statistics, inverse),
         _slopes(stand, statistics, penalty, inverse),
     )
+
+
+def _in_labels_asked(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Statistics:
+    """The statistics under the labels of the question, where constant gates let them be exchanged."""
+    experts, gate = stand.experts, stand.gate
+    if not (isinstance(experts, GaussianExperts) and isinstance(gate, ConstantGate)):
+        return statistics
+    order = alignment(stand.maximise(statistics, penalty), stand)
+    if np.array_equal(order, np.arange(stand.K)):
+        return statistics
+    moments = experts.relabelled(statistics.experts, order)
+    return replace(statistics, experts=moments, gate=replace(statistics.gate, plain=statistics.gate.plain[order]))
 
 
 def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixture:
