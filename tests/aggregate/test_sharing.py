@@ -100,6 +100,7 @@ GAUSSIANS = shapes(labels="row", weights=None, family=st.sampled_from(GAUSSIAN))
 # ---------------------------------------------------------------------- coordinates
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(GAUSSIANS, st.integers(2, 9), st.booleans())
 def test_coordinates_of_coefficients_do_not_matter(shape: Shape, M: int, alike: bool) -> None:
@@ -153,6 +154,7 @@ def test_coefficients_are_shrunk_in_coordinates_of_one_row(shape: Shape, M: int)
         np.testing.assert_allclose(found.covariance[k], chance + differ, rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_covariance_of_the_centre_is_how_far_it_is_from_the_truth() -> None:
     for between in (0.0, 0.02):
         square = []

@@ -36,6 +36,7 @@ ATTACKS = {
 HIDDEN = ("label flip", "collusion at 1")
 """Cured by alignment, and no more than chance."""
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::consilience.errors.SetAsideWarning"),  # that liars are named is looked at
     pytest.mark.filterwarnings("ignore::consilience.errors.ConvergenceWarning"),  # liars need not settle
 ]

@@ -169,6 +169,7 @@ def test_names_of_sites_do_not_matter() -> None:
         np.testing.assert_array_equal(flat(own.mixture), flat(other.fits[names[name]].mixture))
 
 
+@pytest.mark.slow
 def test_labels_of_the_start_do_not_matter() -> None:
     parts, _ = gaussian_sites(5, h=1.0)
     start = mixture_of(MEANS)
@@ -305,6 +306,7 @@ def test_a_single_expert_is_shared_too() -> None:
     assert fit.trusted
 
 
+@pytest.mark.slow
 def test_sites_start_by_themselves_where_no_start_is_given() -> None:
     parts, _ = gaussian_sites(3)
     dialogue = SharedCentre().dialogue([Specification(K=3, gate="constant")], 0, 4, seed=1, n_init=2)
@@ -741,6 +743,7 @@ def test_a_site_that_was_dropped_later_keeps_what_is_known_of_it(settled: Shared
     assert fit.with_dropped({}).sites == fit.sites
 
 
+@pytest.mark.slow
 def test_camps_of_real_sites_are_seen() -> None:
     parts, _ = gaussian_sites(10, n=200)
     for m in range(5):
