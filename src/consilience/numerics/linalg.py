@@ -131,5 +131,6 @@ def symmetric_exponential(E: Array) -> Array:
            [0., 1.]])
     """
     values, vectors = np.linalg.eigh(E)
-    exponential: Array = (vectors * np.exp(values)) @ vectors.T
+    with np.errstate(over="ignore", invalid="ignore"):  # who asks for so long a step is given one that is no number
+        exponential: Array = (vectors * np.exp(values)) @ vectors.T
     return exponential
