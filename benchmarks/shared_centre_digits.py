@@ -114,7 +114,7 @@ class Sites:
 
         def made(parts: list[np.ndarray]):
             d = parts[0].shape[1]
-            question = FitSite(self.specification, (K,), 0, n_init=2, columns=(0, d), describe=False)
+            question = FitSite(self.specification, (K,), 0, columns=(0, d), describe=False)
             sites = (Site("site", Rows(np.empty((len(Y), 0)), Y)) for Y in parts)
             return lambda: ([encode(answer(question, site)) for site in sites], [0.0])
 
@@ -218,7 +218,7 @@ def shown(records: list[Record], name: str) -> list[Record]:
 
 def main() -> None:
     study = Study(__file__, __doc__)
-    replications = {"pendigits": 5, "mnist": 1, "fashion_mnist": 1}
+    replications = {"pendigits": 5, "mnist": 2, "fashion_mnist": 2}
     names = [n for n in replications if n == os.environ.get("PART", n)]
     if study.quick:
         names, replications = ["pendigits"], {"pendigits": 1}
