@@ -30,19 +30,17 @@ class Drawn:
 def drawn(theta: Array, covariance: Array, labels: Array, *, least: float, equal: bool, barred: Mask) -> Drawn:
     """Shrinkage of ``theta (M, D)`` in coordinates where one row's worth has unit covariance.
 
-    Who has fewer than ``least`` rows, or is much less sure than is usual, says nothing of its own, and has the centre;
-    who is ``barred`` has no say in it.
+    Who has fewer than ``least`` rows, or is near the others only because it is so unsure, says nothing of its own, and
+    has the centre; who is ``barred`` has no say in it.
     """
     D, thin = theta.shape[1], labels < least
     speak = ~thin | thin.all()
     unit = geometric_median((labels[speak, None, None] * covariance[speak]).reshape(-1, D * D)).reshape(D, D)
     L = np.asarray(np.linalg.cholesky(unit), dtype=np.float64)
     variances = np.array([np.trace(_whitened(L, each)) for each in covariance[speak]])
-    sure = variances <= UNSURE * np.median(variances)
-    speak[speak], variances = sure, variances[sure]
     own, out = covariance[speak], barred[speak] & ~np.all(barred[speak])
     white = solve_triangular(L, theta[speak].T, lower=True).T
-    found = _all_equal(white, out) if equal or thin.all() else shrunk(white, variances, out)
+    found = _all_equal(white, out) if equal or thin.all() else _heard(shrunk(white, variances, out), variances)
     spread = np.sqrt((found.between + believed(variances)) / D)
     residuals = np.zeros_like(theta)
     residuals[speak] = np.where(found.kept[:, None], (white - found.centre) / spread[:, None], 0.0)
@@ -50,6 +48,12 @@ def drawn(theta: Array, covariance: Array, labels: Array, *, least: float, equal
     centre_covariance = within + np.sum(found.weights**2) * found.between / D * unit
     back = replace(found, centre=L @ found.centre, estimates=found.estimates @ L.T)
     return Drawn(_with_silent(back, speak, thin), centre_covariance, residuals)
+
+
+def _heard(found: Shrinkage, variances: Array) -> Shrinkage:
+    """Those who are kept only because they are so unsure borrow all, and are not kept."""
+    unsure = found.kept & (variances > UNSURE * np.median(variances))
+    return replace(found, kept=found.kept & ~unsure, borrowed=np.where(unsure, 1.0, found.borrowed))
 
 
 def _with_silent(found: Shrinkage, speak: Mask, thin: Mask) -> Shrinkage:
