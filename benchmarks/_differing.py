@@ -13,7 +13,7 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
-from _sites import _kept
+from _sites import kept_answers
 from _study import stopwatch
 from scipy.cluster.hierarchy import fcluster, linkage
 
@@ -114,7 +114,7 @@ def local_fits(name: str, data: Simulated, *, seed: int, start: str = "own") -> 
             seconds.append(watch.cpu)
         return messages, seconds
 
-    return {str(m): decode(message) for m, message in enumerate(_kept(name, make)[0])}
+    return {str(m): decode(message) for m, message in enumerate(kept_answers(name, make)[0])}
 
 
 class KeptFits:

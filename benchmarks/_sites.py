@@ -65,7 +65,7 @@ def split_skewed(data: Simulation, M: int, seed: int, concentration: float = 0.5
     return [Rows(data.X[site == m], data.y[site == m, None]) for m in range(M)]
 
 
-def _kept(name: str, make) -> tuple[list[bytes], np.ndarray]:
+def kept_answers(name: str, make) -> tuple[list[bytes], np.ndarray]:
     """Encoded answers and seconds from the file ``name``, made and written where it is not there."""
     path = FITS / f"{name}.npz"
     if not path.exists():
@@ -100,7 +100,7 @@ def local_fits(
             seconds.append(watch.cpu)
         return messages, seconds
 
-    messages, seconds = _kept(name, make)
+    messages, seconds = kept_answers(name, make)
     return LocalFits(tuple(decode(message) for message in messages), seconds)
 
 
@@ -114,7 +114,7 @@ def global_fit(
             fit = fit_mixture(rows, Specification(K=K), rng=np.random.default_rng(seed), start=start)
         return [encode(LogLikelihood(fit.mixture))], [watch.cpu]
 
-    messages, seconds = _kept(name, make)
+    messages, seconds = kept_answers(name, make)
     return decode(messages[0]).mixture, float(seconds[0])
 
 

@@ -18,7 +18,7 @@ from functools import cache
 
 import numpy as np
 from _differing import Batch, KeptFits, converged, fed_em, gradient_em
-from _sites import _kept
+from _sites import kept_answers
 from _study import SCRATCH, Record, Study, rounded, table
 from scipy.optimize import linear_sum_assignment
 
@@ -119,8 +119,8 @@ class Sites:
             return lambda: ([encode(answer(question, site)) for site in sites], [0.0])
 
         bad = self.order[:most]
-        honest, _ = _kept(self.key, made(self.train))
-        noisy, _ = _kept(f"{self.key}-noise-{most}", made([self.noise[m] for m in bad]))
+        honest, _ = kept_answers(self.key, made(self.train))
+        noisy, _ = kept_answers(f"{self.key}-noise-{most}", made([self.noise[m] for m in bad]))
         own = {m: decode(message) for m, message in enumerate(honest)}
         return own, {int(m): decode(message) for m, message in zip(bad, noisy, strict=True)}
 

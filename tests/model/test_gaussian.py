@@ -125,17 +125,3 @@ def test_a_covariance_that_rounding_made_indefinite_is_not_admissible(structure:
     stored = S[None] if structure == "full" else S
     experts = GaussianExperts(np.zeros((1, 10, 1)), 0.5 * (stored + np.swapaxes(stored, -1, -2)), structure)
     assert not experts.admissible(Penalty(floor=floor * np.eye(10)))
-
-
-@pytest.mark.parametrize("family", GAUSSIAN)
-@pytest.mark.parametrize("q", [1, 3])
-def test_relabelled_moments_lead_to_the_same_experts_under_other_names(family: str, q: int) -> None:
-    mixture, rows = Shape(family=family, K=3, q=q, n=80).problem()
-    experts, moments = mixture.experts, expect(mixture, rows).experts
-    order = np.array([2, 0, 1])
-    here = experts.step(moments, Penalty(), intercept=True, fraction=1.0)
-    there = experts.step(experts.relabelled(moments, order), Penalty(), intercept=True, fraction=1.0)
-    np.testing.assert_allclose(there.B, here.B[order], rtol=1e-9)
-    np.testing.assert_allclose(there.variances, here.variances[order], rtol=1e-9)
-    back = experts.relabelled(experts.relabelled(moments, order), np.argsort(order))
-    np.testing.assert_allclose(back.to_array(), moments.to_array(), rtol=1e-9, atol=1e-9)

@@ -15,6 +15,7 @@ from consilience.errors import InvalidInputError
 from consilience.numerics.arrays import Array, Mask
 
 ROUNDING = 1e-12
+LARGEST = 1e100
 CAP = 2.0
 """Times the median weight that a site may have."""
 REFUSED = 2.5
@@ -28,16 +29,16 @@ MAY_RETURN = 10
 
 
 def usable(points: Array) -> Mask:
-    """Sites all of whose numbers are finite, ``(M,)``; an error where there is none.
+    """Sites all of whose numbers are finite, and so are their squares, ``(M,)``; an error where there is none.
 
     Examples
     --------
     >>> usable(np.array([[1.0, 2.0], [np.nan, 0.0]]))
     array([ True, False])
     """
-    finite: Mask = np.asarray(np.isfinite(points).reshape(len(points), -1).all(axis=1))
+    finite: Mask = np.asarray((np.abs(points) < LARGEST).reshape(len(points), -1).all(axis=1))
     if not finite.any():
-        raise InvalidInputError("no site has sent numbers that are finite")
+        raise InvalidInputError("no site has sent numbers that are finite, as are their squares")
     return finite
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -49,7 +49,7 @@ class Estimate:
     @property
     def coefficients(self) -> Array:
         """Free coefficients of each expert, ``(K, f)``."""
-        return self.mixture.experts.free_coefficients().reshape(self.mixture.K, -1)
+        return self.mixture.coefficients
 
     def is_finite(self) -> bool:
         """Whether it has rows, and all that is compared is finite."""
@@ -60,6 +60,11 @@ class Estimate:
         return not isinstance(experts, GaussianExperts) or all(
             cholesky_or_none(S) is not None for S in experts.matrices
         )
+
+    def with_covariances_of(self, other: Estimate) -> Estimate:
+        """The same with the covariances of another estimate, as they would be with this one's numbers of rows."""
+        times = np.maximum(other.labels, 1.0) / np.maximum(self.labels, 1.0)
+        return replace(self, covariance=times[:, None, None] * other.covariance, slopes=other.slopes)
 
     def permuted(self, order: Labels) -> Estimate:
         """The same with experts in another order; the covariance of slopes, which has an order of its own, is lost."""
@@ -80,7 +85,7 @@ def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict
     >>> in_common_labels({"north": site}, mixture)["north"].coefficients.ravel()
     array([0., 5.])
     """
-    target = centre.experts.free_coefficients().reshape(centre.K, -1)
+    target = centre.coefficients
     variances = np.array([np.diagonal(site.covariance, axis1=1, axis2=2).mean(axis=0) for site in estimates.values()])
     scale = np.sqrt(coordinate_median(np.maximum(variances, np.finfo(float).tiny)))
     found = {}

@@ -105,7 +105,7 @@ class Pool:
     @cached_property
     def coefficients(self) -> Array:
         """Free coefficients of each component, ``(L, f)``."""
-        flat = [m.mixture.experts.free_coefficients().reshape(m.mixture.K, -1) for m in self.models]
+        flat = [m.mixture.coefficients for m in self.models]
         return np.concatenate(flat)
 
     @cached_property
@@ -152,7 +152,7 @@ def in_common(model: SiteModel, design: Design) -> SiteModel:
     """The same site model with mixture and moments in the coordinates of ``design``; experts in a fixed order."""
     T = design.to_raw()
     mixture = model.mixture.in_coordinates(design)
-    coefficients = mixture.experts.free_coefficients().reshape(mixture.K, -1)
+    coefficients = mixture.coefficients
     order = np.lexsort([*coefficients.T[::-1], -model.labels])
     f = coefficients.shape[1]
     U = kronecker(np.eye(f // design.p), T)

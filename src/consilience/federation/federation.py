@@ -186,7 +186,7 @@ class Federation:
         """
         (fitted,) = self._fits(estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop)
         assert fitted is not None  # a single fit that cannot be had is an error  # noqa: S101
-        _warn_of_sites(fitted)
+        _warn(fitted)
         return fitted
 
     def select_order(
@@ -217,7 +217,7 @@ class Federation:
         fits = self._fits(estimator, orders, method, journal=journal, deadline=deadline, on_drop=on_drop)
         found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
         chosen = FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion)
-        _warn_of_sites(chosen.best)
+        _warn(chosen.best)
         return chosen
 
     def _fits(
@@ -259,7 +259,7 @@ def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:
     return FederatedFit(model.adopt(fit, fit.inference if isinstance(fit, CombinedFit) else None), record, fit)
 
 
-def _warn_of_sites(fitted: FederatedFit) -> None:
+def _warn(fitted: FederatedFit) -> None:
     """Rounds that were too few, and doubts; sites that the result is not made of are named, with the reasons."""
     if fitted.fit.ascent.stop is StopReason.ROUNDS:
         warn(f"{fitted.fit.ascent.stop}; raise rounds", ConvergenceWarning)

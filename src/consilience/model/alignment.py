@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from consilience.model.mixture import Mixture
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Labels
 
 
 def alignment(mixture: Mixture, reference: Mixture) -> Labels:
@@ -22,12 +22,8 @@ def alignment(mixture: Mixture, reference: Mixture) -> Labels:
     >>> alignment(mixture.permuted(np.array([1, 0])), mixture)
     array([1, 0])
     """
-    ours, theirs = _coefficients(mixture.in_coordinates(reference.design)), _coefficients(reference)
+    ours, theirs = mixture.in_coordinates(reference.design).coefficients, reference.coefficients
     cost = np.sum((ours[:, None] - theirs) ** 2, axis=2)
     ours_at, theirs_at = linear_sum_assignment(cost)
     order: Labels = ours_at[np.argsort(theirs_at)]
     return order
-
-
-def _coefficients(mixture: Mixture) -> Array:
-    return mixture.experts.free_coefficients().reshape(mixture.K, -1)

@@ -170,21 +170,6 @@ class GaussianExperts:
         covariance = cov.maximiser(remaining, n, self.structure, self.covariance, penalty.floor)
         return GaussianExperts(self.B + delta.transpose(0, 2, 1), covariance, self.structure)
 
-    def relabelled(self, moments: Moments, order: Labels) -> Moments:
-        """Moments taken at these experts, as they would be if label ``order[k]`` had been called ``k``."""
-        n, scatter, _ = self._unfold(moments)
-        S, own = unpack(moments.second), self.step(moments, Penalty(), intercept=True, fraction=1.0).B
-        matrices = cov.has_matrices(self.structure)
-
-        def explained(delta: Array, S: Array) -> Array:
-            full: Array = delta @ S @ delta.transpose(0, 2, 1)
-            return full if matrices else np.diagonal(full, axis1=1, axis2=2)
-
-        back = own[order] - self.B
-        about = (scatter - explained(own - self.B, S))[order] + explained(back, S[order])
-        plain = np.concatenate([n[order], (pack(about) if matrices else about).ravel()])
-        return Moments(plain, (back @ S[order]).reshape(moments.first.shape), moments.second[order])
-
     def full_rank(self, moments: Moments) -> bool:
         """Whether every expert with rows has a design of full rank."""
         n = moments.plain[: self.K]

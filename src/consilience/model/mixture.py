@@ -62,6 +62,11 @@ class Mixture:
         """Free parameters of gate and experts."""
         return self.gate.parameter_count + self.experts.parameter_count
 
+    @property
+    def coefficients(self) -> Array:
+        """Free coefficients of each expert, ``(K, f)``."""
+        return self.experts.free_coefficients().reshape(self.K, -1)
+
     # ------------------------------------------------------------------ reading data
 
     def block_size(self, *, information: bool = False) -> int:

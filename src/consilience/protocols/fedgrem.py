@@ -13,7 +13,7 @@ from numbers import Integral
 
 import numpy as np
 
-from consilience.aggregate.centre import capped, drawn_towards, huber_centre
+from consilience.aggregate.centre import capped, drawn_towards, huber_centre, usable
 from consilience.aggregate.sharing import Sharing
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
@@ -33,8 +33,6 @@ from consilience.protocols.shared_fit import Ending, SharedFit
 
 LEAST_SHARE = 1e-3
 """Share of an expert below which its step is no longer made longer."""
-LARGEST = 1e100
-"""Coefficient beyond which a site's answer is not used."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +115,12 @@ class FedGrEM:
             answers: Mapping[str, Statistics] = yield Own({site: Expect(mixture) for site, mixture in stand.items()})
             left = np.array([site in answers for site in stand])
             eta, rows, stand = eta[left], rows[left], {site: stand[site] for site in answers}
-            before = np.array([_coefficients(mixture) for mixture in stand.values()])  # (M, K, f)
+            before = np.array([mixture.coefficients for mixture in stand.values()])  # (M, K, f)
             theta = before + eta[:, :, None] * np.array([_mean_gradient(answer) for answer in answers.values()])
             lam = self.decay * lam + self.strength * np.sqrt(theta.shape[2] + np.log(len(stand)))
             sharing = fused(stand, answers, theta, lam / np.sqrt(capped(rows)), capped(rows))
             asked, stand = stand, dict(sharing.mixtures)
-            after = np.array([_coefficients(mixture) for mixture in stand.values()])
+            after = np.array([mixture.coefficients for mixture in stand.values()])
             if np.abs(after - before).max() <= self.tol:
                 stop = StopReason.SETTLED
             if stop is StopReason.SETTLED or number == self.rounds:
@@ -144,9 +142,10 @@ def fused(
     rows : (M,) array
         ``n_m``.
     """
-    finite = np.all(np.abs(theta) < LARGEST, axis=(1, 2))
-    if not finite.any():
-        raise InvalidInputError("no site has given an answer that can be used: is the noise about 1, as FedGrEM wants?")
+    try:
+        finite = usable(theta)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}: is the noise about 1, as FedGrEM wants?") from error
     K = theta.shape[1]
     centre = np.array([huber_centre(theta[finite, k], threshold[finite], rows[finite]) for k in range(K)])
     drawn, borrowed = theta.copy(), np.zeros(theta.shape[:2])
@@ -155,7 +154,7 @@ def fused(
         distance = np.linalg.norm(theta[finite, k] - centre[k], axis=1)
         borrowed[finite, k] = threshold[finite] / np.maximum(distance, threshold[finite])
     mixtures = {
-        site: _with_parts(mixture, drawn[m] if finite[m] else _coefficients(mixture), answers[site])
+        site: _with_parts(mixture, drawn[m] if finite[m] else mixture.coefficients, answers[site])
         for m, (site, mixture) in enumerate(stand.items())
     }
     first = next(iter(mixtures.values()))
@@ -185,11 +184,6 @@ def of_unit_noise(mixture: Mixture) -> Mixture:
 def _shares(mixture: Mixture) -> Array:
     assert isinstance(mixture.gate, ConstantGate)  # the specification was checked  # noqa: S101
     return mixture.gate.probabilities
-
-
-def _coefficients(mixture: Mixture) -> Array:
-    """``(K, f)``."""
-    return mixture.experts.free_coefficients().reshape(mixture.K, -1)
 
 
 def _mean_gradient(statistics: Statistics) -> Array:

@@ -17,6 +17,7 @@ from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.specification import Specification
 from consilience.fit.summary import ColumnSummary
 from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array
 from consilience.protocols.dialogue import Dialogue, Each
 from consilience.protocols.questions import FitSite, LocalFit
 
@@ -70,10 +71,15 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
 
 def relabelled(mixtures: Sequence[Mixture]) -> list[Mixture]:
     """Mixtures with their experts in common labels, by coefficients in units of their spread over all experts."""
-    points = np.array([mixture.experts.free_coefficients().reshape(mixture.K, -1) for mixture in mixtures])
-    spread = np.median(np.abs(points - np.median(points, axis=(0, 1))), axis=(0, 1))
-    orders = consistent_labels(points / np.where(spread > 0, spread, 1.0)).orders
+    orders = consistent_labels(np.array([mixture.coefficients for mixture in mixtures]) / units(mixtures)).orders
     return [mixture.permuted(order) for mixture, order in zip(mixtures, orders, strict=True)]
+
+
+def units(mixtures: Sequence[Mixture]) -> Array:
+    """How far each coefficient usually is from its median, over all experts of all mixtures, ``(f,)``."""
+    points = np.array([mixture.coefficients for mixture in mixtures])
+    spread = np.median(np.abs(points - np.median(points, axis=(0, 1))), axis=(0, 1))
+    return np.where(spread > 0, spread, 1.0)
 
 
 def typical(summaries: Sequence[ColumnSummary]) -> ColumnSummary:

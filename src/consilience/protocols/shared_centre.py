@@ -32,7 +32,7 @@ from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 from consilience.protocols.dialogue import Dialogue, Each, Own
-from consilience.protocols.local_fits import LocalFits, local_fits, only
+from consilience.protocols.local_fits import LocalFits, local_fits, only, units
 from consilience.protocols.questions import FitSite, Summarise
 from consilience.protocols.shared_fit import Ending, SharedFit
 from consilience.protocols.site_step import estimated
@@ -173,9 +173,11 @@ class _Rounds:
         for site, statistics in answers.items():
             stand = self.stand.get(site, self.centre)
             with np.errstate(over="ignore", invalid="ignore"):
-                estimate = self._carried(site, estimated(stand, statistics, self.penalty))
+                estimate = estimated(stand, statistics, self.penalty)
             if statistics.information is not None:
                 self.informed[site] = estimate
+            elif site in self.informed:
+                estimate = estimate.with_covariances_of(self.informed[site])
             if estimate.is_finite():
                 if self._replayed(site, stand, statistics):
                     self.remarks.setdefault(site, [REPLAYED])
@@ -183,14 +185,6 @@ class _Rounds:
                 self.weights[site] = statistics.weight
         if not self.estimates:
             raise InvalidInputError("no site has given an answer that can be used")
-
-    def _carried(self, site: str, estimate: Estimate) -> Estimate:
-        """The estimate, in a round without the information, with the covariances of the last round that had it."""
-        if site not in self.informed or self.differing % INFORMED == 0:
-            return estimate
-        last = self.informed[site]
-        times = np.maximum(last.labels, 1.0) / np.maximum(estimate.labels, 1.0)
-        return replace(estimate, covariance=times[:, None, None] * last.covariance, slopes=last.slopes)
 
     def _replayed(self, site: str, stand: Mixture, statistics: Statistics) -> bool:
         """Whether an answer has the sums of an earlier one, to the last digit, though the question is new."""
@@ -241,10 +235,9 @@ def restart(fits: LocalFits) -> Mixture:
 
     The sites' own variances would be too small for it: fits to few rows are too close to them.
     """
-    K = next(iter(fits.mixtures.values())).K
-    points = np.array([each.experts.free_coefficients().reshape(K, -1) for each in fits.mixtures.values()])
-    spread = np.median(np.abs(points - np.median(points, axis=(0, 1))), axis=(0, 1))
-    unit = np.tile(np.diag(np.where(spread > 0, spread, 1.0) ** 2), (K, 1, 1))
+    mixtures = list(fits.mixtures.values())
+    K = mixtures[0].K
+    unit = np.tile(np.diag(units(mixtures) ** 2), (K, 1, 1))
     labels = {site: np.full(K, fits.weights[site] / K) for site in fits.mixtures}
     stated = {site: Estimate(each, labels[site], unit) for site, each in fits.mixtures.items()}
     centre = shared(stated, equal=True).centre
@@ -275,6 +268,6 @@ def _halfway(before: Mixture, after: Mixture) -> Mixture:
 
 def _moved(before: Mixture, after: Mixture, estimate: Estimate) -> Array:
     """The change of each expert's coefficients, in root mean square standard errors, ``(K,)``."""
-    gap = (after.experts.free_coefficients() - before.experts.free_coefficients()).reshape(after.K, -1)
+    gap = after.coefficients - before.coefficients
     variance = np.maximum(np.diagonal(estimate.covariance, axis1=1, axis2=2), 1e-300)
     return np.asarray(np.sqrt(np.mean(gap**2 / variance, axis=1)))

@@ -15,6 +15,7 @@ from consilience.model.gaussian import GaussianExperts
 from consilience.model.information import coefficient_slice, complete_information, gate_slice
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
+from consilience.model.solution import solution
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
@@ -46,7 +47,7 @@ def _in_labels_asked(stand: Mixture, statistics: Statistics, penalty: Penalty) -
     order = alignment(stand.maximise(statistics, penalty), stand)
     if np.array_equal(order, np.arange(stand.K)):
         return statistics
-    moments = experts.relabelled(statistics.experts, order)
+    moments = solution(experts, statistics.experts).permuted(order).moments(experts)
     return replace(statistics, experts=moments, gate=replace(statistics.gate, plain=statistics.gate.plain[order]))
 
 

@@ -16,9 +16,9 @@ from consilience.model.gates import ConstantGate
 from consilience.model.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
+from consilience.model.solution import Solution, solution
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, pack, unpack
-from consilience.numerics.linalg import solve_symmetric
 from consilience.protocols.questions import LocalFit
 
 
@@ -46,37 +46,21 @@ def _gaussian(mixture: Mixture) -> GaussianExperts:
 def _attacked_statistics(attack: Callable[[Told], Told], mixture: Mixture, statistics: Statistics) -> Statistics:
     """Statistics from which the step at ``mixture`` leads to the other story."""
     experts, moments = _gaussian(mixture), statistics.experts
-    K, q, p = experts.B.shape
-    S, Sxr = unpack(moments.second), moments.first.reshape(K, q, p)
-    delta = np.array([solve_symmetric(a, b.T)[0].T for a, b in zip(S, Sxr, strict=True)])
-    matrices, packed = cov.has_matrices(experts.structure), moments.plain[K:].reshape(K, -1)
-    scatter = (unpack(packed) if matrices else packed) - _explained(delta, S, matrices)
-    told = attack(Told(moments.plain[:K], S, experts.B + delta, scatter))
-    back = told.B - experts.B[: len(told.B)]
-    about_asked = told.scatter + _explained(back, told.S, matrices)
-    times = _times(told, moments.plain[:K])
+    honest = solution(experts, moments)
+    told = attack(Told(honest.n, honest.S, honest.B, honest.scatter))
+    lied = Solution(told.n, told.S, told.B, told.scatter)
+    times = _times(told, honest.n)
     gate = Moments(*(times * part for part in (statistics.gate.plain, statistics.gate.first, statistics.gate.second)))
     if isinstance(mixture.gate, ConstantGate):
-        gate = replace(gate, plain=told.n * float(statistics.gate.plain.sum() / moments.plain[:K].sum()))
+        gate = replace(gate, plain=told.n * float(statistics.gate.plain.sum() / honest.n.sum()))
     return Statistics(
         gate,
-        replace(
-            moments,
-            plain=np.concatenate([told.n, (pack(about_asked) if matrices else about_asked).ravel()]),
-            first=(back @ told.S).reshape(-1, p),
-            second=pack(told.S),
-        ),
+        lied.moments(experts),
         times * statistics.log_likelihood,
         times * statistics.absolute,
         times * statistics.weight,
         None if statistics.information is None else times * statistics.information,
     )
-
-
-def _explained(delta: Array, S: Array, matrices: bool) -> Array:
-    """``δ S δᵀ`` of each expert, ``(K, q, q)``, or its diagonal ``(K, q)``."""
-    full: Array = delta @ S @ delta.transpose(0, 2, 1)
-    return full if matrices else np.diagonal(full, axis1=1, axis2=2)
 
 
 def _times(told: Told, n: Array) -> float:
