@@ -23,8 +23,18 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",  # formulas without a network
     "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery"]  # the gallery's pages are made from its scripts
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "generated/gallery",
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "write_computation_times": False,
+    "abort_on_example_error": True,
+}
 templates_path = ["_templates"]
 default_role = "code"
 

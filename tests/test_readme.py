@@ -9,7 +9,7 @@ def quick_start() -> str:
     section = re.search(r"^## Quick start$(.*?)^## ", text, flags=re.MULTILINE | re.DOTALL)
     assert section, "README.md has no section 'Quick start'"
     blocks = re.findall(r"^```python\n(.*?)^```$", section[1], flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4, "the quick start is four Python blocks: one machine, many sites, one exchange, own models"
+    assert len(blocks) == 5, "expected five Python blocks: one machine, many sites, one exchange, own models, clients"
     return "".join(blocks)
 
 

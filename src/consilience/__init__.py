@@ -24,15 +24,28 @@ if TYPE_CHECKING:
         select_order,
     )
     from consilience.federation import Federation
-    from consilience.protocols import FederatedEM, FedGrEM, OneShot, SharedCentre
+    from consilience.protocols import (
+        ClusteredClients,
+        FederatedEM,
+        FedGrEM,
+        FedMomentDescent,
+        GradientEM,
+        MinimaxRegression,
+        OneShot,
+        SharedCentre,
+    )
 
 __all__ = [
+    "ClusteredClients",
     "DaskCluster",
     "FedGrEM",
+    "FedMomentDescent",
     "FederatedEM",
     "Federation",
     "GaussianMixture",
+    "GradientEM",
     "InProcess",
+    "MinimaxRegression",
     "MixtureOfExpertsClassifier",
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
@@ -43,12 +56,16 @@ __all__ = [
 ]
 
 _HOME = {
+    "ClusteredClients": "consilience.protocols",
     "DaskCluster": "consilience.engines",
     "FedGrEM": "consilience.protocols",
+    "FedMomentDescent": "consilience.protocols",
     "FederatedEM": "consilience.protocols",
     "Federation": "consilience.federation",
     "GaussianMixture": "consilience.estimators",
+    "GradientEM": "consilience.protocols",
     "InProcess": "consilience.engines",
+    "MinimaxRegression": "consilience.protocols",
     "MixtureOfExpertsClassifier": "consilience.estimators",
     "MixtureOfExpertsRegressor": "consilience.estimators",
     "MixtureOfRegressions": "consilience.estimators",

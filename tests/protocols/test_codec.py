@@ -6,6 +6,7 @@ import contextlib
 import struct
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,10 +17,18 @@ from consilience.aggregate.site_model import SiteModel
 from consilience.aggregate.support import CovariateSummary, covariate_summary
 from consilience.errors import MessageError
 from consilience.fit import Expect, Specification
+from consilience.fit.spectral import squared_moments
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.model import GaussianExperts, Mixture, Rows, expect
+from consilience.model.anchors import AnchorSteps, anchor_steps, client_sizes
+from consilience.model.clients import ClientMoments, client_moments
 from consilience.model.covariance import STRUCTURES
+from consilience.model.design import Design
+from consilience.model.expectation import score_sums
+from consilience.model.local_steps import ClusterSums, local_steps
+from consilience.model.minimax import minimax_sums
+from consilience.model.pairs import pair_sums
 from consilience.numerics.arrays import Array, pack, unpack
 from consilience.protocols import (
     Answers,
@@ -36,13 +45,25 @@ from consilience.protocols import (
     decode,
     encode,
 )
+from consilience.protocols.anchor_questions import Anchors, LocalSteps, Sizes
+from consilience.protocols.client_questions import Clients, Pairs
 from consilience.protocols.codec import HEADER, MARK, Message
-from consilience.protocols.questions import Bundle
-from consilience.protocols.table import KINDS, MOST_SITES, received
+from consilience.protocols.questions import (
+    Answer,
+    Bundle,
+    Compare,
+    Question,
+    Sample,
+    Score,
+    SquaredResponses,
+    disclosure,
+)
+from consilience.protocols.table import FITS, KINDS, MOST_SITES, received
 from consilience.site import Site, respond
 from simulated import simulated
 from strategies import FAMILIES, GATES, GAUSSIAN, Shape, shapes
 
+TYPES = [record.type for record in KINDS]
 RANDOM_SPECIFICATION = Specification(K=3, family="poisson", gate="constant", structure="tied", intercept=False)
 
 
@@ -88,6 +109,41 @@ def site_model(mixture: Mixture, rows: Rows, *, informed: bool = True, described
     )
 
 
+def regressions(shape: Shape) -> tuple[Mixture, Rows]:
+    """A problem of the same size with one response, constant shares and one variance, on rows with groups."""
+    return shape.but(family="gaussian-tied", gate="constant", labels="group", q=1).problem()
+
+
+def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
+    """Questions on mixtures of regressions and on clients, and their answers."""
+    mixture, rows = regressions(shape)
+    design, p = mixture.design, mixture.design.p
+    rng = np.random.default_rng(shape.seed)
+    theta, basis, critics = rng.normal(size=p), rng.normal(size=(p, 2)), rng.normal(size=(2, shape.K, p))
+    single, step = replace(rows, groups=None), (theta[None], basis[None])
+    questions = [
+        Score(mixture),
+        Pairs(design, theta),
+        Clients(design, theta, basis),
+        Sample(Expect(mixture), share=0.25, seed=2**40),
+        SquaredResponses(design),
+        Compare(mixture, *critics),
+        Sizes(),
+        Anchors(design, (0,), *step),
+        LocalSteps(mixture, steps=3, rate=0.1),
+    ]
+    answers = [
+        pair_sums(rows, design, theta),
+        client_moments(rows, design, theta, basis),
+        squared_moments(design, rows),
+        minimax_sums(mixture, *critics, single),
+        client_sizes(rows),
+        anchor_steps([rows], (0,), design, *step),
+        local_steps(mixture, rows, steps=3, rate=0.1),
+    ]
+    return questions, answers
+
+
 def values(shape: Shape) -> list[object]:
     """A value of every kind."""
     mixture, rows = shape.problem()
@@ -102,22 +158,24 @@ def values(shape: Shape) -> list[object]:
         FitLocally(RANDOM_SPECIFICATION, summary, seed=2**40, n_init=3),
     )
     answers = (summary, expect(mixture, rows, information=True), Likelihood(-3.5, 2.0), Candidates((mixture,)))
+    of_clients, said = about_clients(shape)
     return [
         *questions,
-        Several((*questions, fit_site)),
+        Several((*questions, fit_site, *(part for part in of_clients if not isinstance(part, Anchors | LocalSteps)))),
         *answers,
-        Answers((*answers, local_fit)),
+        Answers((*answers, local_fit, *(part for part in said if not isinstance(part, AnchorSteps | ClusterSums)))),
         Failure(Trouble.NOT_COUNTS, 5),
         fit_site,
         local_fit,
         Bundle((0, 1, 5, 10**6), questions),
+        *sorted((*of_clients, *said), key=lambda value: TYPES.index(type(value))),
     ]
 
 
 @given(shapes())
 def test_every_kind_of_message_survives_the_trip(shape: Shape) -> None:
     sent = values(shape)
-    assert [type(value) for value in sent] == [record.type for record in KINDS]
+    assert [type(value) for value in sent] == TYPES
     for value in sent:
         data = encode(value)
         assert encode(decode(data)) == data
@@ -224,7 +282,7 @@ def test_a_bundle_is_read_only_with_one_question_for_each_place_in_order(places:
             decode(data)
 
 
-BUNDLE = len(KINDS) - 1
+BUNDLE = TYPES.index(Bundle)
 STRANGE_BUNDLES = {
     "a place that is negative": (1, -1, 1, 0, 1, 1),
     "a place beyond the last": (1, MOST_SITES + 1, 1, 0, 1, 1),
@@ -632,3 +690,134 @@ def test_honest_sites_with_nearly_collinear_covariates_are_heard(seed: int) -> N
     rows = Rows(np.column_stack([x, x + 1e-5 * e]), (x + y)[:, None])
     question = FitSite(Specification(K=1), (1,), seed=0)
     assert type(received(respond(encode(question), Site("here", rows)), question)) is LocalFit
+
+
+# ---------------------------------------------------------------------- questions about clients
+
+
+@given(shapes(weights=None))
+def test_answers_about_clients_keep_their_bits_and_fit_their_questions(shape: Shape) -> None:
+    questions, answers = about_clients(shape)
+    mixture, rows = regressions(shape)
+    answers = [score_sums(mixture, rows), *answers[:2], expect(mixture, rows), *answers[2:]]
+    for question, answer in zip(questions, answers, strict=True):
+        assert_same_arrays(decode(encode(question)), question)
+        assert_same_arrays(received(encode(answer), question), answer)
+    for question in questions:
+        for answer in (Likelihood(-1.0, 1.0), column_summary(rows)):
+            assert received(encode(answer), question) == Failure(Trouble.WRONG_SHAPE)
+
+
+def test_answers_about_clients_of_another_shape_are_failures() -> None:
+    questions, _ = about_clients(Shape(n=40))
+    for other in (Shape(n=40, d=3), Shape(n=40, d=1)):
+        _, answers = about_clients(other)
+        mixture, rows = regressions(other)
+        strange = [score_sums(mixture, rows), answers[0], None, expect(mixture, rows), *answers[2:4], None, None]
+        for question, answer in zip(questions, [*strange, answers[6]], strict=True):
+            if answer is not None:  # of clients in two directions, sizes and steps the shape is the same
+                assert received(encode(answer), question) == Failure(Trouble.WRONG_SHAPE)
+    mixture, rows = regressions(Shape(n=40))
+    design, theta = mixture.design, np.zeros(3)
+    for f in (1, 3):
+        answer = client_moments(rows, design, theta, np.ones((3, f)))
+        assert received(encode(answer), Clients(design, theta, np.ones((3, 2)))) == Failure(Trouble.WRONG_SHAPE)
+        fits = f == 3
+        assert isinstance(received(encode(answer), Clients(design, theta)), ClientMoments) is fits
+        answer = pair_sums(rows, design, theta, np.ones((3, f)))
+        assert received(encode(answer), Pairs(design, theta, np.ones((3, 2)))) == Failure(Trouble.WRONG_SHAPE)
+    assert received(encode(expect(mixture, rows)), Score(mixture)) == Failure(Trouble.WRONG_SHAPE)
+    assert received(encode(score_sums(mixture, rows)), Expect(mixture)) == Failure(Trouble.WRONG_SHAPE)
+
+
+DESIGN = Design.raw(2)
+STRANGE_DIRECTIONS = {
+    "coefficients of other columns": ((DESIGN, np.zeros(2)), "not those of the design"),
+    "a basis of other columns": ((DESIGN, np.zeros(3), np.ones((2, 2))), "not those of the design"),
+    "a basis of nothing": ((DESIGN, np.zeros(3), np.empty((3, 0))), "not those of the design"),
+    "coefficients that are not finite": ((DESIGN, np.array([0.0, np.nan, 1.0])), "not finite"),
+    "coefficients that overflow": ((DESIGN, np.array([0.0, 1e200, 1.0])), "not finite"),
+    "a basis that is not finite": ((DESIGN, np.zeros(3), np.full((3, 1), np.inf)), "not finite"),
+    "a centre of other columns": ((Design(np.zeros(3), np.ones(2), True), np.zeros(4)), "parts of a design"),
+    "a scale that is none": ((Design(np.zeros(2), np.zeros(2), True), np.zeros(3)), "parts of a design"),
+    "a centre that is not finite": ((Design(np.array([0.0, np.nan]), np.ones(2), True), np.zeros(3)), "of a design"),
+}
+
+
+@pytest.mark.parametrize("kind", [Pairs, Clients])
+@pytest.mark.parametrize(("parts", "said"), STRANGE_DIRECTIONS.values(), ids=STRANGE_DIRECTIONS)
+def test_directions_that_are_not_those_of_the_design_are_refused(
+    kind: type[Pairs | Clients], parts: tuple[object, ...], said: str
+) -> None:
+    with pytest.raises(MessageError, match=said):
+        decode(encode(kind(*parts)))  # type: ignore[arg-type]
+
+
+STRANGE_CLIENTS = {
+    "rows of other clients": {"n": np.ones(3)},
+    "squares of other clients": {"c": np.ones(1)},
+    "matrices of other clients": {"S": np.ones((3, 3))},
+    "matrices of other directions": {"S": np.ones((2, 6))},
+    "a negative number of rows": {"n": np.array([4.0, -1.0])},
+    "negative squares": {"c": np.array([-1e-3, 1.0])},
+}
+
+
+@pytest.mark.parametrize("changes", STRANGE_CLIENTS.values(), ids=STRANGE_CLIENTS)
+def test_moments_of_clients_that_do_not_fit_together_are_refused(changes: dict[str, Array]) -> None:
+    honest = ClientMoments(np.full(2, 4.0), np.ones((2, 3)), np.ones((2, 2)), np.ones(2))
+    question = Clients(DESIGN, np.zeros(3), np.ones((3, 2)))
+    assert isinstance(received(encode(honest), question), ClientMoments)
+    with pytest.raises(MessageError, match="moments of clients do not fit together"):
+        decode(encode(replace(honest, **changes)))
+    assert received(encode(replace(honest, **changes)), question) == Failure(Trouble.UNREADABLE_ANSWER)
+
+
+@pytest.mark.parametrize("name", ["n", "S", "b", "c"])
+def test_moments_of_clients_that_would_overflow_are_refused(name: str) -> None:
+    honest = ClientMoments(np.full(2, 4.0), np.ones((2, 3)), np.ones((2, 2)), np.ones(2))
+    with pytest.raises(MessageError, match="clients have moments that are not finite"):
+        decode(encode(replace(honest, **{name: 1e120 * getattr(honest, name)})))
+
+
+# ---------------------------------------------------------------------- what answers disclose
+
+SAYS = {
+    Summarise: "means and variances of 2 covariates",
+    Expect: "sums over rows, weighted by responsibilities",
+    Score: "each residual times x, and the log-likelihood",
+    Sample: "of a share of 25 % of the rows or clients, at random: sums over rows",
+    LogLikelihood: "log-likelihood of one mixture",
+    FitLocally: "fitted to at most 3,000 rows",
+    FitSite: "fitted to all rows of the site",
+    Several: "; ",
+    Pairs: "a sum over clients of products of residuals times x over pairs of a client's rows",
+    Clients: "for each client its number of rows",
+    SquaredResponses: "the sum over rows of y² xxᵀ",
+    Compare: "sums over rows of x weighted by how the rows differ",
+    Sizes: "for each client its number of rows",
+    Anchors: "for each of 1 clients 2 numbers",
+    LocalSteps: "how far their coefficients moved",
+}
+
+
+def test_every_question_has_a_kind_an_answer_and_a_sentence() -> None:
+    assert set(get_args(Question)) == set(FITS) == set(SAYS)
+    assert set(FITS) | set(get_args(Answer)) | {Bundle, Failure} == set(TYPES)
+    assert {answer for answer, _ in FITS.values()} == set(get_args(Answer))
+
+
+def test_the_sentence_of_a_question_says_what_leaves() -> None:
+    questions = {type(value): value for value in values(Shape(d=2)) if type(value) in FITS}
+    for kind, said in SAYS.items():
+        assert said in disclosure(questions[kind])
+    whole = Clients(DESIGN, np.zeros(3))
+    assert "second moments of 3 covariates with each other and with residuals" in disclosure(whole)
+    assert "second moments of 2 combinations of covariates" in disclosure(replace(whole, basis=np.ones((3, 2))))
+    pairs = Pairs(DESIGN, np.zeros(3), np.ones((3, 2)))
+    assert disclosure(pairs).endswith("times a basis of 2 directions")
+    assert disclosure(Several((whole, pairs, pairs))) == f"{disclosure(whole)}; 2 times {disclosure(pairs)}"
+    mixture, _ = regressions(Shape())
+    assert (
+        disclosure(Expect(mixture, information=True)) == f"{disclosure(Expect(mixture))}, and the observed information"
+    )

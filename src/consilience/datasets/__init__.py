@@ -10,8 +10,10 @@ from consilience.datasets.loaders import (
     load_table,
 )
 from consilience.datasets.registry import DataFile, Origin, available
+from consilience.datasets.simulated_clients import ClientSimulation, clients
 
 __all__ = [
+    "ClientSimulation",
     "DataError",
     "DataFile",
     "DataNotFoundError",
@@ -20,6 +22,7 @@ __all__ = [
     "Origin",
     "Simulation",
     "available",
+    "clients",
     "load_images",
     "load_table",
     "paper",

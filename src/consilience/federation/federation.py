@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -19,25 +19,42 @@ from consilience.federation.holdings import Arrays, Holdings, Shards
 from consilience.federation.progress import shown
 from consilience.fit.checks import check_labels
 from consilience.fit.fitting import Fit
-from consilience.fit.inference import refused
+from consilience.fit.inference import InferredFit, refused
 from consilience.fit.parameters import parameters
+from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
+from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
 from consilience.protocols.dialogue import Dialogue
 from consilience.protocols.federated_em import FederatedEM
-from consilience.protocols.fedgrem import FedGrEM
 from consilience.protocols.journal import Journal
-from consilience.protocols.one_shot import CombinedFit, OneShot
 from consilience.protocols.questions import LogLikelihood
 from consilience.protocols.record import Record
 from consilience.protocols.run import OnDrop, Run, run
-from consilience.protocols.shared_centre import SharedCentre
 from consilience.protocols.shared_fit import OF_A_SITE, SharedFit
 from consilience.protocols.table import encode
 from consilience.site.site import Site
 
 R = TypeVar("R")
-Method = FederatedEM | OneShot | SharedCentre | FedGrEM
+
+
+class Method(Protocol):
+    """A federated method: settings from which a dialogue is made."""
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None,
+        seed: int,
+        n_init: int,
+        tol: float,
+        max_iter: int,
+    ) -> Dialogue[Any]:
+        """The dialogue that fits the specifications."""
+        ...
 
 
 class Federation:
@@ -169,16 +186,18 @@ class Federation:
         Parameters
         ----------
         estimator : estimator of this library
-        method : FederatedEM, OneShot, SharedCentre or FedGrEM
-            How; exact EM by default. The last two learn each site's own model (:attr:`FederatedFit.models`).
+        method : FederatedEM, OneShot, SharedCentre, ClusteredClients or another
+            How; exact EM by default. SharedCentre and FedGrEM learn each site's own model
+            (:attr:`FederatedFit.models`).
         journal : path, optional
             Where answers are kept, so that an interrupted fit goes on where it was: run it again with the same
             arguments. Needs a whole number as ``random_state``.
         deadline : float, optional
             Seconds that a round may take.
-        on_drop : {"stop", "continue"}
-            What happens when a site fails or misses the deadline: stop, naming it, or go on without it. In the latter
-            case likelihood, BIC and standard errors are those of the sites that stayed.
+        on_drop : {"stop", "continue", "skip"}
+            What happens when a site fails or misses the deadline: stop, naming it; go on without it, and then
+            likelihood, BIC and standard errors are those of the sites that stayed; or go on without it in this round
+            and ask it again in the next, for methods whose clients come and go (:class:`ClusteredClients`).
 
         Returns
         -------
@@ -232,7 +251,10 @@ class Federation:
     ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
         first = clone(estimator)
-        self._sites = sites = self._holdings.sites(first)  # where the estimator learns its columns
+        sites = self._holdings.sites(first)  # where the estimator learns its columns
+        if getattr(method, "by_client", False):
+            sites = [site.by_client() for site in sites]
+        self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
         arguments = _arguments(models, sites, journal)
         kept = None if journal is None else Journal(journal, _study(method, arguments, sites))
@@ -256,7 +278,7 @@ def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:
             for site, own in fit.fits.items()
         }
         return FederatedFit(model.adopt(fit, fit.inference), record, fit, models)
-    return FederatedFit(model.adopt(fit, fit.inference if isinstance(fit, CombinedFit) else None), record, fit)
+    return FederatedFit(model.adopt(fit, fit.inference if isinstance(fit, InferredFit) else None), record, fit)
 
 
 def _warn(fitted: FederatedFit) -> None:

@@ -49,6 +49,13 @@ class Expect:
     mixture: Mixture
     information: bool = False
 
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        K = self.mixture.K
+        sums = f"sums over rows, weighted by responsibilities, of 1, x, xxᵀ and residuals for {K} experts"
+        return f"{sums}, and the log-likelihood" + (", and the observed information" if self.information else "")
+
 
 @dataclass(frozen=True, eq=False)
 class NewtonStep:
@@ -175,7 +182,15 @@ class _Log:
         return Ascent(mixture, statistics, tuple(self.trace), *counts, stop, tuple(self.segments))
 
 
-def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int = 500, newton: bool = True) -> Climb:
+def climb(
+    start: Mixture,
+    penalty: Penalty,
+    *,
+    tol: float = 1e-9,
+    max_iter: int = 500,
+    newton: bool = True,
+    near: bool = False,
+) -> Climb:
     """Climb the penalised likelihood from ``start``: safeguarded EM, then Newton on the observed information.
 
     Yields :class:`Expect` questions, receives :class:`~consilience.model.Statistics`, returns an :class:`Ascent`.
@@ -190,6 +205,8 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
         Most steps, accepted or not.
     newton : bool
         Whether to switch to Newton steps once a full EM step gains less than ``1e-4`` of the likelihood.
+    near : bool
+        Whether the start is near the top, so that the first step already brings the information.
 
     Examples
     --------
@@ -212,7 +229,7 @@ def climb(start: Mixture, penalty: Penalty, *, tol: float = 1e-9, max_iter: int 
     value = mixture.penalised(statistics, penalty)
     log.open_segment(value)
     switch = _Switch(newton and is_informable(start))
-    proposal, by_newton, informed = mixture.maximise(statistics, penalty), False, False
+    proposal, by_newton, informed = mixture.maximise(statistics, penalty), False, near and switch.newton
     fraction, stuck = 1.0, 0
     for _ in range(max_iter):
         answer = yield log.asked(Expect(proposal, information=informed))

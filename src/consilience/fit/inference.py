@@ -161,6 +161,33 @@ def refused(estimates: Parameters, kind: str, reason: str) -> Inference:
     return Inference(estimates, np.full((size, size), np.nan), kind, np.nan, {"gate": reason, "experts": reason})
 
 
+@dataclass(frozen=True, eq=False)
+class InferredFit(Fit):
+    """A fit that brings its own standard errors, or the reason why it has none.
+
+    Parameters
+    ----------
+    inference : Inference
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit import Specification, fit_mixture
+    >>> data = soft(500, random_state=0)
+    >>> rng = np.random.default_rng(0)
+    >>> fit = fit_mixture(Rows(data.X, data.y[:, None]), Specification(K=4), rng=rng, start=data.truth)
+    >>> InferredFit.without(fit, "none were asked for").inference.withheld["experts"]
+    'none were asked for'
+    """
+
+    inference: Inference
+
+    @classmethod
+    def without(cls, fit: Fit, reason: str) -> InferredFit:
+        """The fit without standard errors."""
+        return cls(**vars(fit), inference=refused(parameters(fit.mixture), "observed", reason))
+
+
 def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array | None:
     """``(J + R)⁻¹ (P, P)``, or None where ``J + R`` is not positive definite."""
     if statistics.information is None:

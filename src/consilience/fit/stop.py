@@ -22,8 +22,8 @@ class StopReason(Enum):
     STALLED = "stopped: no fraction of the Newton step raised the likelihood, twice in a row"
     REFINED = "stopped: the rounds of refinement that were asked for are over"
     COMBINED = "stopped: combined from one answer of each site, without a round of refinement"
-    SETTLED = "converged: in a round no site's coefficients moved by more than a small part of their standard errors"
-    ROUNDS = "stopped: the largest number of rounds was reached before the sites' mixtures had settled"
+    SETTLED = "converged: in a round coefficients moved by no more than a small part of their standard errors"
+    ROUNDS = "stopped: the largest number of rounds was reached before coefficients had settled"
 
     @property
     def converged(self) -> bool:

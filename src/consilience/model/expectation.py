@@ -16,7 +16,7 @@ from consilience.model.missing import (
     missing_weights,
     observed_scores,
 )
-from consilience.model.mixture import Mixture, layout_of
+from consilience.model.mixture import Mixture, layout_of, score_layout
 from consilience.model.moments import Moments, Weights
 from consilience.model.posterior import Posterior, posterior
 from consilience.model.rows import Block, Rows
@@ -74,14 +74,33 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
     return replace(total, information=complete_information(mixture, total) - matrix)
 
 
+def score_sums(mixture: Mixture, rows: Rows) -> Statistics:
+    """The statistics of ``rows`` at ``mixture`` without any ``x xᵀ``: what a gradient step needs.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> data = soft(500, random_state=0)
+    >>> statistics = score_sums(data.truth, Rows(data.X, data.y[:, None]))
+    >>> statistics.experts.first.shape, statistics.experts.second.shape
+    ((4, 21), (0, 231))
+    """
+    total = score_layout(mixture).zeros(information=False)
+    for block, at in mixture.posteriors(rows):
+        total = total + block_statistics(mixture, block, at, [], curvature=False)[0]
+    return total
+
+
 def block_statistics(
-    mixture: Mixture, block: Block, at: Posterior, extra: list[Weights]
+    mixture: Mixture, block: Block, at: Posterior, extra: list[Weights], *, curvature: bool = True
 ) -> tuple[Statistics, *tuple[Moments, ...]]:
     """Statistics of one block without information, and the moments of extra weights that share its products."""
     p = mixture.design.p
     weighted = at.tau if isinstance(at.mass, float) else at.tau * at.mass
     gate = mixture.gate.weights(at.pi, weighted, at.mass, p)
     experts = mixture.experts.weights(at.at, at.row_tau, p)
+    if not curvature:
+        gate, experts = (replace(part, second=part.second[:0]) for part in (gate, experts))
     if block.groups is None:
         summed = moments_of(block, [gate, experts, *extra])
     else:

@@ -62,10 +62,18 @@ def missing_information(mixture: Mixture, block: Block, at: Posterior) -> Array:
     """``Σ Cov_τ(complete score)`` over the labels of a block, ``(P, P)``."""
     S, bounds = complete_scores(mixture, block, at)
     U = block.workspace.array("responsible scores", *S.shape)
+    return missing_of_scores(mixture, S, bounds, at.tau, at.mass, out=U)
+
+
+def missing_of_scores(
+    mixture: Mixture, S: Array, bounds: Labels, tau: Array, mass: Array | float, *, out: Array | None = None
+) -> Array:
+    """``Σ Cov_τ(S)`` of complete scores ``S (P, m)``, owner after owner, where ``bounds (K + 1,)`` say; ``(P, P)``."""
+    U = np.empty_like(S) if out is None else out
     mine = [slice(bounds[k], bounds[k + 1]) for k in range(mixture.K)]
     for k, entries in enumerate(mine):
-        np.multiply(S[entries], at.tau[k], out=U[entries])
-    weighted = U if isinstance(at.mass, float) else U * at.mass
+        np.multiply(S[entries], tau[k], out=U[entries])
+    weighted = U if isinstance(mass, float) else U * mass
     sorted_missing = -(weighted @ U.T)
     for entries in mine:
         sorted_missing[entries, entries] += weighted[entries] @ S[entries].T

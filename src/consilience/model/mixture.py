@@ -193,5 +193,18 @@ def layout_of(mixture: Mixture) -> StatisticsLayout:
     return StatisticsLayout(gate.layout(p), experts.layout(p), gate.parameter_count + experts.parameter_count)
 
 
+def score_layout(mixture: Mixture) -> StatisticsLayout:
+    """Shapes of the statistics of ``mixture`` without any ``x xᵀ``.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> score_layout(soft(10, random_state=0).truth).size(information=False)
+    166
+    """
+    full = layout_of(mixture)
+    return replace(full, gate=replace(full.gate, h=0), experts=replace(full.experts, h=0))
+
+
 def _joined(parts: list[Array], tail: tuple[int, ...]) -> Array:
     return np.concatenate(parts) if parts else np.empty((0, *tail))

@@ -138,6 +138,21 @@ class Rows:
         )
 
 
+def drawn(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
+    """The rows of labels that are drawn, each with probability ``share``: rows, or whole groups.
+
+    Examples
+    --------
+    >>> rows = Rows(np.zeros((6, 1)), np.zeros((6, 1)), groups=Groups.of(np.repeat([0, 1, 2], 2)))
+    >>> drawn(rows, 0.5, np.random.default_rng(1)).n
+    2
+    """
+    if rows.groups is None:
+        return rows.take(np.flatnonzero(rng.random(rows.n) < share))
+    chosen = rng.random(len(rows.groups.bounds) - 1) < share
+    return rows.take(np.flatnonzero(chosen[rows.groups.codes]))
+
+
 def group_block(panel: Array, weight: Array | None, bounds: Labels) -> GroupBlock:
     """Weighted group means of a panel ``(p, n)`` whose groups start at ``bounds (G + 1,)``."""
     starts, sizes = bounds[:-1], np.diff(bounds)

@@ -55,6 +55,13 @@ class Statistics(Additive):
         """Size of the terms of the likelihood: ``Σ |ll_i|``, at least one per unit of weight."""
         return max(self.absolute, self.weight)
 
+    def scaled(self, factor: float) -> Statistics:
+        """The statistics of ``factor`` times as much of the same data."""
+        gate, experts = (Moments(*(factor * part for part in vars(m).values())) for m in (self.gate, self.experts))
+        information = None if self.information is None else factor * self.information
+        rest = (factor * self.log_likelihood, factor * self.absolute, factor * self.weight)
+        return Statistics(gate, experts, *rest, information)
+
     def to_array(self) -> Array:
         """All sums as one flat array."""
         scalars = np.array([self.log_likelihood, self.absolute, self.weight])

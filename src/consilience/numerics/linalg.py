@@ -90,6 +90,22 @@ def inverse_factor(L: Array) -> Array:
     return inverse
 
 
+def whitening(S: Array) -> Array:
+    """``W (p, r)`` with ``Wᵀ S W = I``, where ``r`` is the rank of ``S (p, p)``, symmetric and not negative.
+
+    Coefficients ``W u`` of whitened covariates ``Wᵀ x`` are those of ``x``, of least norm where ``S`` is singular.
+
+    Examples
+    --------
+    >>> whitening(np.diag([4.0, 0.0]))
+    array([[0.5],
+           [0. ]])
+    """
+    values, vectors = np.linalg.eigh(S)
+    keep = values > RANK_TOLERANCE * values.max(initial=0.0)
+    return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
+
+
 def bounded_below(S: Array, floor: Array) -> Array:
     """``S`` with its eigenvalues relative to ``floor`` clipped at 1.
 

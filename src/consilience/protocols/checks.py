@@ -9,12 +9,18 @@ from consilience.aggregate.support import CovariateSummary
 from consilience.errors import MessageError
 from consilience.fit.specification import Specification
 from consilience.fit.summary import ColumnSummary
+from consilience.model.anchors import ClientSizes
+from consilience.model.clients import ClientMoments
+from consilience.model.design import Design
 from consilience.model.gates import ConstantGate, SoftmaxGate
 from consilience.model.gaussian import GaussianExperts
+from consilience.model.local_steps import ClusterSums
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, triangle_size, unpack
 from consilience.numerics.linalg import cholesky_or_none
-from consilience.protocols.questions import Bundle, FitLocally, FitSite, LocalFit
+from consilience.protocols.anchor_questions import Anchors, LocalSteps
+from consilience.protocols.client_questions import Clients, Pairs
+from consilience.protocols.questions import Bundle, Compare, FitLocally, FitSite, LocalFit, Sample, SquaredResponses
 
 LARGEST = 1e100
 """Of parameters and moments: their squares do not overflow."""
@@ -54,6 +60,90 @@ def _are_proper(experts: GaussianExperts) -> bool:
     if not (np.all(experts.variances > 0) and np.allclose(matrices, matrices.transpose(0, 2, 1), rtol=1e-9, atol=0)):
         return False
     return all(cholesky_or_none(S) is not None for S in matrices)
+
+
+def check_directions(question: Pairs | Clients) -> None:
+    """Coefficients and directions that are not those of the design, or not finite, are refused."""
+    design, basis = question.design, question.basis
+    _check_design(design)
+    fits = question.theta.shape == (design.p,) and (basis is None or (len(basis) == design.p and basis.shape[1] >= 1))
+    if not fits:
+        raise MessageError("directions that are not those of the design")
+    if not (_is_moderate(question.theta) and (basis is None or _is_moderate(basis))):
+        raise MessageError("coefficients or directions that are not finite")
+
+
+def check_design(question: SquaredResponses) -> None:
+    """A design whose parts do not fit together, or are not finite, is refused."""
+    _check_design(question.design)
+
+
+def _check_design(design: Design) -> None:
+    if not (design.centre.shape == design.scale.shape and np.all(design.scale > 0) and _is_moderate(design.centre)):
+        raise MessageError("the parts of a design do not fit together")
+
+
+def check_comparison(question: Compare) -> None:
+    """Critics that are not of a mixture of regressions with constant shares and one variance are refused."""
+    gate, experts, parts = question.mixture.gate, question.mixture.experts, (question.above, question.below)
+    if not (isinstance(gate, ConstantGate) and isinstance(experts, GaussianExperts) and experts.q == 1):
+        raise MessageError("a comparison with another mixture than one of regressions with constant shares")
+    if not all(part.shape == (experts.K, experts.p) for part in parts):
+        raise MessageError("the parts of a comparison do not fit together")
+    if not (len(np.unique(experts.variances)) == 1 and all(_is_moderate(part) for part in parts)):
+        raise MessageError("a comparison with several variances, or with numbers that are not finite")
+
+
+def check_clients(moments: ClientMoments) -> None:
+    """Moments of clients that do not fit together, or are of no rows, are refused."""
+    G, f = moments.b.shape
+    fits = moments.n.shape == moments.c.shape == (G,) and moments.S.shape == (G, triangle_size(f))
+    if not (fits and np.all(moments.n >= 0) and np.all(moments.c >= 0)):
+        raise MessageError("the moments of clients do not fit together")
+    if not all(_is_moderate(part) for part in (moments.n, moments.S, moments.b, moments.c)):
+        raise MessageError("clients have moments that are not finite")
+
+
+def check_client_sizes(sizes: ClientSizes) -> None:
+    """Sizes that are negative are refused."""
+    if not (np.all(sizes.n >= 0) and _is_moderate(sizes.n)):
+        raise MessageError("clients have sizes that are none")
+
+
+def check_anchors(question: Anchors) -> None:
+    """Coefficients and bases that are not one for each anchor on the design, or not finite, are refused."""
+    A, p = len(question.places), question.design.p
+    _check_design(question.design)
+    fits = question.theta.shape == (A, p) and question.basis.shape[:2] == (A, p) and question.basis.shape[2] >= 1
+    if not fits:
+        raise MessageError("the parts of a question to anchors do not fit together")
+    if not (_is_moderate(question.theta) and _is_moderate(question.basis)):
+        raise MessageError("anchors with coefficients or directions that are not finite")
+
+
+def check_local_steps(question: LocalSteps) -> None:
+    """Steps on anything but regressions with constant shares and one response, or of no length, are refused."""
+    experts = question.mixture.experts
+    regressions = isinstance(experts, GaussianExperts) and experts.q == 1
+    if not (regressions and isinstance(question.mixture.gate, ConstantGate)):
+        raise MessageError("local steps of a mixture that is not of regressions with one response")
+    if not (question.rate > 0 and np.isfinite(question.rate)):
+        raise MessageError("local steps of no length")
+
+
+def check_cluster_sums(sums: ClusterSums) -> None:
+    """Sums whose parts do not fit together, or are of a negative number of rows, are refused."""
+    parts = (sums.rows, sums.clients, sums.squares)
+    if not all(part.shape == (len(sums.moved),) and np.all(part >= 0) for part in parts):
+        raise MessageError("the parts of sums over clusters do not fit together")
+    if not all(_is_moderate(part) for part in (*parts, sums.moved)):
+        raise MessageError("sums over clusters that are not finite")
+
+
+def check_sample(question: Sample) -> None:
+    """A share that is none is refused."""
+    if not 0 < question.share <= 1:
+        raise MessageError("a share that is not above 0 and at most 1")
 
 
 def check_local_fit(question: FitLocally) -> None:

@@ -38,6 +38,8 @@ class Trouble(Enum):
     UNREADABLE_ANSWER = "the answer could not be read"
     WRONG_SHAPE = "the answer has another shape than the question asked for"
     NOT_FINITE = "the answer has numbers that are not finite"
+    # said by the site; new ones go to the end: the place is the number that is sent
+    GROUPED = "the rows have groups, and the method gives each row a label of its own: use one that knows groups"
 
     def __str__(self) -> str:
         return self.value

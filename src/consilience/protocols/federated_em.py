@@ -87,19 +87,23 @@ class FederatedEM:
         tol, max_iter
             As in :func:`~consilience.fit.climb`.
         """
-        if start is None:
-            summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
-            with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
-                summary = reduce(add, summaries.values())
-            starters = large_sites({site: part.weight for site, part in summaries.items()})
-        else:
-            summary, starters = (yield Total(Summarise(d, q))), ()
+        summary, starters = yield from summarised(d, q, starters=start is None)
         problems = [Problem(each, summary, tol, max_iter, self.newton) for each in specifications]
         starts = yield from together([p.starts(start, starters, seed, n_init, self.n_climbs) for p in problems])
         ranked = yield from ranked_ends(problems, starts)
         best = yield from together([informed(p, found[0]) for p, found in zip(problems, ranked, strict=True)])
         best = yield from levelled(problems, best, information=True)
         return tuple(p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True))
+
+
+def summarised(d: int, q: int, *, starters: bool) -> Dialogue[tuple[ColumnSummary, tuple[str, ...]]]:
+    """The columns of all sites, and where a start is to be found the sites that are asked for one."""
+    if not starters:
+        return (yield Total(Summarise(d, q))), ()
+    summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
+    with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
+        summary = reduce(add, summaries.values())
+    return summary, large_sites({site: part.weight for site, part in summaries.items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +122,7 @@ class Problem:
     tol: float = 1e-9
     max_iter: int = 500
     newton: bool = True
+    near: bool = False
 
     @property
     def penalty(self) -> Penalty:
@@ -126,7 +131,7 @@ class Problem:
 
     def climb(self, start: Mixture) -> Climb:
         """The climb from ``start``."""
-        return climb(start, self.penalty, tol=self.tol, max_iter=self.max_iter, newton=self.newton)
+        return climb(start, self.penalty, tol=self.tol, max_iter=self.max_iter, newton=self.newton, near=self.near)
 
     def starts(
         self, given: Mixture | None, sites: tuple[str, ...], seed: int, n_init: int, wanted: int

@@ -24,7 +24,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.climb import Ascent, climb, drive
 from consilience.fit.fitting import Fit, finished, responder
-from consilience.fit.inference import Inference, infer, of_coefficients
+from consilience.fit.inference import Inference, InferredFit, infer, of_coefficients
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
@@ -212,7 +212,7 @@ def _named(support: SupportKind) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class CombinedFit(Fit):
+class CombinedFit(InferredFit):
     """A fit that was combined from the models of sites, with the evidence.
 
     Parameters
@@ -235,7 +235,6 @@ class CombinedFit(Fit):
     ('without a round of refin', (2, 4))
     """
 
-    inference: Inference
     combination: Combination
     members: tuple[str, ...] | None
 

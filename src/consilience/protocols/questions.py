@@ -13,11 +13,21 @@ from typing import Any
 from consilience.aggregate.site_model import SiteModel
 from consilience.fit.climb import Expect
 from consilience.fit.specification import Specification
+from consilience.fit.spectral import SquaredMoments
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
+from consilience.model.anchors import AnchorSteps, ClientSizes
+from consilience.model.clients import ClientMoments
+from consilience.model.design import Design
+from consilience.model.local_steps import ClusterSums
+from consilience.model.minimax import MinimaxSums
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Additive
+from consilience.model.pairs import PairSums
 from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+from consilience.protocols.anchor_questions import Anchors, LocalSteps, Sizes
+from consilience.protocols.client_questions import Clients, Pairs
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,34 @@ class Summarise:
     d: int
     q: int
 
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        return (
+            f"the total weight, the means and variances of {self.d} covariates, "
+            f"the means and covariances of {self.q} response(s)"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """Asks for the statistics at a mixture without any ``x xᵀ``: ``Statistics`` with few numbers, for gradient steps.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> Score(soft(10, random_state=0).truth).mixture.K
+    4
+    """
+
+    mixture: Mixture
+
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        sums = f"sums over rows, weighted by responsibilities, of 1, residuals and their squares for {self.mixture.K}"
+        return f"{sums} experts, each residual times x, and the log-likelihood"
+
 
 @dataclass(frozen=True, eq=False)
 class LogLikelihood:
@@ -46,6 +84,11 @@ class LogLikelihood:
     """
 
     mixture: Mixture
+
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        return "the total weight and the log-likelihood of one mixture"
 
 
 @dataclass(frozen=True)
@@ -87,6 +130,12 @@ class FitLocally:
     summary: ColumnSummary
     seed: int
     n_init: int
+
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        K = self.specification.K
+        return f"the parameters of a mixture of {K} experts fitted to at most 3,000 rows of the site"
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +187,22 @@ class FitSite:
     columns: tuple[int, ...] | None = None
     describe: bool = True
 
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        orders = self.orders
+        most = f"at most {max(orders)} experts" if len(orders) > 1 else f"{orders[0]} experts"
+        described = (
+            "a small mixture that describes the covariates, with shares of the values that columns with at most 8 "
+            "of them have in at least 5 rows; "
+        )
+        return (
+            f"the parameters of a mixture of {most} fitted to all rows of the site, and for each expert its number "
+            "of rows (and groups), the second moments of the covariates and the precision of the coefficients; the "
+            f"log-likelihood, and why the fit stopped; {described if self.describe else ''}the mean exposure; means "
+            "and variances of the covariates, means and covariances of the responses"
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class LocalFit:
@@ -164,6 +229,59 @@ class LocalFit:
 
 
 @dataclass(frozen=True, eq=False)
+class SquaredResponses:
+    """Asks for ``Σ w y² x̃ x̃ᵀ`` on a design, with one response: :class:`~consilience.fit.spectral.SquaredMoments`.
+
+    Examples
+    --------
+    >>> SquaredResponses(Design.raw(2)).design.p
+    3
+    """
+
+    design: Design
+
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        return "the total weight, and the sum over rows of y² xxᵀ"
+
+
+@dataclass(frozen=True, eq=False)
+class Compare:
+    """Asks how a critic tells the site's rows from a mixture of regressions: ``MinimaxSums``.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        Gaussian, with constant shares, one response and one variance.
+    above, below : (K, p) array
+        The two mixtures whose log ratio the critic is (:func:`~consilience.model.minimax.minimax_sums`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.model import ConstantGate, GaussianExperts
+    >>> B = np.array([[[1.0, 0.0]], [[-1.0, 0.0]]])
+    >>> mixture = Mixture(Design.raw(1), ConstantGate(np.full(2, 0.5)), GaussianExperts(B, np.ones((2, 1, 1))))
+    >>> Compare(mixture, B[:, 0], B[:, 0]).above.shape
+    (2, 2)
+    """
+
+    mixture: Mixture
+    above: Array
+    below: Array
+
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        K = self.mixture.K
+        return (
+            f"for {K} experts and two critics of each, sums over rows of x weighted by how the rows differ from the "
+            "mixture; sums of responsibilities, the squared residuals, the total weight and the log-likelihood"
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Several:
     """Asks several questions in one message: :class:`Answers`. Where all of them add, one reading of the data serves.
 
@@ -174,6 +292,42 @@ class Several:
     """
 
     questions: tuple[Question, ...]
+
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        times = Counter(part.disclosed for part in self.questions)
+        return "; ".join(what if n == 1 else f"{n} times {what}" for what, n in times.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Asks a question of a random share of the site's labels: rows, or clients. Sums are divided by the share.
+
+    So the expected answer is the answer of all of them. Who is drawn is decided at the site, anew for every seed.
+
+    Parameters
+    ----------
+    question : Expect or Score
+    share : float
+        Probability with which a label is drawn.
+    seed : int
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> Sample(Expect(soft(10, random_state=0).truth), share=0.5, seed=3).share
+    0.5
+    """
+
+    question: Expect | Score
+    share: float
+    seed: int
+
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses."""
+        return f"of a share of {100 * self.share:.3g} % of the rows or clients, at random: {self.question.disclosed}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,8 +378,38 @@ class Answers:
         return Answers(tuple(a + b for a, b in zip(self.items, other.items, strict=True)))
 
 
-Question = Summarise | Expect | LogLikelihood | FitLocally | FitSite | Several
-Answer = ColumnSummary | Statistics | Likelihood | Candidates | LocalFit | Answers
+Question = (
+    Summarise
+    | Expect
+    | Score
+    | Sample
+    | LogLikelihood
+    | Pairs
+    | Clients
+    | Sizes
+    | Anchors
+    | LocalSteps
+    | FitLocally
+    | FitSite
+    | SquaredResponses
+    | Compare
+    | Several
+)
+Answer = (
+    ColumnSummary
+    | Statistics
+    | PairSums
+    | ClientMoments
+    | ClientSizes
+    | AnchorSteps
+    | ClusterSums
+    | Likelihood
+    | Candidates
+    | LocalFit
+    | SquaredMoments
+    | MinimaxSums
+    | Answers
+)
 
 
 def disclosure(question: Question) -> str:
@@ -236,34 +420,7 @@ def disclosure(question: Question) -> str:
     >>> disclosure(Summarise(d=2, q=1))
     'the total weight, the means and variances of 2 covariates, the means and covariances of 1 response(s)'
     """
-    match question:
-        case Summarise(d, q):
-            return (
-                f"the total weight, the means and variances of {d} covariates, "
-                f"the means and covariances of {q} response(s)"
-            )
-        case Expect(mixture, information):
-            sums = f"sums over rows, weighted by responsibilities, of 1, x, xxᵀ and residuals for {mixture.K} experts"
-            return f"{sums}, and the log-likelihood" + (", and the observed information" if information else "")
-        case LogLikelihood():
-            return "the total weight and the log-likelihood of one mixture"
-        case FitLocally(specification):
-            return f"the parameters of a mixture of {specification.K} experts fitted to at most 3,000 rows of the site"
-        case FitSite(orders=orders, describe=describe):
-            most = f"at most {max(orders)} experts" if len(orders) > 1 else f"{orders[0]} experts"
-            described = (
-                "a small mixture that describes the covariates, with shares of the values that columns with at most 8 "
-                "of them have in at least 5 rows; "
-            )
-            return (
-                f"the parameters of a mixture of {most} fitted to all rows of the site, and for each expert its number "
-                "of rows (and groups), the second moments of the covariates and the precision of the coefficients; the "
-                f"log-likelihood, and why the fit stopped; {described if describe else ''}the mean exposure; means "
-                "and variances of the covariates, means and covariances of the responses"
-            )
-        case Several(questions):
-            times = Counter(disclosure(part) for part in questions)
-            return "; ".join(what if n == 1 else f"{n} times {what}" for what, n in times.items())
+    return question.disclosed
 
 
 def is_additive(question: Question) -> bool:
@@ -276,4 +433,4 @@ def is_additive(question: Question) -> bool:
     """
     if isinstance(question, Several):
         return all(is_additive(part) for part in question.questions)
-    return not isinstance(question, FitLocally | FitSite)
+    return not isinstance(question, FitLocally | FitSite | Clients | Sizes | Anchors)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from operator import add
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from consilience.protocols.table import decode, encode, received
 from consilience.protocols.tree import Span, tree_sum
 
 R = TypeVar("R")
-OnDrop = Literal["stop", "continue"]
+OnDrop = Literal["stop", "continue", "skip"]
 Progress = Callable[[str, int, int], None]
 """Called as replies come, with the question, how many sites have replied and how many were asked."""
 
@@ -61,9 +61,9 @@ def run(
         for answers that had not been written.
     deadline : float or None
         Seconds that a round may take; None waits.
-    on_drop : {"stop", "continue"}
-        When a site fails or misses the deadline: stop with an error that names it (resumable with a journal), or leave
-        it out for the rest of the run.
+    on_drop : {"stop", "continue", "skip"}
+        When a site fails or misses the deadline: stop with an error that names it (resumable with a journal), leave it
+        out for the rest of the run, or go on without it in this round and ask it again in the next.
     progress : callable or None
 
     Returns
@@ -87,8 +87,8 @@ def run(
     >>> run(mean_response(), InProcess().over(sites)).value
     array([3.])
     """
-    if on_drop not in ("stop", "continue"):
-        raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop' or 'continue'")
+    if on_drop not in get_args(OnDrop):
+        raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop', 'continue' or 'skip'")
     if not isinstance(dialogue, Generator):
         raise InvalidInputError("expected a dialogue, which is what a generator function returns: call the function")
     talk = _Conversation(engine, journal, deadline, on_drop, progress)
@@ -238,6 +238,8 @@ class _Conversation:
             raise RoundStoppedError(f"round {number}: no site is left ({named})", tuple(failures), self.record())
 
     def _leave_out(self, failures: dict[str, Failure]) -> None:
+        if self._on_drop == "skip":
+            return
         self._dropped.update({site: str(failure) for site, failure in failures.items()})
         self._participants = [site for site in self._participants if site not in failures]
 

@@ -10,7 +10,7 @@ import numpy as np
 from consilience.aggregate.sharing import Sharing
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference, of_coefficients
+from consilience.fit.inference import Inference, InferredFit, of_coefficients
 from consilience.fit.stop import StopReason
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -91,7 +91,7 @@ class SiteShare:
 
 
 @dataclass(frozen=True, eq=False)
-class SharedFit(Fit):
+class SharedFit(InferredFit):
     """A centre and each site's own mixture, with how much each borrowed.
 
     As a :class:`~consilience.fit.Fit` it is the centre's. Its likelihood is the sum over sites of each one's rows under
@@ -120,7 +120,6 @@ class SharedFit(Fit):
     (True, ['shared', 'shared', 'shared', 'shared', 'on its own'])
     """
 
-    inference: Inference
     sharing: Sharing
     fits: Mapping[str, Fit]
     sites: tuple[SiteShare, ...]

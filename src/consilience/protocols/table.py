@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 import numpy as np
@@ -11,28 +12,45 @@ from consilience.aggregate.support import CovariateSummary
 from consilience.errors import MessageError
 from consilience.fit.climb import Expect
 from consilience.fit.specification import Family, GateKind, Specification
+from consilience.fit.spectral import SquaredMoments
 from consilience.fit.stop import StopReason
 from consilience.fit.summary import ColumnSummary
+from consilience.model.anchors import AnchorSteps, ClientSizes
 from consilience.model.categorical import CategoricalExperts
+from consilience.model.clients import ClientMoments
 from consilience.model.covariance import STRUCTURES
 from consilience.model.design import Design
 from consilience.model.gates import ConstantGate, SoftmaxGate
 from consilience.model.gaussian import GaussianExperts
-from consilience.model.mixture import Mixture, layout_of
+from consilience.model.local_steps import ClusterSums
+from consilience.model.minimax import MinimaxSums
+from consilience.model.mixture import Mixture, layout_of, score_layout
 from consilience.model.moments import Layout, Moments
+from consilience.model.pairs import PairSums
 from consilience.model.poisson import PoissonExperts
-from consilience.model.statistics import Statistics
+from consilience.model.statistics import Statistics, StatisticsLayout
 from consilience.numerics.arrays import triangle_size
+from consilience.protocols.anchor_questions import Anchors, LocalSteps, Sizes
 from consilience.protocols.checks import (
+    check_anchors,
     check_bundle,
+    check_client_sizes,
+    check_clients,
+    check_cluster_sums,
+    check_comparison,
     check_covariates,
+    check_design,
+    check_directions,
     check_fit,
     check_fit_site,
     check_local_fit,
+    check_local_steps,
     check_mixture,
+    check_sample,
     check_site_model,
     check_summary,
 )
+from consilience.protocols.client_questions import Clients, Pairs
 from consilience.protocols.codec import (
     Choice,
     Flag,
@@ -54,13 +72,17 @@ from consilience.protocols.questions import (
     Answers,
     Bundle,
     Candidates,
+    Compare,
     FitLocally,
     FitSite,
     Likelihood,
     LocalFit,
     LogLikelihood,
     Question,
+    Sample,
+    Score,
     Several,
+    SquaredResponses,
     Summarise,
 )
 
@@ -70,6 +92,8 @@ MOST_COLUMNS = 100_000
 MOST_PARTS = 1_000
 MOST_SITES = 10**6
 MOST_STARTS = 10**6
+MOST_CLIENTS = 10**9
+MOST_STEPS = 10**4
 VECTOR, MATRIX, NUMBER, FLAG = Floats((1,)), Floats((2,)), Number(), Flag()
 DESIGN = Record(Design, (VECTOR, VECTOR, FLAG))
 GATE = OneOf(Record(SoftmaxGate, (MATRIX,)), Record(ConstantGate, (VECTOR,)))
@@ -123,9 +147,26 @@ FIT_SITE = Record(
 )
 LOCAL_FIT = Record(LocalFit, (SUMMARY, Maybe(SITE_MODEL), Maybe(Choice(tuple(StopReason)))), check_fit)
 
+EXPECT = Record(Expect, (MIXTURE, FLAG))
+SCORE = Record(Score, (MIXTURE,))
+SAMPLE = Record(Sample, (OneOf(EXPECT, SCORE), NUMBER, Whole(0, 2**62)), check_sample)
+DIRECTIONS = (DESIGN, VECTOR, Maybe(MATRIX))
+PAIRS = Record(Pairs, DIRECTIONS, check_directions)
+CLIENTS = Record(Clients, DIRECTIONS, check_directions)
+PAIR_SUMS = Record(PairSums, (MATRIX, NUMBER))
+CLIENT_MOMENTS = Record(ClientMoments, (VECTOR, MATRIX, MATRIX, VECTOR), check_clients)
+SQUARED_RESPONSES = Record(SquaredResponses, (DESIGN,), check_design)
+SQUARED_MOMENTS = Record(SquaredMoments, (Symmetric(), NUMBER))
+COMPARE = Record(Compare, (MIXTURE, MATRIX, MATRIX), check_comparison)
+MINIMAX_SUMS = Record(MinimaxSums, (MATRIX, MATRIX, MATRIX, NUMBER, VECTOR, NUMBER, NUMBER, NUMBER))
+SIZES = Record(Sizes, ())
+CLIENT_SIZES = Record(ClientSizes, (VECTOR,), check_client_sizes)
+ANCHORS = Record(Anchors, (DESIGN, Tuple(Whole(0, MOST_CLIENTS), MOST_PARTS), MATRIX, Floats((3,))), check_anchors)
+LOCAL_STEPS = Record(LocalSteps, (MIXTURE, Whole(1, MOST_STEPS), NUMBER, FLAG), check_local_steps)
+
 SIMPLE_QUESTIONS = (
     Record(Summarise, (Whole(0, MOST_COLUMNS), Whole(1, MOST_COLUMNS))),
-    Record(Expect, (MIXTURE, FLAG)),
+    EXPECT,
     Record(LogLikelihood, (MIXTURE,)),
     Record(FitLocally, (SPECIFICATION, SUMMARY, Whole(0, 2**62), Whole(1, MOST_STARTS)), check_local_fit),
 )
@@ -135,18 +176,40 @@ SIMPLE_ANSWERS = (
     Record(Likelihood, (NUMBER, NUMBER)),
     Record(Candidates, (Tuple(MIXTURE, 1),)),
 )
+PART_OF_QUESTION = OneOf(*SIMPLE_QUESTIONS, FIT_SITE, SCORE, PAIRS, CLIENTS, SQUARED_RESPONSES, COMPARE, SIZES, SAMPLE)
+PART_OF_ANSWER = OneOf(
+    *SIMPLE_ANSWERS, LOCAL_FIT, PAIR_SUMS, CLIENT_MOMENTS, SQUARED_MOMENTS, MINIMAX_SUMS, CLIENT_SIZES
+)
 
 KINDS: tuple[Record, ...] = (
     *SIMPLE_QUESTIONS,
-    Record(Several, (Tuple(OneOf(*SIMPLE_QUESTIONS, FIT_SITE), MOST_PARTS),)),
+    Record(Several, (Tuple(PART_OF_QUESTION, MOST_PARTS),)),
     *SIMPLE_ANSWERS,
-    Record(Answers, (Tuple(OneOf(*SIMPLE_ANSWERS, LOCAL_FIT), MOST_PARTS),)),
+    Record(Answers, (Tuple(PART_OF_ANSWER, MOST_PARTS),)),
     Record(Failure, (Choice(tuple(Trouble)), Whole(0, 2**62))),
     FIT_SITE,
     LOCAL_FIT,
     Record(
-        Bundle, (Tuple(Whole(0, MOST_SITES), MOST_SITES), Tuple(OneOf(*SIMPLE_QUESTIONS), MOST_SITES)), check_bundle
+        Bundle,
+        (Tuple(Whole(0, MOST_SITES), MOST_SITES), Tuple(OneOf(*SIMPLE_QUESTIONS, ANCHORS), MOST_SITES)),
+        check_bundle,
     ),
+    SCORE,
+    PAIRS,
+    CLIENTS,
+    SAMPLE,
+    PAIR_SUMS,
+    CLIENT_MOMENTS,
+    SQUARED_RESPONSES,
+    SQUARED_MOMENTS,
+    COMPARE,
+    MINIMAX_SUMS,
+    SIZES,
+    CLIENT_SIZES,
+    ANCHORS,
+    Record(AnchorSteps, (MATRIX,)),
+    LOCAL_STEPS,
+    Record(ClusterSums, (MATRIX, VECTOR, VECTOR, VECTOR, NUMBER), check_cluster_sums),
 )
 """Every kind of message. New kinds go to the end: the place is the number that is sent."""
 _KIND_OF = {record.type: kind for kind, record in enumerate(KINDS)}
@@ -224,23 +287,8 @@ def answers(question: Question, answer: Any) -> bool:
     >>> answers(Summarise(d=1, q=1), Likelihood(-3.0, 2.0))
     False
     """
-    match question, answer:
-        case Summarise(d, q), ColumnSummary():
-            fits = _summary_fits(answer, d, q)
-        case Expect(mixture, information), Statistics():
-            fits = _has_layout(answer, mixture, information)
-        case LogLikelihood(), Likelihood():
-            fits = True
-        case FitLocally(specification, summary), Candidates(mixtures):
-            blank = specification.blank(summary)
-            fits = all(_same_layout(mixture, blank) for mixture in mixtures)
-        case FitSite(), LocalFit():
-            fits = _is_fit_of(answer, question)
-        case Several(questions), Answers(items):
-            fits = len(questions) == len(items) and all(map(answers, questions, items))
-        case _:
-            fits = False
-    return fits
+    kind, fits = FITS[type(question)]
+    return isinstance(answer, kind) and fits(question, answer)
 
 
 def _summary_fits(summary: ColumnSummary, d: int, q: int) -> bool:
@@ -262,8 +310,7 @@ def _is_fit_of(answer: LocalFit, question: FitSite) -> bool:
     return as_asked and _same_layout(model.mixture, specification.with_order(K).blank(summary))
 
 
-def _has_layout(statistics: Statistics, mixture: Mixture, information: bool) -> bool:
-    layout = layout_of(mixture)
+def _has_layout(statistics: Statistics, layout: StatisticsLayout, information: bool) -> bool:
     parts = ((statistics.gate, layout.gate), (statistics.experts, layout.experts))
     J, P = statistics.information, layout.parameters
     fits = J is None if not information else J is not None and J.shape == (P, P)
@@ -286,3 +333,41 @@ def _same_layout(mixture: Mixture, blank: Mixture) -> bool:
 def _sizes(mixture: Mixture) -> tuple[int, int, int, int]:
     layout = layout_of(mixture)
     return layout.gate.size, layout.experts.size, layout.parameters, mixture.design.d
+
+
+def _directions(asked: Pairs | Clients) -> int:
+    return asked.design.p if asked.basis is None else int(asked.basis.shape[1])
+
+
+def _are_candidates(asked: FitLocally, given: Candidates) -> bool:
+    blank = asked.specification.blank(asked.summary)
+    return all(_same_layout(mixture, blank) for mixture in given.mixtures)
+
+
+def _is_comparison(asked: Compare, given: MinimaxSums) -> bool:
+    gradients = given.above.shape == given.below.shape == given.B.shape == asked.above.shape
+    return gradients and given.shares.shape == (asked.mixture.K,)
+
+
+def _are_answers(asked: Several, given: Answers) -> bool:
+    return len(asked.questions) == len(given.items) and all(map(answers, asked.questions, given.items))
+
+
+FITS: dict[type, tuple[type, Callable[[Any, Any], bool]]] = {
+    Summarise: (ColumnSummary, lambda asked, given: _summary_fits(given, asked.d, asked.q)),
+    Expect: (Statistics, lambda asked, given: _has_layout(given, layout_of(asked.mixture), asked.information)),
+    Score: (Statistics, lambda asked, given: _has_layout(given, score_layout(asked.mixture), False)),
+    Sample: (Statistics, lambda asked, given: answers(asked.question, given)),
+    LogLikelihood: (Likelihood, lambda *_: True),
+    FitLocally: (Candidates, _are_candidates),
+    FitSite: (LocalFit, lambda asked, given: _is_fit_of(given, asked)),
+    Pairs: (PairSums, lambda asked, given: given.product.shape == (asked.design.p, _directions(asked))),
+    Clients: (ClientMoments, lambda asked, given: given.f == _directions(asked)),
+    SquaredResponses: (SquaredMoments, lambda asked, given: given.second.shape == (asked.design.p, asked.design.p)),
+    Compare: (MinimaxSums, _is_comparison),
+    Sizes: (ClientSizes, lambda *_: True),
+    Anchors: (AnchorSteps, lambda asked, given: given.step.shape == (len(asked.places), asked.basis.shape[2])),
+    LocalSteps: (ClusterSums, lambda asked, given: given.moved.shape == asked.mixture.coefficients.shape),
+    Several: (Answers, _are_answers),
+}
+"""For each question the type of its answer, and whether an answer of that type has the shapes that were asked for."""

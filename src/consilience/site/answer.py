@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from operator import add
+from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -11,28 +14,40 @@ from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.climb import Expect
 from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.fitting import best_start
+from consilience.fit.spectral import squared_moments
 from consilience.fit.summary import ColumnSummary, column_summary
+from consilience.model.anchors import AnchorSteps, anchor_steps, client_sizes
 from consilience.model.categorical import CategoricalExperts
-from consilience.model.expectation import expect
+from consilience.model.clients import client_moments
+from consilience.model.expectation import expect, score_sums
 from consilience.model.gaussian import GaussianExperts
+from consilience.model.local_steps import local_steps
+from consilience.model.minimax import minimax_sums
 from consilience.model.mixture import Mixture
+from consilience.model.pairs import pair_sums
 from consilience.model.poisson import PoissonExperts
-from consilience.model.rows import Rows
+from consilience.model.rows import Rows, drawn
+from consilience.model.statistics import Statistics
+from consilience.protocols.anchor_questions import Anchors, LocalSteps, Sizes
+from consilience.protocols.client_questions import Clients, Pairs
 from consilience.protocols.codec import OtherFormatError
 from consilience.protocols.failures import Failure, SiteError, Trouble
 from consilience.protocols.questions import (
     Answer,
     Answers,
     Candidates,
+    Compare,
     FitLocally,
     FitSite,
     Likelihood,
     LocalFit,
     LogLikelihood,
     Question,
+    Sample,
+    Score,
     Several,
+    SquaredResponses,
     Summarise,
-    is_additive,
 )
 from consilience.protocols.table import decode, encode
 from consilience.site.local_fit import local_fit
@@ -68,7 +83,11 @@ def answer(question: Question, site: Site, policy: None = None) -> Answer:
         return _candidates(question, site)
     if isinstance(question, FitSite):
         return _local_fit(question, site)
-    if isinstance(question, Several) and not is_additive(question):
+    if isinstance(question, Sample):
+        return _sampled(question, site)
+    if isinstance(question, Anchors):
+        return _anchored(question, site)
+    if isinstance(question, Several) and not all(type(part) in CONTRIBUTIONS for part in question.questions):
         return Answers(tuple(answer(part, site, policy) for part in question.questions))
     return reduce(_add, (_contribution(question, rows) for rows in site.chunks()))
 
@@ -80,19 +99,32 @@ def _add(a: Answer, b: Answer) -> Answer:
 
 def _contribution(question: Question, rows: Rows) -> Answer:
     """What ``rows`` add to the answer."""
-    match question:
-        case Summarise(d, q):
-            _check_shape(rows, d, q)
-            return column_summary(rows)
-        case Expect(mixture, information):
-            _check_rows(rows, mixture)
-            return expect(mixture, rows, information=information)
-        case LogLikelihood(mixture):
-            _check_rows(rows, mixture)
-            return Likelihood(log_likelihood(mixture, rows), label_count(rows))
-        case Several(questions):
-            return Answers(tuple(_contribution(part, rows) for part in questions))
-    raise SiteError(Trouble.NO_ANSWER_TO_KIND, type(question).__name__)
+    if isinstance(question, Several):
+        return Answers(tuple(_contribution(part, rows) for part in question.questions))
+    if type(question) not in CONTRIBUTIONS:
+        raise SiteError(Trouble.NO_ANSWER_TO_KIND, type(question).__name__)
+    readable, contribution = CONTRIBUTIONS[type(question)]
+    readable(question, rows)
+    part: Answer = contribution(question, rows)
+    return part
+
+
+def _sampled(question: Sample, site: Site) -> Statistics:
+    """The answer of labels drawn at random, divided by the share of them."""
+    rng = np.random.default_rng([question.seed, crc32(site.name.encode())])
+    parts = (_contribution(question.question, drawn(rows, question.share, rng)) for rows in site.chunks())
+    total: Statistics = reduce(_add, parts)  # type: ignore[assignment]
+    return total.scaled(1 / question.share)
+
+
+def _anchored(question: Anchors, site: Site) -> AnchorSteps:
+    """The steps of some clients, which are counted over all pieces of the data."""
+    for rows in site.chunks():
+        _reads_design(question, rows)
+    found = anchor_steps(site.chunks(), question.places, question.design, question.theta, question.basis)
+    if np.any(np.isnan(found.step)):
+        raise MessageError("a question to a client that the site does not have")
+    return found
 
 
 def _candidates(question: FitLocally, site: Site) -> Candidates:
@@ -140,6 +172,40 @@ def _check_rows(rows: Rows, mixture: Mixture) -> None:
     if isinstance(experts, PoissonExperts) and np.any((rows.Y < 0) | (np.floor(rows.Y) != rows.Y)):
         raise SiteError(Trouble.NOT_COUNTS)
 
+
+def _reads_mixture(asked: Any, rows: Rows) -> None:
+    _check_rows(rows, asked.mixture)
+
+
+def _reads_design(asked: Any, rows: Rows) -> None:
+    _check_shape(rows, asked.design.d, 1)
+
+
+def _reads_rows_alone(asked: Any, rows: Rows) -> None:
+    _check_rows(rows, asked.mixture)
+    if rows.groups is not None:
+        raise SiteError(Trouble.GROUPED)
+
+
+CONTRIBUTIONS: dict[type, tuple[Callable[[Any, Rows], None], Callable[[Any, Rows], Answer]]] = {
+    Summarise: (lambda asked, rows: _check_shape(rows, asked.d, asked.q), lambda _, rows: column_summary(rows)),
+    Expect: (_reads_mixture, lambda asked, rows: expect(asked.mixture, rows, information=asked.information)),
+    Score: (_reads_mixture, lambda asked, rows: score_sums(asked.mixture, rows)),
+    LogLikelihood: (
+        _reads_mixture,
+        lambda asked, rows: Likelihood(log_likelihood(asked.mixture, rows), label_count(rows)),
+    ),
+    Pairs: (_reads_design, lambda asked, rows: pair_sums(rows, asked.design, asked.theta, asked.basis)),
+    Clients: (_reads_design, lambda asked, rows: client_moments(rows, asked.design, asked.theta, asked.basis)),
+    SquaredResponses: (_reads_design, lambda asked, rows: squared_moments(asked.design, rows)),
+    Sizes: (lambda *_: None, lambda _, rows: client_sizes(rows)),
+    LocalSteps: (
+        _reads_mixture,
+        lambda asked, rows: local_steps(asked.mixture, rows, steps=asked.steps, rate=asked.rate, prox=asked.prox),
+    ),
+    Compare: (_reads_rows_alone, lambda asked, rows: minimax_sums(asked.mixture, asked.above, asked.below, rows)),
+}
+"""For each question whose answers add over rows: what it takes to read the rows, and what they add to the answer."""
 
 # ---------------------------------------------------------------- the border
 

@@ -6,11 +6,13 @@ import logging
 import traceback
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from consilience.errors import InvalidInputError
 from consilience.fit.starts import SUBSAMPLE
+from consilience.model.clients import as_clients
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Labels
 from consilience.site.shards import Shard
@@ -74,6 +76,14 @@ class Site:
         if isinstance(self.data, Rows):
             return self
         return Site(self.name, self._kept, traces=self.traces)
+
+    def by_client(self) -> Site:
+        """The same site with its groups as clients; without groups all its rows are one client's."""
+        if isinstance(self.data, Rows):
+            return replace(self, data=as_clients(self.data))
+        if self.data.columns.groups is None:
+            raise InvalidInputError("labels belong to clients: name the column that tells clients apart as groups")
+        return self
 
     @property
     def _kept(self) -> Rows:

@@ -1,0 +1,149 @@
+"""Starts for mixtures whose labels belong to clients, from the clients' moments in a few directions.
+
+In the directions that the experts span, a client's own least-squares fit is good enough to be clustered, and EM on the
+clients' labels costs next to nothing: many starts are tried, and experts that are empty or double are put where clients
+are explained worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from consilience.fit.checks import on_floor
+from consilience.fit.climb import Ascent, climb, drive
+from consilience.model import covariance as cov
+from consilience.model.clients import ClientMoments, expect_clients
+from consilience.model.covariance import Structure
+from consilience.model.design import Design
+from consilience.model.gates import ConstantGate
+from consilience.model.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.numerics.arrays import Array, Labels, unpack
+from consilience.numerics.kmeans import draw, kmeans, squared_distances
+
+TOL = 1e-6
+ITERATIONS = 200
+LEAST_NOISE = 1e-3
+"""Of the mean square of residuals: noise that a client's own fit is at least thought to have."""
+RESEEDS = 3
+"""Vain attempts in a row after which no expert is put elsewhere any more."""
+
+
+def client_ascents(
+    moments: ClientMoments, spread: Array, K: int, structure: Structure, rng: np.random.Generator, *, n_init: int
+) -> list[Ascent]:
+    """Ends of EM on the labels of clients from ``n_init`` clusterings of their own fits, best first.
+
+    Parameters
+    ----------
+    moments : ClientMoments
+        In ``f`` directions with covariates of unit variance.
+    spread : (f,) array
+        Mean squares over clients of the coefficients in each direction: clients with few rows are drawn to 0 by it.
+    K : int
+    structure : {"full", "diag", "spherical", "tied"}
+        Of the variances.
+    rng : numpy.random.Generator
+    n_init : int
+
+    Examples
+    --------
+    >>> from consilience.model import Groups, Rows
+    >>> from consilience.model.clients import client_moments
+    >>> rng = np.random.default_rng(0)
+    >>> X, groups = rng.normal(size=(400, 1)), np.arange(400) // 4
+    >>> y = np.where(groups % 2, 2.0, -2.0) * X[:, 0] + 0.1 * rng.normal(size=400)
+    >>> moments = client_moments(
+    ...     Rows(X, y[:, None], groups=Groups.of(groups)), Design.raw(1, intercept=False), np.zeros(1)
+    ... )
+    >>> best = client_ascents(moments, np.full(1, 4.0), 2, "full", rng, n_init=2)[0]
+    >>> np.sort(best.mixture.experts.B.ravel().round(1))
+    array([-2.,  2.])
+    """
+    fits = moments.ridge_fits(_noise(moments, spread) / spread)
+    found = [
+        _ascent(_from_labels(moments, labels, K, structure), moments)
+        for labels in _clusterings(fits, moments, K, rng, n_init)
+    ]
+    found.append(_reseeded(min(found, key=lambda end: _place(end, moments)), moments, fits, rng))
+    return sorted(found, key=lambda end: _place(end, moments))
+
+
+def _place(end: Ascent, moments: ClientMoments) -> tuple[bool, float]:
+    """Of an end among others, the best first; one with an expert on the variance floor is likely spurious."""
+    return on_floor(end.mixture, _penalty(moments)), -end.penalised
+
+
+def _noise(moments: ClientMoments, spread: Array) -> float:
+    """Variance of residuals that the coefficients do not explain."""
+    square = float(moments.c.sum() / moments.n.sum())
+    return max(square - float(spread.sum()), LEAST_NOISE * square)
+
+
+def _clusterings(
+    fits: Array, moments: ClientMoments, K: int, rng: np.random.Generator, n_init: int
+) -> Iterator[Labels]:
+    for _ in range(n_init if K > 1 else 1):
+        yield kmeans(fits, K, moments.n, rng, max_iter=100)
+
+
+def _from_labels(moments: ClientMoments, labels: Labels, K: int, structure: Structure) -> Mixture:
+    """The mixture of clients with these labels."""
+    square = max(float(moments.c.sum() / moments.n.sum()), np.finfo(float).tiny)
+    covariance = cov.stored(np.full((K, 1, 1), square), structure)
+    design = Design.raw(moments.f, intercept=False)
+    blank = Mixture(
+        design, ConstantGate(np.full(K, 1 / K)), GaussianExperts(np.zeros((K, 1, moments.f)), covariance, structure)
+    )
+    given = (labels == np.arange(K)[:, None]).astype(float)
+    return blank.maximise(expect_clients(blank, moments, np.zeros(moments.f), given=given), _penalty(moments))
+
+
+def _penalty(moments: ClientMoments) -> Penalty:
+    return Penalty(floor=np.full((1, 1), 1e-6 * float(moments.c.sum() / moments.n.sum())))
+
+
+def _ascent(start: Mixture, moments: ClientMoments) -> Ascent:
+    steps = climb(start, _penalty(moments), tol=TOL, max_iter=ITERATIONS, newton=False)
+    return drive(steps, lambda asked: expect_clients(asked.mixture, moments, np.zeros(moments.f)))
+
+
+def _reseeded(best: Ascent, moments: ClientMoments, fits: Array, rng: np.random.Generator) -> Ascent:
+    """The best end after experts that are empty, or nearest to another, were put where clients are explained worst."""
+    if best.mixture.K == 1:
+        return best
+    vain = 0
+    while vain < RESEEDS:
+        again = _ascent(_moved(best.mixture, moments, fits, rng), moments)
+        floored, value = _place(best, moments)
+        better = _place(again, moments) < (floored, value - TOL * moments.G)
+        best, vain = (again, 0) if better else (best, vain + 1)
+    return best
+
+
+def _moved(mixture: Mixture, moments: ClientMoments, fits: Array, rng: np.random.Generator) -> Mixture:
+    """One expert at the own fit of a client that the others explain badly, drawn by what it would gain."""
+    experts = mixture.experts
+    assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: made here
+    B, K = experts.B[:, 0], mixture.K
+    spare = _least_needed(mixture, moments)
+    explained = moments.squares(B[np.arange(K) != spare]).min(axis=0)
+    own = moments.c - 2 * np.sum(fits * moments.b, axis=1) + np.einsum("ga,gab,gb->g", fits, unpack(moments.S), fits)
+    B = B.copy()
+    B[spare] = fits[draw(np.maximum(explained - own, 0.0), rng)]
+    nearest = moments.squares(B).argmin(axis=0)
+    return _from_labels(moments, nearest, K, experts.structure)
+
+
+def _least_needed(mixture: Mixture, moments: ClientMoments) -> int:
+    """An expert without clients, else the smaller of the two nearest to each other."""
+    share = np.asarray(mixture.gate.evaluate(np.empty((moments.f, 0)))[1]).ravel()
+    if share.min() * moments.G < 1:
+        return int(share.argmin())
+    B = mixture.coefficients
+    apart = squared_distances(B, B) + np.diag(np.full(len(B), np.inf))
+    pair = np.array(np.unravel_index(apart.argmin(), apart.shape))
+    return int(pair[share[pair].argmin()])

@@ -1,0 +1,99 @@
+r"""A start for two regressions that are each other's negative, from the spectrum of :math:`\sum y^2 x x^\top`.
+
+For :math:`y = \pm x^\top b + \sigma \varepsilon` with either sign equally often and :math:`x \sim N(0, I)`,
+
+.. math:: E[y^2 x x^\top] = (\|b\|^2 + \sigma^2) I + 2\, b b^\top :
+
+the top eigenvector has the direction of ``b``, and how far its eigenvalue stands out says how long ``b`` is. Other
+covariates are whitened first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.model.design import Design
+from consilience.model.kernels import block_rows, second_moments
+from consilience.model.moments import Additive
+from consilience.model.rows import Rows
+from consilience.numerics.arrays import Array, triangle_size, unpack
+from consilience.numerics.linalg import whitening
+
+LEAST_PART = 0.01
+"""Of the mean square of the response that signal and noise of the start each have: they are differences of large
+numbers, and a start without signal would stay where it is."""
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredMoments(Additive):
+    """``Σ w y² x̃ x̃ᵀ`` and ``Σ w``.
+
+    Parameters
+    ----------
+    second : (p, p) array
+    weight : float
+
+    Examples
+    --------
+    >>> one = SquaredMoments(np.eye(2), 3.0)
+    >>> (one + one).weight
+    6.0
+    """
+
+    second: Array
+    weight: float
+
+
+def squared_moments(design: Design, rows: Rows) -> SquaredMoments:
+    """``Σ w y² x̃ x̃ᵀ`` over rows with one response, block by block; labels, of rows or of groups, do not matter.
+
+    Examples
+    --------
+    >>> rows = Rows(np.array([[1.0], [2.0]]), np.array([[3.0], [1.0]]))
+    >>> squared_moments(Design.raw(1), rows).second
+    array([[10., 11.],
+           [11., 13.]])
+    """
+    total, weight = np.zeros((1, triangle_size(design.p))), 0.0
+    for block in rows.blocks(design, block_rows(design.p, 2)):
+        w = np.ones(block.panel.shape[1]) if block.weight is None else block.weight
+        total += second_moments(block.panel, w * block.Y**2, block.workspace)
+        weight += float(w.sum())
+    return SquaredMoments(unpack(total[0]), weight)
+
+
+def symmetric_pair(squared: Array, second: Array, square: float) -> tuple[Array, float]:
+    r"""Coefficients and noise of ``y = ± xᵀ b + σ ε`` from means over rows.
+
+    With the eigenvalues :math:`l_1 \ge l_2 \ge \dots` of whitened ``squared``, ``b`` lies along the first eigenvector,
+    :math:`\|b\|^2 = (l_1 - \operatorname{mean} y^2) / 2`, and :math:`\sigma^2 = \operatorname{mean} y^2 - \|b\|^2`.
+
+    Parameters
+    ----------
+    squared, second : (p, p) array
+        Means of ``y² x xᵀ`` and of ``x xᵀ``.
+    square : float
+        Mean of ``y²``.
+
+    Returns
+    -------
+    b : (p,) array
+        Up to its sign, which the data do not tell: the largest entry is positive.
+    sigma2 : float
+        Neither it nor ``‖b‖²`` is below 0.01 of the mean square of ``y``.
+
+    Examples
+    --------
+    >>> b = np.array([3.0, 4.0])
+    >>> found, sigma2 = symmetric_pair((25 + 1) * np.eye(2) + 2 * np.outer(b, b), np.eye(2), 26.0)
+    >>> found.round(9), round(sigma2, 9)
+    (array([3., 4.]), 1.0)
+    """
+    W = whitening(second)
+    values, vectors = np.linalg.eigh(W.T @ squared @ W)
+    length2 = np.clip((values[-1] - square) / 2, LEAST_PART * square, (1 - LEAST_PART) * square)
+    b = np.sqrt(length2) * (W @ vectors[:, -1])
+    sign = 1.0 if b[np.abs(b).argmax()] >= 0 else -1.0
+    return sign * b, float(square - length2)
