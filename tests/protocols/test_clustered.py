@@ -19,6 +19,7 @@ from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
 from consilience.fit import Expect, Fit, Specification, climb, drive, fit_mixture, infer
 from consilience.fit.climb import Ascent, decrement_bound
+from consilience.fit.summary import column_summary
 from consilience.model import ConstantGate, Groups, Mixture, Rows, expect
 from consilience.model.alignment import alignment
 from consilience.model.covariance import STRUCTURES
@@ -28,8 +29,9 @@ from consilience.numerics.subspace import orthonormal
 from consilience.protocols import FederatedEM, Total, run
 from consilience.protocols.client_questions import Clients, Pairs
 from consilience.protocols.client_scene import MOST_STARTS, SAME_END, distinct
-from consilience.protocols.clustered import ClusteredFit
+from consilience.protocols.clustered import RACE, ClusteredFit, raced
 from consilience.protocols.directions import centre, iterated, spanned
+from consilience.protocols.federated_em import Problem
 from consilience.site import Site, answer
 
 K, D = 3, 6
@@ -502,3 +504,15 @@ def test_the_first_question_is_about_all_rows_of_all_sites() -> None:
     request = next(ClusteredClients(iterations=2).dialogue([Specification(K=2, gate="constant")], 2, 1))
     assert [type(part).__name__ for part in request.question.questions] == ["Summarise", "Expect"]
     assert isinstance(request.question.questions[1].mixture.gate, ConstantGate)
+
+
+def test_of_several_starts_the_best_after_a_few_steps_goes_on_alone(fleet: Fleet) -> None:
+    site = Site("all", fleet.rows)
+    problem = Problem(Specification(K, gate="constant", intercept=False), column_summary(fleet.rows), near=True)
+    true = fleet.truth.in_coordinates(problem.summary.design(False))
+    same = replace(true.experts, B=np.repeat(true.experts.B.mean(axis=0)[None], K, axis=0))
+    done = run(raced(problem, [replace(true, experts=same), true], fleet.G), InProcess().over([site]))
+    assert done.value is not None
+    assert expect(done.value, fleet.rows).log_likelihood >= expect(true, fleet.rows).log_likelihood
+    assert len(done.record.rounds) <= RACE + 1
+    assert run(raced(problem, [true], fleet.G), InProcess().over([site])).record.rounds == ()

@@ -7,7 +7,7 @@ the start is made; then EM on the labels of clients, which are computed where th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,6 +26,8 @@ from consilience.protocols.dialogue import Dialogue, together
 from consilience.protocols.directions import directions
 from consilience.protocols.federated_em import Problem, informed, totalled
 
+RACE = 3
+"""Steps after which the best of several starts goes on alone."""
 SAME_ROWS = 1e-9
 """Of the largest second moment: sums over rows that differ by more are of other rows."""
 
@@ -114,11 +116,12 @@ class ClusteredClients:
             )
 
     def _climbs(self, problem: Problem, starts: Sequence[Mixture], fleet: Scene, seed: int) -> Dialogue[list[Ascent]]:
-        """The ends of EM from the starts, best first; averaged over rounds where clients come and go."""
+        """The end of EM from the best of the starts; averaged over rounds where clients come and go."""
         if self.participation == 1:
-            ends = yield from together([steady(problem, at, fleet.present) for at in starts])
-            if None not in ends:
-                return problem.ranked([end for end in ends if end is not None])
+            start = yield from raced(problem, starts, fleet.present)
+            end = None if start is None else (yield from steady(climbed(problem, start), fleet.present))
+            if end is not None:
+                return [end]
         if problem.specification.gate != "constant":
             raise InvalidInputError(
                 "clients come and go, and a gate that reads covariates needs the same ones in every round: "
@@ -128,9 +131,19 @@ class ClusteredClients:
         return [(yield from averaged(problem, starts[0], attendance))]
 
 
-def steady(problem: Problem, start: Mixture, present: int) -> Dialogue[Ascent | None]:
-    """EM by sums over all clients from a start, then without those who leave; None where clients come back."""
-    steps, before = _informed_end(problem, start), None
+def raced(problem: Problem, starts: Sequence[Mixture], present: int) -> Dialogue[Mixture | None]:
+    """The start, or where there are several the place of the best after a few steps; None where clients come back."""
+    if len(starts) == 1:
+        return starts[0]
+    short = replace(problem, max_iter=RACE, newton=False)
+    ends = yield from together([steady(totalled(short.climb(at)), present) for at in starts])
+    left = [end for end in ends if end is not None]
+    return problem.ranked(left)[0].mixture if len(left) == len(ends) else None
+
+
+def steady(steps: Dialogue[Ascent], present: int) -> Dialogue[Ascent | None]:
+    """EM by sums over all clients, then without those who leave; None where clients come back."""
+    before = None
     request = next(steps)
     while True:
         statistics: Statistics = yield request
@@ -144,7 +157,8 @@ def steady(problem: Problem, start: Mixture, present: int) -> Dialogue[Ascent | 
             return ascent
 
 
-def _informed_end(problem: Problem, start: Mixture) -> Dialogue[Ascent]:
+def climbed(problem: Problem, start: Mixture) -> Dialogue[Ascent]:
+    """EM from a start to its end, with the information there."""
     return (yield from informed(problem, (yield from totalled(problem.climb(start)))))
 
 

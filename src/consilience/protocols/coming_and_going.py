@@ -27,7 +27,7 @@ UNAVERAGED = 2
 """First rounds whose statistics are forgotten: they were taken far from the end."""
 MOST_ROUNDS = 100
 SETTLED = 0.05
-"""Share of the variance of coefficients that may come from who took part."""
+"""Share of the variance of any expert's coefficients that may come from who took part."""
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ def ended(mixture: Mixture, kept: Statistics | None, last: Statistics) -> Statis
 
 
 def squared_change(before: Mixture, after: Mixture, statistics: Statistics) -> float:
-    """``Σ_k δ_kᵀ S_k δ_k / σ²_k`` per coefficient: the squared change in standard errors of one unit of weight."""
+    """``max_k δ_kᵀ S_k δ_k / σ²_k`` per coefficient: the squared change in standard errors of one unit of weight."""
     delta = after.coefficients - before.coefficients
     S, variances = unpack(statistics.experts.second), _gaussian(after).variances[:, 0]
-    return float(np.sum(np.einsum("ka,kab,kb->k", delta, S, delta) / variances) / delta.size)
+    return float(np.max(np.einsum("ka,kab,kb->k", delta, S, delta) / variances) / delta.shape[1])
 
 
 def origin(mixture: Mixture) -> Mixture:
