@@ -17,7 +17,7 @@ from consilience import InProcess
 from consilience.aggregate.anchors import anchor_count, drawn_anchors
 from consilience.datasets import ClientSimulation
 from consilience.fit import Specification
-from consilience.model import Groups, Rows
+from consilience.model import Groups, Mixture, Rows
 from consilience.model.anchors import leading_step
 from consilience.numerics.kmeans import kmeans, squared_distances
 from consilience.protocols import Reply, Run, run
@@ -41,11 +41,18 @@ def specification_of(data: ClientSimulation) -> Specification:
 
 
 def fitted(
-    data: ClientSimulation, method: Any, seed: int, sites: list[Site], *, absent: float = 0.0, **options: Any
+    data: ClientSimulation,
+    method: Any,
+    seed: int,
+    sites: list[Site],
+    *,
+    start: Mixture | None = None,
+    absent: float = 0.0,
+    **options: Any,
 ) -> tuple[Run, list]:
     """A method of the library over sites, and its requests in their order."""
     seen: list[Any] = []
-    dialogue = method.dialogue([specification_of(data)], data.X.shape[1], 1, seed=seed)
+    dialogue = method.dialogue([specification_of(data)], data.X.shape[1], 1, start=start, seed=seed)
     engine = Absent(InProcess(threads=1).over(sites), absent, seed)
     return run(watched(dialogue, seen.append), engine, **options), seen
 
