@@ -23,11 +23,16 @@ from consilience.errors import RoundStoppedError
 from consilience.fit import Expect, Specification
 from consilience.model import Mixture
 from consilience.protocols import (
+    Clients,
+    ClusteredClients,
     Each,
     Engine,
     LogLikelihood,
     OneShot,
     Own,
+    Pairs,
+    Sample,
+    Score,
     Several,
     Summarise,
     Total,
@@ -170,6 +175,36 @@ def test_a_one_shot_study_has_the_bits_of_the_reference(over: Over, tmp_path: Pa
     assert encode(got.ascent.statistics) == encode(expected.ascent.statistics)
     assert got.combination.set_aside == expected.combination.set_aside
     assert got.members == expected.members == tuple(site.name for i, site in enumerate(sites) if i != 2)
+
+
+def about_clients(mixture: Mixture) -> Dialogue[list[bytes]]:
+    """Every question that is about clients or about a share of them, as bytes."""
+    design, theta = mixture.design, np.ones(mixture.design.p)
+    basis = np.eye(design.p)[:, :2]
+    answers = [
+        (yield Total(Score(mixture))),
+        (yield Total(Sample(Expect(mixture, information=True), 0.5, seed=3))),
+        (yield Total(Several((Pairs(design, theta), Pairs(design, theta, basis), Score(mixture))))),
+        *(yield Each(Clients(design, theta, basis))).values(),
+        *(yield Each(Several((Clients(design, theta), Summarise(design.d, 1))))).values(),
+    ]
+    return [encode(answer) for answer in answers]
+
+
+@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+def test_clients_have_the_bits_of_the_reference(over: Over, tmp_path: Path, in_memory: bool) -> None:
+    data = simulated("gaussian", gate="constant", n=800, group_size=4, weights=True)
+    sites = write_rows(tmp_path, data, 17)
+    got = run(about_clients(data.truth), over(sites, in_memory)).value
+    assert got == run(about_clients(data.truth), reference(sites, in_memory)).value
+
+    def study() -> Dialogue[Any]:
+        specification = Specification(K=data.truth.K, gate="constant")
+        return ClusteredClients(participation=0.7).dialogue([specification], data.truth.design.d, 1, max_iter=5)
+
+    (fit,), (expected,) = (run(study(), e).value for e in (over(sites, in_memory), reference(sites, in_memory)))
+    assert encode(LogLikelihood(fit.mixture)) == encode(LogLikelihood(expected.mixture))
+    assert encode(fit.ascent.statistics) == encode(expected.ascent.statistics)
 
 
 def test_sites_keep_their_order(over: Over, tmp_path: Path) -> None:
