@@ -54,9 +54,13 @@ html_sidebars = {
         "index",
         "architecture",
         "benchmarks",
+        "clustered-clients",
+        "em-for-experts",
         "how-a-mixture-is-fitted",
+        "minimax",
         "one-shot-aggregation",
         "running-on-a-cluster",
+        "when-sites-differ",
         "write-your-own-method",
     )
 }
