@@ -20,10 +20,10 @@ from consilience import ClusteredClients, Federation, MixtureOfRegressions
 # readings; one device alone would not tell.
 
 rng = np.random.default_rng(0)
-intercept, slope = np.array([3.0, 4.4, 3.2]), np.array([-0.10, -0.22, 0.0])
+intercept, slope = np.array([3.8, 5.4, 4.0]), np.array([-0.10, -0.22, 0.0])
 behaviour = rng.choice(3, 400, p=[0.7, 0.2, 0.1])
 device = np.repeat(np.arange(400), rng.integers(5, 61, 400))
-outside = rng.normal(5, 6, len(device))
+outside = rng.normal(2, 5, len(device))
 power = intercept[behaviour[device]] + slope[behaviour[device]] * outside + 0.5 * rng.normal(size=len(device))
 gateway = device % 4
 
@@ -46,9 +46,9 @@ for K, fit in zip(orders.orders, orders.fits, strict=True):
 # %%
 # What was found
 # --------------
-# Three. Fitted alone it takes four rounds: one for the directions in which devices differ, one for a few moments of
-# each device in these, and two of EM, for which only sums over devices leave a gateway. The last brings the observed
-# information, and so standard errors.
+# Three. Fitted alone it takes five rounds: two for the directions in which devices differ (the first shows that power is
+# far from zero), one for a few moments of each device in these, and two of EM, for which only sums over devices leave a
+# gateway. The last brings the observed information, and so standard errors.
 
 result = sites.fit(MixtureOfRegressions(orders.best_order, random_state=0), method=ClusteredClients())
 model = result.model
