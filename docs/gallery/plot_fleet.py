@@ -47,8 +47,8 @@ for K, fit in zip(orders.orders, orders.fits, strict=True):
 # What was found
 # --------------
 # Three. Fitted alone it takes five rounds: two for the directions in which devices differ (the first shows that power
-# is far from zero), one for a few moments of each device in these, and two of EM, for which only sums over devices leave
-# a gateway. The last brings the observed information, and so standard errors.
+# is far from zero), one for a few moments of each device in these, and two of EM, for which only sums over devices
+# leave a gateway. The last brings the observed information, and so standard errors.
 
 result = sites.fit(MixtureOfRegressions(orders.best_order, random_state=0), method=ClusteredClients())
 model = result.model
