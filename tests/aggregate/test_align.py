@@ -68,6 +68,7 @@ def test_the_order_of_sites_and_of_their_labels_does_not_matter(case) -> None:
     np.testing.assert_allclose(there.consensus, here.consensus[label], atol=1e-6)
 
 
+@pytest.mark.slow
 @given(sites())
 @settings(max_examples=10)
 def test_on_three_sites_the_best_of_all_labels_is_found(case) -> None:

@@ -162,6 +162,7 @@ def test_every_model_has_the_bits_of_the_reference(
     np.testing.assert_allclose(total.log_likelihood, whole.log_likelihood, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_a_one_shot_study_has_the_bits_of_the_reference(over: Over, tmp_path: Path, in_memory: bool) -> None:
     sites, truth = write_sites(tmp_path, 5, 3_000)
@@ -260,6 +261,7 @@ def test_a_failure_stops_a_run_that_says_so(over: Over, tmp_path: Path) -> None:
     assert stopped.value.sites == ("site-01",)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe in place of a file is what hangs here")
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_a_site_that_hangs_is_left_out_and_no_other(over: Over, tmp_path: Path, in_memory: bool) -> None:

@@ -127,6 +127,7 @@ def test_a_given_start_needs_no_round_of_starts() -> None:
     assert {r.question for r in record.rounds} == {"Summarise", "Expect"}
 
 
+@pytest.mark.slow
 def test_orders_are_compared_in_one_run() -> None:
     case = simulated(n=900, seed=3)
     chosen = Federation(split(case)).select_order(MixtureOfExpertsRegressor(random_state=0), orders=[1, 2, 3])
@@ -309,6 +310,7 @@ def test_shards_with_roles(tmp_path: Path) -> None:
     assert model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_shards_with_classes(tmp_path: Path) -> None:
     case = simulated("categorical", n=600, C=3, seed=1)
     words = np.array(["c", "a", "b"])[case.y.astype(int)]
@@ -323,6 +325,7 @@ def test_shards_with_classes(tmp_path: Path) -> None:
     np.testing.assert_allclose(model.coef_, arrays.fit(ESTIMATORS["categorical"]).model.coef_, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_shards_without_a_response(tmp_path: Path) -> None:
     case = simulated(n=300)
     table = Federation.from_parquet(written(case, tmp_path), features=["a", "b"])

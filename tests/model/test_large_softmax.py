@@ -34,6 +34,7 @@ def test_fifty_experts_with_five_hundred_features_take_a_step():
     assert new.log_density(rows).sum() > statistics.log_likelihood
 
 
+@pytest.mark.slow
 def test_ten_classes_of_784_features_are_learnt():
     C, d, n = 10, 784, 300
     rng = np.random.default_rng(0)

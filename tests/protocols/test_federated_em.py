@@ -129,6 +129,7 @@ def test_the_starts_of_the_sites_lead_to_the_pooled_maximum() -> None:
     assert apart.log_likelihood == pytest.approx(pooled.log_likelihood, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_where_no_site_can_fit_a_start_is_guessed() -> None:
     case = simulated(n=300, seed=2)
     (fit,) = federated(FederatedEM(n_climbs=3).dialogue([case.specification], 2, 1), case.rows, np.arange(300), 300)

@@ -81,6 +81,7 @@ def near(truth: Mixture, rng: np.random.Generator) -> Mixture:
 # ---------------------------------------------------------------------- where it ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [1, 2, 3])
 def test_a_reference_that_is_refreshed_leads_to_the_maximum_of_the_likelihood(K: int) -> None:
     rows, specification = simulated(K), replace(TIED, K=K)
@@ -158,6 +159,7 @@ def parameters(fit: Fit) -> np.ndarray:
     return np.concatenate([mixture.experts.B.ravel(), mixture.experts.variances.ravel(), mixture.gate.probabilities])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 20])
 @pytest.mark.parametrize("symmetric", [False, True], ids=["general", "pair"])
 @settings(max_examples=8)

@@ -771,6 +771,7 @@ def test_the_sites_own_starts_lead_there_too() -> None:
     assert fit.log_likelihood == pytest.approx(reference.log_likelihood, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sites", [1, 3])
 def test_sites_with_the_same_classes_have_their_own_model_back(sites: int) -> None:
     case = softly_categorical(gate="softmax", n=1_500)

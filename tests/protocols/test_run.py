@@ -203,6 +203,7 @@ def test_a_late_answer_is_recorded_and_not_used(calls: Calls) -> None:
     assert done.record.dropped == {"north": str(Trouble.NO_ANSWER)}
 
 
+@pytest.mark.slow
 def test_hanging_sites_do_not_keep_the_others_waiting(calls: Calls) -> None:
     for site in ("a", "b"):
         calls.misbehave(site, slow(30.0))
