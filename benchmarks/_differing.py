@@ -1,4 +1,4 @@
-"""What the studies of sites that differ share: simulations of seed 002, local fits that are kept, and its baselines.
+"""What the studies of sites that differ share: simulations, local fits that are kept, and the baselines.
 
 The simulation is that of Y. Tian, H. Weng and Y. Feng (arXiv:2310.15330, appendix B.1): five components in ten
 dimensions at ``θ_r + h z / ‖z‖`` in each site, shares from Dirichlet(5, …, 5), and sites of noise. The baselines are

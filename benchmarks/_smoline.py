@@ -1,4 +1,4 @@
-"""Symmetric mixtures of two linear experts, drawn at random, and how seed 001 fits them: EM and gradient EM.
+"""Symmetric mixtures of two linear experts, drawn at random, and how arXiv:2411.06056 fits them: EM and gradient EM.
 
 x ~ N(0, I), P(z = 1 | x) = 1 / (1 + exp(-xᵀw)), y = z xᵀβ + ε with z = ±1 and ε ~ N(0, 1).
 """

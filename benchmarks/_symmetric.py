@@ -1,4 +1,4 @@
-"""Two regressions that are each other's negative: data of seed 000 and the methods compared on them, vectorised.
+"""Two regressions that are each other's negative: data as in arXiv:2106.07537, and methods, vectorised.
 
 A method is a function that returns its path, the coefficients after 0, 1, ... rounds, ``(T + 1, d)``, and its last
 noise variance. The first group are ours: exact EM by rows and by agents, gradient EM with the natural step, and the

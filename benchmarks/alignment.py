@@ -2,8 +2,8 @@
 
 K = 12 components in 10 dimensions, drawn from N(0, 4 I); each site has them moved by N(0, 0.09 I) and in an order of
 its own; 30 % of the sites send N(1, 9 I) instead, or all of them the same wrong model. 100 draws at M = 100, 10 at
-M = 1,000 (there the reference is the best of 50 sites drawn at random). Searching all orders, as in seed 002, is not
-possible: 12! = 479,001,600 for each site.
+M = 1,000 (there the reference is the best of 50 sites drawn at random). Searching all orders, as in
+arXiv:2310.15330, is not possible: 12! = 479,001,600 for each site.
 
 Aim: all honest sites agree in 100 of 100 draws, in seconds.
 """

@@ -1,4 +1,4 @@
-"""Clothes, half of them inverted: EM, gradient EM and gradient descent for two experts, beside seed 001's tables.
+"""Clothes, half of them inverted: EM, gradient EM and gradient descent for two experts, as in arXiv:2411.06056.
 
 Fashion-MNIST: 60,000 images to learn from, 10,000 to test. Pixels are scaled to -1/2 … 1/2, and each image is inverted
 (x becomes -x) with probability 1/2, in both sets. Two softmax regressions of 10 classes and a logistic gate, each a

@@ -1,4 +1,4 @@
-"""Two regressions that are each other's negative: the minimax method (WMLR) beside EM, in the experiments of seed 000.
+"""Two regressions that are each other's negative: the minimax method (WMLR) beside EM, as in arXiv:2106.07537.
 
 ``y = ± x'b + ε`` in d = 128 dimensions, ``ε ~ N(0, 1)``, ``‖b‖ = SNR``. Table 1 of the paper: n = 10,000 (20 seeds) and
 100,000 (10 seeds), SNR 1 and 10, after 100 rounds. Table 2: 10,000 agents with 10 rows and one sign each, SNR 1, 5, 10

@@ -1,4 +1,4 @@
-"""Sites that differ: SharedCentre beside FedGrEM, FedEM and local fits, in the simulations of seed 002.
+"""Sites that differ: SharedCentre beside FedGrEM, FedEM and local fits, in the simulations of arXiv:2310.15330.
 
 M = 10 sites of n = 150 rows, K = 5 components in 10 dimensions at distance h from common centres, one site of noise;
 h = 0, 0.25, ..., 2. Gaussian mixtures (50 replications) and mixtures of regressions (20); the pooled fit in 10 of them.

@@ -1,4 +1,4 @@
-"""Clusters of handwritten digits and clothes over sites that differ: rates of mis-clustering, beside seed 002's tables.
+"""Clusters of handwritten digits and clothes over sites that differ: rates, as in arXiv:2310.15330.
 
 Pen-based digits of 44 writers (a writer is a site, 16 features), and MNIST and Fashion-MNIST over 100 sites at random.
 Images are brought to 10 dimensions by principal components (scikit-learn); the paper used t-SNE, which tears classes

@@ -1,4 +1,4 @@
-"""EM, gradient EM and gradient descent on symmetric mixtures of two linear experts: the simulation of seed 001.
+"""EM, gradient EM and gradient descent on symmetric mixtures of two linear experts: the simulation of arXiv:2411.06056.
 
 x ~ N(0, I) in 10 dimensions, P(z = 1 | x) = 1 / (1 + exp(-xᵀw)), y = z xᵀβ + ε with z = ±1 and ε ~ N(0, 1),
 ‖β‖ = ‖w‖ = 4, 1,000 rows, 50 instances. All methods start at one place, 2 away from β and from w. Gradient EM has a
