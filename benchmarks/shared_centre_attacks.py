@@ -1,10 +1,10 @@
 """Sites that lie: SharedCentre with six of twenty sites (30 %), or nine (45 %), under each attack of a drill.
 
-The Gaussian mixtures of arXiv:2310.15330 (M = 20 sites of 150 rows, K = 5, ten dimensions, h = 0.25; no site of
-noise), at most 20 rounds, 20 replications. Attackers lie in their own fits and in the sums of every round. The error
-is the largest over honest sites and components. Aims at 30 %: a median of at most 0.45 for each attack (0.9 where 1 standard error is
-shifted), each attacker named but for label flips, which alignment cures, and the shift that chance hides. At 45 % the
-result may be poor, but is finite and says that it cannot be trusted.
+The Gaussian mixtures of arXiv:2310.15330 (M = 20 sites of 150 rows, K = 5, ten dimensions, h = 0.25; no site of noise),
+at most 20 rounds, 20 replications. Attackers lie in their own fits and in the sums of every round. The error is the
+largest over honest sites and components. Aims at 30 %: a median of at most 0.45 for each attack (0.9 where 1 standard
+error is shifted), each attacker named but for label flips, which alignment cures, and the shift that chance hides. At
+45 % the result may be poor, but is finite and says that it cannot be trusted.
 """
 
 from __future__ import annotations
