@@ -12,12 +12,12 @@ import numpy as np
 from scipy.special import logit, logsumexp
 
 from consilience.aggregate import SupportComponents, SupportPart
-from consilience.aggregate.align import consistent_labels
-from consilience.aggregate.components import joined_experts
-from consilience.aggregate.pool import in_common
-from consilience.aggregate.site_model import SiteModel
+from consilience.aggregate.combine.components import joined_experts
+from consilience.aggregate.combine.pool import in_common
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.aggregate.robust.align import consistent_labels
 from consilience.model import Design, GaussianExperts, Mixture, Rows, SoftmaxGate, multinomial
-from consilience.model.categorical import CategoricalExperts
+from consilience.model.families.categorical import CategoricalExperts
 from consilience.model.kernels import Workspace, second_moments
 from consilience.numerics.arrays import unpack
 from consilience.numerics.softmax import log_sum_exp

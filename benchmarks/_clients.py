@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from consilience import InProcess
-from consilience.aggregate.anchors import anchor_count, drawn_anchors
+from consilience.aggregate.robust.anchors import anchor_count, drawn_anchors
 from consilience.datasets import ClientSimulation
 from consilience.fit import Specification
 from consilience.model import Groups, Mixture, Rows
-from consilience.model.anchors import leading_step
+from consilience.model.clients.anchors import leading_step
 from consilience.numerics.kmeans import kmeans, squared_distances
-from consilience.protocols import Reply, Run, run
+from consilience.runs import Reply, Run, run
 from consilience.site import Site
 
 SITES = 4

@@ -19,10 +19,11 @@ from scipy.cluster.hierarchy import fcluster, linkage
 
 from consilience.fit import Specification
 from consilience.fit.summary import column_summary
+from consilience.messages import FitSite, LocalFit, decode, encode
+from consilience.messages.questions import question_for
+from consilience.methods.per_site.local_fits import relabelled, typical
 from consilience.model import ConstantGate, GaussianExperts, Mixture, Rows
-from consilience.protocols import FitSite, LocalFit, Reply, decode, encode
-from consilience.protocols.local_fits import relabelled, typical
-from consilience.protocols.questions import question_for
+from consilience.runs import Reply
 from consilience.site import Site, answer, respond
 
 K, D = 5, 10

@@ -35,12 +35,13 @@ from _clients import (
 )
 from _study import RESULTS, Record, Study, rounded, table
 
-from consilience.aggregate.anchors import anchor_clusters
+from consilience.aggregate.robust.anchors import anchor_clusters
 from consilience.datasets import ClientSimulation, clients
 from consilience.fit import Expect
-from consilience.protocols import Anchors, ClusteredClients, FedMomentDescent, LocalSteps, Own, Several
-from consilience.protocols.anchor_descent import PASSES
-from consilience.protocols.moment_descent import PROX_RATE, longest_step
+from consilience.messages import Anchors, LocalSteps, PerSite, Several
+from consilience.methods import ClusteredClients, FedMomentDescent
+from consilience.methods.clients.anchor_descent import PASSES
+from consilience.methods.clients.moment_descent import PROX_RATE, longest_step
 
 UNBALANCED = np.repeat([10, 50], [900, 20])
 SETTINGS = {"C.1": (np.full(200, 50), None), "C.2": (UNBALANCED, None), "C.3": (UNBALANCED, (0.2, 0.3, 0.5))}
@@ -126,7 +127,7 @@ def descended(data: ClientSimulation, seed: int, rounds: int) -> Record:
     for request in seen:
         question = request.question
         error = None
-        if isinstance(question, Anchors) and isinstance(request, Own):
+        if isinstance(question, Anchors) and isinstance(request, PerSite):
             theta = np.vstack([asked.theta for asked in request.questions.values()]) @ question.design.to_raw().T
             of_anchor = np.concatenate(own)
             anchors.append(float(np.median(np.linalg.norm(theta - data.theta[of_anchor], axis=1))))

@@ -33,9 +33,11 @@ from _study import Record, Study, rounded, stopwatch, table
 from consilience import InProcess
 from consilience.datasets import ClientSimulation, clients
 from consilience.fit import Expect
+from consilience.messages import Total
+from consilience.methods import ClusteredClients
 from consilience.model import Mixture
 from consilience.numerics.softmax import log_sum_exp
-from consilience.protocols import ClusteredClients, Total, run
+from consilience.runs import run
 
 CLIENTS, LARGEST, ABSENT, CLOSE, SEEDS = 2000, 500, 0.1, 1.1, 20
 SHARES = (0.6, 0.25, 0.1, 0.05)

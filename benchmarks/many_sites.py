@@ -15,8 +15,9 @@ from consilience import InProcess
 from consilience.datasets import soft
 from consilience.fit import Expect
 from consilience.fit.summary import column_summary
+from consilience.messages import Total
 from consilience.model import Mixture, Rows, expect
-from consilience.protocols import Total, run
+from consilience.runs import run
 from consilience.site import Site
 
 

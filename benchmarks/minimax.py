@@ -36,8 +36,9 @@ from _symmetric import (
 
 from consilience.engines import InProcess
 from consilience.fit import Specification
+from consilience.methods import GradientEM, MinimaxRegression
 from consilience.model import Groups, Rows
-from consilience.protocols import GradientEM, MinimaxRegression, run
+from consilience.runs import run
 from consilience.site import Site
 
 T, MOST = 100, 20_000

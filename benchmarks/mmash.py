@@ -30,9 +30,10 @@ from consilience.aggregate import Combination
 from consilience.datasets import DataError, load_table
 from consilience.errors import ConsilienceWarning
 from consilience.fit import criteria
+from consilience.messages import decode
 from consilience.model import Mixture, Rows
-from consilience.protocols import Reply, decode
-from consilience.protocols.engine import digest
+from consilience.runs import Reply
+from consilience.runs.engine import digest
 from consilience.site import Site, respond
 
 K, STARTS = 4, 3

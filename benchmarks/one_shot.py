@@ -34,7 +34,15 @@ from _sites import GENERATORS, LocalFits, global_fit, local_fits, simulated, spl
 from _study import RESULTS, SCRATCH, Record, Study, rounded, stopwatch, table
 
 from consilience import OneShot
-from consilience.aggregate import Combination, GaussianComponents, SupportComponents, SupportPart, combine, reduced
+from consilience.aggregate import (
+    Combination,
+    GaussianComponents,
+    SupportComponents,
+    SupportPart,
+    combine_models,
+    reduced,
+)
+from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.metrics import (
     adjusted_rand_index,
     cluster_labels,
@@ -43,16 +51,15 @@ from consilience.aggregate.metrics import (
     parameter_errors,
     relative_prediction_error,
 )
-from consilience.aggregate.site_model import SiteModel
 from consilience.aggregate.transport import exact_cost, relaxed_transport
 from consilience.datasets.generators import Simulation
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification
+from consilience.messages.dialogue import Each, Request
+from consilience.messages.questions import Several
 from consilience.model import CategoricalExperts, Design, Mixture, Penalty, Rows, multinomial
 from consilience.numerics.arrays import unpack
 from consilience.numerics.softmax import log_sum_exp
-from consilience.protocols.dialogue import Each, Request
-from consilience.protocols.questions import Several
 from consilience.site import Site, answer
 
 K = 4
@@ -212,9 +219,9 @@ def with_support(here: Case) -> tuple[Estimates, int]:
     X, ridge = here.data.X[at], here.penalty.gate_ridge
     settings: dict[str, Any] = {"design": here.design, "penalty": here.penalty, "support": X, "seed": here.seed}
     with stopwatch() as first:
-        by_expert = combine(here.models, K, **settings)
+        by_expert = combine_models(here.models, K, **settings)
     with stopwatch() as second:
-        by_row = combine(here.models, K, plan="row", **settings)
+        by_row = combine_models(here.models, K, plan="row", **settings)
     with stopwatch() as third:
         models = baselines.common(list(here.models.values()), here.design)
         with_y = baselines.gate_by_responses(models, by_row.mixture, X, here.data.y[at], ridge)

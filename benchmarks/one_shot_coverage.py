@@ -20,9 +20,10 @@ from coverage import PARTS, covered, mean_and_error
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification, fit_mixture, infer
 from consilience.fit.parameters import parameters
+from consilience.messages import FitSite
+from consilience.methods import OneShot
 from consilience.model import Mixture, Rows
 from consilience.model.alignment import alignment
-from consilience.protocols import FitSite, OneShot
 from consilience.site import Site, answer
 
 CELLS = {"20000/16": (20_000, 16), "50000/64": (50_000, 64)}

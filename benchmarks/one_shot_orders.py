@@ -21,8 +21,8 @@ from _study import Record, Study, rounded, table
 from consilience.aggregate.metrics import mean_log_likelihood
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification, bic
+from consilience.methods import OneShot
 from consilience.model import Mixture, Rows
-from consilience.protocols import OneShot
 
 M, ORDERS = 16, (2, 3, 4, 5, 6)
 TEST_ROWS = 1_000_000

@@ -15,15 +15,15 @@ from dataclasses import replace
 import numpy as np
 from _study import Record, Study, rounded, stopwatch, table
 
-from consilience.aggregate import combine
-from consilience.aggregate.site_model import SiteModel
+from consilience.aggregate import combine_models
+from consilience.aggregate.combine.site_model import SiteModel
 from consilience.datasets import soft
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification
+from consilience.messages import FitSite, decode, encode
+from consilience.messages.questions import LocalFit
 from consilience.model import Mixture, Rows, SoftmaxGate
 from consilience.numerics.arrays import unpack
-from consilience.protocols import FitSite, decode, encode
-from consilience.protocols.questions import LocalFit
 from consilience.site import Site, answer
 
 
@@ -59,7 +59,7 @@ def measure(M: int, K: int, d: int, n: int) -> Record:
     sent = sum(map(len, messages))
     del messages
     with stopwatch() as combining:
-        result = combine(models, K, design=summary.design(True), penalty=question.specification.penalty(summary))
+        result = combine_models(models, K, design=summary.design(True), penalty=question.specification.penalty(summary))
     return {
         "sites": M,
         "K": K,

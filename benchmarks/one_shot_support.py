@@ -16,7 +16,7 @@ import numpy as np
 from _sites import GENERATORS, LocalFits, local_fits, simulated, split, split_skewed
 from _study import Record, Study, rounded, table
 
-from consilience.aggregate import combine, mean_log_likelihood
+from consilience.aggregate import combine_models, mean_log_likelihood
 from consilience.datasets.generators import Simulation
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification
@@ -74,7 +74,7 @@ def replication(key: str) -> Record:
     record: Record = {"named": 0}
     for name, support in supports.items():
         penalty = Specification(K=4).penalty(fits.summary)
-        found = combine(models, 4, design=fits.summary.design(True), penalty=penalty, support=support)
+        found = combine_models(models, 4, design=fits.summary.design(True), penalty=penalty, support=support)
         record[name] = best - mean_log_likelihood(found.mixture, rows)
         record["named"] = max(record["named"], len(found.set_aside))
     return record

@@ -17,13 +17,13 @@ import numpy as np
 from _sites import GENERATORS, LocalFits, local_fits, simulated, split, split_skewed
 from _study import Record, Study, rounded, table
 
-from consilience.aggregate import Combination, combine
+from consilience.aggregate import Combination, combine_models
+from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.metrics import mean_log_likelihood
-from consilience.aggregate.site_model import SiteModel
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification
+from consilience.messages import FitSite
 from consilience.model import GaussianExperts, Mixture, Rows, SoftmaxGate
-from consilience.protocols import FitSite
 from consilience.site import Site, answer
 
 M, BAD = 20, 6
@@ -97,7 +97,7 @@ def attacked(attack: str, model: SiteModel, first: SiteModel, rows: Rows, rng: n
 
 def combined(models: dict[str, SiteModel], fits: LocalFits) -> Combination:
     penalty = Specification(K=4).penalty(fits.summary)
-    return combine(models, 4, design=fits.summary.design(True), penalty=penalty)
+    return combine_models(models, 4, design=fits.summary.design(True), penalty=penalty)
 
 
 def replication(key: str) -> Record:

@@ -34,8 +34,9 @@ from _differing import (
 from _study import RESULTS, Record, Study, rounded, table
 
 from consilience.fit import fit_mixture
+from consilience.methods import FedGrEM, SharedCentre
 from consilience.model import Rows
-from consilience.protocols import FedGrEM, SharedCentre, run
+from consilience.runs import run
 
 H = tuple(0.25 * i for i in range(9))
 PAPER = {  # arXiv:2310.15330, table 5: mean (standard deviation) of the largest error of θ

@@ -17,7 +17,8 @@ from _study import Record, Study, rounded, table
 
 from consilience.datasets import attacks
 from consilience.datasets.attacks import Attacked, Blown, Collusion, MoreRows, Replay
-from consilience.protocols import SharedCentre, run
+from consilience.methods import SharedCentre
+from consilience.runs import run
 
 M, H = 20, 0.25
 SHARES = {"30 %": 6, "45 %": 9}

@@ -24,9 +24,11 @@ from scipy.optimize import linear_sum_assignment
 
 from consilience.datasets import DataNotFoundError, load_images, load_table
 from consilience.fit import Specification, fit_mixture
+from consilience.messages import FitSite, decode, encode
+from consilience.methods import SharedCentre
+from consilience.methods.per_site.local_fits import relabelled
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
-from consilience.protocols import FitSite, SharedCentre, decode, encode, run
-from consilience.protocols.local_fits import relabelled
+from consilience.runs import run
 from consilience.site import Site, answer
 
 K = 10
@@ -149,13 +151,13 @@ def replication(key: str) -> Record:
     (shared,) = done.value
     found["SharedCentre"] = rate({m: shared.fits[str(m)].mixture for m in good})
     named = {int(site.name) for site in shared.sites if site.status == "on its own"}
-    borrowed = float(np.mean([site.borrowed.mean() for site in shared.sites if int(site.name) not in bad]))
+    shrinkage = float(np.mean([site.shrinkage.mean() for site in shared.sites if int(site.name) not in bad]))
     return {
         "rates": found,
         "rounds": len(done.record.rounds) - 1,
         "bad on their own": len(named & bad),
         "honest on their own": len(named - bad),
-        "borrowed": borrowed,
+        "borrowed": shrinkage,
     }
 
 

@@ -48,12 +48,12 @@ def replication(key: str) -> Record:
     shared = np.array([in_order(result.models[name].means_) for name in sites])
     alone = np.array([in_order(model.means_) for model in own.values()])
     centre = in_order(result.model.means_)
-    borrowed = [float(site.borrowed.mean()) for site in result.sites]
+    shrinkage = [float(site.shrinkage.mean()) for site in result.sites]
     return {
         "own": alone.tolist(),
         "shared": shared.tolist(),
         "centre": centre.tolist(),
-        "borrowed": borrowed,
+        "borrowed": shrinkage,
         "status": [site.status for site in result.sites],
         "errors": [rms(each, truth) for each in (alone[:SITES], np.repeat(centre[None], SITES, 0), shared[:SITES])],
     }

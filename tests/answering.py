@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from consilience.engines import inprocess
+from consilience.messages import Summarise, Total
 from consilience.model import Rows
-from consilience.protocols import Summarise, Total
 from consilience.site import Site, respond
 
 Misbehaviour = Callable[[Any, Site], bytes]

@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from consilience.aggregate import Combination
-from consilience.aggregate.site_model import SiteModel
-from consilience.aggregate.support import covariate_summary
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.aggregate.combine.support import covariate_summary
 from consilience.datasets import soft
 from consilience.fit import Specification, fit_mixture, infer
 from consilience.fit.criteria import log_likelihood
 from consilience.fit.parameters import parameters
 from consilience.fit.summary import column_summary
+from consilience.messages import FitSite
 from consilience.model import Design, Mixture, Rows
 from consilience.model.alignment import alignment
-from consilience.numerics.arrays import Array, Labels, pack
-from consilience.protocols import FitSite
+from consilience.numerics.arrays import Array, IntArray, pack
 from consilience.site import Site, answer
 from simulated import Simulated, simulated
 
@@ -100,7 +100,7 @@ def softly_categorical(C: int = 3, gate: str = "softmax", n: int = 1_000) -> Sim
     return Simulated(Rows(case.X, Y), truth, case.specification, labels)
 
 
-def relabelled(model: SiteModel, order: Labels) -> SiteModel:
+def relabelled(model: SiteModel, order: IntArray) -> SiteModel:
     """The same model with its experts named in another order."""
     return replace(
         model,

@@ -16,8 +16,10 @@ import numpy as np
 
 from consilience.engines import InProcess
 from consilience.fit import Expect, Specification
+from consilience.messages import encode
+from consilience.methods import FederatedEM
 from consilience.model import Rows
-from consilience.protocols import FederatedEM, Journal, encode, run
+from consilience.runs import Journal, run
 from consilience.site import Site
 
 answers = importlib.import_module("consilience.site.answer")  # the module, not the function of the same name

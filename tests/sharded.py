@@ -10,9 +10,9 @@ from pyarrow import parquet
 
 from consilience.datasets import soft
 from consilience.fit import Expect
+from consilience.messages import Total, encode
+from consilience.messages.dialogue import Dialogue
 from consilience.model import Mixture
-from consilience.protocols import Total, encode
-from consilience.protocols.dialogue import Dialogue
 from consilience.site import Columns, Shard, Site
 from simulated import Simulated
 

@@ -21,7 +21,7 @@ from consilience.model import (
     Statistics,
     expect,
 )
-from consilience.model.covariance import STRUCTURES
+from consilience.model.families.covariance import STRUCTURES
 from consilience.model.information import score
 from consilience.numerics.arrays import pack, triangle_size, unpack
 

@@ -7,7 +7,19 @@ from importlib import import_module
 
 import pytest
 
-PACKAGES = ("aggregate", "datasets", "engines", "errors", "federation", "fit", "model", "protocols", "site")
+PACKAGES = (
+    "aggregate",
+    "datasets",
+    "engines",
+    "errors",
+    "federation",
+    "fit",
+    "messages",
+    "methods",
+    "model",
+    "runs",
+    "site",
+)
 MODULES = ["consilience", *(f"consilience.{package}" for package in PACKAGES)]
 PUBLIC = [(module, name) for module in MODULES for name in import_module(module).__all__ if name != "__version__"]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         select_order,
     )
     from consilience.federation import Federation
-    from consilience.protocols import (
+    from consilience.methods import (
         ClusteredClients,
         FederatedEM,
         FedGrEM,
@@ -56,21 +56,21 @@ __all__ = [
 ]
 
 _HOME = {
-    "ClusteredClients": "consilience.protocols",
+    "ClusteredClients": "consilience.methods",
     "DaskCluster": "consilience.engines",
-    "FedGrEM": "consilience.protocols",
-    "FedMomentDescent": "consilience.protocols",
-    "FederatedEM": "consilience.protocols",
+    "FedGrEM": "consilience.methods",
+    "FedMomentDescent": "consilience.methods",
+    "FederatedEM": "consilience.methods",
     "Federation": "consilience.federation",
     "GaussianMixture": "consilience.estimators",
-    "GradientEM": "consilience.protocols",
+    "GradientEM": "consilience.methods",
     "InProcess": "consilience.engines",
-    "MinimaxRegression": "consilience.protocols",
+    "MinimaxRegression": "consilience.methods",
     "MixtureOfExpertsClassifier": "consilience.estimators",
     "MixtureOfExpertsRegressor": "consilience.estimators",
     "MixtureOfRegressions": "consilience.estimators",
-    "OneShot": "consilience.protocols",
-    "SharedCentre": "consilience.protocols",
+    "OneShot": "consilience.methods",
+    "SharedCentre": "consilience.methods",
     "select_order": "consilience.estimators",
 }
 

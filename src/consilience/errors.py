@@ -8,7 +8,7 @@ Each error says what was got, what was expected and what to do. The tree::
         ├── MessageError                   bytes that are not a message of ours
         ├── JournalError                   a journal that is damaged, in use, or of another run
         ├── EngineError                    a cluster that cannot be reached or must not be used
-        ├── protocols.SiteError            data of a site that cannot be read, said by a code
+        ├── messages.SiteError             data of a site that cannot be read, said by a code
         └── RoundStoppedError              a round that sites did not complete; the run can be resumed
 
     UserWarning
@@ -80,7 +80,7 @@ class MessageError(ConsilienceError):
     Examples
     --------
     >>> from consilience.errors import MessageError
-    >>> from consilience.protocols import decode
+    >>> from consilience.messages import decode
     >>> try:
     ...     decode(b"something else")
     ... except MessageError as error:

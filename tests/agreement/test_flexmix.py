@@ -21,7 +21,7 @@ from consilience.datasets import DataNotFoundError, load_table
 from consilience.fit import Fit, Specification, aic, fit_mixture, infer
 from consilience.fit.climb import decrement_bound
 from consilience.fit.parameters import parameters
-from consilience.fit.starts import mixture_from, terrain
+from consilience.fit.starts import mixture_from, start_sample
 from consilience.fit.summary import column_summary
 from consilience.model import GaussianExperts, Groups, Mixture, Rows, SoftmaxGate, expect
 
@@ -91,7 +91,7 @@ class Case:
         K = self.specification.K
         own, other = VALUES["start"]["own"], VALUES["start"]["other"]
         resp = np.where(np.arange(K)[:, None] == self.labels, own, other)
-        ground = terrain(self.rows, self.specification, column_summary(self.rows))
+        ground = start_sample(self.rows, self.specification, column_summary(self.rows))
         return mixture_from(resp / resp.sum(axis=0), ground)
 
     def aligned(self, mixture: Mixture) -> Mixture:

@@ -9,7 +9,7 @@ from sklearn.mixture import GaussianMixture as Theirs
 
 from consilience import GaussianMixture as Ours
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
-from consilience.model.covariance import STRUCTURES
+from consilience.model.families.covariance import STRUCTURES
 
 K, D, N = 3, 3, 600
 

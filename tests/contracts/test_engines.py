@@ -21,27 +21,25 @@ from pyarrow import parquet
 from consilience.engines import DaskCluster, InProcess
 from consilience.errors import RoundStoppedError
 from consilience.fit import Expect, Specification
-from consilience.model import Mixture
-from consilience.protocols import (
+from consilience.messages import (
     Clients,
-    ClusteredClients,
     Each,
-    Engine,
+    FailureCode,
     LogLikelihood,
-    OneShot,
-    Own,
     Pairs,
+    PerSite,
     Sample,
-    Score,
+    ScoreSums,
     Several,
     Summarise,
     Total,
-    Trouble,
     decode,
     encode,
-    run,
 )
-from consilience.protocols.dialogue import Dialogue
+from consilience.messages.dialogue import Dialogue
+from consilience.methods import ClusteredClients, OneShot
+from consilience.model import Mixture
+from consilience.runs import Engine, run
 from consilience.site import Columns, Site, respond
 from sharded import totals, write_rows, write_sites
 from simulated import FAMILIES, simulated
@@ -111,7 +109,7 @@ def own_questions(mixture: Mixture, sites: list[Site]) -> dict[str, Expect]:
 
 def own(questions: dict[str, Expect]) -> Dialogue[dict[str, bytes]]:
     """The answers of sites to questions of their own, as bytes."""
-    return {site: encode(answer) for site, answer in (yield Own(questions)).items()}
+    return {site: encode(answer) for site, answer in (yield PerSite(questions)).items()}
 
 
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
@@ -183,9 +181,9 @@ def about_clients(mixture: Mixture) -> Dialogue[list[bytes]]:
     design, theta = mixture.design, np.ones(mixture.design.p)
     basis = np.eye(design.p)[:, :2]
     answers = [
-        (yield Total(Score(mixture))),
+        (yield Total(ScoreSums(mixture))),
         (yield Total(Sample(Expect(mixture, information=True), 0.5, seed=3))),
-        (yield Total(Several((Pairs(design, theta), Pairs(design, theta, basis), Score(mixture))))),
+        (yield Total(Several((Pairs(design, theta), Pairs(design, theta, basis), ScoreSums(mixture))))),
         *(yield Each(Clients(design, theta, basis))).values(),
         *(yield Each(Several((Clients(design, theta), Summarise(design.d, 1))))).values(),
     ]
@@ -233,8 +231,8 @@ def test_sites_that_cannot_be_read_are_named_and_the_others_go_on(over: Over, tm
     expected = run(totals(mixture), reference(sites, in_memory), on_drop="continue")
     assert got.value == expected.value
     assert got.record.dropped.keys() == {"site-03", "site-09"}
-    assert str(Trouble.DATA_NOT_FOUND) in got.record.dropped["site-03"]
-    assert str(Trouble.DATA_UNREADABLE) in got.record.dropped["site-09"]
+    assert str(FailureCode.DATA_NOT_FOUND) in got.record.dropped["site-03"]
+    assert str(FailureCode.DATA_UNREADABLE) in got.record.dropped["site-09"]
 
 
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
@@ -246,7 +244,7 @@ def test_a_site_whose_numbers_overflow_is_blamed_and_no_other(over: Over, tmp_pa
     parquet.write_table(table.set_column(table.schema.get_field_index("y"), "y", pa.array([1e200] * len(table))), path)
     got = run(totals(mixture), over(sites, in_memory), on_drop="continue")
     expected = run(totals(mixture), reference(sites, in_memory), on_drop="continue")
-    assert got.record.dropped == {"site-13": str(Trouble.NOT_FINITE)}
+    assert got.record.dropped == {"site-13": str(FailureCode.NOT_FINITE)}
     assert got.value == expected.value
     Path(path).unlink()
     without = run(totals(mixture), reference(sites, in_memory), on_drop="continue")
@@ -277,6 +275,6 @@ def test_a_site_that_hangs_is_left_out_and_no_other(over: Over, tmp_path: Path, 
         took = time.monotonic() - began
     finally:
         os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # whoever waits for a writer goes on
-    assert got.record.dropped == {"site-04": str(Trouble.NO_ANSWER)}
+    assert got.record.dropped == {"site-04": str(FailureCode.NO_ANSWER)}
     assert got.value == expected.value
     assert took < 6

@@ -10,16 +10,17 @@ import pytest
 
 from answering import small_sites
 from consilience.datasets import attacks
-from consilience.datasets.attacks import Attack, Attacked, Blown, Collusion, Drill, MoreRows, Replay, Told
+from consilience.datasets.attacks import Attack, Attacked, Blown, Claim, Collusion, Drill, MoreRows, Replay
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect
+from consilience.messages import Each, Failure, FailureCode, FitSite, PerSite, Summarise, Total, encode
+from consilience.messages.questions import LocalFit
+from consilience.messages.table import received
 from consilience.model import GaussianExperts, Mixture, Penalty, Rows, expect
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import unpack
-from consilience.protocols import Each, Failure, FitSite, Own, Summarise, Total, Trouble, encode, run
-from consilience.protocols.questions import LocalFit
-from consilience.protocols.table import received
+from consilience.runs import run
 from consilience.site import Site, answer
 from simulated import Simulated, simulated
 
@@ -84,14 +85,14 @@ def assert_same_sums(one: Statistics, two: Statistics) -> None:
 def test_who_changes_nothing_sends_the_honest_sums(kind: dict[str, Any], information: bool) -> None:
     case = case_of(kind)
     site, question = sites_of(case)[0], Expect(moved(case), information=information)
-    assert_same_sums(lie(lambda told: told, question, site), answer(question, site))
+    assert_same_sums(lie(lambda claim: claim, question, site), answer(question, site))
 
 
 @pytest.mark.parametrize("gate", ["constant", "softmax"])
 def test_who_changes_nothing_sends_the_honest_sums_of_groups(gate: str) -> None:
     case = simulated(gate=gate, n=240, group_size=4, seed=4)
     site, question = Site("liar", case.rows), Expect(moved(case))
-    assert_same_sums(lie(lambda told: told, question, site), answer(question, site))
+    assert_same_sums(lie(lambda claim: claim, question, site), answer(question, site))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,10 +121,10 @@ def test_a_label_flip_names_every_expert_by_the_label_of_the_next(kind: dict[str
 
 def test_a_label_flip_of_three_is_a_cycle() -> None:
     rng = np.random.default_rng(0)
-    told = Told(np.arange(3.0), rng.normal(size=(3, 1, 1)), rng.normal(size=(3, 2, 1)), rng.normal(size=(3, 2)))
-    found = attacks.label_flip(told)
+    claim = Claim(np.arange(3.0), rng.normal(size=(3, 1, 1)), rng.normal(size=(3, 2, 1)), rng.normal(size=(3, 2)))
+    found = attacks.label_flip(claim)
     for name in ("n", "S", "B", "scatter"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(told, name)[[1, 2, 0]])
+        np.testing.assert_array_equal(getattr(found, name), getattr(claim, name)[[1, 2, 0]])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -184,7 +185,7 @@ def test_a_replay_sends_the_sums_of_the_first_round_again() -> None:
     def talk() -> Any:
         answers = []
         for question in (first, second, first):
-            found = yield Own({"liar": question})
+            found = yield PerSite({"liar": question})
             answers.append(found["liar"])
         return answers
 
@@ -213,7 +214,7 @@ def fit_question(case: Simulated, *, describe: bool = False) -> FitSite:
 
 
 PASSING = {
-    "same": (lambda told: told),
+    "same": (lambda claim: claim),
     "label flip": attacks.label_flip,
     "sign flip": attacks.sign_flip,
     "blown": Blown(),
@@ -276,41 +277,44 @@ def test_a_site_without_a_fit_has_nothing_to_lie_about() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attack", "trouble"),
-    [(attacks.not_a_number, Trouble.NOT_FINITE), (attacks.fewer_experts, Trouble.WRONG_SHAPE)],
+    ("attack", "code"),
+    [(attacks.not_a_number, FailureCode.NOT_FINITE), (attacks.fewer_experts, FailureCode.WRONG_SHAPE)],
     ids=["not a number", "fewer experts"],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_that_cannot_be_used_are_refused_and_the_site_named(
-    kind: dict[str, Any], attack: Attack, trouble: Trouble
+    kind: dict[str, Any], attack: Attack, code: FailureCode
 ) -> None:
     case = case_of(kind)
     engine, request = Drill({"liar": attack}).over(sites_of(case)), Each(Expect(case.truth))
-    with pytest.raises(RoundStoppedError, match=f"liar: {trouble}") as stopped:
+    with pytest.raises(RoundStoppedError, match=f"liar: {code}") as stopped:
         run(asked(request), engine)
     assert stopped.value.sites == ("liar",)
     done = run(asked(request), engine, on_drop="continue")
     assert list(done.value) == ["honest"]
-    assert done.record.dropped == {"liar": str(trouble)}
+    assert done.record.dropped == {"liar": str(code)}
 
 
 @pytest.mark.parametrize(
     ("attack", "troubles"),
     [
-        (attacks.not_a_number, {Trouble.NOT_FINITE}),
-        (attacks.fewer_experts, {Trouble.WRONG_SHAPE, Trouble.UNREADABLE_ANSWER}),  # its rows do not add up either
+        (attacks.not_a_number, {FailureCode.NOT_FINITE}),
+        (
+            attacks.fewer_experts,
+            {FailureCode.WRONG_SHAPE, FailureCode.UNREADABLE_ANSWER},
+        ),  # its rows do not add up either
     ],
     ids=["not a number", "fewer experts"],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_fits_that_cannot_be_used_are_refused_and_the_site_named(
-    kind: dict[str, Any], attack: Attack, troubles: set[Trouble]
+    kind: dict[str, Any], attack: Attack, troubles: set[FailureCode]
 ) -> None:
     case = case_of(kind)
     done = run(asked(Each(fit_question(case))), Drill({"liar": attack}).over(sites_of(case)), on_drop="continue")
     assert list(done.value) == ["honest"]
     assert done.record.dropped.keys() == {"liar"}
-    assert done.record.dropped["liar"] in {str(trouble) for trouble in troubles}
+    assert done.record.dropped["liar"] in {str(code) for code in troubles}
 
 
 @pytest.mark.parametrize("attack", PASSING.values(), ids=list(PASSING))
@@ -363,7 +367,7 @@ def test_each_liar_answers_its_own_question() -> None:
     case = simulated(gate="constant", n=240)
     sites = sites_of(case)
     questions = {"liar": Expect(case.truth), "honest": Expect(moved(case))}
-    found = run(asked(Own(questions)), Drill(dict.fromkeys(questions, attacks.sign_flip)).over(sites)).value
+    found = run(asked(PerSite(questions)), Drill(dict.fromkeys(questions, attacks.sign_flip)).over(sites)).value
     for site in sites:
         assert encode(found[site.name]) == encode(lie(attacks.sign_flip, questions[site.name], site))
 
@@ -402,10 +406,10 @@ def test_standard_errors_are_those_of_weighted_least_squares() -> None:
     scatter = R.T @ (w[:, None] * R)
     expected = np.sqrt(np.outer(np.diagonal(scatter) / w.sum(), np.diagonal(np.linalg.inv(S))))
     for kept in (scatter, np.diagonal(scatter)):
-        told = Told(np.array([w.sum()]), S[None], B[None], kept[None])
-        np.testing.assert_allclose(told.standard_errors()[0], expected)
+        claim = Claim(np.array([w.sum()]), S[None], B[None], kept[None])
+        np.testing.assert_allclose(claim.standard_errors()[0], expected)
 
 
 def test_an_expert_without_rows_has_no_infinite_standard_error() -> None:
-    told = Told(np.zeros(1), np.zeros((1, 1, 1)), np.ones((1, 1, 1)), np.zeros((1, 1, 1)))
-    assert np.all(np.isfinite(Collusion(3.0)(told).B))
+    claim = Claim(np.zeros(1), np.zeros((1, 1, 1)), np.ones((1, 1, 1)), np.zeros((1, 1, 1)))
+    assert np.all(np.isfinite(Collusion(3.0)(claim).B))

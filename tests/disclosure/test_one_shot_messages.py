@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from combining import parted, soft_sites, soft_truth
-from consilience.aggregate import points
+from consilience.aggregate.combine import points
 from consilience.engines import InProcess, inprocess
 from consilience.fit import Specification
+from consilience.messages import FitSite, encode
+from consilience.messages.codec import Message
+from consilience.methods import OneShot
 from consilience.model import Mixture, Rows
-from consilience.protocols import FitSite, OneShot, encode, run
-from consilience.protocols.codec import Message
+from consilience.runs import run
 from consilience.site import Site, respond
 from simulated import FAMILIES, simulated
 

@@ -11,8 +11,9 @@ from consilience.engines import InProcess
 from consilience.errors import RoundStoppedError
 from consilience.fit import Expect
 from consilience.fit.summary import column_summary
+from consilience.messages import LogLikelihood, ProposeStart, Several, Summarise, Total, encode
 from consilience.model import Groups, Rows
-from consilience.protocols import FitLocally, LogLikelihood, Several, Summarise, Total, encode, run
+from consilience.runs import run
 from consilience.site import Columns, Shard, Site, respond
 from simulated import FAMILIES, simulated
 
@@ -37,7 +38,7 @@ def test_answers_hold_sums_and_no_single_value(family: str) -> None:
         Summarise(2, 1),
         Expect(case.truth, information=True),
         LogLikelihood(case.truth),
-        FitLocally(case.specification, summary, seed=0, n_init=2),
+        ProposeStart(case.specification, summary, seed=0, n_init=2),
     )
     covariates = [np.float64(value).tobytes() for value in rows.X.ravel()]
     for question in (*questions, Several(questions)):
@@ -89,9 +90,9 @@ def test_failures_carry_no_data_value(tmp_path: Path) -> None:
     with pytest.raises(RoundStoppedError) as stopped:
         run(_ask(), InProcess().over(sites.values()))
     assert set(stopped.value.sites) == set(sites)
-    told = str(stopped.value) + str(stopped.value.record) + repr(stopped.value.record.to_rows())
-    assert WORD not in told
-    assert "8642097531" not in told
+    claim = str(stopped.value) + str(stopped.value.record) + repr(stopped.value.record.to_rows())
+    assert WORD not in claim
+    assert "8642097531" not in claim
 
 
 def _ask():

@@ -25,10 +25,12 @@ from consilience.engines.dask import sites as engine_of_sites
 from consilience.engines.dask.tasks import Block, Part, add_neighbours, added, answer_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit import Expect, Specification
+from consilience.messages import Each, FailureCode, Likelihood, LogLikelihood, PerSite, Summarise, encode
+from consilience.messages.dialogue import Dialogue
+from consilience.messages.questions import Bundle
+from consilience.methods import FederatedEM
 from consilience.model import Mixture, Rows
-from consilience.protocols import Each, FederatedEM, Likelihood, LogLikelihood, Own, Summarise, Trouble, encode, run
-from consilience.protocols.dialogue import Dialogue
-from consilience.protocols.questions import Bundle
+from consilience.runs import run
 from consilience.site import Columns, Shard, Site, respond
 from sharded import totals, write_sites
 
@@ -223,7 +225,7 @@ def test_own_questions_take_another_way_to_the_same_bits(
     questions = {site.name: question for site, question in zip(sites, moved(mixture, 40), strict=True)}
 
     def ask() -> Dialogue[dict[str, bytes]]:
-        return {site: encode(answer) for site, answer in (yield Own(questions)).items()}
+        return {site: encode(answer) for site, answer in (yield PerSite(questions)).items()}
 
     monkeypatch.setattr(engine_of_sites, "LARGE_QUESTION", limit)
     got = run(ask(), cluster.over(sites), deadline=deadline).value
@@ -280,7 +282,7 @@ def test_sums_on_workers_take_what_is_there_when_the_time_is_over(
         got = run(totals(mixture, 2), cluster.over(sites), on_drop="continue", deadline=2.0)
     finally:
         os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
-    assert got.record.dropped == {"site-02": str(Trouble.NO_ANSWER)}
+    assert got.record.dropped == {"site-02": str(FailureCode.NO_ANSWER)}
     assert got.value == expected
 
 
@@ -344,7 +346,7 @@ def test_traces_are_in_the_logs_of_the_workers(
     engine = cluster.over(sites, in_memory=in_memory)
     dropped = [run(totals(mixture), engine, on_drop="continue").record.dropped[name] for _ in range(2)]
     references = [1, 2] if in_memory else [1, 1]  # a site that is sent with each task counts from 1
-    assert dropped == [f"{Trouble.DATA_NOT_FOUND} (reference {reference})" for reference in references]
+    assert dropped == [f"{FailureCode.DATA_NOT_FOUND} (reference {reference})" for reference in references]
     logs = cluster._client.get_worker_logs()
     found = [text for entries in logs.values() for level, text in entries if name in text and level == "ERROR"]
     assert len(found) == 2
@@ -387,7 +389,7 @@ def test_a_slow_site_has_nearly_all_of_the_deadline(cluster: DaskCluster, tmp_pa
         assert got.value == expected.value
     else:
         assert got.record.dropped.keys() == {"site-04"}
-        assert str(Trouble.DATA_UNREADABLE) in got.record.dropped["site-04"]
+        assert str(FailureCode.DATA_UNREADABLE) in got.record.dropped["site-04"]
 
 
 @needs_pipes
@@ -406,7 +408,7 @@ def test_a_site_that_hangs_in_every_block_harms_no_other(cluster: DaskCluster, t
     finally:
         for pipe in pipes:
             os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))
-    assert got.record.dropped == {site.name: str(Trouble.NO_ANSWER) for site in sites[1::4]}
+    assert got.record.dropped == {site.name: str(FailureCode.NO_ANSWER) for site in sites[1::4]}
     assert got.value == expected.value
 
 
@@ -514,5 +516,5 @@ def test_workers_lost_for_good_are_a_failure_of_their_sites(many_rows: tuple[lis
         engine = cluster.over(sites)
         threading.Timer(0.3, os.kill, (worker_pids(cluster, 2)[0], signal.SIGKILL)).start()
         ended = run(totals(mixture, 2, information=True), engine, on_drop="continue")
-    assert set(ended.record.dropped.values()) == {str(Trouble.WORKER_LOST)}
+    assert set(ended.record.dropped.values()) == {str(FailureCode.WORKER_LOST)}
     assert 1 <= len(ended.record.dropped) <= 4  # the block that was being answered, and one that was next

@@ -18,7 +18,7 @@ import consilience
 from consilience.engines import DaskCluster, InProcess
 from consilience.engines.dask import connection
 from consilience.errors import EngineError
-from consilience.protocols import run
+from consilience.runs import run
 from sharded import totals, write_sites
 
 distributed = pytest.importorskip("distributed")

@@ -17,8 +17,9 @@ import pytest
 from answering import Calls, small_sites, summaries
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, MessageError, RoundStoppedError
+from consilience.messages import Each, Failure, FailureCode, Likelihood, Summarise, Total, decode, encode
 from consilience.model import Rows
-from consilience.protocols import Each, Failure, Likelihood, Summarise, Total, Trouble, decode, encode, run
+from consilience.runs import run
 from consilience.site import Columns, Shard, Site, respond
 
 
@@ -59,19 +60,19 @@ def hanging(question, site) -> bytes:
 
 
 MISBEHAVIOUR = [
-    (raising, Trouble.INTERNAL),
-    (not_finite, Trouble.NOT_FINITE),
-    (of_wrong_shape, Trouble.WRONG_SHAPE),
-    (of_another_kind, Trouble.WRONG_SHAPE),
-    (in_an_old_format, Trouble.OTHER_FORMAT),
-    (noise, Trouble.UNREADABLE_ANSWER),
-    (hanging, Trouble.NO_ANSWER),
+    (raising, FailureCode.INTERNAL),
+    (not_finite, FailureCode.NOT_FINITE),
+    (of_wrong_shape, FailureCode.WRONG_SHAPE),
+    (of_another_kind, FailureCode.WRONG_SHAPE),
+    (in_an_old_format, FailureCode.OTHER_FORMAT),
+    (noise, FailureCode.UNREADABLE_ANSWER),
+    (hanging, FailureCode.NO_ANSWER),
 ]
 
 
-@pytest.mark.parametrize(("how", "trouble"), MISBEHAVIOUR, ids=[how.__name__ for how, _ in MISBEHAVIOUR])
+@pytest.mark.parametrize(("how", "code"), MISBEHAVIOUR, ids=[how.__name__ for how, _ in MISBEHAVIOUR])
 @pytest.mark.parametrize("request_type", [Total, Each])
-def test_misbehaviour_is_named_and_the_others_are_unharmed(calls: Calls, how, trouble, request_type) -> None:
+def test_misbehaviour_is_named_and_the_others_are_unharmed(calls: Calls, how, code, request_type) -> None:
     def weights():
         for _ in range(3):
             answer = yield request_type(Summarise(d=2, q=1))
@@ -81,24 +82,24 @@ def test_misbehaviour_is_named_and_the_others_are_unharmed(calls: Calls, how, tr
     deadline = 0.6 if how is hanging else None
     done = run(weights(), InProcess().over(small_sites()), deadline=deadline, on_drop="continue")
     assert done.value == 80.0
-    assert done.record.dropped["north"].startswith(str(trouble))
+    assert done.record.dropped["north"].startswith(str(code))
     outcomes = {row["site"]: row["outcome"] for row in done.record.to_rows() if row["round"] == 2}
     assert outcomes["east"] == outcomes["south"] == "answered"
-    assert outcomes["north"].startswith(str(trouble))
+    assert outcomes["north"].startswith(str(code))
 
 
-@pytest.mark.parametrize(("how", "trouble"), MISBEHAVIOUR, ids=[how.__name__ for how, _ in MISBEHAVIOUR])
-def test_misbehaviour_stops_a_run_by_name(calls: Calls, how, trouble) -> None:
+@pytest.mark.parametrize(("how", "code"), MISBEHAVIOUR, ids=[how.__name__ for how, _ in MISBEHAVIOUR])
+def test_misbehaviour_stops_a_run_by_name(calls: Calls, how, code) -> None:
     calls.misbehave("north", how)
     with pytest.raises(RoundStoppedError, match="round 1 stopped: north: ") as stopped:
         run(summaries(1), InProcess().over(small_sites()), deadline=0.6)
-    assert str(trouble) in str(stopped.value)
+    assert str(code) in str(stopped.value)
 
 
 def test_the_trace_stays_at_the_site_and_its_number_leaves() -> None:
     site = Site("north", Rows(np.array([["a"]], dtype=object), np.zeros((1, 1))))  # type: ignore[arg-type]
     failure = decode(respond(Summarise(1, 1), site))
-    assert failure == Failure(Trouble.INTERNAL, reference=1)
+    assert failure == Failure(FailureCode.INTERNAL, reference=1)
     assert "Traceback" in site.traces[0]
     for _ in range(30):
         last = decode(respond(Summarise(1, 1), site)).reference
@@ -119,7 +120,7 @@ import time
 from answering import small_sites, summaries
 from consilience.engines import InProcess, inprocess
 from consilience.errors import RoundStoppedError
-from consilience.protocols import run
+from consilience.runs import run
 inprocess.respond = lambda question, site: time.sleep(600)
 try:
     run(summaries(1), InProcess().over(small_sites()), deadline=0.2)

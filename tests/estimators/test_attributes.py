@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from consilience import GaussianMixture, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.fit import StopReason
-from consilience.model.covariance import STRUCTURES
+from consilience.model.families.covariance import STRUCTURES
 from simulated import Simulated, simulated
 
 K = 2

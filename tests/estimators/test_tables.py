@@ -14,7 +14,7 @@ from consilience import (
     MixtureOfRegressions,
     OneShot,
 )
-from consilience.aggregate import points
+from consilience.aggregate.combine import points
 from consilience.datasets import soft
 from consilience.errors import ConvergenceWarning, InvalidInputError
 from simulated import simulated

@@ -24,7 +24,7 @@ from consilience import (
     MixtureOfRegressions,
     OneShot,
 )
-from consilience.aggregate import points
+from consilience.aggregate.combine import points
 from consilience.errors import (
     ConvergenceWarning,
     InvalidInputError,
@@ -32,7 +32,7 @@ from consilience.errors import (
     RoundStoppedError,
     SetAsideWarning,
 )
-from consilience.protocols import Failure, Summarise, Total, Trouble, encode
+from consilience.messages import Failure, FailureCode, Summarise, Total, encode
 from consilience.site import respond
 from simulated import Simulated, simulated
 
@@ -447,7 +447,7 @@ def test_a_site_that_leaves_at_the_end_leaves_a_fit_of_those_that_stayed(monkeyp
 
 
 def failing(question, site) -> bytes:
-    return encode(Failure(Trouble.INTERNAL, 1))
+    return encode(Failure(FailureCode.INTERNAL, 1))
 
 
 def test_what_went_wrong_is_told_here_in_full(tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ from consilience.errors import (
     UntrustedWarning,
 )
 from consilience.federation.federated_fit import FederatedFit
+from consilience.messages import Failure, FailureCode, encode
+from consilience.methods.per_site.shared_fit import OF_A_SITE
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
-from consilience.protocols import Failure, Trouble, encode
-from consilience.protocols.shared_fit import OF_A_SITE
 from consilience.site import Site
 from simulated import Simulated, simulated
 
@@ -74,7 +74,7 @@ def shared() -> FederatedFit:
 
 
 def failing(question: Any, site: Site) -> bytes:
-    return encode(Failure(Trouble.INTERNAL, 1))
+    return encode(Failure(FailureCode.INTERNAL, 1))
 
 
 # ---------------------------------------------------------------------- models
@@ -237,7 +237,7 @@ def test_a_result_that_is_not_to_be_trusted_is_warned_of(monkeypatch: pytest.Mon
     said = {warning.category: str(warning.message) for warning in caught}
     assert said.keys() == {UntrustedWarning, SetAsideWarning}
     assert "the result cannot be trusted: only 4 of 7 sites agree" in said[UntrustedWarning]
-    assert all(f"{name}: {Failure(Trouble.INTERNAL, 1)}" in said[SetAsideWarning] for name in "abc")
+    assert all(f"{name}: {Failure(FailureCode.INTERNAL, 1)}" in said[SetAsideWarning] for name in "abc")
     assert not result.fit.trusted
     assert {site.name for site in result.sites if site.status == "no answer"} == {"a", "b", "c"}
     assert sorted(result.models) == ["d", "e", "f", "g"]
@@ -245,7 +245,7 @@ def test_a_result_that_is_not_to_be_trusted_is_warned_of(monkeypatch: pytest.Mon
 
 def test_a_few_sites_without_answer_are_named_and_the_result_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     Calls(monkeypatch).misbehave("b", failing)
-    with pytest.warns(SetAsideWarning, match=re.escape(f"b: {Failure(Trouble.INTERNAL, 1)}")) as caught:
+    with pytest.warns(SetAsideWarning, match=re.escape(f"b: {Failure(FailureCode.INTERNAL, 1)}")) as caught:
         result = Federation(clusters()).fit(CLUSTERS, SharedCentre(), on_drop="continue")
     assert len(caught) == 1
     assert result.fit.trusted

@@ -13,7 +13,7 @@ from consilience.fit import Ascent, Expect, StopReason, climb, drive
 from consilience.fit.climb import ROUNDING, decrement_bound, newton_step, shortened
 from consilience.fit.fitting import responder
 from consilience.fit.inference import inverse_information
-from consilience.fit.starts import mixture_from, softened, terrain
+from consilience.fit.starts import mixture_from, softened, start_sample
 from consilience.fit.summary import column_summary
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, PoissonExperts, Rows, expect
 from consilience.model.gates import SoftmaxGate
@@ -27,7 +27,7 @@ from strategies import Shape, shapes, take_labels
 def start_of(data: Simulated) -> tuple[Mixture, Penalty]:
     """A mixture made from labels by chance, and the default penalty."""
     summary = column_summary(data.rows)
-    ground = terrain(data.rows, data.specification, summary)
+    ground = start_sample(data.rows, data.specification, summary)
     labels = np.random.default_rng(1).integers(0, 2, ground.m)
     return mixture_from(softened(labels, 2), ground), data.specification.penalty(summary)
 
@@ -61,8 +61,8 @@ def test_penalised_likelihood_never_falls(shape: Shape) -> None:
 
     def respond(question: Expect) -> Statistics:
         answer = expect(question.mixture, rows, information=question.information)
-        told = question.mixture.penalised(answer, penalty)
-        asked.append((told, penalised(question.mixture, rows, penalty), answer.absolute))
+        claim = question.mixture.penalised(answer, penalty)
+        asked.append((claim, penalised(question.mixture, rows, penalty), answer.absolute))
         return answer
 
     ascent = drive(climb(mixture, penalty, max_iter=30), respond)
@@ -216,7 +216,7 @@ def test_a_start_too_far_for_eight_halvings_stalls_and_is_returned(monkeypatch: 
     rows = Rows(np.empty((50, 0)), np.full((50, 1), 20.0))
     start = poisson_start(-9.0)
     assert drive(climb(start, Penalty()), answering(rows)).stop.converged  # steps of limited length come back
-    monkeypatch.setattr("consilience.model.poisson.LONGEST_STEP", np.inf)
+    monkeypatch.setattr("consilience.model.families.poisson.LONGEST_STEP", np.inf)
     ascent = drive(climb(start, Penalty()), answering(rows))
     assert ascent.stop is StopReason.STALLED
     assert not ascent.stop.converged

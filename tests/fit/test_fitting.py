@@ -15,7 +15,7 @@ from consilience.fit.checks import on_floor
 from consilience.fit.fitting import Fit, ranked
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows
 from consilience.model.alignment import alignment
-from consilience.model.covariance import STRUCTURES
+from consilience.model.families.covariance import STRUCTURES
 from simulated import FAMILIES, simulated
 
 QUIET = pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
@@ -146,12 +146,12 @@ def test_no_floor_nothing_on_the_floor() -> None:
 
 def test_progress_is_told_of_every_pass() -> None:
     data = simulated(n=100)
-    told: list[tuple[str, float]] = []
-    fit = fitted(data.rows, data.specification, n_init=2, progress=lambda phase, value: told.append((phase, value)))
-    assert {phase for phase, _ in told} == {"starts", "all rows"}
-    assert sum(phase == "all rows" for phase, _ in told) == fit.ascent.passes
-    assert np.all(np.isfinite([value for _, value in told]))
-    assert told[-1][1] == pytest.approx(fit.log_likelihood / 100)
+    claim: list[tuple[str, float]] = []
+    fit = fitted(data.rows, data.specification, n_init=2, progress=lambda phase, value: claim.append((phase, value)))
+    assert {phase for phase, _ in claim} == {"starts", "all rows"}
+    assert sum(phase == "all rows" for phase, _ in claim) == fit.ascent.passes
+    assert np.all(np.isfinite([value for _, value in claim]))
+    assert claim[-1][1] == pytest.approx(fit.log_likelihood / 100)
 
 
 def test_the_sample_is_small_and_the_fit_is_on_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,24 +13,24 @@ from consilience.fit.specification import Specification, response_features
 from consilience.fit.starts import (
     KINDS,
     SOFTNESS,
-    Terrain,
+    StartSample,
     by_covariates,
     merged,
     mixture_from,
     ridge_regression,
     softened,
+    start_sample,
     subsample,
-    terrain,
 )
 from consilience.fit.summary import column_summary
 from consilience.model import Groups, Rows
-from consilience.model.covariance import STRUCTURES
+from consilience.model.families.covariance import STRUCTURES
 from simulated import FAMILIES, Simulated, simulated
 from strategies import unweighted
 
 
-def ground_of(data: Simulated, K: int = 3) -> Terrain:
-    return terrain(data.rows, data.specification.with_order(K), column_summary(data.rows))
+def ground_of(data: Simulated, K: int = 3) -> StartSample:
+    return start_sample(data.rows, data.specification.with_order(K), column_summary(data.rows))
 
 
 # ---------------------------------------------------------------------- kinds
@@ -52,14 +52,14 @@ def test_each_kind_gives_one_label_below_K_per_row_or_group(kind, family: str, g
 def test_each_kind_works_without_covariates(kind) -> None:
     rng = np.random.default_rng(0)
     rows = Rows(np.empty((40, 0)), np.concatenate([rng.normal(0, 1, (20, 2)), rng.normal(9, 1, (20, 2))]))
-    ground = terrain(rows, Specification(K=2, gate="constant"), column_summary(rows))
+    ground = start_sample(rows, Specification(K=2, gate="constant"), column_summary(rows))
     assert set(kind(ground, rng)) <= {0, 1}
 
 
 def test_without_covariates_k_means_reads_the_responses() -> None:
     rng = np.random.default_rng(0)
     rows = Rows(np.empty((40, 0)), np.concatenate([rng.normal(0, 1, (20, 2)), rng.normal(9, 1, (20, 2))]))
-    labels = by_covariates(terrain(rows, Specification(K=2, gate="constant"), column_summary(rows)), rng)
+    labels = by_covariates(start_sample(rows, Specification(K=2, gate="constant"), column_summary(rows)), rng)
     assert len(set(labels[:20])) == len(set(labels[20:])) == 1
     assert labels[0] != labels[-1]
 

@@ -15,14 +15,14 @@ from pyarrow import parquet
 from consilience import ClusteredClients, FederatedEM, Federation, MixtureOfRegressions
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect
+from consilience.messages import Failure, FailureCode, Several, Summarise, Total, decode, encode
+from consilience.messages.client_questions import Clients, Pairs
+from consilience.messages.dialogue import Dialogue
+from consilience.messages.questions import Question, ScoreSums
 from consilience.model import Design, Groups, Rows, expect
-from consilience.model.clients import client_moments
+from consilience.model.clients.moments import client_moments
+from consilience.model.clients.pairs import pair_sums
 from consilience.model.expectation import score_sums
-from consilience.model.pairs import pair_sums
-from consilience.protocols import Failure, Several, Summarise, Total, Trouble, decode, encode
-from consilience.protocols.client_questions import Clients, Pairs
-from consilience.protocols.dialogue import Dialogue
-from consilience.protocols.questions import Question, Score
 from consilience.site import Columns, Shard, Site, answer, respond
 from consilience.site.answer import CONTRIBUTIONS
 from strategies import Shape
@@ -140,13 +140,13 @@ def test_pieces_are_added_and_clients_listed_in_their_order() -> None:
     one, two = (answer(Pairs(DESIGN, THETA), site) for site in (whole, parts))
     np.testing.assert_allclose(two.product, one.product, rtol=1e-10, atol=1e-10)
     assert one.pairs == two.pairs
-    one, two = (answer(Score(mixture), site) for site in (whole, parts))
+    one, two = (answer(ScoreSums(mixture), site) for site in (whole, parts))
     np.testing.assert_allclose(two.to_array(), one.to_array(), rtol=1e-10, atol=1e-10)
 
 
 def test_several_questions_have_the_answers_of_each() -> None:
     mixture, rows = problem()
-    questions = (Summarise(2, 1), Expect(mixture), Score(mixture), Pairs(DESIGN, THETA), Clients(DESIGN, THETA))
+    questions = (Summarise(2, 1), Expect(mixture), ScoreSums(mixture), Pairs(DESIGN, THETA), Clients(DESIGN, THETA))
     for site in (Site("here", rows), in_pieces(rows)):
         items = answer(Several(questions), site).items
         for question, item in zip(questions, items, strict=True):
@@ -156,7 +156,7 @@ def test_several_questions_have_the_answers_of_each() -> None:
 QUESTIONS: list[Question] = [
     Pairs(DESIGN, THETA),
     Clients(DESIGN, THETA, BASIS),
-    Score(Shape(gate="constant").problem()[0]),
+    ScoreSums(Shape(gate="constant").problem()[0]),
 ]
 
 
@@ -164,7 +164,7 @@ QUESTIONS: list[Question] = [
 @pytest.mark.parametrize(("d", "q"), [(1, 1), (3, 1), (2, 2)])
 def test_rows_with_other_columns_are_named(question: Question, d: int, q: int) -> None:
     site = Site("here", Rows(np.zeros((4, d)), np.zeros((4, q))))
-    assert decode(respond(encode(question), site)) == Failure(Trouble.OTHER_COLUMNS, 1)
+    assert decode(respond(encode(question), site)) == Failure(FailureCode.OTHER_COLUMNS, 1)
 
 
 def test_every_sum_over_rows_has_a_line_of_its_own() -> None:
@@ -173,7 +173,7 @@ def test_every_sum_over_rows_has_a_line_of_its_own() -> None:
         readable, contribution = CONTRIBUTIONS[type(question)]
         readable(question, rows)
         assert encode(contribution(question, rows)) == encode(answer(question, Site("here", rows)))
-    score, _ = CONTRIBUTIONS[Score][1](Score(mixture), rows), expect(mixture, rows)
+    score, _ = CONTRIBUTIONS[ScoreSums][1](ScoreSums(mixture), rows), expect(mixture, rows)
     np.testing.assert_array_equal(score.to_array(), score_sums(mixture, rows).to_array())
 
 
@@ -181,6 +181,6 @@ def test_no_answer_about_clients_with_several_rows_holds_a_single_value() -> Non
     mixture, rows = problem(60, labels="row")
     rows = replace(rows, groups=Groups.of(np.arange(60) // 5))
     values = [np.float64(value).tobytes() for value in np.concatenate([rows.X.ravel(), rows.Y.ravel()])]
-    for question in (Pairs(DESIGN, THETA), Clients(DESIGN, THETA), Clients(DESIGN, THETA, BASIS), Score(mixture)):
+    for question in (Pairs(DESIGN, THETA), Clients(DESIGN, THETA), Clients(DESIGN, THETA, BASIS), ScoreSums(mixture)):
         message = respond(encode(question), Site("here", rows))
         assert not [value for value in values if value in message]

@@ -12,10 +12,10 @@ from numpy.testing import assert_allclose
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.criteria import bic, log_likelihood
 from consilience.fit.summary import column_summary
+from consilience.messages import FailureCode, FitSite, LocalFit, SiteError, encode
 from consilience.model import Groups, Rows, expect
 from consilience.model.information import coefficient_slice
 from consilience.numerics.arrays import unpack
-from consilience.protocols import FitSite, LocalFit, SiteError, Trouble, encode
 from consilience.site import Site, answer, shards
 from consilience.site.local_fit import gate_covariates, local_fit
 from sharded import write_rows
@@ -256,22 +256,22 @@ def test_responses_that_do_not_vary_are_no_trouble(n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "value", "trouble"),
-    [("categorical", 3.0, Trouble.UNKNOWN_CLASS), ("poisson", 0.5, Trouble.NOT_COUNTS)],
+    ("family", "value", "code"),
+    [("categorical", 3.0, FailureCode.UNKNOWN_CLASS), ("poisson", 0.5, FailureCode.NOT_COUNTS)],
 )
-def test_responses_of_another_kind_are_a_named_trouble(family: str, value: float, trouble: Trouble) -> None:
+def test_responses_of_another_kind_are_a_named_trouble(family: str, value: float, code: FailureCode) -> None:
     case = simulated(family, n=200)
     Y = case.rows.Y.copy()
     Y[17] = value
     with pytest.raises(SiteError) as caught:
         answer(FitSite(case.specification, (2,), seed=0), Site("here", Rows(case.X, Y)))
-    assert caught.value.trouble is trouble
+    assert caught.value.code is code
 
 
 def test_other_columns_than_asked_for_are_a_named_trouble() -> None:
     case = simulated(n=200)
     with pytest.raises(SiteError) as caught:
         answer(FitSite(case.specification, (2,), seed=0, columns=(3, 1)), Site("here", case.rows))
-    assert caught.value.trouble is Trouble.OTHER_COLUMNS
+    assert caught.value.code is FailureCode.OTHER_COLUMNS
     found = answer(FitSite(case.specification, (2,), seed=0, start=case.truth, columns=(2, 1)), Site("here", case.rows))
     assert found.model is not None

@@ -22,7 +22,7 @@ from pyarrow import csv, fs, parquet
 
 from consilience import Federation, MixtureOfRegressions
 from consilience.errors import InvalidInputError, RoundStoppedError
-from consilience.protocols.failures import SiteError, Trouble
+from consilience.messages.failures import FailureCode, SiteError
 from consilience.site.columns import Columns
 from consilience.site.shards import CHUNK, Shard, column_names, distinct
 from consilience.site.stores import expand
@@ -155,10 +155,10 @@ def query(endpoint: str) -> str:
     return f"?endpoint_override={endpoint}&scheme=http&region=us-east-1"
 
 
-def trouble(uri: str) -> Trouble:
+def code(uri: str) -> FailureCode:
     with pytest.raises(SiteError) as caught:
         list(Shard(uri, COLUMNS).chunks())
-    return caught.value.trouble
+    return caught.value.code
 
 
 def assert_same_bits(shard: Shard, content: pa.Table) -> None:
@@ -207,10 +207,10 @@ def test_expand_lists_the_store(open_store):
 
 def test_what_is_not_there_or_not_readable(open_store):
     q = query(open_store)
-    assert trouble(f"s3://lake/none.parquet{q}") is Trouble.DATA_NOT_FOUND
-    assert trouble(f"s3://lake/none.csv{q}") is Trouble.DATA_NOT_FOUND
-    assert trouble(f"s3://ocean/none.parquet{q}") is Trouble.DATA_NOT_FOUND
-    assert trouble(f"s3://lake/broken.parquet{q}") is Trouble.DATA_UNREADABLE
+    assert code(f"s3://lake/none.parquet{q}") is FailureCode.DATA_NOT_FOUND
+    assert code(f"s3://lake/none.csv{q}") is FailureCode.DATA_NOT_FOUND
+    assert code(f"s3://ocean/none.parquet{q}") is FailureCode.DATA_NOT_FOUND
+    assert code(f"s3://lake/broken.parquet{q}") is FailureCode.DATA_UNREADABLE
 
 
 def test_right_keys(guarded_store, monkeypatch):
@@ -225,30 +225,30 @@ def test_right_keys(guarded_store, monkeypatch):
 def test_wrong_keys(guarded_store, monkeypatch, wrong):
     endpoint, keys = guarded_store
     Keys(**(vars(keys) | {wrong: "AKIAIOSFODNN7EXAMPLE"})).put(monkeypatch)
-    assert trouble(f"s3://lake/a.parquet{query(endpoint)}") is Trouble.NO_CREDENTIALS
+    assert code(f"s3://lake/a.parquet{query(endpoint)}") is FailureCode.NO_CREDENTIALS
     for ask in (lambda uri: Shard(uri, COLUMNS).count(), column_names, expand):
         with pytest.raises(SiteError) as caught:
             ask(f"s3://lake/a.parquet{query(endpoint)}")
-        assert caught.value.trouble is Trouble.NO_CREDENTIALS
+        assert caught.value.code is FailureCode.NO_CREDENTIALS
     with pytest.raises(SiteError) as caught:
         expand(f"s3://lake/*.parquet{query(endpoint)}")
-    assert caught.value.trouble is Trouble.NO_CREDENTIALS
+    assert caught.value.code is FailureCode.NO_CREDENTIALS
 
 
 def test_keys_in_an_address_are_refused_and_not_shown(open_store):
     with pytest.raises(SiteError) as caught:
         list(Shard(f"s3://key:hidden@lake/text.parquet{query(open_store)}", COLUMNS).chunks())
-    assert caught.value.trouble is Trouble.NO_CREDENTIALS
+    assert caught.value.code is FailureCode.NO_CREDENTIALS
     assert "hidden" not in str(caught.value)
 
 
 def test_unknown_options_are_refused(open_store):
-    assert trouble(f"s3://lake/text.parquet{query(open_store)}&retries=9") is Trouble.DATA_NOT_FOUND
+    assert code(f"s3://lake/text.parquet{query(open_store)}&retries=9") is FailureCode.DATA_NOT_FOUND
 
 
 def test_a_store_that_is_down_is_given_up_soon():
     start = time.monotonic()
-    assert trouble(f"s3://lake/a.parquet{query(f'127.0.0.1:{free_port()}')}") is Trouble.NO_STORE
+    assert code(f"s3://lake/a.parquet{query(f'127.0.0.1:{free_port()}')}") is FailureCode.NO_STORE
     assert time.monotonic() - start < 30
 
 

@@ -18,11 +18,11 @@ from numpy.testing import assert_array_equal
 from pyarrow import csv, parquet
 
 from consilience.errors import InvalidInputError
+from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import Groups, Rows
-from consilience.protocols.failures import SiteError, Trouble
 from consilience.site.columns import Columns
 from consilience.site.shards import CHUNK, Shard, column_names, distinct
-from consilience.site.stores import PLACE, _trouble, expand
+from consilience.site.stores import PLACE, _code, expand
 
 FORMATS = (".parquet", ".pq", ".csv", ".csv.gz")
 
@@ -42,12 +42,12 @@ def numbers(n: int, names: str = "abcy", seed: int = 0) -> dict[str, np.ndarray]
     return {name: rng.standard_normal(n) * 10.0 ** rng.integers(-5, 5) for name in names}
 
 
-def trouble(shard: Shard) -> Trouble:
+def code(shard: Shard) -> FailureCode:
     with pytest.raises(SiteError) as caught:
         for _ in shard.chunks():
             pass
     assert "secret" not in str(caught.value)
-    return caught.value.trouble
+    return caught.value.code
 
 
 # ---------------------------------------------------------------- what arrives
@@ -224,7 +224,7 @@ def test_unused_categories_are_not_values(tmp_path):
 )
 def test_unknown_class(tmp_path, labels, classes, suffix):
     uri = write({"y": labels}, tmp_path / f"a{suffix}")
-    assert trouble(Shard(uri, Columns((), ("y",), classes=classes))) is Trouble.UNKNOWN_CLASS
+    assert code(Shard(uri, Columns((), ("y",), classes=classes))) is FailureCode.UNKNOWN_CLASS
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -267,7 +267,7 @@ def test_distinct_in_csv_takes_the_type_that_fits_all(tmp_path, monkeypatch, lin
 def test_text_is_not_numbers(tmp_path, suffix, part):
     uri = write({"x": [1.0, 2.0], "s": ["1", "secret"]}, tmp_path / f"a{suffix}")
     parts = {"features": ("x",), "target": ("x",)} | ({"weight": "s"} if part == "weight" else {part: ("s",)})
-    assert trouble(Shard(uri, Columns(**parts))) is Trouble.NOT_NUMBERS
+    assert code(Shard(uri, Columns(**parts))) is FailureCode.NOT_NUMBERS
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_text_is_not_numbers(tmp_path, suffix, part):
 )
 def test_other_types_are_not_numbers(tmp_path, column):
     uri = write({"x": column, "y": [1.0, 2.0]}, tmp_path / "a.parquet")
-    assert trouble(Shard(uri, Columns(("x",), ("y",)))) is Trouble.NOT_NUMBERS
+    assert code(Shard(uri, Columns(("x",), ("y",)))) is FailureCode.NOT_NUMBERS
 
 
 MISSING = [
@@ -302,62 +302,62 @@ def test_missing_values(tmp_path, suffix, value, part):
     parts |= {part: ("bad",)} if part in parts else {part: "bad"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert trouble(Shard(uri, Columns(**parts))) is Trouble.MISSING_VALUES
+        assert code(Shard(uri, Columns(**parts))) is FailureCode.MISSING_VALUES
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_missing_classes_and_groups(tmp_path, suffix):
     uri = write({"x": [1.0, 2.0], "s": ["a", None]}, tmp_path / f"a{suffix}")
-    assert trouble(Shard(uri, Columns(("x",), ("s",), classes=("a",)))) is Trouble.MISSING_VALUES
-    assert trouble(Shard(uri, Columns((), ("x",), groups="s"))) is Trouble.MISSING_VALUES
+    assert code(Shard(uri, Columns(("x",), ("s",), classes=("a",)))) is FailureCode.MISSING_VALUES
+    assert code(Shard(uri, Columns((), ("x",), groups="s"))) is FailureCode.MISSING_VALUES
     with pytest.raises(SiteError) as caught:
         distinct(uri, "s")
-    assert caught.value.trouble is Trouble.MISSING_VALUES
+    assert caught.value.code is FailureCode.MISSING_VALUES
 
 
 def test_opposite_infinities_and_late_nan_are_found(tmp_path):
     x = np.zeros(CHUNK + 5)
     x[-1] = np.nan
-    assert trouble(Shard(write({"x": x}, tmp_path / "a.parquet"), Columns((), ("x",)))) is Trouble.MISSING_VALUES
+    assert code(Shard(write({"x": x}, tmp_path / "a.parquet"), Columns((), ("x",)))) is FailureCode.MISSING_VALUES
     x[:2], x[-1] = (np.inf, -np.inf), 0
-    assert trouble(Shard(write({"x": x}, tmp_path / "b.parquet"), Columns((), ("x",)))) is Trouble.MISSING_VALUES
+    assert code(Shard(write({"x": x}, tmp_path / "b.parquet"), Columns((), ("x",)))) is FailureCode.MISSING_VALUES
 
 
 def test_all_null_column(tmp_path):
     uri = write({"x": pa.nulls(2), "y": [1.0, 2.0]}, tmp_path / "a.parquet")
-    assert trouble(Shard(uri, Columns(("x",), ("y",)))) is Trouble.MISSING_VALUES
+    assert code(Shard(uri, Columns(("x",), ("y",)))) is FailureCode.MISSING_VALUES
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize(("part", "value"), [("weight", -1.0), ("exposure", 0.0), ("exposure", -1.0)])
 def test_bad_weights(tmp_path, suffix, part, value):
     uri = write({"y": [1.0, 2.0], "w": [1.0, value]}, tmp_path / f"a{suffix}")
-    assert trouble(Shard(uri, Columns((), ("y",), **{part: "w"}))) is Trouble.BAD_WEIGHTS
+    assert code(Shard(uri, Columns((), ("y",), **{part: "w"}))) is FailureCode.BAD_WEIGHTS
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_absent_column(tmp_path, suffix):
     uri = write(numbers(2), tmp_path / f"a{suffix}")
-    assert trouble(Shard(uri, Columns(("a", "nowhere"), ("y",)))) is Trouble.OTHER_COLUMNS
+    assert code(Shard(uri, Columns(("a", "nowhere"), ("y",)))) is FailureCode.OTHER_COLUMNS
     with pytest.raises(SiteError) as caught:
         distinct(uri, "nowhere")
-    assert caught.value.trouble is Trouble.OTHER_COLUMNS
+    assert caught.value.code is FailureCode.OTHER_COLUMNS
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_a_name_that_two_columns_have(tmp_path, suffix):
     table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0]), pa.array([3.0])], names=["x", "x", "y"])
-    assert trouble(Shard(write(table, tmp_path / f"a{suffix}"), Columns(("x",), ("y",)))) is Trouble.OTHER_COLUMNS
+    assert code(Shard(write(table, tmp_path / f"a{suffix}"), Columns(("x",), ("y",)))) is FailureCode.OTHER_COLUMNS
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
 def test_absent_file(tmp_path, suffix):
     shard = Shard(str(tmp_path / f"none{suffix}"), Columns((), ("y",)))
-    assert trouble(shard) is Trouble.DATA_NOT_FOUND
+    assert code(shard) is FailureCode.DATA_NOT_FOUND
     for read in (shard.count, lambda: column_names(shard.uri), lambda: distinct(shard.uri, "y")):
         with pytest.raises(SiteError) as caught:
             read()
-        assert caught.value.trouble is Trouble.DATA_NOT_FOUND
+        assert caught.value.code is FailureCode.DATA_NOT_FOUND
 
 
 def damaged(path: Path) -> Path:
@@ -381,19 +381,19 @@ def test_what_is_not_the_format_it_says(tmp_path):
     }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
-        assert trouble(Shard(str(tmp_path / name), Columns((), ("y",)))) is Trouble.DATA_UNREADABLE, name
+        assert code(Shard(str(tmp_path / name), Columns((), ("y",)))) is FailureCode.DATA_UNREADABLE, name
     damaged(tmp_path / "whole.parquet")
-    assert trouble(Shard(str(tmp_path / "whole.parquet"), Columns(("a", "b"), ("y",)))) is Trouble.DATA_UNREADABLE
+    assert code(Shard(str(tmp_path / "whole.parquet"), Columns(("a", "b"), ("y",)))) is FailureCode.DATA_UNREADABLE
     (tmp_path / "directory.parquet").mkdir()
-    assert trouble(Shard(str(tmp_path / "directory.parquet"), Columns((), ("y",)))) is Trouble.DATA_UNREADABLE
-    assert trouble(Shard("ftp://host/a.parquet", Columns((), ("y",)))) is Trouble.DATA_NOT_FOUND
+    assert code(Shard(str(tmp_path / "directory.parquet"), Columns((), ("y",)))) is FailureCode.DATA_UNREADABLE
+    assert code(Shard("ftp://host/a.parquet", Columns((), ("y",)))) is FailureCode.DATA_NOT_FOUND
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read everything")
 def test_a_file_one_may_not_read(tmp_path):
     uri = write(numbers(2), tmp_path / "a.parquet")
     Path(uri).chmod(0)
-    assert trouble(Shard(uri, Columns((), ("y",)))) is Trouble.NO_CREDENTIALS
+    assert code(Shard(uri, Columns((), ("y",)))) is FailureCode.NO_CREDENTIALS
 
 
 def test_errors_tell_the_place_and_not_the_value(tmp_path):
@@ -410,17 +410,20 @@ def test_errors_tell_the_place_and_not_the_value(tmp_path):
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        ("AWS Error ACCESS_DENIED during HeadObject operation: No response body.", Trouble.NO_CREDENTIALS),
-        ("AWS Error SIGNATURE_DOES_NOT_MATCH during ListObjectsV2 operation", Trouble.NO_CREDENTIALS),
-        ("AWS Error INVALID_ACCESS_KEY_ID during ListObjectsV2 operation", Trouble.NO_CREDENTIALS),
-        ("AWS Error UNKNOWN (HTTP status 400) during HeadObject operation", Trouble.NO_CREDENTIALS),  # expired token
-        ("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation", Trouble.DATA_NOT_FOUND),
-        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7", Trouble.NO_STORE),
-        ("Corrupt snappy compressed data.", Trouble.DATA_UNREADABLE),
+        ("AWS Error ACCESS_DENIED during HeadObject operation: No response body.", FailureCode.NO_CREDENTIALS),
+        ("AWS Error SIGNATURE_DOES_NOT_MATCH during ListObjectsV2 operation", FailureCode.NO_CREDENTIALS),
+        ("AWS Error INVALID_ACCESS_KEY_ID during ListObjectsV2 operation", FailureCode.NO_CREDENTIALS),
+        (
+            "AWS Error UNKNOWN (HTTP status 400) during HeadObject operation",
+            FailureCode.NO_CREDENTIALS,
+        ),  # expired token
+        ("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation", FailureCode.DATA_NOT_FOUND),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7", FailureCode.NO_STORE),
+        ("Corrupt snappy compressed data.", FailureCode.DATA_UNREADABLE),
     ],
 )
 def test_what_pyarrow_says_has_a_name(said, expected):
-    assert _trouble(f"When reading information for key 'a' in bucket 'b': {said}") is expected
+    assert _code(f"When reading information for key 'a' in bucket 'b': {said}") is expected
 
 
 # ---------------------------------------------------------------- columns and patterns

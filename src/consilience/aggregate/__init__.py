@@ -1,7 +1,25 @@
 """One model from many: what it costs to let one expert stand for another, and few experts that stand for many."""
 
-from consilience.aggregate.align import Alignment, consistent_labels
-from consilience.aggregate.centre import (
+from consilience.aggregate.combine.combination import Combination
+from consilience.aggregate.combine.combiner import combine_models, combine_orders
+from consilience.aggregate.combine.components import GaussianComponents, SupportComponents, SupportPart
+from consilience.aggregate.combine.cost import moment_costs, support_costs
+from consilience.aggregate.combine.evidence import SiteEvidence
+from consilience.aggregate.combine.heterogeneity import Heterogeneity, heterogeneity
+from consilience.aggregate.combine.reduce import Reduction, reduced, spread_start
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
+from consilience.aggregate.metrics import (
+    ParameterErrors,
+    adjusted_rand_index,
+    cluster_labels,
+    deficit_ratio,
+    mean_log_likelihood,
+    parameter_errors,
+    relative_prediction_error,
+)
+from consilience.aggregate.robust.align import Alignment, consistent_labels
+from consilience.aggregate.robust.centre import (
     Shrinkage,
     capped,
     coordinate_median,
@@ -12,27 +30,9 @@ from consilience.aggregate.centre import (
     trimmed_mean,
     usable,
 )
-from consilience.aggregate.combination import Combination
-from consilience.aggregate.combine import combine, combined_orders
-from consilience.aggregate.components import GaussianComponents, SupportComponents, SupportPart
-from consilience.aggregate.cost import moment_costs, support_costs
-from consilience.aggregate.drawing import division
-from consilience.aggregate.estimate import Estimate, in_common_labels
-from consilience.aggregate.evidence import SiteEvidence
-from consilience.aggregate.heterogeneity import Heterogeneity, heterogeneity
-from consilience.aggregate.metrics import (
-    ParameterErrors,
-    adjusted_rand_index,
-    cluster_labels,
-    deficit_ratio,
-    mean_log_likelihood,
-    parameter_errors,
-    relative_prediction_error,
-)
-from consilience.aggregate.reduce import Reduction, reduced, spread_start
-from consilience.aggregate.sharing import Sharing, shared
-from consilience.aggregate.site_model import SiteModel
-from consilience.aggregate.support import CovariateSummary, covariate_summary
+from consilience.aggregate.robust.estimate import Estimate, in_common_labels
+from consilience.aggregate.robust.sharing import Sharing, shared
+from consilience.aggregate.robust.shrinkage import division
 from consilience.aggregate.transport import exact_cost, exact_transport, relaxed_transport
 
 __all__ = [
@@ -53,8 +53,8 @@ __all__ = [
     "adjusted_rand_index",
     "capped",
     "cluster_labels",
-    "combine",
-    "combined_orders",
+    "combine_models",
+    "combine_orders",
     "consistent_labels",
     "coordinate_median",
     "covariate_summary",

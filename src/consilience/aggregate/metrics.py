@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from consilience.errors import InvalidInputError
 from consilience.model.alignment import alignment
-from consilience.model.categorical import CategoricalExperts
-from consilience.model.experts import Experts
+from consilience.model.families.base import Experts
+from consilience.model.families.categorical import CategoricalExperts
+from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.gates import Gate, SoftmaxGate
-from consilience.model.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 
 # ---------------------------------------------------------------- parameters
 
@@ -151,7 +151,7 @@ def relative_prediction_error(mixture: Mixture, X: Array, Y: Array) -> float:
 # ---------------------------------------------------------------- clusters
 
 
-def cluster_labels(mixture: Mixture, rows: Rows) -> Labels:
+def cluster_labels(mixture: Mixture, rows: Rows) -> IntArray:
     """The expert most probably behind each row ``(n,)``, or each group ``(G,)``, given its response; ties to the first.
 
     Examples
@@ -162,7 +162,7 @@ def cluster_labels(mixture: Mixture, rows: Rows) -> Labels:
     >>> bool(adjusted_rand_index(labels, data.labels) > 0.8)
     True
     """
-    labels: Labels = mixture.responsibilities(rows).argmax(axis=1)
+    labels: IntArray = mixture.responsibilities(rows).argmax(axis=1)
     return labels
 
 
@@ -198,7 +198,7 @@ def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
     return 1.0 if largest == 0 else 2 * (together * pairs - A * B) / largest
 
 
-def _pairs(counts: Labels) -> int:
+def _pairs(counts: IntArray) -> int:
     """``Σ n (n - 1) / 2``."""
     return int(np.sum(counts * (counts - 1) // 2))
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.model import Design, GaussianExperts, Mixture, SoftmaxGate
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.softmax import log_sum_exp
 
 LARGEST = 5  # centres and coefficients are integers in [-5, 5]
@@ -54,7 +54,7 @@ class Simulation:
 
     X: Array
     y: Array
-    labels: Labels
+    labels: IntArray
     truth: Mixture
 
 
@@ -252,7 +252,7 @@ def _shares(centres: Array, alpha: Array, noise: Array) -> Array:
 # ---------------------------------------------------------------- the rows
 
 
-def _draw_rows(world: _World, n: int, rng: np.random.Generator) -> tuple[Array, Array, Labels]:
+def _draw_rows(world: _World, n: int, rng: np.random.Generator) -> tuple[Array, Array, IntArray]:
     K, d = world.centres.shape
     factor = _covariance_factor(d)
     X, y = np.empty((n, d)), np.empty(n)

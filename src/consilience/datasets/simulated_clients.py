@@ -9,7 +9,7 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,14 +41,14 @@ class ClientSimulation:
 
     X: Array
     y: Array
-    groups: Labels
-    labels: Labels
+    groups: IntArray
+    labels: IntArray
     theta: Array
     truth: Mixture
 
 
 def clients(
-    sizes: Sequence[int] | Labels,
+    sizes: Sequence[int] | IntArray,
     *,
     n_clusters: int = 3,
     n_features: int = 100,
@@ -124,7 +124,7 @@ def clients(
     return ClientSimulation(X, y, groups, labels, theta, truth)
 
 
-def _counts(sizes: Sequence[int] | Labels) -> Labels:
+def _counts(sizes: Sequence[int] | IntArray) -> IntArray:
     counts = np.asarray(sizes)
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
         raise InvalidInputError("sizes: expected the number of rows of each client, whole numbers from 1 up")

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from consilience.errors import InvalidInputError
+from consilience.messages.questions import Question, question_for
+from consilience.messages.table import decode
 from consilience.numerics.threads import threads_for
-from consilience.protocols.engine import Reply, digest
-from consilience.protocols.questions import Question, question_for
-from consilience.protocols.table import decode
+from consilience.runs.engine import Reply, digest
 from consilience.site.answer import respond
 from consilience.site.site import Site
 

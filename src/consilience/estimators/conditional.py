@@ -10,7 +10,7 @@ from consilience.estimators.base import MixtureEstimator, split_intercept
 from consilience.estimators.validation import generator
 from consilience.fit.parameters import parameters
 from consilience.model import GaussianExperts, Mixture
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 
 
 class ConditionalMixture(MixtureEstimator):
@@ -50,7 +50,7 @@ class ConditionalMixture(MixtureEstimator):
         rows = self._measured(X, y, exposure=exposure)
         return self.mixture_.log_density(rows)
 
-    def sample(self, X: Any, random_state: Any = None) -> tuple[Any, Labels]:
+    def sample(self, X: Any, random_state: Any = None) -> tuple[Any, IntArray]:
         """Responses drawn at the rows of ``X``.
 
         Returns

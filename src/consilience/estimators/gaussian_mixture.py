@@ -13,8 +13,8 @@ from consilience.estimators.base import MixtureEstimator
 from consilience.estimators.validation import generator, rows_of, validated
 from consilience.fit.specification import Specification
 from consilience.model import GaussianExperts, Mixture, Rows
-from consilience.model.covariance import STRUCTURES
-from consilience.numerics.arrays import Array, Labels
+from consilience.model.families.covariance import STRUCTURES
+from consilience.numerics.arrays import Array, IntArray
 
 
 class GaussianMixture(DensityMixin, MixtureEstimator):
@@ -156,7 +156,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         """Mean log density."""
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, Labels]:
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, IntArray]:
         """Points ``(n_samples, d)`` drawn from the mixture, and their components ``(n_samples,)``."""
         check_is_fitted(self)
         return self.mixture_.sample(np.empty((n_samples, 0)), generator(random_state))

@@ -12,7 +12,7 @@ from consilience.estimators.conditional import ConditionalMixture, as_columns
 from consilience.estimators.validation import rows_of, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
-from consilience.model.covariance import STRUCTURES
+from consilience.model.families.covariance import STRUCTURES
 from consilience.numerics.arrays import Array
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from consilience.aggregate.evidence import SiteEvidence
+from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.errors import InvalidInputError
 from consilience.fit import criteria
 from consilience.fit.fitting import Fit
-from consilience.protocols.one_shot import CombinedFit
-from consilience.protocols.record import Record
-from consilience.protocols.shared_fit import SharedFit, SiteShare
+from consilience.methods.one_shot.one_shot import CombinedFit
+from consilience.methods.per_site.shared_fit import SharedFit, SiteShare
+from consilience.runs.record import Record
 
 
 @dataclass(frozen=True, eq=False)

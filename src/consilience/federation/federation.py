@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 
 from consilience.engines.inprocess import InProcess
 from consilience.errors import ConvergenceWarning, InvalidInputError, SetAsideWarning, UntrustedWarning, warn
+from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
-from consilience.federation.holdings import Arrays, Holdings, Shards
 from consilience.federation.progress import shown
 from consilience.fit.checks import check_labels
 from consilience.fit.fitting import Fit
@@ -23,16 +23,16 @@ from consilience.fit.inference import InferredFit, refused
 from consilience.fit.parameters import parameters
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
+from consilience.messages.dialogue import Dialogue
+from consilience.messages.questions import LogLikelihood
+from consilience.messages.table import encode
+from consilience.methods.federated_em import FederatedEM
+from consilience.methods.per_site.shared_fit import OF_A_SITE, SharedFit
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
-from consilience.protocols.dialogue import Dialogue
-from consilience.protocols.federated_em import FederatedEM
-from consilience.protocols.journal import Journal
-from consilience.protocols.questions import LogLikelihood
-from consilience.protocols.record import Record
-from consilience.protocols.run import OnDrop, Run, run
-from consilience.protocols.shared_fit import OF_A_SITE, SharedFit
-from consilience.protocols.table import encode
+from consilience.runs.journal import Journal
+from consilience.runs.record import Record
+from consilience.runs.run import OnDrop, Run, run
 from consilience.site.site import Site
 
 R = TypeVar("R")
@@ -82,7 +82,7 @@ class Federation:
     """
 
     def __init__(self, sites: Mapping[str, Any] | Shards, engine: Any = None, *, in_memory: bool = False) -> None:
-        self._holdings: Holdings = sites if isinstance(sites, Shards) else Arrays.of(sites)
+        self._source: DataSource = sites if isinstance(sites, Shards) else Arrays.of(sites)
         self._engine = InProcess() if engine is None else engine
         self._in_memory = in_memory
         self._sites: list[Site] = []
@@ -167,7 +167,7 @@ class Federation:
         Run
             With ``value``, what the dialogue returned, and ``record``.
         """
-        self._sites = self._holdings.sites(None)
+        self._sites = self._source.sites(None)
         engine = self._engine.over(self._sites, in_memory=self._in_memory)
         kept = None if journal is None else Journal(journal)
         return run(dialogue, engine, kept, deadline=deadline, on_drop=on_drop)
@@ -251,7 +251,7 @@ class Federation:
     ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
         first = clone(estimator)
-        sites = self._holdings.sites(first)  # where the estimator learns its columns
+        sites = self._source.sites(first)  # where the estimator learns its columns
         if getattr(method, "by_client", False):
             sites = [site.by_client() for site in sites]
         self._sites = sites

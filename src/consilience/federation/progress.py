@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from consilience.protocols.run import Progress
+from consilience.runs.run import Progress
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from consilience.fit.specification import Specification
 from consilience.model.alignment import alignment
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
-from consilience.numerics.arrays import Labels
+from consilience.numerics.arrays import IntArray
 
 
 def simulate(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Rows:
@@ -22,10 +22,10 @@ def simulate(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Rows:
     return Rows(rows.X, Y, rows.weight, rows.exposure, rows.groups)
 
 
-def _group_labels(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Labels:
+def _group_labels(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> IntArray:
     pi = np.concatenate([np.broadcast_to(at.pi, at.tau.shape).T for _, at in mixture.posteriors(rows)])  # (G, K)
     below = np.cumsum(pi, axis=1) < rng.random((len(pi), 1))
-    labels: Labels = np.minimum(below.sum(axis=1), mixture.K - 1)
+    labels: IntArray = np.minimum(below.sum(axis=1), mixture.K - 1)
     return labels
 
 

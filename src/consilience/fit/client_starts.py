@@ -13,15 +13,15 @@ import numpy as np
 
 from consilience.fit.checks import on_floor
 from consilience.fit.climb import Ascent, climb, drive
-from consilience.model import covariance as cov
-from consilience.model.clients import ClientMoments, expect_clients
-from consilience.model.covariance import Structure
+from consilience.model.clients.moments import ClientMoments, expect_clients
 from consilience.model.design import Design
+from consilience.model.families import covariance as cov
+from consilience.model.families.covariance import Structure
+from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.gates import ConstantGate
-from consilience.model.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
-from consilience.numerics.arrays import Array, Labels, unpack
+from consilience.numerics.arrays import Array, IntArray, unpack
 from consilience.numerics.kmeans import draw, kmeans, squared_distances
 
 TOL = 1e-6
@@ -52,7 +52,7 @@ def client_ascents(
     Examples
     --------
     >>> from consilience.model import Groups, Rows
-    >>> from consilience.model.clients import client_moments
+    >>> from consilience.model.clients.moments import client_moments
     >>> rng = np.random.default_rng(0)
     >>> X, groups = rng.normal(size=(400, 1)), np.arange(400) // 4
     >>> y = np.where(groups % 2, 2.0, -2.0) * X[:, 0] + 0.1 * rng.normal(size=400)
@@ -85,12 +85,12 @@ def _noise(moments: ClientMoments, spread: Array) -> float:
 
 def _clusterings(
     fits: Array, moments: ClientMoments, K: int, rng: np.random.Generator, n_init: int
-) -> Iterator[Labels]:
+) -> Iterator[IntArray]:
     for _ in range(n_init if K > 1 else 1):
         yield kmeans(fits, K, moments.n, rng, max_iter=100)
 
 
-def _from_labels(moments: ClientMoments, labels: Labels, K: int, structure: Structure) -> Mixture:
+def _from_labels(moments: ClientMoments, labels: IntArray, K: int, structure: Structure) -> Mixture:
     """The mixture of clients with these labels."""
     square = max(float(moments.c.sum() / moments.n.sum()), np.finfo(float).tiny)
     covariance = cov.stored(np.full((K, 1, 1), square), structure)

@@ -12,7 +12,7 @@ from consilience.fit.checks import check_fittable, check_labels, check_start, on
 from consilience.fit.climb import Ascent, Expect, climb, drive
 from consilience.fit.moves import moves
 from consilience.fit.specification import Specification
-from consilience.fit.starts import KINDS, SUBSAMPLE, Terrain, mixture_from, softened, subsample, terrain
+from consilience.fit.starts import KINDS, SUBSAMPLE, StartSample, mixture_from, softened, start_sample, subsample
 from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.model.expectation import expect
 from consilience.model.mixture import Mixture
@@ -160,7 +160,7 @@ def best_start(
 ) -> tuple[Mixture, tuple[float, ...]]:
     """The best of ``n_init`` mixed starts on a sample, improved by moves where the two best disagree."""
     sample = subsample(rows, SUBSAMPLE, rng)
-    ground = terrain(sample, specification, summary)
+    ground = start_sample(sample, specification, summary)
     penalty = specification.penalty(summary)
 
     def run(resp: Array) -> Ascent:
@@ -188,7 +188,7 @@ def _gap(found: list[Ascent]) -> float:
 
 
 def improved(
-    found: list[Ascent], ground: Terrain, run: Callable[[Array], Ascent], penalty: Penalty, rng: np.random.Generator
+    found: list[Ascent], ground: StartSample, run: Callable[[Array], Ascent], penalty: Penalty, rng: np.random.Generator
 ) -> list[Ascent]:
     """Split and merge moves from the best end, until ``MOVES`` in a row bring nothing or two ends agree."""
     tried = 0

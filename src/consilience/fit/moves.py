@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from consilience.fit.starts import Terrain
+from consilience.fit.starts import StartSample
 from consilience.model.mixture import Mixture
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.kmeans import kmeans
 
 
@@ -20,7 +20,7 @@ def merge_order(resp: Array) -> list[tuple[int, int]]:
     return [(int(k[i]), int(l[i])) for i in np.argsort(-overlap[k, l], kind="stable")]
 
 
-def halves(t: Terrain, inside: Labels, rng: np.random.Generator) -> Labels:
+def halves(t: StartSample, inside: IntArray, rng: np.random.Generator) -> IntArray:
     """Two-way split (0 or 1) of the labels at ``inside``: by covariates and responses, or by a random direction."""
     if rng.random() < 0.5:
         Z = np.hstack([t.X[inside], t.F[inside] * np.sqrt(t.X.shape[1] + 1.0)])
@@ -30,7 +30,7 @@ def halves(t: Terrain, inside: Labels, rng: np.random.Generator) -> Labels:
     return (side > np.median(side)).astype(np.intp)
 
 
-def moves(mixture: Mixture, t: Terrain, rng: np.random.Generator) -> Iterator[Array]:
+def moves(mixture: Mixture, t: StartSample, rng: np.random.Generator) -> Iterator[Array]:
     """Responsibilities ``(K, m)`` after merging one pair of experts and splitting another expert in two."""
     resp = mixture.responsibilities(t.rows).T.copy()
     labels = resp.argmax(axis=0)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import block_diag
 
-from consilience.model.covariance import basis
+from consilience.model.families.covariance import basis
+from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.gates import ConstantGate, SoftmaxGate
-from consilience.model.gaussian import GaussianExperts
 from consilience.model.information import coefficient_slice, gate_slice, shape_slice
 from consilience.model.mixture import Mixture
 from consilience.model.multinomial import centred
-from consilience.numerics.arrays import Array, Labels, kronecker
+from consilience.numerics.arrays import Array, IntArray, kronecker
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def _class_map(channels: int, family: str) -> Array:
     return -np.eye(1) if channels == 1 else centred(np.eye(channels))
 
 
-def jacobian(mixture: Mixture, order: Labels) -> Array:
+def jacobian(mixture: Mixture, order: IntArray) -> Array:
     """Derivative of the read parameters of ``mixture.permuted(order)`` by the free parameters of ``mixture``.
 
     Returns

@@ -8,15 +8,15 @@ from typing import Literal
 import numpy as np
 
 from consilience.fit.summary import ColumnSummary
-from consilience.model import covariance as cov
-from consilience.model.categorical import CategoricalExperts
-from consilience.model.covariance import Structure
-from consilience.model.experts import Experts
+from consilience.model.families import covariance as cov
+from consilience.model.families.base import Experts
+from consilience.model.families.categorical import CategoricalExperts
+from consilience.model.families.covariance import Structure
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.poisson import PoissonExperts
 from consilience.model.gates import ConstantGate, Gate, SoftmaxGate
-from consilience.model.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
-from consilience.model.poisson import PoissonExperts
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array
 

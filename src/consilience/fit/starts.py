@@ -15,7 +15,7 @@ from consilience.fit.summary import ColumnSummary
 from consilience.model.expectation import expect
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.kmeans import draw, kmeans, squared_distances
 from consilience.numerics.linalg import solve_symmetric
 
@@ -25,7 +25,7 @@ SOFTNESS = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Terrain:
+class StartSample:
     """A sample of the data as the starts see it: one point per label."""
 
     rows: Rows
@@ -41,7 +41,7 @@ class Terrain:
         return len(self.weight)
 
 
-def terrain(rows: Rows, specification: Specification, summary: ColumnSummary) -> Terrain:
+def start_sample(rows: Rows, specification: Specification, summary: ColumnSummary) -> StartSample:
     """Points for the starts on ``rows``."""
     X = summary.design(specification.intercept).panel(rows.X).T
     F = response_features(rows, specification)
@@ -51,24 +51,24 @@ def terrain(rows: Rows, specification: Specification, summary: ColumnSummary) ->
         mass = np.maximum(np.add.reduceat(weight[order], starts), np.finfo(float).tiny)
         X, F = (np.add.reduceat((A * weight[:, None])[order], starts, axis=0) / mass[:, None] for A in (X, F))
         weight = mass
-    return Terrain(rows, specification, summary, X, F, weight)
+    return StartSample(rows, specification, summary, X, F, weight)
 
 
-Start = Callable[[Terrain, np.random.Generator], Labels]
+Start = Callable[[StartSample, np.random.Generator], IntArray]
 
 
-def by_covariates(t: Terrain, rng: np.random.Generator) -> Labels:
+def by_covariates(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Labels by k-means of the covariates (of the responses where there are none)."""
     return kmeans(t.X if t.rows.X.shape[1] else t.F, t.specification.K, t.weight, rng)
 
 
-def by_covariates_and_responses(t: Terrain, rng: np.random.Generator) -> Labels:
+def by_covariates_and_responses(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Labels by k-means of covariates and responses; responses count as much as all covariates together."""
     weighted = t.F * np.sqrt(max(t.X.shape[1], 1) / t.F.shape[1])
     return kmeans(np.hstack([t.X, weighted]), t.specification.K, t.weight, rng)
 
 
-def by_grouped_cells(t: Terrain, rng: np.random.Generator) -> Labels:
+def by_grouped_cells(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Labels by grouping 3K k-means cells at random."""
     K = t.specification.K
     Z = np.hstack([t.X, t.F])
@@ -76,12 +76,12 @@ def by_grouped_cells(t: Terrain, rng: np.random.Generator) -> Labels:
     return rng.permutation(np.arange(3 * K) % K)[cells]
 
 
-def by_residuals(t: Terrain, rng: np.random.Generator) -> Labels:
+def by_residuals(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Labels by the best of K regressions, each fitted around a seed drawn where the others fit badly."""
     p = t.X.shape[1]
     size = min(t.m, max(4 * p, 20))
     error: Array = np.full(t.m, np.inf)
-    labels: Labels = np.zeros(t.m, dtype=np.intp)
+    labels: IntArray = np.zeros(t.m, dtype=np.intp)
     for k in range(t.specification.K):
         seed = draw(t.weight * (error if k else 1.0), rng)
         near = np.argpartition(squared_distances(t.X, t.X[seed : seed + 1])[:, 0], size - 1)[:size]
@@ -99,7 +99,7 @@ def ridge_regression(X: Array, F: Array, weight: Array) -> Array:
     return solve_symmetric(A + ridge * np.eye(len(A)), (X * weight[:, None]).T @ F)[0]
 
 
-def at_random(t: Terrain, rng: np.random.Generator) -> Labels:
+def at_random(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Labels by chance."""
     return rng.permutation(np.arange(t.m) % t.specification.K)
 
@@ -114,7 +114,7 @@ KINDS: tuple[Start, ...] = (
 )
 
 
-def softened(labels: Labels, K: int) -> Array:
+def softened(labels: IntArray, K: int) -> Array:
     """Responsibilities ``(K, m)`` that favour the labels ``(m,)``.
 
     Examples
@@ -127,7 +127,7 @@ def softened(labels: Labels, K: int) -> Array:
     return resp
 
 
-def mixture_from(resp: Array, t: Terrain) -> Mixture:
+def mixture_from(resp: Array, t: StartSample) -> Mixture:
     """The mixture that an M-step (two, where steps are of Newton type) makes of responsibilities ``(K, m)``."""
     rate = 1.0
     if t.specification.family == "poisson":

@@ -6,10 +6,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from consilience.model.mixture import Mixture
-from consilience.numerics.arrays import Labels
+from consilience.numerics.arrays import IntArray
 
 
-def alignment(mixture: Mixture, reference: Mixture) -> Labels:
+def alignment(mixture: Mixture, reference: Mixture) -> IntArray:
     """The order in which ``mixture.permuted(order)`` is nearest to ``reference``, by optimal assignment.
 
     Distance: squared difference of expert coefficients in the coordinates of the reference's design.
@@ -25,5 +25,5 @@ def alignment(mixture: Mixture, reference: Mixture) -> Labels:
     ours, theirs = mixture.in_coordinates(reference.design).coefficients, reference.coefficients
     cost = np.sum((ours[:, None] - theirs) ** 2, axis=2)
     ours_at, theirs_at = linear_sum_assignment(cost)
-    order: Labels = ours_at[np.argsort(theirs_at)]
+    order: IntArray = ours_at[np.argsort(theirs_at)]
     return order

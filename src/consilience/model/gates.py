@@ -9,7 +9,7 @@ import numpy as np
 from consilience.model import multinomial
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 SMALLEST_WEIGHT = 1e-300
@@ -100,7 +100,7 @@ class SoftmaxGate:
         """The gate with ``delta`` added to its flat contrasts."""
         return SoftmaxGate(multinomial.centred(self.contrasts() + delta.reshape(self.K - 1, self.alpha.shape[1])))
 
-    def permuted(self, order: Labels) -> SoftmaxGate:
+    def permuted(self, order: IntArray) -> SoftmaxGate:
         """Experts in the given order."""
         return SoftmaxGate(self.alpha[order])
 
@@ -183,7 +183,7 @@ class ConstantGate:
         """The gate with ``delta`` added to its log odds."""
         return ConstantGate(np.exp(log_softmax(multinomial.centred(self.contrasts() + delta.reshape(-1, 1))))[:, 0])
 
-    def permuted(self, order: Labels) -> ConstantGate:
+    def permuted(self, order: IntArray) -> ConstantGate:
         """Experts in the given order."""
         return ConstantGate(self.probabilities[order])
 

@@ -13,7 +13,7 @@ from consilience.model import multinomial
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 
 LARGEST = 3000
 """Parameters above which there is no full information."""
@@ -46,7 +46,7 @@ def shape_slice(mixture: Mixture) -> slice:
     return slice(mixture.parameter_count - mixture.experts.shape_parameters, mixture.parameter_count)
 
 
-def owners(mixture: Mixture) -> Labels:
+def owners(mixture: Mixture) -> IntArray:
     """The expert that owns each entry of the complete score, before tying."""
     K, p, experts = mixture.K, mixture.design.p, mixture.experts
     gate = np.repeat(np.arange(K - 1), mixture.gate.parameter_count // max(K - 1, 1))

@@ -22,12 +22,12 @@ from consilience.model.mixture import Mixture
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.posterior import Posterior
 from consilience.model.rows import Block
-from consilience.numerics.arrays import Array, Labels, triangle_size
+from consilience.numerics.arrays import Array, IntArray, triangle_size
 
 # ---------------------------------------------------------------------- full scores: rows or groups
 
 
-def complete_scores(mixture: Mixture, block: Block, at: Posterior) -> tuple[Array, Labels]:
+def complete_scores(mixture: Mixture, block: Block, at: Posterior) -> tuple[Array, IntArray]:
     """Complete score of each label of a block, before tying and without the gate's ``π`` term.
 
     Returns
@@ -66,7 +66,7 @@ def missing_information(mixture: Mixture, block: Block, at: Posterior) -> Array:
 
 
 def missing_of_scores(
-    mixture: Mixture, S: Array, bounds: Labels, tau: Array, mass: Array | float, *, out: Array | None = None
+    mixture: Mixture, S: Array, bounds: IntArray, tau: Array, mass: Array | float, *, out: Array | None = None
 ) -> Array:
     """``Σ Cov_τ(S)`` of complete scores ``S (P, m)``, owner after owner, where ``bounds (K + 1,)`` say; ``(P, P)``."""
     U = np.empty_like(S) if out is None else out
@@ -91,9 +91,9 @@ class ScoreRows:
     """Complete scores of rows in short: entries on ``x`` are ``linear ⊗ x``, the others ``plain``; with owners."""
 
     linear: Array  # (M, n)
-    linear_owner: Labels
+    linear_owner: IntArray
     plain: Array  # (m, n)
-    plain_owner: Labels
+    plain_owner: IntArray
 
 
 def row_counts(mixture: Mixture) -> tuple[int, int]:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from consilience.model.design import Design
-from consilience.model.experts import Experts
+from consilience.model.families.base import Experts
 from consilience.model.gates import Gate
 from consilience.model.kernels import block_rows
 from consilience.model.penalty import Penalty
 from consilience.model.posterior import Posterior, posterior
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Statistics, StatisticsLayout
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.bisection import bisected
 
 
@@ -125,8 +125,8 @@ class Mixture:
         return np.floor(y + 1e-6) if self.experts.discrete else y
 
     def sample(
-        self, X: Array, rng: np.random.Generator, labels: Labels | None = None, exposure: Array | None = None
-    ) -> tuple[Array, Labels]:
+        self, X: Array, rng: np.random.Generator, labels: IntArray | None = None, exposure: Array | None = None
+    ) -> tuple[Array, IntArray]:
         """Responses ``(n, q)`` at the rows of ``X (n, d)``, and the labels ``(n,)`` that made them."""
         if labels is None:
             below = np.cumsum(self.gate_weights(X), axis=1) < rng.random((len(X), 1))
@@ -165,7 +165,7 @@ class Mixture:
 
     # ------------------------------------------------------------------ other names, other coordinates
 
-    def permuted(self, order: Labels) -> Mixture:
+    def permuted(self, order: IntArray) -> Mixture:
         """The same mixture with its experts in another order."""
         return Mixture(self.design, self.gate.permuted(order), self.experts.permuted(order))
 

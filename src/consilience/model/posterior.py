@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.model.experts import Experts
+from consilience.model.families.base import Experts
 from consilience.model.gates import Gate
 from consilience.model.rows import Block
 from consilience.numerics.arrays import Array

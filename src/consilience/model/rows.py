@@ -9,15 +9,15 @@ import numpy as np
 
 from consilience.model.design import Design
 from consilience.model.kernels import Workspace
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
 class GroupBlock:
     """The groups of one block."""
 
-    starts: Labels  # (G,)    first row of each group within the block
-    sizes: Labels  # (G,)
+    starts: IntArray  # (G,)    first row of each group within the block
+    sizes: IntArray  # (G,)
     panel: Array  # (p, G)    weighted mean of each group's design rows: what a softmax gate reads
     present: Array  # (G,)    1 where the group has any weight, else 0
 
@@ -50,9 +50,9 @@ class Groups:
     (array([1, 0, 2]), array([0, 1, 3]), array([1, 0, 1]))
     """
 
-    order: Labels  # (n,)      rows, group after group, in their original order within a group
-    bounds: Labels  # (G + 1,) where each group starts in ``order``
-    codes: Labels  # (n,)      group of each row, 0..G-1
+    order: IntArray  # (n,)      rows, group after group, in their original order within a group
+    bounds: IntArray  # (G + 1,) where each group starts in ``order``
+    codes: IntArray  # (n,)      group of each row, 0..G-1
 
     @classmethod
     def of(cls, labels: np.ndarray) -> Groups:
@@ -62,7 +62,7 @@ class Groups:
         sizes = np.bincount(codes)
         return cls(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), codes.astype(np.intp))
 
-    def chunks(self, size: int) -> Iterator[Labels]:
+    def chunks(self, size: int) -> Iterator[IntArray]:
         """Bounds of consecutive groups that together have at most ``size`` rows (or are one group)."""
         G = len(self.bounds) - 1
         first = 0
@@ -119,7 +119,7 @@ class Rows:
         for start in range(0, self.n, size):
             yield self._block(slice(start, min(start + size, self.n)), None, design, workspace)
 
-    def _block(self, index: slice | Labels, bounds: Labels | None, design: Design, workspace: Workspace) -> Block:
+    def _block(self, index: slice | IntArray, bounds: IntArray | None, design: Design, workspace: Workspace) -> Block:
         X = self.X[index]
         panel = design.panel(X, out=workspace.array("panel", design.p, len(X)))
         weight = None if self.weight is None else self.weight[index]
@@ -127,7 +127,7 @@ class Rows:
         groups = None if bounds is None else group_block(panel, weight, bounds)
         return Block(panel, self.Y[index].T, weight, log_exposure, groups, workspace)
 
-    def take(self, index: Labels) -> Rows:
+    def take(self, index: IntArray) -> Rows:
         """The rows at ``index``, copied."""
         return Rows(
             self.X[index],
@@ -138,13 +138,13 @@ class Rows:
         )
 
 
-def drawn(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
-    """The rows of labels that are drawn, each with probability ``share``: rows, or whole groups.
+def sampled(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
+    """The rows of labels that are sampled, each with probability ``share``: rows, or whole groups.
 
     Examples
     --------
     >>> rows = Rows(np.zeros((6, 1)), np.zeros((6, 1)), groups=Groups.of(np.repeat([0, 1, 2], 2)))
-    >>> drawn(rows, 0.5, np.random.default_rng(1)).n
+    >>> sampled(rows, 0.5, np.random.default_rng(1)).n
     2
     """
     if rows.groups is None:
@@ -153,7 +153,7 @@ def drawn(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
     return rows.take(np.flatnonzero(chosen[rows.groups.codes]))
 
 
-def group_block(panel: Array, weight: Array | None, bounds: Labels) -> GroupBlock:
+def group_block(panel: Array, weight: Array | None, bounds: IntArray) -> GroupBlock:
     """Weighted group means of a panel ``(p, n)`` whose groups start at ``bounds (G + 1,)``."""
     starts, sizes = bounds[:-1], np.diff(bounds)
     if weight is None:

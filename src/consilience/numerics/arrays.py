@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Labels = NDArray[np.intp]
+IntArray = NDArray[np.intp]
 
 
 @lru_cache(maxsize=64)
-def _triangle(p: int) -> tuple[Labels, Labels]:
+def _triangle(p: int) -> tuple[IntArray, IntArray]:
     rows, columns = np.triu_indices(p)
     return rows, columns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 
 
 def squared_distances(Z: Array, centres: Array) -> Array:
@@ -32,7 +32,7 @@ def seeds(Z: Array, k: int, weight: Array, rng: np.random.Generator) -> Array:
     return Z[chosen]
 
 
-def kmeans(Z: Array, k: int, weight: Array, rng: np.random.Generator, max_iter: int = 30) -> Labels:
+def kmeans(Z: Array, k: int, weight: Array, rng: np.random.Generator, max_iter: int = 30) -> IntArray:
     """Cluster labels ``(m,)`` of points ``Z (m, d)`` with weights ``(m,)``.
 
     Examples
@@ -42,7 +42,7 @@ def kmeans(Z: Array, k: int, weight: Array, rng: np.random.Generator, max_iter: 
     (True, False)
     """
     centres = seeds(Z, k, weight, rng)
-    labels: Labels = squared_distances(Z, centres).argmin(axis=1)
+    labels: IntArray = squared_distances(Z, centres).argmin(axis=1)
     for _ in range(max_iter):
         one_hot = (labels[:, None] == np.arange(k)) * weight[:, None]
         mass = one_hot.sum(axis=0)

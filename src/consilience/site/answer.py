@@ -16,40 +16,40 @@ from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.fitting import best_start
 from consilience.fit.spectral import squared_moments
 from consilience.fit.summary import ColumnSummary, column_summary
-from consilience.model.anchors import AnchorSteps, anchor_steps, client_sizes
-from consilience.model.categorical import CategoricalExperts
-from consilience.model.clients import client_moments
-from consilience.model.expectation import expect, score_sums
-from consilience.model.gaussian import GaussianExperts
-from consilience.model.local_steps import local_steps
-from consilience.model.minimax import minimax_sums
-from consilience.model.mixture import Mixture
-from consilience.model.pairs import pair_sums
-from consilience.model.poisson import PoissonExperts
-from consilience.model.rows import Rows, drawn
-from consilience.model.statistics import Statistics
-from consilience.protocols.anchor_questions import Anchors, LocalSteps, Sizes
-from consilience.protocols.client_questions import Clients, Pairs
-from consilience.protocols.codec import OtherFormatError
-from consilience.protocols.failures import Failure, SiteError, Trouble
-from consilience.protocols.questions import (
+from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
+from consilience.messages.client_questions import Clients, Pairs
+from consilience.messages.codec import OtherFormatError
+from consilience.messages.failures import Failure, FailureCode, SiteError
+from consilience.messages.questions import (
     Answer,
     Answers,
-    Candidates,
-    Compare,
-    FitLocally,
+    CriticSums,
     FitSite,
     Likelihood,
     LocalFit,
     LogLikelihood,
+    ProposeStart,
     Question,
     Sample,
-    Score,
+    ScoreSums,
     Several,
     SquaredResponses,
+    StartCandidates,
     Summarise,
 )
-from consilience.protocols.table import decode, encode
+from consilience.messages.table import decode, encode
+from consilience.model.clients.anchors import AnchorSteps, anchor_steps, client_sizes
+from consilience.model.clients.local_steps import local_steps
+from consilience.model.clients.moments import client_moments
+from consilience.model.clients.pairs import pair_sums
+from consilience.model.critic import minimax_sums
+from consilience.model.expectation import expect, score_sums
+from consilience.model.families.categorical import CategoricalExperts
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.poisson import PoissonExperts
+from consilience.model.mixture import Mixture
+from consilience.model.rows import Rows, sampled
+from consilience.model.statistics import Statistics
 from consilience.site.local_fit import local_fit
 from consilience.site.site import Site
 
@@ -71,7 +71,7 @@ def answer(question: Question, site: Site, policy: None = None) -> Answer:
     Raises
     ------
     SiteError
-        With the :class:`Trouble` that may leave the site.
+        With the :class:`FailureCode` that may leave the site.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def answer(question: Question, site: Site, policy: None = None) -> Answer:
     >>> answer(Summarise(d=1, q=1), site).y_mean
     array([2.])
     """
-    if isinstance(question, FitLocally):
+    if isinstance(question, ProposeStart):
         return _candidates(question, site)
     if isinstance(question, FitSite):
         return _local_fit(question, site)
@@ -102,7 +102,7 @@ def _contribution(question: Question, rows: Rows) -> Answer:
     if isinstance(question, Several):
         return Answers(tuple(_contribution(part, rows) for part in question.questions))
     if type(question) not in CONTRIBUTIONS:
-        raise SiteError(Trouble.NO_ANSWER_TO_KIND, type(question).__name__)
+        raise SiteError(FailureCode.NO_ANSWER_TO_KIND, type(question).__name__)
     readable, contribution = CONTRIBUTIONS[type(question)]
     readable(question, rows)
     part: Answer = contribution(question, rows)
@@ -110,9 +110,9 @@ def _contribution(question: Question, rows: Rows) -> Answer:
 
 
 def _sampled(question: Sample, site: Site) -> Statistics:
-    """The answer of labels drawn at random, divided by the share of them."""
+    """The answer of labels sampled at random, divided by the share of them."""
     rng = np.random.default_rng([question.seed, crc32(site.name.encode())])
-    parts = (_contribution(question.question, drawn(rows, question.share, rng)) for rows in site.chunks())
+    parts = (_contribution(question.question, sampled(rows, question.share, rng)) for rows in site.chunks())
     total: Statistics = reduce(_add, parts)  # type: ignore[assignment]
     return total.scaled(1 / question.share)
 
@@ -127,18 +127,18 @@ def _anchored(question: Anchors, site: Site) -> AnchorSteps:
     return found
 
 
-def _candidates(question: FitLocally, site: Site) -> Candidates:
+def _candidates(question: ProposeStart, site: Site) -> StartCandidates:
     """A mixture fitted to a sample of the rows; none where there are fewer labels than experts."""
     rng = np.random.default_rng(question.seed)
     rows, summary = site.sample(rng), question.summary
     _check_rows(rows, question.specification.blank(summary))
     if _labels(rows) < question.specification.K:
-        return Candidates(())
+        return StartCandidates(())
     try:
         mixture, _ = best_start(rows, question.specification, summary, rng, n_init=question.n_init, progress=None)
     except (InvalidInputError, np.linalg.LinAlgError):
-        return Candidates(())
-    return Candidates((mixture,))
+        return StartCandidates(())
+    return StartCandidates((mixture,))
 
 
 def _local_fit(question: FitSite, site: Site) -> LocalFit:
@@ -160,17 +160,17 @@ def _labels(rows: Rows) -> int:
 
 def _check_shape(rows: Rows, d: int, q: int) -> None:
     if rows.X.shape[1] != d or rows.Y.shape[1] != q:
-        raise SiteError(Trouble.OTHER_COLUMNS, f"{rows.X.shape[1]} covariates, {rows.Y.shape[1]} responses")
+        raise SiteError(FailureCode.OTHER_COLUMNS, f"{rows.X.shape[1]} covariates, {rows.Y.shape[1]} responses")
 
 
 def _check_rows(rows: Rows, mixture: Mixture) -> None:
-    """Rows that a mixture cannot read are a named trouble."""
+    """Refuse rows that a mixture cannot read, with a failure code."""
     experts = mixture.experts
     _check_shape(rows, mixture.design.d, experts.q if isinstance(experts, GaussianExperts) else 1)
     if isinstance(experts, CategoricalExperts) and np.any((rows.Y < 0) | (rows.Y >= experts.C)):
-        raise SiteError(Trouble.UNKNOWN_CLASS)
+        raise SiteError(FailureCode.UNKNOWN_CLASS)
     if isinstance(experts, PoissonExperts) and np.any((rows.Y < 0) | (np.floor(rows.Y) != rows.Y)):
-        raise SiteError(Trouble.NOT_COUNTS)
+        raise SiteError(FailureCode.NOT_COUNTS)
 
 
 def _reads_mixture(asked: Any, rows: Rows) -> None:
@@ -184,13 +184,13 @@ def _reads_design(asked: Any, rows: Rows) -> None:
 def _reads_rows_alone(asked: Any, rows: Rows) -> None:
     _check_rows(rows, asked.mixture)
     if rows.groups is not None:
-        raise SiteError(Trouble.GROUPED)
+        raise SiteError(FailureCode.GROUPED)
 
 
 CONTRIBUTIONS: dict[type, tuple[Callable[[Any, Rows], None], Callable[[Any, Rows], Answer]]] = {
     Summarise: (lambda asked, rows: _check_shape(rows, asked.d, asked.q), lambda _, rows: column_summary(rows)),
     Expect: (_reads_mixture, lambda asked, rows: expect(asked.mixture, rows, information=asked.information)),
-    Score: (_reads_mixture, lambda asked, rows: score_sums(asked.mixture, rows)),
+    ScoreSums: (_reads_mixture, lambda asked, rows: score_sums(asked.mixture, rows)),
     LogLikelihood: (
         _reads_mixture,
         lambda asked, rows: Likelihood(log_likelihood(asked.mixture, rows), label_count(rows)),
@@ -203,7 +203,7 @@ CONTRIBUTIONS: dict[type, tuple[Callable[[Any, Rows], None], Callable[[Any, Rows
         _reads_mixture,
         lambda asked, rows: local_steps(asked.mixture, rows, steps=asked.steps, rate=asked.rate, prox=asked.prox),
     ),
-    Compare: (_reads_rows_alone, lambda asked, rows: minimax_sums(asked.mixture, asked.above, asked.below, rows)),
+    CriticSums: (_reads_rows_alone, lambda asked, rows: minimax_sums(asked.mixture, asked.above, asked.below, rows)),
 }
 """For each question whose answers add over rows: what it takes to read the rows, and what they add to the answer."""
 
@@ -225,15 +225,15 @@ def respond(question: bytes | Question, site: Site, policy: None = None) -> byte
         asked = decode(question) if isinstance(question, bytes) else question
         return encode(answer(asked, site, policy))
     except Exception as error:  # noqa: BLE001 - whatever happens at a site stays there: the trace is kept, a code leaves
-        return encode(Failure(_trouble(error), site.keep_trace(error)))
+        return encode(Failure(_code(error), site.keep_trace(error)))
 
 
-def _trouble(error: Exception) -> Trouble:
+def _code(error: Exception) -> FailureCode:
     match error:
         case SiteError():
-            return error.trouble
+            return error.code
         case OtherFormatError():
-            return Trouble.OTHER_FORMAT
+            return FailureCode.OTHER_FORMAT
         case MessageError():
-            return Trouble.UNREADABLE_QUESTION
-    return Trouble.INTERNAL
+            return FailureCode.UNREADABLE_QUESTION
+    return FailureCode.INTERNAL

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from consilience.errors import InvalidInputError
+from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import Groups, Rows
-from consilience.numerics.arrays import Array, Labels
-from consilience.protocols.failures import SiteError, Trouble
+from consilience.numerics.arrays import Array, IntArray
 
 TEXT = ("string", "large_string", "string_view")  # arrow's names of its kinds of text
 
@@ -105,7 +105,7 @@ class Chunk:
         self.n = 0
         self.buffer = np.empty((len(columns.numeric), size))
         self._index: dict[Any, int] = {}  # label of a group -> its code
-        self._codes: list[Labels] = []
+        self._codes: list[IntArray] = []
 
     @property
     def is_full(self) -> bool:
@@ -145,23 +145,23 @@ class Chunk:
     def _check_signs(self, rows: slice) -> None:
         q = len(self.columns.features) + len(self.columns.target)
         if self.columns.weight is not None and np.any(self.buffer[q, rows] < 0):
-            raise SiteError(Trouble.BAD_WEIGHTS, f"column {self.columns.weight!r}")
+            raise SiteError(FailureCode.BAD_WEIGHTS, f"column {self.columns.weight!r}")
         if self.columns.exposure is not None and np.any(self.buffer[-1, rows] <= 0):
-            raise SiteError(Trouble.BAD_WEIGHTS, f"column {self.columns.exposure!r}")
+            raise SiteError(FailureCode.BAD_WEIGHTS, f"column {self.columns.exposure!r}")
 
     def _add_labels(self, column: pa.Array, name: str) -> None:
         values, codes = encode(column, name)
         known = [self._index.setdefault(value, len(self._index)) for value in values]
         self._codes.append(np.asarray(known, dtype=np.intp)[codes])
 
-    def _ranks(self) -> Labels:
+    def _ranks(self) -> IntArray:
         """Group of each row, numbered in the order of the labels: as if the labels themselves were sorted."""
         ranks = np.empty(len(self._index), dtype=np.intp)
         ranks[[self._index[value] for value in sorted(self._index)]] = np.arange(len(ranks))
         return ranks[np.concatenate(self._codes)]
 
 
-def encode(column: pa.Array, name: str) -> tuple[list[Any], Labels]:
+def encode(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:
     """Distinct values of a column of labels, and for each row the index of its own.
 
     Parameters
@@ -198,7 +198,7 @@ def _numbers(column: pa.Array, name: str) -> NDArray[Any]:
     kind = column.type
     plain = pa.types.is_floating(kind) or pa.types.is_integer(kind)
     if not (plain or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
-        raise SiteError(Trouble.NOT_NUMBERS, f"column {name!r} is of type {kind}")
+        raise SiteError(FailureCode.NOT_NUMBERS, f"column {name!r} is of type {kind}")
     _check_nulls(column, name)
     numbers: NDArray[Any] = (column if plain else column.cast(pa.float64())).to_numpy()
     return numbers
@@ -209,18 +209,18 @@ def _codes(column: pa.Array, name: str, classes: tuple[Label, ...]) -> NDArray[A
     column = _plain(column)
     _check_nulls(column, name)
     if (str(column.type) in TEXT) != isinstance(classes[0], str):
-        raise SiteError(Trouble.UNKNOWN_CLASS, f"column {name!r} is of type {column.type}")
+        raise SiteError(FailureCode.UNKNOWN_CLASS, f"column {name!r} is of type {column.type}")
     if isinstance(classes[0], str):
         found = pc.index_in(column.cast(pa.large_string()), value_set=pa.array(classes, pa.large_string()))
         if found.null_count:
-            raise SiteError(Trouble.UNKNOWN_CLASS, f"column {name!r}")
+            raise SiteError(FailureCode.UNKNOWN_CLASS, f"column {name!r}")
         codes: NDArray[Any] = found.to_numpy()
         return codes
     labels, values = np.asarray(classes), _numbers(column, name)
     _check_finite(values, name)
     codes = np.minimum(np.searchsorted(labels, values), len(labels) - 1)
     if np.any(labels[codes] != values):
-        raise SiteError(Trouble.UNKNOWN_CLASS, f"column {name!r}")
+        raise SiteError(FailureCode.UNKNOWN_CLASS, f"column {name!r}")
     return codes
 
 
@@ -230,9 +230,9 @@ def _plain(column: pa.Array) -> pa.Array:
 
 def _check_nulls(column: pa.Array, name: str) -> None:
     if column.null_count:
-        raise SiteError(Trouble.MISSING_VALUES, f"column {name!r}")
+        raise SiteError(FailureCode.MISSING_VALUES, f"column {name!r}")
 
 
 def _check_finite(values: NDArray[Any], name: str) -> None:
     if not np.all(np.isfinite(values)):
-        raise SiteError(Trouble.MISSING_VALUES, f"column {name!r}")
+        raise SiteError(FailureCode.MISSING_VALUES, f"column {name!r}")

@@ -7,8 +7,8 @@ from operator import add
 
 import numpy as np
 
-from consilience.aggregate.site_model import SiteModel
-from consilience.aggregate.support import CovariateSummary, covariate_summary
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start, on_floor
 from consilience.fit.climb import Ascent, Expect, climb, drive
@@ -17,9 +17,10 @@ from consilience.fit.fitting import best_start
 from consilience.fit.inference import inverse_information
 from consilience.fit.specification import Specification
 from consilience.fit.summary import ColumnSummary, column_summary
+from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.design import Design
 from consilience.model.expectation import expect
-from consilience.model.gaussian import GaussianExperts
+from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.information import coefficient_slice, is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -28,7 +29,6 @@ from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, kronecker, pack, unpack
 from consilience.numerics.linalg import solve_symmetric
 from consilience.numerics.threads import threads_for
-from consilience.protocols.questions import FitSite, LocalFit
 from consilience.site.site import Site
 
 DESCRIBED_ROWS = 20_000

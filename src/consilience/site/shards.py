@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv, parquet
 
+from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import Rows
-from consilience.protocols.failures import SiteError, Trouble
 from consilience.site.columns import TEXT, Chunk, Columns, encode
 from consilience.site.stores import address, is_parquet, is_remote, named, store
 
@@ -142,7 +142,7 @@ def distinct(uri: str, column: str) -> list[Any]:
         try:
             return _distinct(_batches(uri, columns, {column: kind}), column)
         except SiteError as error:
-            if error.trouble is not Trouble.NOT_NUMBERS:
+            if error.code is not FailureCode.NOT_NUMBERS:
                 raise
     return _distinct(_batches(uri, columns, {column: pa.string()}), column)
 
@@ -211,7 +211,7 @@ def _check_columns(schema: pa.Schema, columns: Columns, uri: str) -> None:
     for name in columns.names:
         number = len(schema.get_all_field_indices(name))
         if number != 1:
-            raise SiteError(Trouble.OTHER_COLUMNS, f"{number} columns of {address(uri)} are named {name!r}")
+            raise SiteError(FailureCode.OTHER_COLUMNS, f"{number} columns of {address(uri)} are named {name!r}")
 
 
 def _csv_type(name: str, columns: Columns, schema: pa.Schema) -> Any:

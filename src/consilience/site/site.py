@@ -12,9 +12,9 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.fit.starts import SUBSAMPLE
-from consilience.model.clients import as_clients
+from consilience.model.clients.moments import as_clients
 from consilience.model.rows import Rows
-from consilience.numerics.arrays import Labels
+from consilience.numerics.arrays import IntArray
 from consilience.site.shards import Shard
 
 KEPT_TRACES = 20
@@ -118,7 +118,7 @@ def _or_empty(shard: Shard) -> Iterator[Rows]:
         yield Rows(np.empty((0, len(shard.columns.features))), np.empty((0, len(shard.columns.target))))
 
 
-def _places(chunks: Iterator[Rows], wanted: Labels) -> Iterator[tuple[Rows, Labels]]:
+def _places(chunks: Iterator[Rows], wanted: IntArray) -> Iterator[tuple[Rows, IntArray]]:
     """Pieces with the places in them of the ``wanted`` rows, which are sorted."""
     first = 0
     for rows in chunks:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from consilience.errors import InvalidInputError
-from consilience.protocols.failures import SiteError, Trouble
+from consilience.messages.failures import FailureCode, SiteError
 
 # What pyarrow's errors say of a store that refuses: a HEAD request has no body, so an expired token is a bare 400.
 REFUSED = re.compile(
@@ -75,24 +75,24 @@ def named(uri: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise SiteError(Trouble.DATA_NOT_FOUND, address(uri)) from error
+        raise SiteError(FailureCode.DATA_NOT_FOUND, address(uri)) from error
     except PermissionError as error:
-        raise SiteError(Trouble.NO_CREDENTIALS, address(uri)) from error
+        raise SiteError(FailureCode.NO_CREDENTIALS, address(uri)) from error
     except OSError as error:
-        raise SiteError(_trouble(str(error)), address(uri)) from error
+        raise SiteError(_code(str(error)), address(uri)) from error
     except pa.ArrowException as error:
         place, kind = PLACE.match(str(error)).groups()  # type: ignore[union-attr]
-        trouble = Trouble.DATA_UNREADABLE if kind in (None, "string") else Trouble.NOT_NUMBERS
-        raise SiteError(trouble, f"{address(uri)}, {place}" if place else address(uri)) from None
+        code = FailureCode.DATA_UNREADABLE if kind in (None, "string") else FailureCode.NOT_NUMBERS
+        raise SiteError(code, f"{address(uri)}, {place}" if place else address(uri)) from None
 
 
-def _trouble(text: str) -> Trouble:
+def _code(text: str) -> FailureCode:
     """What an operating system's or a store's error is about."""
     if REFUSED.search(text):
-        return Trouble.NO_CREDENTIALS
+        return FailureCode.NO_CREDENTIALS
     if ABSENT.search(text):
-        return Trouble.DATA_NOT_FOUND
-    return Trouble.NO_STORE if UNREACHABLE.search(text) else Trouble.DATA_UNREADABLE
+        return FailureCode.DATA_NOT_FOUND
+    return FailureCode.NO_STORE if UNREACHABLE.search(text) else FailureCode.DATA_UNREADABLE
 
 
 def is_remote(uri: str) -> bool:
@@ -107,7 +107,7 @@ def is_parquet(uri: str) -> bool:
         return True
     if path.endswith((".csv", ".csv.gz")):
         return False
-    raise SiteError(Trouble.DATA_UNREADABLE, f"{address(uri)}: expected .parquet, .pq, .csv or .csv.gz")
+    raise SiteError(FailureCode.DATA_UNREADABLE, f"{address(uri)}: expected .parquet, .pq, .csv or .csv.gz")
 
 
 def address(uri: str) -> str:
@@ -127,14 +127,16 @@ def _s3(uri: str) -> tuple[fs.FileSystem, str]:
     """An S3 store and the path in it; built here because pyarrow's own reading of the address knows no time limits."""
     parts = urlsplit(uri)
     if "@" in parts.netloc:
-        raise SiteError(Trouble.NO_CREDENTIALS, f"{address(uri)}: keys belong in the environment, not in an address")
+        raise SiteError(
+            FailureCode.NO_CREDENTIALS, f"{address(uri)}: keys belong in the environment, not in an address"
+        )
     options = dict(parse_qsl(parts.query))
     endpoint = options.pop("endpoint_override", None)
     endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint is not None and "://" in endpoint:
         options["scheme"], _, endpoint = endpoint.rstrip("/").partition("://")
     if unknown := options.keys() - {"scheme", "region"}:
-        raise SiteError(Trouble.DATA_NOT_FOUND, f"{address(uri)} has options {', '.join(sorted(unknown))}")
+        raise SiteError(FailureCode.DATA_NOT_FOUND, f"{address(uri)} has options {', '.join(sorted(unknown))}")
     if endpoint is None and "region" not in options:
         options["region"] = fs.resolve_s3_region(parts.netloc)
     retry = fs.AwsStandardS3RetryStrategy(max_attempts=4)
@@ -148,7 +150,7 @@ def _local_path(uri: str) -> str:
     if uri.startswith("file://"):
         return url2pathname(urlsplit(uri).path)
     if "://" in uri:
-        raise SiteError(Trouble.DATA_NOT_FOUND, f"{uri}: expected a local path, file:// or s3://")
+        raise SiteError(FailureCode.DATA_NOT_FOUND, f"{uri}: expected a local path, file:// or s3://")
     return uri
 
 

@@ -1,7 +1,7 @@
 """Sites that lie, for drills: what they send in place of their honest answers.
 
-An attack is a function from what a site would say of its experts (:class:`Told`) to what it does say. :class:`Drill` is
-an engine some of whose sites attack::
+An attack maps what a site would claim about its experts (:class:`Claim`) to what it does claim. :class:`Drill` is an
+engine some of whose sites attack::
 
     Federation(sites, engine=Drill({"north": sign_flip, "south": Collusion(3.0)}))
 
@@ -13,10 +13,10 @@ from consilience.datasets.attacks.drill import Attacked, Drill
 from consilience.datasets.attacks.lies import (
     Attack,
     Blown,
+    Claim,
     Collusion,
     MoreRows,
     Replay,
-    Told,
     fewer_experts,
     label_flip,
     not_a_number,
@@ -27,11 +27,11 @@ __all__ = [
     "Attack",
     "Attacked",
     "Blown",
+    "Claim",
     "Collusion",
     "Drill",
     "MoreRows",
     "Replay",
-    "Told",
     "fewer_experts",
     "label_flip",
     "not_a_number",

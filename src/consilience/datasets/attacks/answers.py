@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from consilience.datasets.attacks.lies import Attack, Replay, Told
+from consilience.datasets.attacks.lies import Attack, Claim, Replay
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
-from consilience.model import covariance as cov
+from consilience.messages.questions import LocalFit
+from consilience.model.families import covariance as cov
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.least_squares import Solution, solution
 from consilience.model.gates import ConstantGate
-from consilience.model.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
-from consilience.model.solution import Solution, solution
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, pack, unpack
-from consilience.protocols.questions import LocalFit
 
 
 def attacked(attack: Attack, question: Any, answer: Any) -> Any:
@@ -43,16 +43,16 @@ def _gaussian(mixture: Mixture) -> GaussianExperts:
     return mixture.experts
 
 
-def _attacked_statistics(attack: Callable[[Told], Told], mixture: Mixture, statistics: Statistics) -> Statistics:
+def _attacked_statistics(attack: Callable[[Claim], Claim], mixture: Mixture, statistics: Statistics) -> Statistics:
     """Statistics from which the step at ``mixture`` leads to the other story."""
     experts, moments = _gaussian(mixture), statistics.experts
     honest = solution(experts, moments)
-    told = attack(Told(honest.n, honest.S, honest.B, honest.scatter))
-    lied = Solution(told.n, told.S, told.B, told.scatter)
-    times = _times(told, honest.n)
+    claim = attack(Claim(honest.n, honest.S, honest.B, honest.scatter))
+    lied = Solution(claim.n, claim.S, claim.B, claim.scatter)
+    times = _times(claim, honest.n)
     gate = Moments(*(times * part for part in (statistics.gate.plain, statistics.gate.first, statistics.gate.second)))
     if isinstance(mixture.gate, ConstantGate):
-        gate = replace(gate, plain=told.n * float(statistics.gate.plain.sum() / honest.n.sum()))
+        gate = replace(gate, plain=claim.n * float(statistics.gate.plain.sum() / honest.n.sum()))
     return Statistics(
         gate,
         lied.moments(experts),
@@ -63,18 +63,18 @@ def _attacked_statistics(attack: Callable[[Told], Told], mixture: Mixture, stati
     )
 
 
-def _times(told: Told, n: Array) -> float:
+def _times(claim: Claim, n: Array) -> float:
     """How many times the rows that there are; a site that leaves experts out has as many as before."""
-    return float(told.n.sum() / n.sum()) if len(told.n) == len(n) else 1.0
+    return float(claim.n.sum() / n.sum()) if len(claim.n) == len(n) else 1.0
 
 
-def _attacked_fit(attack: Callable[[Told], Told], fit: LocalFit) -> LocalFit:
+def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
     """A site's fit, as a story of its labels, moments and coefficients."""
     model = fit.model
     assert model is not None  # asked before  # noqa: S101
     experts = _gaussian(model.mixture)
-    told = attack(
-        Told(
+    claim = attack(
+        Claim(
             model.labels,
             unpack(model.second),
             experts.B,
@@ -82,10 +82,10 @@ def _attacked_fit(attack: Callable[[Told], Told], fit: LocalFit) -> LocalFit:
             model.precision,
         )
     )
-    times = _times(told, model.labels)
-    gate = ConstantGate(told.n / told.n.sum()) if isinstance(model.mixture.gate, ConstantGate) else model.mixture.gate
-    covariances = told.scatter / np.maximum(told.n, 1e-300)[:, None, None]
-    lied = GaussianExperts(told.B, cov.stored(covariances, experts.structure), experts.structure)
+    times = _times(claim, model.labels)
+    gate = ConstantGate(claim.n / claim.n.sum()) if isinstance(model.mixture.gate, ConstantGate) else model.mixture.gate
+    covariances = claim.scatter / np.maximum(claim.n, 1e-300)[:, None, None]
+    lied = GaussianExperts(claim.B, cov.stored(covariances, experts.structure), experts.structure)
     summary = fit.summary
     return replace(
         fit,
@@ -99,10 +99,10 @@ def _attacked_fit(attack: Callable[[Told], Told], fit: LocalFit) -> LocalFit:
             model,
             mixture=Mixture(model.mixture.design, gate, lied),
             weight=times * model.weight,
-            labels=told.n,
-            mass=told.n * float(model.mass.sum() / model.labels.sum()),
-            second=pack(told.S),
+            labels=claim.n,
+            mass=claim.n * float(model.mass.sum() / model.labels.sum()),
+            second=pack(claim.S),
             log_likelihood=times * model.log_likelihood,
-            precision=times * told.precision,
+            precision=times * claim.precision,
         ),
     )

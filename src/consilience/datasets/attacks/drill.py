@@ -12,9 +12,9 @@ from consilience.datasets.attacks.answers import attacked
 from consilience.datasets.attacks.lies import Attack
 from consilience.engines.inprocess import InProcess
 from consilience.errors import InvalidInputError
-from consilience.protocols.engine import Engine, Reply, digest
-from consilience.protocols.questions import question_for
-from consilience.protocols.table import decode, encode
+from consilience.messages.questions import question_for
+from consilience.messages.table import decode, encode
+from consilience.runs.engine import Engine, Reply, digest
 from consilience.site.site import Site
 
 

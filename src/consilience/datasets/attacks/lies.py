@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from consilience.model.statistics import Statistics
-from consilience.numerics.arrays import Array, Labels
+from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.linalg import solve_symmetric
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
+class Claim:
     """What a site says of its experts, in its own fit or in the sums of a round.
 
     Parameters
@@ -29,8 +29,8 @@ class Told:
 
     Examples
     --------
-    >>> told = Told(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
-    >>> told.standard_errors().ravel()
+    >>> claim = Claim(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
+    >>> claim.standard_errors().ravel()
     array([0.2, 0.2])
     """
 
@@ -48,10 +48,10 @@ class Told:
         errors: Array = np.sqrt(variances[:, :, None] * np.maximum(inverse, 0.0)[:, None])
         return errors
 
-    def permuted(self, order: Labels) -> Told:
+    def permuted(self, order: IntArray) -> Claim:
         """The same under other labels."""
         precision = self.precision[order] if len(self.precision) else self.precision
-        return Told(self.n[order], self.S[order], self.B[order], self.scatter[order], precision)
+        return Claim(self.n[order], self.S[order], self.B[order], self.scatter[order], precision)
 
 
 @dataclass
@@ -75,56 +75,56 @@ class Replay:
         return replace(self.first, information=answer.information)
 
 
-Attack = Callable[[Told], Told] | Replay
+Attack = Callable[[Claim], Claim] | Replay
 """From what a site would say to what it does say."""
 
 
-def label_flip(told: Told) -> Told:
+def label_flip(claim: Claim) -> Claim:
     """Name every expert by the label of the next.
 
     Examples
     --------
-    >>> told = Told(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
-    >>> label_flip(told).B.ravel()
+    >>> claim = Claim(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
+    >>> label_flip(claim).B.ravel()
     array([5., 0.])
     """
-    return told.permuted(np.roll(np.arange(len(told.n)), -1))
+    return claim.permuted(np.roll(np.arange(len(claim.n)), -1))
 
 
-def sign_flip(told: Told) -> Told:
+def sign_flip(claim: Claim) -> Claim:
     """Send all coefficients with the other sign.
 
     Examples
     --------
-    >>> told = Told(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[1.0]], [[5.0]]]), np.full((2, 1), 100.0))
-    >>> sign_flip(told).B.ravel()
+    >>> claim = Claim(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[1.0]], [[5.0]]]), np.full((2, 1), 100.0))
+    >>> sign_flip(claim).B.ravel()
     array([-1., -5.])
     """
-    return replace(told, B=-told.B)
+    return replace(claim, B=-claim.B)
 
 
-def not_a_number(told: Told) -> Told:
+def not_a_number(claim: Claim) -> Claim:
     """Send NaN for all coefficients.
 
     Examples
     --------
-    >>> told = Told(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
-    >>> not_a_number(told).B.ravel()
+    >>> claim = Claim(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
+    >>> not_a_number(claim).B.ravel()
     array([nan])
     """
-    return replace(told, B=np.full_like(told.B, np.nan))
+    return replace(claim, B=np.full_like(claim.B, np.nan))
 
 
-def fewer_experts(told: Told) -> Told:
+def fewer_experts(claim: Claim) -> Claim:
     """Leave the last expert out, whatever was asked.
 
     Examples
     --------
-    >>> told = Told(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
-    >>> fewer_experts(told).B.ravel()
+    >>> claim = Claim(np.full(2, 50.0), np.full((2, 1, 1), 50.0), np.array([[[0.0]], [[5.0]]]), np.full((2, 1), 100.0))
+    >>> fewer_experts(claim).B.ravel()
     array([0.])
     """
-    return told.permuted(np.arange(len(told.n) - 1))
+    return claim.permuted(np.arange(len(claim.n) - 1))
 
 
 @dataclass(frozen=True)
@@ -133,16 +133,16 @@ class Blown:
 
     Examples
     --------
-    >>> told = Told(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
-    >>> Blown()(told).B.ravel()
+    >>> claim = Claim(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
+    >>> Blown()(claim).B.ravel()
     array([5000.])
     """
 
     factor: float = 1e3
 
-    def __call__(self, told: Told) -> Told:
+    def __call__(self, claim: Claim) -> Claim:
         """What is sent."""
-        return replace(told, B=self.factor * told.B)
+        return replace(claim, B=self.factor * claim.B)
 
 
 @dataclass(frozen=True)
@@ -158,18 +158,18 @@ class Collusion:
 
     Examples
     --------
-    >>> told = Told(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
-    >>> Collusion(3.0)(told).B.ravel().round(2)
+    >>> claim = Claim(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
+    >>> Collusion(3.0)(claim).B.ravel().round(2)
     array([5.6])
     """
 
     standard_errors: float
     seed: int = 0
 
-    def __call__(self, told: Told) -> Told:
+    def __call__(self, claim: Claim) -> Claim:
         """What is sent."""
-        signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], told.B.shape)
-        return replace(told, B=told.B + self.standard_errors * signs * told.standard_errors())
+        signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], claim.B.shape)
+        return replace(claim, B=claim.B + self.standard_errors * signs * claim.standard_errors())
 
 
 @dataclass(frozen=True)
@@ -178,14 +178,14 @@ class MoreRows:
 
     Examples
     --------
-    >>> told = Told(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
-    >>> MoreRows()(told).n
+    >>> claim = Claim(np.full(1, 50.0), np.full((1, 1, 1), 50.0), np.full((1, 1, 1), 5.0), np.full((1, 1), 100.0))
+    >>> MoreRows()(claim).n
     array([1.e+09])
     """
 
     rows: float = 1e9
 
-    def __call__(self, told: Told) -> Told:
+    def __call__(self, claim: Claim) -> Claim:
         """What is sent."""
-        factor = self.rows / told.n.sum()
-        return replace(told, n=factor * told.n, S=factor * told.S, scatter=factor * told.scatter)
+        factor = self.rows / claim.n.sum()
+        return replace(claim, n=factor * claim.n, S=factor * claim.S, scatter=factor * claim.scatter)

@@ -82,7 +82,8 @@ class DaskCluster:
     >>> import tempfile
     >>> import pyarrow as pa
     >>> from pyarrow import parquet
-    >>> from consilience.protocols import Summarise, Total, run
+    >>> from consilience.messages import Summarise, Total
+    >>> from consilience.runs import run
     >>> from consilience.site import Columns, Shard, Site
     >>> def mean_response():
     ...     summary = yield Total(Summarise(d=0, q=1))

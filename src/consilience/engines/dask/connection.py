@@ -170,13 +170,13 @@ def check_workers(client: Any) -> None:
     probe = version_probe()
     found = {"the scheduler": client.run_on_scheduler(probe)}
     found |= {f"worker {at}": version for at, version in client.run(probe, on_error="ignore").items()}
-    for who, (version, trouble) in found.items():
+    for who, (version, code) in found.items():
         if version not in (None, __version__):
             raise EngineError(
                 f"{who} has consilience {version}, this process has {__version__}: install one version everywhere"
             )
-        if trouble:
-            raise EngineError(f"{who} cannot import consilience ({trouble}): install consilience {__version__} there")
+        if code:
+            raise EngineError(f"{who} cannot import consilience ({code}): install consilience {__version__} there")
 
 
 def version_probe() -> Any:

@@ -13,15 +13,15 @@ from typing import Any
 from uuid import uuid4
 
 from consilience.engines.dask.connection import dask, distributed
-from consilience.engines.dask.tasks import Block, Limit, Part, add_neighbours, answer_block, keep, load_block
+from consilience.engines.dask.tasks import Limit, Part, SiteBlock, add_neighbours, answer_block, keep, load_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit.climb import Expect
+from consilience.messages.failures import Failure, FailureCode
+from consilience.messages.questions import Question, Several
+from consilience.messages.table import decode, encode
 from consilience.model.mixture import layout_of
-from consilience.protocols.engine import Reply, digest
-from consilience.protocols.failures import Failure, Trouble
-from consilience.protocols.questions import Question, Several
-from consilience.protocols.table import decode, encode
-from consilience.protocols.tree import Span, block_size, blocks, split
+from consilience.runs.engine import Reply, digest
+from consilience.runs.tree_sum import Span, block_size, blocks, split
 from consilience.site.shards import Shard
 from consilience.site.site import Site
 
@@ -70,7 +70,7 @@ class DaskSites:
         self._client, self._keep = client, keep
         self._workers = [worker for worker, number in threads.items() for _ in range(number)]
         self._spans = blocks(len(sites), block_size(len(sites), BLOCKS_PER_THREAD * len(self._workers)))
-        self._blocks = [Block(lo, sites[lo:hi], keep) for lo, hi in self._spans]
+        self._blocks = [SiteBlock(lo, sites[lo:hi], keep) for lo, hi in self._spans]
         self._loaded: list[Any] = []
         self._key, self._counter = f"consilience-{uuid4().hex}", count()
 
@@ -217,7 +217,7 @@ class DaskSites:
             raise EngineError("the scheduler was lost: restart it; a run with a journal can be resumed") from error
         names = self._names[slice(*futures[future])]
         _log.error("a task for %d sites from %s on failed", len(names), names[0], exc_info=error)
-        message = encode(Failure(Trouble.WORKER_LOST if is_loss(error) else Trouble.INTERNAL))
+        message = encode(Failure(FailureCode.WORKER_LOST if is_loss(error) else FailureCode.INTERNAL))
         digests = (digest(message),)
         return [Reply(number, (site,), message, digests, 0.0) for site in names if site in asked]
 

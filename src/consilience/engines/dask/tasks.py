@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from consilience.engines.dask.connection import distributed
+from consilience.messages.failures import Failure
+from consilience.messages.questions import Bundle, Question, question_for
+from consilience.messages.table import decode, encode, received
 from consilience.model.rows import Rows
 from consilience.numerics.threads import threads_for
-from consilience.protocols.engine import digest
-from consilience.protocols.failures import Failure
-from consilience.protocols.questions import Bundle, Question, question_for
-from consilience.protocols.table import decode, encode, received
-from consilience.protocols.tree import Span, tree_sum
+from consilience.runs.engine import digest
+from consilience.runs.tree_sum import Span, tree_sum
 from consilience.site.answer import respond
 from consilience.site.site import Site, joined
 
@@ -45,7 +45,7 @@ Part = tuple[int, int, bytes, tuple[bytes, ...], float]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class SiteBlock:
     """Sites that are neighbours in the order of sums.
 
     Parameters
@@ -84,13 +84,13 @@ class Block:
         arrays = [a for site in self.sites if isinstance(site.data, Rows) for a in (site.data.X, site.data.Y)]
         return object.__sizeof__(self) + sum(int(array.nbytes) for array in arrays)
 
-    def __reduce__(self) -> tuple[Callable[[int, list[Site], bool], Block], tuple[int, list[Site], bool]]:
+    def __reduce__(self) -> tuple[Callable[[int, list[Site], bool], SiteBlock], tuple[int, list[Site], bool]]:
         return arrived, (self.first, self.sites, self.keep)
 
 
-def arrived(first: int, sites: list[Site], keep: bool) -> Block:
+def arrived(first: int, sites: list[Site], keep: bool) -> SiteBlock:
     """A block from another process: its arrays may start at odd addresses there, which costs time and last bits."""
-    return Block(first, [_aligned_site(site) for site in sites], keep)
+    return SiteBlock(first, [_aligned_site(site) for site in sites], keep)
 
 
 def _aligned_site(site: Site) -> Site:
@@ -141,7 +141,7 @@ _clocks_lock = threading.Lock()
 # ---------------------------------------------------------------- the tasks
 
 
-def load_block(block: Block, limit: Limit | None) -> Block:
+def load_block(block: SiteBlock, limit: Limit | None) -> SiteBlock:
     """The block with the rows of its sites in memory; those that take long are waited for when asked."""
     seconds = None
     if limit is not None:
@@ -152,13 +152,13 @@ def load_block(block: Block, limit: Limit | None) -> Block:
 
 
 def answer_block(
-    block: Block, question: bytes, asked: tuple[int, ...] | None, total: bool, limit: Limit | None
+    block: SiteBlock, question: bytes, asked: tuple[int, ...] | None, total: bool, limit: Limit | None
 ) -> tuple[Part, ...]:
     """Answers of the sites of a block, added where only the sum matters and all of them are there.
 
     Parameters
     ----------
-    block : Block
+    block : SiteBlock
     question : bytes
     asked : tuple of int or None
         Which sites of the block; None for all.

@@ -1,0 +1,87 @@
+"""The combined mixture, with all that was learnt on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from consilience.aggregate.combine.evidence import SiteEvidence
+from consilience.aggregate.combine.heterogeneity import Heterogeneity
+from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """The combined mixture, with the evidence of how it came about.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        In the coordinates it was combined in.
+    shares : (K,) array
+        Labels of each expert over the sites that were used.
+    weight : float
+        Total weight of the sites that the log-likelihood is over: used as a whole, for every order that is compared.
+    log_likelihood : float
+        An estimate: what these sites' models reach on their rows, less what the combined mixture costs them.
+    precision : (K, f, f) array
+        Information on each expert's free coefficients, summed over the sites that have sent theirs; zero if none has.
+    heterogeneity : Heterogeneity
+        Of the coefficients on raw covariates, between sites.
+    sites : tuple of SiteEvidence
+    trace : tuple of float
+        Objective of the reduction.
+    plan : mapping of str to array
+        The expert that each expert of a site went to, -1 for one that was not used.
+
+    Examples
+    --------
+    >>> from consilience.aggregate.combine import combine
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit import Specification
+    >>> from consilience.model import Design, Rows
+    >>> from consilience.messages import FitSite
+    >>> from consilience.site import Site, answer
+    >>> data = soft(6000, n_experts=2, n_features=2, random_state=1)
+    >>> parts = [Site(str(i), Rows(data.X[i::3], data.y[i::3, None])) for i in range(3)]
+    >>> models = {s.name: answer(FitSite(Specification(K=2), (2,), seed=0), s).model for s in parts}
+    >>> combination = combine_models(models, 2, design=Design.raw(2))
+    >>> combination.mixture.K, [site.status for site in combination.sites]
+    (2, ['used', 'used', 'used'])
+    """
+
+    mixture: Mixture
+    shares: Array
+    weight: float
+    log_likelihood: float
+    precision: Array
+    heterogeneity: Heterogeneity
+    sites: tuple[SiteEvidence, ...]
+    trace: tuple[float, ...]
+    plan: Mapping[str, IntArray]
+
+    def permuted(self, order: IntArray) -> Combination:
+        """The same combination with its experts in another order."""
+        place = np.append(np.argsort(order), -1)  # -1 stays
+        return replace(
+            self,
+            mixture=self.mixture.permuted(order),
+            shares=self.shares[order],
+            precision=self.precision[order],
+            heterogeneity=self.heterogeneity.permuted(order),
+            plan={name: place[labels] for name, labels in self.plan.items()},
+        )
+
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """Sites that were not used as a whole, with the reasons."""
+        return {site.name: "; ".join(site.reasons) for site in self.sites if site.reasons}
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Sites of which anything is to be said: why they were not used as a whole, or a remark."""
+        said = {site.name: (*site.reasons, *site.remarks) for site in self.sites}
+        return {name: "; ".join(parts) for name, parts in said.items() if parts}

@@ -1,0 +1,236 @@
+"""One mixture from the models of many sites: trust, reduction, gate, and the evidence for all three."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from consilience.aggregate.combine.combination import Combination
+from consilience.aggregate.combine.components import SupportComponents, SupportPart
+from consilience.aggregate.combine.evidence import Witness
+from consilience.aggregate.combine.gates import agreed_gate, constant_gate_costs, fitted_gate, gate_costs
+from consilience.aggregate.combine.heterogeneity import between_sites
+from consilience.aggregate.combine.points import SupportKind
+from consilience.aggregate.combine.pool import Pool
+from consilience.aggregate.combine.predictive import Climber, predicted_rows, prediction_costs
+from consilience.aggregate.combine.reduce import Reduction, reduced
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.aggregate.combine.starts import reduction_starts
+from consilience.aggregate.combine.trust import Verdict, copies, influences, judged
+from consilience.errors import InvalidInputError
+from consilience.model.design import Design
+from consilience.model.families.categorical import CategoricalExperts
+from consilience.model.gates import ConstantGate, Gate, SoftmaxGate
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.numerics.arrays import Array, IntArray, Mask, unpack
+
+PlanKind = Literal["expert", "row"]
+NEARLY_ALL = 0.8
+"""Share of a site's labels that must belong to experts that were used, for its gate to count."""
+
+
+def combine_models(
+    models: Mapping[str, SiteModel],
+    K: int,
+    *,
+    design: Design,
+    penalty: Penalty | None = None,
+    plan: PlanKind = "expert",
+    support: SupportKind = "summaries",
+    seed: int = 0,
+) -> Combination:
+    """Combine the models of sites to one mixture of ``K`` experts.
+
+    Parameters
+    ----------
+    models : mapping of str to SiteModel
+        All of one family, with any numbers of experts.
+    K : int
+    design : Design
+        Coordinates of the result, in which the ridge binds.
+    penalty : Penalty
+        Its gate ridge.
+    plan : {"expert", "row"}
+        Whether each expert of a site goes to one combined expert as a whole, or at every point anew (the paper's plan).
+    support : "summaries", mapping of str to (n, d) arrays, or (n, d) array
+        Where gates are compared: points drawn from the sites' covariate summaries, covariates that sites gave, or
+        public ones.
+    seed : int
+        Of the points and of the starts.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit import Specification
+    >>> from consilience.model import Rows
+    >>> from consilience.messages import FitSite
+    >>> from consilience.site import Site, answer
+    >>> data = soft(3000, n_experts=2, n_features=2, random_state=1)
+    >>> question = FitSite(Specification(K=2), (2,), seed=0, start=data.truth)
+    >>> parts = [Rows(data.X[i::3], data.y[i::3, None]) for i in range(3)]
+    >>> models = {str(i): answer(question, Site(str(i), rows)).model for i, rows in enumerate(parts)}
+    >>> from consilience.aggregate import parameter_errors
+    >>> parameter_errors(combine_models(models, 2, design=Design.raw(2)).mixture, data.truth).experts < 0.01
+    True
+    """
+    (only,) = combine_orders(models, (K,), design=design, penalty=penalty, plan=plan, support=support, seed=seed)
+    assert only is not None  # a single order that cannot be had is an error  # noqa: S101
+    return only
+
+
+def combine_orders(
+    models: Mapping[str, SiteModel],
+    orders: Sequence[int],
+    *,
+    design: Design,
+    penalty: Penalty | None = None,
+    plan: PlanKind = "expert",
+    support: SupportKind = "summaries",
+    seed: int = 0,
+    climber: Climber | None = None,
+) -> tuple[Combination | None, ...]:
+    """Combine the models of sites for several numbers of experts, with likelihoods over the same sites where possible.
+
+    None stands for a number that the sites have too few experts for, unless that is so for all of them. With a
+    ``climber`` mixtures of categorical experts are moved to where their predictions are nearest to those of the sites.
+
+    Examples
+    --------
+    >>> combine_orders({}, (2, 3), design=Design.raw(2))
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: no site has sent a model: there is nothing to combine
+    """
+    if not models:
+        raise InvalidInputError("no site has sent a model: there is nothing to combine")
+    pool = Pool.of(models, design, support, np.random.default_rng([seed, 1]))
+    if plan == "row":
+        pool = pool.with_shared_points()
+    copied = copies(pool)
+    verdicts = [judged(pool, copied, K) for K in orders]
+    combiners = [
+        _Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed, climber)
+        for K, verdict in zip(orders, verdicts, strict=True)
+    ]
+    possible = [combiner for combiner in combiners if combiner.used.sum() >= combiner.K]
+    if not possible:
+        n_used = int(combiners[0].used.sum())
+        raise InvalidInputError(f"{n_used} experts of sites can be used: too few for {min(orders)}")
+    common = np.all([combiner.whole for combiner in possible], axis=0)
+    return tuple(combiner.combination(common) if combiner in possible else None for combiner in combiners)
+
+
+@dataclass(frozen=True, eq=False)
+class _Combiner:
+    """The steps from a judged pool to one mixture of K experts."""
+
+    pool: Pool
+    copied: dict[int, int]
+    verdict: Verdict
+    K: int
+    penalty: Penalty
+    plan: PlanKind
+    seed: int
+    climber: Climber | None
+
+    @cached_property
+    def used(self) -> Mask:
+        """The components that the mixture is made of, ``(L,)``."""
+        return self.verdict.agrees & ~np.isin(self.pool.owner, list(self.copied))
+
+    @cached_property
+    def whole(self) -> Mask:
+        """Sites all of whose experts were used, ``(M,)``."""
+        return np.asarray(np.bincount(self.pool.owner, ~self.used, self.pool.M) == 0)
+
+    def combination(self, counted: Mask) -> Combination:
+        """Experts, gate and evidence; the likelihood is over the sites ``counted``, or all whole ones if none is."""
+        pool, counted = self.pool, counted if counted.any() else self.whole
+        reduction, labels = self._reduction()
+        gate, trusted, gate_cost = self._gate(reduction, labels)
+        mixture = Mixture(pool.design, gate, reduction.experts)
+        cost = pool.components.costs(reduction.experts)[np.arange(len(labels)), labels]
+        lost = np.bincount(pool.owner, cost, pool.M)[counted].sum() + np.nansum(gate_cost[counted])
+        models = [model for model, use in zip(pool.models, counted, strict=True) if use]
+        if self.climber is not None and isinstance(mixture.experts, CategoricalExperts) and trusted.any():
+            mixture = self.climber(mixture, predicted_rows(pool, trusted))
+            lost = np.nansum(prediction_costs(pool, mixture, counted))
+        moves = influences(pool, labels, self.used, self.K)
+        witness = Witness(pool, self.copied, self.verdict, self.used, trusted, cost, *moves)
+        return Combination(
+            mixture,
+            self._shares(labels),
+            float(sum(model.weight for model in models)),
+            float(sum(model.log_likelihood for model in models) - lost) if models else np.nan,
+            self._precision(labels),
+            between_sites(pool, labels, self.used, self.K),
+            tuple(witness.evidence(m) for m in range(pool.M)),
+            reduction.trace,
+            {name: np.where(self.used, labels, -1)[pool.owner == m] for m, name in enumerate(pool.names)},
+        )
+
+    def _reduction(self) -> tuple[Reduction, IntArray]:
+        """The best reduction over all starts, and the label of every component."""
+        pool = self.pool
+        components = pool.components.taken(np.flatnonzero(self.used))
+        starts = reduction_starts(pool, components, self.used, self.K, self.seed)
+        found = min((reduced(components, start) for start in starts), key=lambda reduction: reduction.objective)
+        if self.plan == "row":
+            found = reduced(SupportComponents((self._shared_part(exposed=True),), per_row=True), found.experts)
+        labels, _ = pool.components.plan(found.experts)
+        return found, labels
+
+    def _gate(self, reduction: Reduction, labels: IntArray) -> tuple[Gate, Mask, Array]:
+        """The gate, the sites whose gates it is made of, and what it costs each of them."""
+        pool, whole = self.pool, self.whole
+        if isinstance(pool.models[0].mixture.gate, ConstantGate):
+            gate = ConstantGate(self._shares(labels) / self._shares(labels).sum())
+            return gate, whole, constant_gate_costs(pool, gate, labels, whole)
+        if self.K == 1:
+            return SoftmaxGate(np.zeros((1, pool.design.p))), whole, np.zeros(pool.M)
+        if self.plan == "row":
+            row_gate = self._row_gate(reduction)
+            return row_gate, whole, gate_costs(pool, row_gate, labels, whole)
+        heard = self._heard()
+        softmax, trusted = agreed_gate(pool, labels, heard, self.K, ridge=self.penalty.gate_ridge)
+        return softmax, trusted, gate_costs(pool, softmax, labels, heard)
+
+    def _heard(self) -> Mask:
+        """Sites whose gates count: their experts were used for nearly all of their labels; all if there is none."""
+        counted = np.concatenate([model.labels for model in self.pool.models])
+        used = np.bincount(self.pool.owner, self.used * counted, self.pool.M)
+        heard = used >= NEARLY_ALL * np.bincount(self.pool.owner, counted, self.pool.M)
+        return np.asarray(heard if heard.any() else np.ones(self.pool.M, dtype=bool))
+
+    def _row_gate(self, reduction: Reduction) -> SoftmaxGate:
+        part, design = self._shared_part(exposed=False), self.pool.design
+        target = np.array([np.where(reduction.labels == k, part.mass, 0.0).sum(axis=0) for k in range(self.K)])
+        start = np.zeros((self.K, design.p))
+        return fitted_gate(start, part.panel, target, self.penalty.gate_ridge, intercept=design.intercept)
+
+    def _shared_part(self, *, exposed: bool) -> SupportPart:
+        """All used experts on all points: what a plan per row compares; mass counts exposure, or labels."""
+        pool, (points,), (panel,) = self.pool, self.pool.points, self.pool.panels
+        masses = []
+        for model, share in zip(pool.models, points.share, strict=True):
+            pi = np.broadcast_to(model.mixture.gate.evaluate(panel)[1], (model.mixture.K, len(points.X)))
+            masses.append(pi * share * points.weight * (model.exposure if exposed else 1.0))
+        whole = SupportPart(pool.components.experts, panel, np.concatenate(masses))
+        return whole.taken(np.flatnonzero(self.used))
+
+    def _shares(self, labels: IntArray) -> Array:
+        """Labels of each combined expert, ``(K,)``."""
+        counted = np.concatenate([model.labels for model in self.pool.models])
+        return np.bincount(labels[self.used], counted[self.used], self.K).astype(np.float64)
+
+    def _precision(self, labels: IntArray) -> Array:
+        """``Σ_l J_l`` over the components of each expert that have sent theirs; zero where none has."""
+        known = self.used & self.pool.informed
+        total = np.zeros((self.K, self.pool.precision.shape[1]))
+        np.add.at(total, labels[known], self.pool.precision[known])
+        return unpack(total)

@@ -1,0 +1,246 @@
+"""The experts of all sites side by side, with the rows they explain: what reduction starts from.
+
+Two ways to say which rows: moments, from which Gaussian experts have everything in closed form, and a support, points
+of the covariates on which experts of any family are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from consilience.aggregate.combine.cost import moment_costs, support_costs
+from consilience.model.families.base import Experts
+from consilience.model.families.categorical import CategoricalExperts
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.poisson import PoissonExperts
+from consilience.numerics.arrays import Array, IntArray
+
+BLOCK = 2**21
+"""Most numbers of a table of divergences that is held at once."""
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianComponents:
+    """L Gaussian experts of one design with their moments; their barycentres have closed forms, without covariates.
+
+    Parameters
+    ----------
+    experts : GaussianExperts
+        All sites' experts, one site after the other.
+    mass : (L,) array
+        ``m_l = Σ_i τ_il``.
+    second : (L, p, p) array
+        ``S_l = Σ_i τ_il x̃_i x̃_iᵀ``.
+
+    Examples
+    --------
+    >>> experts = GaussianExperts(np.array([[[0.0]], [[4.0]]]), np.ones((2, 1, 1)))
+    >>> components = GaussianComponents(experts, np.array([3.0, 1.0]), np.array([[[3.0]], [[1.0]]]))
+    >>> middle = components.barycentres(np.array([0, 0]), components.experts.permuted(np.array([0])))
+    >>> middle.B.ravel(), middle.covariance.ravel()  # the variance holds the spread of the two means
+    (array([1.]), array([4.]))
+    """
+
+    experts: GaussianExperts
+    mass: Array
+    second: Array
+
+    @classmethod
+    def joined(cls, parts: Sequence[GaussianComponents]) -> GaussianComponents:
+        """The components of several sites as one."""
+        experts = joined_experts([part.experts for part in parts])
+        return cls(
+            experts, np.concatenate([part.mass for part in parts]), np.concatenate([part.second for part in parts])
+        )
+
+    def taken(self, index: IntArray) -> GaussianComponents:
+        """The components at ``index``, which is sorted."""
+        if len(index) == len(self.mass):
+            return self
+        return GaussianComponents(self.experts.permuted(index), self.mass[index], self.second[index])
+
+    def costs(self, targets: GaussianExperts) -> Array:
+        """Cost of each component at each target, ``(L, K)``."""
+        return moment_costs(self.experts, targets, self.mass, self.second)
+
+    def plan(self, targets: GaussianExperts) -> tuple[IntArray, float]:
+        """The nearest target of each component, ``(L,)``, and the objective."""
+        return nearest(self.costs(targets))
+
+    def barycentres(self, labels: IntArray, current: GaussianExperts) -> GaussianExperts:
+        """For each target the expert nearest to the components that ``labels (L,)`` give it; one without any stays.
+
+        ``B_k = (Σ_l S_l)⁻¹ Σ_l S_l B_l`` and ``Σ_k = Σ_l [m_l Σ_l + (B_l - B_k) S_l (B_l - B_k)ᵀ] / Σ_l m_l``, in the
+        covariance structure of ``current``. The spread of the coefficients belongs to the variance: without it local
+        variances, which are too small, would make the result too sure of itself.
+        """
+        member = (labels == np.arange(current.K)[:, None]).astype(np.float64)  # (K, L)
+        n = member @ self.mass
+        L, p = len(self.mass), current.p
+        S = (member @ self.second.reshape(L, -1)).reshape(-1, p, p)
+        right = (member @ (self.second @ self.experts.B.transpose(0, 2, 1)).reshape(L, -1)).reshape(len(n), p, -1)
+        B = current.solved(S, right, n)
+        gap = self.experts.B - B[labels]  # (L, q, p)
+        scatter = gap @ self.second @ gap.transpose(0, 2, 1) + self.mass[:, None, None] * self.experts.matrices
+        return current.with_scatter(B, (member @ scatter.reshape(L, -1)).reshape(len(n), current.q, current.q), n)
+
+
+@dataclass(frozen=True, eq=False)
+class SupportPart:
+    """Experts on points of the covariates, with the mass that each expert has there.
+
+    Parameters
+    ----------
+    experts : Experts
+        L of them.
+    panel : (p, S) array
+        The points in their design.
+    mass : (L, S) array
+
+    Examples
+    --------
+    >>> experts = GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
+    >>> float(SupportPart(experts, np.ones((1, 2)), np.ones((1, 2))).costs(experts)[0, 0])
+    0.0
+    """
+
+    experts: Experts
+    panel: Array
+    mass: Array
+
+    def taken(self, index: IntArray) -> SupportPart:
+        """The components at ``index``."""
+        return SupportPart(self.experts.permuted(index), self.panel, self.mass[index])
+
+    def costs(self, targets: Experts) -> Array:
+        """Cost of each component at each target, ``(L, K)``."""
+        parts = [support_costs(self.experts, targets, X, m) for X, m in self._blocks(targets.K)]
+        return np.asarray(np.sum(parts, axis=0))
+
+    def row_plan(self, targets: Experts) -> tuple[IntArray, float]:
+        """The nearest target of each component at each point, ``(L, S)``, and the objective."""
+        labels, value = [], 0.0
+        for panel, mass in self._blocks(targets.K):
+            divergence = self.experts.divergence(targets, panel)  # (L, K, ·)
+            labels.append(divergence.argmin(axis=1))
+            value += float(np.sum(mass * divergence.min(axis=1)))
+        return np.concatenate(labels, axis=1), value
+
+    def _blocks(self, K: int) -> list[tuple[Array, Array]]:
+        size = max(BLOCK // (K * self.experts.K), 1)
+        places = range(0, self.panel.shape[1], size)
+        return [(self.panel[:, i : i + size], self.mass[:, i : i + size]) for i in places]
+
+    def gathered(self, labels: IntArray, K: int) -> tuple[Array, Array, Array]:
+        """What falls to each target: mass ``(K, S)``, mean response ``(K, ·, S)`` and scatter around it ``(K, q, q)``.
+
+        ``labels`` are those of the components, ``(L,)``, or of the components at each point, ``(L, S)``.
+        """
+        each = self.experts.mean(self.panel)  # (L, ·, S)
+        labels = labels[:, None] if labels.ndim == 1 else labels
+        q = self.experts.q if isinstance(self.experts, GaussianExperts) else 0
+        mass, mean, within = np.empty((K, self.panel.shape[1])), [], np.zeros((K, q, q))
+        for k in range(K):
+            own = np.where(labels == k, self.mass, 0.0)
+            mass[k] = own.sum(axis=0)
+            mean.append(np.einsum("ls,lqs->qs", own, each) / np.where(mass[k] > 0, mass[k], 1.0))
+            if isinstance(self.experts, GaussianExperts):
+                gap = each - mean[k]
+                within[k] = np.einsum("ls,lqs,lrs->qr", own, gap, gap, optimize=True)
+                within[k] += np.tensordot(own.sum(axis=1), self.experts.matrices, axes=1)
+        return mass, np.array(mean), within
+
+
+@dataclass(frozen=True, eq=False)
+class SupportComponents:
+    """Experts of any family, each site's on points of its own, or all of them on the same points.
+
+    Parameters
+    ----------
+    parts : tuple of SupportPart
+    per_row : bool
+        Whether the plan is made at every point anew, as in the paper, instead of for each expert as a whole. Needs one
+        part, in which all experts share their points.
+
+    Examples
+    --------
+    >>> experts = GaussianExperts(np.array([[[0.0]], [[4.0]]]), np.ones((2, 1, 1)))
+    >>> components = SupportComponents((SupportPart(experts, np.ones((1, 1)), np.array([[3.0], [1.0]])),))
+    >>> components.barycentres(np.array([0, 0]), experts.permuted(np.array([0]))).covariance.ravel()
+    array([4.])
+    """
+
+    parts: tuple[SupportPart, ...]
+    per_row: bool = False
+
+    @cached_property
+    def experts(self) -> Any:
+        """All experts, one part after the other."""
+        return joined_experts([part.experts for part in self.parts])
+
+    @property
+    def mass(self) -> Array:
+        """Mass of each expert, ``(L,)``."""
+        return np.concatenate([part.mass.sum(axis=1) for part in self.parts])
+
+    def taken(self, index: IntArray) -> SupportComponents:
+        """The components at ``index``, which is sorted."""
+        edges = np.cumsum([0, *(part.experts.K for part in self.parts)])
+        if len(index) == edges[-1]:
+            return self
+        mine = [index[(index >= low) & (index < high)] - low for low, high in pairwise(edges)]
+        parts = [part.taken(own) for part, own in zip(self.parts, mine, strict=True) if len(own)]
+        return SupportComponents(tuple(parts), self.per_row)
+
+    def costs(self, targets: Any) -> Array:
+        """Cost of each component at each target, ``(L, K)``."""
+        return np.concatenate([part.costs(targets) for part in self.parts])
+
+    def plan(self, targets: Any) -> tuple[IntArray, float]:
+        """The nearest target of each component, ``(L,)`` or ``(L, S)``, and the objective."""
+        return self.parts[0].row_plan(targets) if self.per_row else nearest(self.costs(targets))
+
+    def barycentres(self, labels: IntArray, current: Any) -> Any:
+        """For each target the expert nearest to what ``labels`` give it; one without any stays."""
+        edges = np.cumsum([part.experts.K for part in self.parts])[:-1]
+        gathered = [p.gathered(own, current.K) for p, own in zip(self.parts, np.split(labels, edges), strict=True)]
+        mass, mean, within = zip(*gathered, strict=True)
+        panel = np.concatenate([part.panel for part in self.parts], axis=1)
+        return current.projected(
+            panel, np.concatenate(mass, axis=1), np.concatenate(mean, axis=2), np.sum(within, axis=0)
+        )
+
+
+Components = GaussianComponents | SupportComponents
+
+
+def nearest(costs: Array) -> tuple[IntArray, float]:
+    """The cheapest target of each component, the first of equals, and the sum of these costs.
+
+    Examples
+    --------
+    >>> nearest(np.array([[1.0, 1.0], [3.0, 2.0]]))
+    (array([0, 1]), 3.0)
+    """
+    labels: IntArray = np.argmin(costs, axis=1)
+    return labels, float(costs[np.arange(len(costs)), labels].sum())
+
+
+def joined_experts(parts: Sequence[Any]) -> Any:
+    """Experts of one family as one; covariances become full, since each part has its own.
+
+    Examples
+    --------
+    >>> joined_experts([PoissonExperts(np.zeros((2, 3))), PoissonExperts(np.zeros((1, 3)))]).K
+    3
+    """
+    B = np.concatenate([part.B for part in parts])
+    if isinstance(parts[0], GaussianExperts):
+        return GaussianExperts(B, np.concatenate([part.matrices for part in parts]))
+    return CategoricalExperts(B) if isinstance(parts[0], CategoricalExperts) else PoissonExperts(B)

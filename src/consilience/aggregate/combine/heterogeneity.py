@@ -1,0 +1,112 @@
+"""How much sites differ, coefficient by coefficient: Cochran's Q, I² and the variance between sites."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaincc
+
+from consilience.aggregate.combine.pool import Pool
+from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, unpack
+
+
+@dataclass(frozen=True, eq=False)
+class Heterogeneity:
+    """Between-site heterogeneity of each coefficient of each expert, all ``(K, f)``.
+
+    Parameters
+    ----------
+    Q : (K, f) array
+        ``Σ_m w_m (b_m - b̄)²`` with ``w_m = 1 / v_m``; NaN for an expert of fewer than two sites.
+    df : (K, f) array
+        Sites that sent the coefficient, less one.
+    I2 : (K, f) array
+        ``max(0, (Q - df) / Q)``: the share of the variation that sampling does not explain.
+    tau2 : (K, f) array
+        Variance between sites (DerSimonian and Laird).
+
+    Examples
+    --------
+    >>> found = heterogeneity(np.array([[0.0], [4.0]]), np.array([[1.0], [1.0]]))
+    >>> found.Q.ravel(), found.I2.ravel(), found.tau2.ravel()
+    (array([8.]), array([0.875]), array([7.]))
+    """
+
+    Q: Array
+    df: Array
+    I2: Array
+    tau2: Array
+
+    @property
+    def p_value(self) -> Array:
+        """Probability of a larger Q where sites do not differ, ``(K, f)``."""
+        return np.asarray(gammaincc(np.maximum(self.df, 1) / 2, self.Q / 2))
+
+    def permuted(self, order: IntArray) -> Heterogeneity:
+        """Experts in another order."""
+        return Heterogeneity(self.Q[order], self.df[order], self.I2[order], self.tau2[order])
+
+    @classmethod
+    def stacked(cls, parts: list[Heterogeneity]) -> Heterogeneity:
+        """One expert after the other."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("Q", "df", "I2", "tau2")))
+
+
+def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
+    """Q, I² and τ² of one expert, ``(1, f)`` each, from the estimates ``(M, f)`` of sites and their variances.
+
+    Examples
+    --------
+    >>> heterogeneity(np.array([[1.0], [1.0], [1.0]]), np.ones((3, 1))).I2
+    array([[0.]])
+    """
+    M, f = estimates.shape
+    if M < 2:
+        nothing = np.full((1, f), np.nan)
+        return Heterogeneity(nothing, np.full((1, f), max(M - 1.0, 0.0)), nothing, nothing)
+    w = 1 / variances
+    total = w.sum(axis=0)
+    Q = np.sum(w * (estimates - np.sum(w * estimates, axis=0) / total) ** 2, axis=0)
+    excess = np.maximum(Q - (M - 1), 0.0)
+    I2 = excess / np.where(Q > 0, Q, 1.0)
+    tau2 = excess / (total - np.sum(w**2, axis=0) / total)
+    return Heterogeneity(Q[None], np.full((1, f), M - 1.0), I2[None], tau2[None])
+
+
+def between_sites(pool: Pool, labels: IntArray, used: Mask, K: int) -> Heterogeneity:
+    """Of coefficients on raw covariates; experts of a site that went to the same combined expert count once.
+
+    For classes the coefficients are the contrasts that are free, as in ``SiteModel.precision``.
+
+    Parameters
+    ----------
+    pool : Pool
+    labels : (L,) array of int
+        The combined expert of each component.
+    used : (L,) array of bool
+    K : int
+    """
+    f = pool.coefficients.shape[1]
+    U = kronecker(np.eye(f // pool.design.p), pool.design.to_raw())
+    informed = used & pool.informed
+    parts = []
+    for k in range(K):
+        mine = np.flatnonzero(informed & (labels == k))
+        sites, place = np.unique(pool.owner[mine], return_inverse=True)
+        J, right = np.zeros((len(sites), f, f)), np.zeros((len(sites), f))
+        own = unpack(pool.precision[mine])
+        np.add.at(J, place, own)
+        np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[mine]))
+        C = _inverted(J)
+        estimates = np.einsum("ab,mbc,mc->ma", U, C, right, optimize=True)
+        parts.append(heterogeneity(estimates, np.einsum("ab,mbc,ac->ma", U, C, U, optimize=True)))
+    return Heterogeneity.stacked(parts)
+
+
+def _inverted(J: Array) -> Array:
+    """``J_m⁻¹``, ``(M, f, f)``; generalised where one is singular."""
+    try:
+        return np.asarray(np.linalg.inv(J))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(J, hermitian=True))

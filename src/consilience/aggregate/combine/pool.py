@@ -1,0 +1,176 @@
+"""The models of all sites in common coordinates, ready to be compared and combined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from consilience.aggregate.combine.components import Components, GaussianComponents, SupportComponents, SupportPart
+from consilience.aggregate.combine.points import Points, SupportKind, check_support, confidence, pooled, support_points
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.errors import InvalidInputError
+from consilience.model.design import Design
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.kernels import Workspace, second_moments
+from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, pack, triangle_size, unpack
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Site models on one design, the sites in an order that does not depend on how they came, with their points.
+
+    Parameters
+    ----------
+    names : tuple of str
+    models : tuple of SiteModel
+        In the coordinates of ``design``.
+    design : Design
+    points : tuple of Points
+        Where gates, and experts without moments, are compared; empty where nothing needs them.
+
+    Examples
+    --------
+    >>> Pool((), (), Design.raw(2), ()).M
+    0
+    """
+
+    names: tuple[str, ...]
+    models: tuple[SiteModel, ...]
+    design: Design
+    points: tuple[Points, ...]
+
+    @classmethod
+    def of(
+        cls, models: Mapping[str, SiteModel], design: Design, support: SupportKind, rng: np.random.Generator
+    ) -> Pool:
+        """The models of sites with the points of a ``support``."""
+        order = canonical(tuple(models), tuple(models.values()))
+        names = tuple(list(models)[i] for i in order)
+        check_support(support, names, design.d)
+        raw = [models[name] for name in names]
+        points = support_points(raw, names, support, rng)
+        return cls(names, tuple(in_common(model, design) for model in raw), design, points)
+
+    def with_shared_points(self) -> Pool:
+        """All points as those of one group: what a plan per row compares experts at."""
+        if not self.points:
+            raise InvalidInputError("plan='row' needs covariates, and the sites have described none: pass a support")
+        return replace(self, points=(pooled(self.points, self.models),))
+
+    @property
+    def M(self) -> int:
+        """Number of sites."""
+        return len(self.models)
+
+    @cached_property
+    def owner(self) -> IntArray:
+        """The site of each component, ``(L,)``."""
+        return np.repeat(np.arange(self.M), [model.mixture.K for model in self.models])
+
+    @cached_property
+    def rows(self) -> Array:
+        """Weight of the rows that each component explains, ``(L,)``."""
+        return np.concatenate([model.mass for model in self.models])
+
+    @cached_property
+    def components(self) -> Components:
+        """The experts of all sites with the rows they explain."""
+        if isinstance(self.models[0].mixture.experts, GaussianExperts):
+            return GaussianComponents.joined(
+                [GaussianComponents(m.mixture.experts, m.mass, unpack(m.second)) for m in self.models]  # type: ignore[arg-type]
+            )
+        return SupportComponents(tuple(self._part(m) for m in range(self.M)))
+
+    def _part(self, m: int) -> SupportPart:
+        """The experts of a site on its points."""
+        model, (panel, weight) = self.models[m], self.points_of(m)
+        pi = np.broadcast_to(model.mixture.gate.evaluate(panel)[1], (model.mixture.K, len(weight)))
+        return SupportPart(model.mixture.experts, panel, pi * weight * model.exposure)
+
+    @cached_property
+    def panels(self) -> tuple[Array, ...]:
+        """The points in the design, ``(p, S)`` each."""
+        return tuple(self.design.panel(part.X) for part in self.points)
+
+    def points_of(self, m: int) -> tuple[Array, Array]:
+        """Points ``(p, S)`` that stand for the rows of site ``m``, and their weight there."""
+        part, panel = next(pair for pair in zip(self.points, self.panels, strict=True) if m in pair[0].members)
+        at, weight = part.places(m)
+        return panel[:, at], weight
+
+    @cached_property
+    def coefficients(self) -> Array:
+        """Free coefficients of each component, ``(L, f)``."""
+        flat = [m.mixture.coefficients for m in self.models]
+        return np.concatenate(flat)
+
+    @cached_property
+    def precision(self) -> Array:
+        """Inverse covariance of those coefficients, packed, ``(L, f (f + 1) / 2)``; NaN for sites that sent none."""
+        size = triangle_size(self.coefficients.shape[1])
+        return np.concatenate(
+            [m.precision if len(m.precision) else np.full((m.mixture.K, size), np.nan) for m in self.models]
+        )
+
+    @property
+    def informed(self) -> Mask:
+        """The components whose precision is known, ``(L,)``."""
+        return np.isfinite(self.precision[:, 0])
+
+    def targets(self, labels: IntArray, K: int, used: Mask) -> tuple[Array, Array]:
+        """What the gate is fitted to: points ``(p, S)`` and the mass ``(K, S)`` that the sites ``used`` put there."""
+        panels, targets = [], []
+        for part, panel in zip(self.points, self.panels, strict=True):
+            target, share = np.zeros((K, len(part.X))), np.zeros(len(part.X))
+            heard = [(j, m) for j, m in enumerate(part.members) if used[m]]
+            gates = [self.models[m].mixture.gate.evaluate(panel)[1] for _, m in heard]
+            sure = [np.ones(len(part.X))] * len(heard) if part.fitted else self._confidences(part, panel, heard, gates)
+            for (j, m), pi, counts in zip(heard, gates, sure, strict=True):
+                np.add.at(target, labels[self.owner == m], pi * (part.share[j] * counts))
+                share += part.share[j]
+            mine = (part.owner < 0) | used[part.owner]
+            weight = part.weight[mine] / np.maximum(share[mine], np.finfo(float).tiny)
+            panels.append(panel[:, mine])
+            targets.append(target[:, mine] * weight)
+        return np.concatenate(panels, axis=1), np.concatenate(targets, axis=1)
+
+    def _confidences(self, part: Points, panel: Array, heard: list[tuple[int, int]], gates: list[Array]) -> list[Array]:
+        """How much each gate counts at each point, ``(S,)`` each; the products ``x̃ x̃ᵀ`` serve all of them."""
+        if not heard:
+            return []
+        weights = [part.weight * part.share[j] * pi * (1 - pi) for (j, _), pi in zip(heard, gates, strict=True)]
+        curvatures = unpack(second_moments(panel, np.concatenate(weights), Workspace()))
+        each = np.split(curvatures, np.cumsum([len(pi) for pi in gates])[:-1])
+        return [confidence(pi, H, panel) for pi, H in zip(gates, each, strict=True)]
+
+
+def in_common(model: SiteModel, design: Design) -> SiteModel:
+    """The same site model with mixture and moments in the coordinates of ``design``; experts in a fixed order."""
+    T = design.to_raw()
+    mixture = model.mixture.in_coordinates(design)
+    coefficients = mixture.coefficients
+    order = np.lexsort([*coefficients.T[::-1], -model.labels])
+    f = coefficients.shape[1]
+    U = kronecker(np.eye(f // design.p), T)
+    return replace(
+        model,
+        mixture=mixture.permuted(order),
+        labels=model.labels[order],
+        mass=model.mass[order],
+        second=pack(T.T @ unpack(model.second) @ T)[order] if len(model.second) else model.second,
+        precision=pack(U.T @ unpack(model.precision) @ U)[order] if len(model.precision) else model.precision,
+    )
+
+
+def canonical(names: Sequence[str], models: Sequence[SiteModel]) -> list[int]:
+    """An order of the sites that depends on their models alone, as far as these differ."""
+
+    def key(i: int) -> tuple[Any, ...]:
+        model = models[i]
+        return (-model.weight, model.log_likelihood, tuple(model.mixture.experts.free_coefficients()), names[i])
+
+    return sorted(range(len(models)), key=key)

@@ -1,0 +1,59 @@
+"""Where the reduction starts: the best site, the aligned average, and experts far from each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from consilience.aggregate.combine.components import Components
+from consilience.aggregate.combine.pool import Pool
+from consilience.aggregate.combine.reduce import spread_start
+from consilience.aggregate.robust.align import consistent_labels
+from consilience.model.families import covariance as cov
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.numerics.arrays import IntArray, Mask
+
+SPREAD_STARTS = 5
+"""Starts by k-means++ under the divergence."""
+
+
+def reduction_starts(pool: Pool, components: Components, used: Mask, K: int, seed: int) -> list[Any]:
+    """Experts to start from, in the covariance structure of the sites'.
+
+    Parameters
+    ----------
+    pool : Pool
+    components : Components
+        Those of the pool that are ``used``.
+    used : (L,) array of bool
+    K, seed : int
+    """
+    complete = [m for m in range(pool.M) if pool.models[m].mixture.K == K and used[pool.owner == m].all()]
+    starts = _of_sites(pool, components, np.flatnonzero(used), complete, seed) if complete else []
+    rng = np.random.default_rng([seed, 2])
+    blank: Any = pool.models[0].mixture.experts
+    for _ in range(SPREAD_STARTS):
+        chosen = components.experts.permuted(spread_start(components, K, rng))
+        labels, _ = components.plan(chosen)
+        starts.append(components.barycentres(labels, _in_structure(chosen, blank)))
+    return starts
+
+
+def _of_sites(pool: Pool, components: Components, index: IntArray, complete: list[int], seed: int) -> list[Any]:
+    """The experts of the site that fits its rows best, and the barycentres of ``complete`` sites after alignment."""
+    best = max(complete, key=lambda m: pool.models[m].log_likelihood_per_row)
+    first: Any = pool.models[best].mixture.experts
+    points = np.array([pool.coefficients[pool.owner == m] for m in complete])
+    orders = consistent_labels(points, seed=seed).orders
+    labels, _ = components.plan(first)
+    for m, order in zip(complete, orders, strict=True):
+        labels[np.searchsorted(index, np.flatnonzero(pool.owner == m))] = np.argsort(order)
+    return [first, components.barycentres(labels, first)]
+
+
+def _in_structure(experts: Any, like: Any) -> Any:
+    """Experts with covariances in the structure of ``like``."""
+    if not isinstance(experts, GaussianExperts) or like.structure == experts.structure:
+        return experts
+    return GaussianExperts(experts.B, cov.stored(experts.matrices, like.structure), like.structure)

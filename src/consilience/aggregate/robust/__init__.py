@@ -1,0 +1,1 @@
+"""Robust centres of many sites: alignment, medians, shrinkage."""

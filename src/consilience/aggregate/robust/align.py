@@ -1,0 +1,122 @@
+"""One set of labels for all sites: each site names its experts in an order of its own, and some sites are wrong.
+
+Labels are compared by un-squared distances and centred by geometric medians, so that sites far off have no more say
+than others: up to nearly half of them may send anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+from consilience.aggregate.robust.centre import geometric_median
+from consilience.numerics.arrays import Array, IntArray
+
+ALL_CANDIDATES = 300
+"""Up to this many sites each is a candidate for the reference."""
+DRAWN_CANDIDATES = 50
+MAX_PASSES = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Labels on which M sites agree.
+
+    Parameters
+    ----------
+    orders : (M, K) array of int
+        ``points[m][orders[m]]`` has the common labels.
+    consensus : (K, D) array
+        For each label the geometric median of its points over the sites.
+    reference : int
+        The site whose labels became the common ones.
+    converged : bool
+        Whether the consensus gives back the labels that it was made from.
+
+    Examples
+    --------
+    >>> points = np.array([[[0.0], [5.0]], [[5.1], [0.1]]])
+    >>> labels = Alignment(np.array([[0, 1], [1, 0]]), np.array([[0.05], [5.05]]), 0, True)
+    >>> points[1][labels.orders[1]].ravel()
+    array([0.1, 5.1])
+    """
+
+    orders: IntArray
+    consensus: Array
+    reference: int
+    converged: bool
+
+
+def consistent_labels(points: Array, *, seed: int = 0) -> Alignment:
+    """Common labels for the K components of M sites.
+
+    The reference is the site whose median distance to the others is smallest, ``d(m, l) = min_σ Σ_j ‖θ_mσ(j) - θ_lj‖``;
+    it is an honest one while most sites are. Every site is matched to it by optimal assignment. Then in turn the
+    geometric median of each label takes the place of the reference, and sites are matched again, until nothing changes:
+    neither step can raise ``Σ_m Σ_j ‖θ_mσ_m(j) - v_j‖``.
+
+    A site may name its components in any order, and sites may come in any order: up to ties the result is the same, in
+    the order of the reference.
+
+    Parameters
+    ----------
+    points : (M, K, D) array
+        What tells components apart, in coordinates where a unit means the same everywhere: coefficients, say.
+    seed : int
+        Draws the 50 candidates for the reference where there are more than 300 sites; not used below.
+
+    Returns
+    -------
+    Alignment
+
+    Examples
+    --------
+    >>> honest = np.array([[0.0], [5.0], [9.0]])
+    >>> points = np.array([honest, honest[[2, 0, 1]] + 0.1, honest[::-1] - 0.1, [[70.0], [-30.0], [20.0]]])
+    >>> labels = consistent_labels(points)
+    >>> labels.orders[:3]
+    array([[0, 1, 2],
+           [1, 2, 0],
+           [2, 1, 0]])
+    >>> labels.consensus.round(2).ravel()
+    array([-0.05,  5.05,  9.05])
+    """
+    reference = _medoid(points, seed)
+    orders, _ = _matched(points, points[reference])
+    consensus = _medians(points, orders)
+    converged = False
+    for _ in range(MAX_PASSES):
+        before = orders
+        orders, _ = _matched(points, consensus)
+        converged = np.array_equal(orders, before)
+        if converged:
+            break
+        consensus = _medians(points, orders)
+    return Alignment(orders, consensus, reference, converged)
+
+
+def _medoid(points: Array, seed: int) -> int:
+    """The site with the smallest median distance to all."""
+    M = len(points)
+    candidates = np.arange(M)
+    if M > ALL_CANDIDATES:
+        candidates = np.sort(np.random.default_rng(seed).choice(M, DRAWN_CANDIDATES, replace=False))
+    typical = [np.median(_matched(points, points[m])[1]) for m in candidates]
+    return int(candidates[np.argmin(typical)])
+
+
+def _matched(points: Array, centres: Array) -> tuple[IntArray, Array]:
+    """Orders ``(M, K)`` in which sites are nearest to ``centres (K, D)``, and the distances ``(M,)`` that remain."""
+    M, K, D = points.shape
+    costs = cdist(centres, points.reshape(M * K, D)).reshape(K, M, K)
+    orders = np.array([linear_sum_assignment(costs[:, m])[1] for m in range(M)], dtype=np.intp)
+    return orders, costs[np.arange(K), np.arange(M)[:, None], orders].sum(axis=1)
+
+
+def _medians(points: Array, orders: IntArray) -> Array:
+    """The geometric median of each label, ``(K, D)``."""
+    aligned = np.take_along_axis(points, orders[:, :, None], axis=1)
+    return np.array([geometric_median(aligned[:, j]) for j in range(aligned.shape[1])])

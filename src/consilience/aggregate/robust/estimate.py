@@ -1,0 +1,95 @@
+"""What the rows of one site say of its mixture, one step from where it stood, and the labels that sites share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+from consilience.aggregate.robust.centre import coordinate_median
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.linalg import cholesky_or_none
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What the rows of one site say, one step from where it stood.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        In coordinates that all sites share.
+    labels : (K,) array
+        ``Σ τ_k`` over the labels of the site.
+    covariance : (K, f, f) array
+        Of each expert's free coefficients.
+    slopes : (g, g) array or None
+        Covariance of the free slopes of a softmax gate; None where it is not to be trusted, or the gate has none.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design
+    >>> experts = GaussianExperts(np.array([[[0.0]], [[5.0]]]), np.ones((2, 1, 1)))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.5, 0.5])), experts)
+    >>> Estimate(mixture, np.array([50.0, 50.0]), np.full((2, 1, 1), 0.02)).coefficients
+    array([[0.],
+           [5.]])
+    """
+
+    mixture: Mixture
+    labels: Array
+    covariance: Array
+    slopes: Array | None = None
+
+    @property
+    def coefficients(self) -> Array:
+        """Free coefficients of each expert, ``(K, f)``."""
+        return self.mixture.coefficients
+
+    def is_finite(self) -> bool:
+        """Whether it has rows, and all that is compared is finite."""
+        parts = (self.coefficients, self.labels, self.covariance, self.mixture.gate.contrasts())
+        if not (all(bool(np.all(np.isfinite(part))) for part in parts) and self.labels.sum() > 0):
+            return False
+        experts = self.mixture.experts
+        return not isinstance(experts, GaussianExperts) or all(
+            cholesky_or_none(S) is not None for S in experts.matrices
+        )
+
+    def with_covariances_of(self, other: Estimate) -> Estimate:
+        """The same with the covariances of another estimate, as they would be with this one's numbers of rows."""
+        times = np.maximum(other.labels, 1.0) / np.maximum(self.labels, 1.0)
+        return replace(self, covariance=times[:, None, None] * other.covariance, slopes=other.slopes)
+
+    def permuted(self, order: IntArray) -> Estimate:
+        """The same with experts in another order; the covariance of slopes, which has an order of its own, is lost."""
+        if np.array_equal(order, np.arange(len(order))):
+            return self
+        return Estimate(self.mixture.permuted(order), self.labels[order], self.covariance[order])
+
+
+def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict[str, Estimate]:
+    """Estimates with their experts in the order nearest to the centre's, in units of their standard errors.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design
+    >>> experts = GaussianExperts(np.array([[[0.0]], [[5.0]]]), np.ones((2, 1, 1)))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.5, 0.5])), experts)
+    >>> site = Estimate(mixture.permuted(np.array([1, 0])), np.array([50.0, 50.0]), np.full((2, 1, 1), 0.02))
+    >>> in_common_labels({"north": site}, mixture)["north"].coefficients.ravel()
+    array([0., 5.])
+    """
+    target = centre.coefficients
+    variances = np.array([np.diagonal(site.covariance, axis1=1, axis2=2).mean(axis=0) for site in estimates.values()])
+    scale = np.sqrt(coordinate_median(np.maximum(variances, np.finfo(float).tiny)))
+    found = {}
+    for name, site in estimates.items():
+        _, order = linear_sum_assignment(cdist(target / scale, site.coefficients / scale))
+        found[name] = site.permuted(order)
+    return found

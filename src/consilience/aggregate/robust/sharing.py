@@ -1,0 +1,225 @@
+"""Sites that are similar, not equal: a robust centre, and for each site an estimate between its own and the centre.
+
+Coefficients are compared in coordinates whitened by the covariance that one row's worth of them has, so that a distance
+means the same for every expert. Shares and covariances stay with the site, with the centre's as a few rows of prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from consilience.aggregate.robust.centre import coordinate_median, geometric_median
+from consilience.aggregate.robust.estimate import Estimate
+from consilience.aggregate.robust.shrinkage import ShrunkVectors, division, shrink_whitened
+from consilience.model.families import covariance as cov
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.gates import ConstantGate, Gate
+from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array, IntArray, Mask
+
+LEAST_GATES = 3
+"""Sites with a covariance of their gate's slopes from which on slopes are shrunk; with fewer all have the centre's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sharing:
+    """The centre, and each site's mixture between its own and the centre.
+
+    Parameters
+    ----------
+    centre : Mixture
+    covariance : (K, f, f) array
+        Of the centre's coefficients: from chance at the sites, and from the differences between them.
+    mixtures : mapping of str to Mixture
+    borrowed : (M, K) array
+        Share of each site's coefficients that comes from the other sites; nearly 0 where a site is far from them.
+    kept : (M, K) array of bool
+        Which experts of which sites the centre is made of. An expert of which a site has too few rows is not kept and
+        borrows all.
+    gate_shrinkage : (M,) array
+        The same for the slopes of each site's gate; 0 for gates without.
+    between : (K,) array
+        Standard deviation of the coefficients between sites, root mean square over coefficients, in units of the
+        standard deviation that one row's worth of them has.
+    division : float
+        How far the sites fall into camps, where they may differ: above 1, their differences have one direction in
+        common more than chance allows, and a centre between the camps stands for neither.
+
+    Examples
+    --------
+    >>> from consilience.model import Design
+    >>> experts = GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
+    >>> alike = {name: Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02)) for name in "abcd"}
+    >>> found = shared(alike)
+    >>> found.shrinkage.ravel(), found.covariance.ravel()
+    (array([0.75, 0.75, 0.75, 0.75]), array([0.005]))
+    """
+
+    centre: Mixture
+    covariance: Array
+    mixtures: Mapping[str, Mixture]
+    shrinkage: Array
+    kept: Mask
+    gate_shrinkage: Array
+    between: Array
+    division: float
+
+    def permuted(self, order: IntArray) -> Sharing:
+        """The same with experts in another order."""
+        return replace(
+            self,
+            centre=self.centre.permuted(order),
+            covariance=self.covariance[order],
+            mixtures={site: mixture.permuted(order) for site, mixture in self.mixtures.items()},
+            shrinkage=self.shrinkage[:, order],
+            kept=self.kept[:, order],
+            between=self.between[order],
+        )
+
+
+def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Collection[str] = ()) -> Sharing:
+    """Draw the estimates of sites towards a robust centre, as far as their differences allow.
+
+    Coefficients of each expert are shrunk (:func:`~consilience.aggregate.robust.centre.shrunk`) in coordinates whitened
+    by the geometric median of the covariances that one row of them has; slopes of a softmax gate likewise, all experts
+    as one vector. A site more than half of whose experts are far from the others' has no say in the centre at all.
+    Shares and covariances of the experts stay with the site; the centre's count as ``f`` rows.
+
+    Parameters
+    ----------
+    estimates : mapping of str to Estimate
+        All finite, in common labels.
+    equal : bool
+        Give every site the geometric median, whatever they differ.
+    barred : collection of str
+        Sites that are to have no say in the centre.
+
+    Examples
+    --------
+    >>> from consilience.model import Design
+    >>> def site(mean):
+    ...     experts = GaussianExperts(np.array([[[mean]]]), np.ones((1, 1, 1)))
+    ...     mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
+    ...     return Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02))
+    >>> found = shared({"north": site(0.1), "south": site(-0.1), "east": site(0.0), "west": site(90.0)})
+    >>> found.kept.ravel(), found.mixtures["west"].experts.B.ravel().round(2)
+    (array([ True,  True,  True, False]), array([90.]))
+    >>> found.shrinkage.ravel().round(2)
+    array([0.42, 0.42, 0.42, 0.  ])
+    """
+    sites = list(estimates.values())
+    out = np.array([name in barred for name in estimates])
+    out = np.zeros_like(out) if out.all() else out
+    each = _experts_drawn(sites, equal=equal, barred=out)
+    far = _mostly_far(each)
+    if np.any(far & ~out):
+        each = _experts_drawn(sites, equal=equal, barred=far | out)
+    coefficients = np.stack([one.found.estimates for one in each], axis=1)  # (M, K, f)
+    own, pooled = _covariances(sites)
+    gates, gate, gate_shrinkage = _gates(sites, far | out, equal=equal)
+    return Sharing(
+        _mixture(sites[0].mixture, gate, np.array([one.found.centre for one in each]), pooled),
+        np.array([one.covariance for one in each]),
+        {
+            name: _mixture(site.mixture, gates[m], coefficients[m], None if own is None else own[m])
+            for m, (name, site) in enumerate(estimates.items())
+        },
+        np.stack([one.found.shrinkage for one in each], axis=1),
+        np.stack([one.found.kept for one in each], axis=1),
+        gate_shrinkage,
+        np.sqrt([one.found.between / coefficients.shape[2] for one in each]),
+        0.0 if equal else division([one.residuals for one in each]),
+    )
+
+
+def _experts_drawn(sites: list[Estimate], *, equal: bool, barred: Mask) -> list[ShrunkVectors]:
+    """The coefficients of each expert, shrunk towards their centre."""
+    return [
+        shrink_whitened(
+            np.array([site.coefficients[k] for site in sites]),
+            np.array([site.covariance[k] for site in sites]),
+            np.array([site.labels[k] for site in sites]),
+            least=sites[0].mixture.design.p + 1,
+            equal=equal,
+            barred=barred,
+        )
+        for k in range(sites[0].mixture.K)
+    ]
+
+
+def _mostly_far(each: list[ShrunkVectors]) -> Mask:
+    """Sites more than half of whose experts, of those with rows, are not kept."""
+    kept = np.stack([one.found.kept for one in each], axis=1)  # (M, K)
+    silent = ~kept & np.stack([one.found.shrinkage == 1 for one in each], axis=1)
+    far = ~kept & ~silent
+    mostly: Mask = 2 * far.sum(axis=1) > (~silent).sum(axis=1)
+    return mostly if not mostly.all() else np.zeros_like(mostly)
+
+
+def _covariances(sites: list[Estimate]) -> tuple[Array | None, Array | None]:
+    """Covariances of the experts of each site ``(M, K, q, q)`` with the centre's ``(K, q, q)`` as prior, and these."""
+    experts: list[Any] = [site.mixture.experts for site in sites]
+    if not isinstance(experts[0], GaussianExperts):
+        return None, None
+    own = np.array([each.matrices for each in experts])
+    M, K, q, _ = own.shape
+    pooled = np.array([geometric_median(own[:, k].reshape(M, -1)).reshape(q, q) for k in range(K)])
+    rows = np.array([site.labels for site in sites])
+    if experts[0].structure == "tied":
+        rows = np.repeat(rows.sum(axis=1, keepdims=True), K, axis=1)
+    prior = sites[0].coefficients.shape[1]
+    weight = (rows / (rows + prior))[:, :, None, None]
+    return weight * own + (1 - weight) * pooled, pooled
+
+
+def _gates(sites: list[Estimate], out: Mask, *, equal: bool) -> tuple[list[Gate], Gate, Array]:
+    """The gate of each site, that of the centre, and how much each site borrowed."""
+    gates: list[Any] = [site.mixture.gate for site in sites]
+    if isinstance(gates[0], ConstantGate):
+        labels, prior = np.array([site.labels for site in sites]), sites[0].coefficients.shape[1]
+        share = coordinate_median(labels / labels.sum(axis=1, keepdims=True))
+        share /= share.sum()
+        own = (labels + prior * share) / (labels.sum(axis=1, keepdims=True) + prior)
+        return [ConstantGate(pi) for pi in own], ConstantGate(share), np.zeros(len(sites))
+    free = np.array([gate.contrasts() for gate in gates])  # (M, K - 1, p)
+    first = int(sites[0].mixture.design.intercept)
+    slopes, shrinkage, centre = _slopes(sites, out, free[:, :, first:].reshape(len(sites), -1), equal=equal)
+    target = free.copy()
+    target[:, :, first:] = slopes.reshape(free[:, :, first:].shape)
+    middle = np.array([coordinate_median(free[:, k]) for k in range(free.shape[1])]).reshape(free.shape[1:])
+    middle[:, first:] = centre.reshape(middle[:, first:].shape)
+    moved: list[Gate] = [gate.moved((t - f).ravel()) for gate, t, f in zip(gates, target, free, strict=True)]
+    return moved, gates[0].moved((middle - free[0]).ravel()), shrinkage
+
+
+def _slopes(sites: list[Estimate], out: Mask, slopes: Array, *, equal: bool) -> tuple[Array, Array, Array]:
+    """Slopes of the gates ``(M, g)`` shrunk towards their centre, how much, and the centre ``(g,)``."""
+    known = np.array([site.slopes is not None for site in sites])
+    if slopes.shape[1] == 0:
+        return slopes, np.zeros(len(sites)), np.zeros(0)
+    if equal or known.sum() < LEAST_GATES:
+        centre = geometric_median(slopes[known] if known.sum() >= LEAST_GATES else slopes)
+        return np.repeat(centre[None], len(sites), axis=0), np.ones(len(sites)), centre
+    covariance = np.array([site.slopes for site in sites if site.slopes is not None])
+    labels = np.array([site.labels.sum() for site, use in zip(sites, known, strict=True) if use])
+    found = shrink_whitened(slopes[known], covariance, labels, least=1.0, equal=False, barred=out[known]).found
+    shrinkage = np.ones(len(sites))
+    shrinkage[known] = found.shrinkage
+    estimates = np.repeat(found.centre[None], len(sites), axis=0)
+    estimates[known] = found.estimates
+    return estimates, shrinkage, found.centre
+
+
+def _mixture(like: Mixture, gate: Gate, coefficients: Array, covariances: Array | None) -> Mixture:
+    """A mixture with these parts, in the structure of ``like``."""
+    old: Any = like.experts
+    delta = coefficients.ravel() - old.free_coefficients()
+    experts = old.moved(delta, np.zeros(old.shape_parameters))
+    if covariances is not None:
+        experts = GaussianExperts(experts.B, cov.stored(covariances, old.structure), old.structure)
+    return Mixture(like.design, gate, experts)

@@ -1,0 +1,153 @@
+"""What a federation holds: arrays of each site, or the shards of a table; both become sites when a method asks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.model.rows import Groups, Rows
+from consilience.site import Columns, Shard, Site
+from consilience.site.shards import column_names, distinct
+from consilience.site.stores import expand
+
+PARTS = ("X", "y", "sample_weight", "groups", "exposure")
+
+
+class Fittable(Protocol):
+    """What a federation needs from an estimator, besides its parameters."""
+
+    @property
+    def reads_classes(self) -> bool: ...  # noqa: D102 - estimators say it
+
+    def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]: ...  # noqa: D102
+
+    def set_columns(self, names: Any, classes: Sequence[Any] | None = None) -> None: ...  # noqa: D102
+
+    def roles(  # noqa: D102
+        self, features: tuple[str, ...], target: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]: ...
+
+
+class DataSource(Protocol):
+    """Data of a federation."""
+
+    def sites(self, estimator: Fittable | None) -> list[Site]:
+        """The sites, their rows as ``estimator`` reads them; without one, as they are."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Arrays or frames of each site, in memory."""
+
+    parts: dict[str, dict[str, Any]]
+
+    @classmethod
+    def of(cls, sites: Mapping[str, Any]) -> Arrays:
+        """From ``(X, y)`` or a mapping with ``X``, ``y``, ``sample_weight``, ``groups``, ``exposure`` for each site."""
+        if not sites:
+            raise InvalidInputError("a federation needs at least one site")
+        parts = {str(name): _part(str(name), data) for name, data in sites.items()}
+        if len({part.get("groups") is None for part in parts.values()}) > 1:
+            raise InvalidInputError("some sites have groups and some have none: give groups to all of them")
+        return cls(parts)
+
+    def sites(self, estimator: Fittable | None) -> list[Site]:
+        """One site for each name, in their order."""
+        parts = list(self.parts.values())
+        rows = [_plain(part) for part in parts] if estimator is None else estimator.site_rows(parts)
+        return [Site(name, data) for name, data in zip(self.parts, rows, strict=True)]
+
+
+def _part(name: str, data: Any) -> dict[str, Any]:
+    if isinstance(data, Mapping):
+        unknown = set(data) - set(PARTS)
+        if unknown or "X" not in data:
+            raise InvalidInputError(f"site {name}: expected X and any of {', '.join(PARTS[1:])}, got {sorted(data)}")
+        return dict(data)
+    if not isinstance(data, tuple) or not 1 <= len(data) <= 2:
+        raise InvalidInputError(
+            f"site {name}: expected (X, y), or a mapping with X, y, sample_weight, groups, exposure"
+        )
+    return dict(zip(PARTS, data, strict=False))
+
+
+def _plain(part: Mapping[str, Any]) -> Rows:
+    """Rows of arrays as they are; columns without ``y`` are responses, as of a Gaussian mixture."""
+    arrays = {
+        name: np.asarray(part[name], dtype=np.float64)
+        for name in PARTS
+        if part.get(name) is not None and name != "groups"
+    }
+    if arrays["X"].ndim != 2 or not all(np.all(np.isfinite(array)) for array in arrays.values()):
+        raise InvalidInputError("expected X with rows and columns, and finite numbers everywhere")
+    n = len(arrays["X"])
+    X, Y = (np.empty((n, 0)), arrays["X"]) if "y" not in arrays else (arrays["X"], arrays["y"].reshape(n, -1))
+    groups = None if part.get("groups") is None else Groups.of(np.asarray(part["groups"]))
+    return Rows(X, Y, arrays.get("sample_weight"), arrays.get("exposure"), groups)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of a table, each a site."""
+
+    uris: tuple[str, ...]
+    columns: Columns
+
+    @classmethod
+    def of(
+        cls,
+        pattern: str | Sequence[str],
+        *,
+        target: str | Sequence[str] | None,
+        features: Sequence[str] | None,
+        weight: str | None,
+        groups: str | None,
+        exposure: str | None,
+    ) -> Shards:
+        """From a pattern or a list of addresses; features are all columns that have no other role, unless named."""
+        uris = expand(pattern)
+        responses = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+        taken = {*responses, weight, groups, exposure}
+        if features is None:
+            features = [name for name in column_names(uris[0]) if name not in taken]
+        columns = Columns(tuple(features), responses, weight=weight, exposure=exposure, groups=groups)
+        if groups is not None:
+            _check_groups(uris, groups)
+        return cls(uris, columns)
+
+    def sites(self, estimator: Fittable | None) -> list[Site]:
+        """One site for each shard, in the order of their addresses."""
+        columns = self.columns
+        if estimator is not None:
+            names = columns.features
+            features, target = estimator.roles(columns.features, columns.target)
+            classes = self._classes(target[0]) if estimator.reads_classes else None
+            columns = replace(columns, features=features, target=target, classes=classes)
+            estimator.set_columns(names, classes=classes)
+        return [Site(name, Shard(uri, columns)) for name, uri in zip(self.names, self.uris, strict=True)]
+
+    @property
+    def names(self) -> list[str]:
+        """File names where they differ, else whole addresses."""
+        names = [uri.split("?")[0].rsplit("/", 1)[-1] for uri in self.uris]
+        return names if len(set(names)) == len(names) else list(self.uris)
+
+    def _classes(self, column: str) -> tuple[Any, ...]:
+        return tuple(sorted({value for uri in self.uris for value in distinct(uri, column)}))
+
+
+def _check_groups(uris: Sequence[str], column: str) -> None:
+    """An error where the rows of a group are in two shards."""
+    home: dict[str, str] = {}
+    for uri in uris:
+        for label in distinct(uri, column):
+            if home.setdefault(str(label), uri) != uri:  # a CSV file may hold as text what another holds as numbers
+                raise InvalidInputError(
+                    f"a group of column {column!r} has rows in {home[str(label)]} and in {uri}: "
+                    "write the rows of a group into one shard"
+                )

@@ -1,0 +1,192 @@
+r"""The game between a critic and a mixture of regressions: simultaneous steps of both, from sums over rows.
+
+Covariates are whitened, ``W`` with ``Wᵀ (X'X / n) W = I``, and the steps of expert j divided by its share: the
+information of known labels is then the identity, whatever the covariates and shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from consilience.model.critic import MinimaxSums
+from consilience.model.design import Design
+from consilience.model.families import covariance as cov
+from consilience.model.families.covariance import Structure
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.gates import ConstantGate
+from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import solve_symmetric
+
+LEAST_SHARE = 1e-3
+"""Share of an expert below which its steps are no longer made longer."""
+SLOWER = 10.0
+"""How much shorter the steps of the mixture are than the critic's."""
+FARTHEST = 1e6
+"""Coefficients in units of ``σ``, and ``σ`` in units of where it began, beyond which a game has run away."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stand:
+    """Where both sides of the game stand.
+
+    Parameters
+    ----------
+    U : (K, r) array
+        Coefficients of the mixture on whitened covariates.
+    pi : (K,) array
+        Its shares.
+    sigma2 : float
+        Its variance.
+    above, below, reference : (K, r) array
+        The critic's vectors and what they are drawn to, on whitened covariates and in units of ``σ``.
+
+    Examples
+    --------
+    >>> U = np.array([[2.0], [-2.0]])
+    >>> Stand(U, np.full(2, 0.5), 4.0, *np.zeros((3, 2, 1))).refreshed().reference.ravel()
+    array([ 1., -1.])
+    """
+
+    U: Array
+    pi: Array
+    sigma2: float
+    above: Array
+    below: Array
+    reference: Array
+
+    def refreshed(self) -> Stand:
+        """The same with the mixture's coefficients as reference."""
+        return replace(self, reference=self.U / np.sqrt(self.sigma2))
+
+    def facing(self, reference: Array) -> Stand:
+        """The same mixture, and a critic without an opinion at another reference."""
+        return replace(self, above=reference, below=reference, reference=reference)
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """The fixed problem: coordinates, penalty, floor, and whether the mixture is a symmetric pair.
+
+    Parameters
+    ----------
+    design : Design
+    structure : Structure
+        How the one variance is stored.
+    W : (p, r) array
+        From coefficients on whitened covariates to those on the design.
+    penalty : float
+        ``λ``.
+    floor : float
+        Of the variance.
+    symmetric : bool
+        Two regressions that are each other's negative, in equal shares.
+
+    Examples
+    --------
+    >>> game = Game(Design.raw(1, False), "full", np.array([[0.5]]), 0.41, 0.0, symmetric=True)
+    >>> stand = game.standing(np.array([[6.0], [-2.0]]), np.array([0.7, 0.3]), 1.0)
+    >>> stand.U.ravel(), game.mixture(stand).experts.B.ravel(), stand.pi
+    (array([ 8., -8.]), array([ 4., -4.]), array([0.5, 0.5]))
+    """
+
+    design: Design
+    structure: Structure
+    W: Array
+    penalty: float
+    floor: float
+    symmetric: bool
+
+    def standing(self, B: Array, pi: Array, sigma2: float) -> Stand:
+        """A mixture with coefficients ``B (K, p)``, and a critic without an opinion with it as reference."""
+        whitened = solve_symmetric(self.W.T @ self.W, self.W.T @ B.T)[0].T
+        U, shares = (odd(whitened), np.full(2, 0.5)) if self.symmetric else (whitened, pi)
+        none = np.zeros_like(U)
+        first = Stand(U, shares, max(sigma2, self.floor), none, none, none).refreshed()
+        return first.facing(first.reference)
+
+    def mixture(self, stand: Stand) -> Mixture:
+        """The mixture, in the coordinates of the design."""
+        covariance = cov.stored(np.full((len(stand.U), 1, 1), stand.sigma2), self.structure)
+        experts = GaussianExperts((stand.U @ self.W.T)[:, None], covariance, self.structure)
+        return Mixture(self.design, ConstantGate(stand.pi), experts)
+
+    def critic(self, stand: Stand) -> tuple[Array, Array]:
+        """The critic's two groups of vectors ``(K, p)``, in the coordinates of the design."""
+        sigma = np.sqrt(stand.sigma2)
+        return sigma * stand.above @ self.W.T, sigma * stand.below @ self.W.T
+
+    def stepped(self, stand: Stand, sums: MinimaxSums) -> Stand:
+        r"""Both sides after one step of each, and shares and variance after an E-step.
+
+        .. math::
+            \gamma \leftarrow \gamma + \alpha \{\sigma \nabla_\gamma - \lambda (\gamma - \tilde\gamma)\}, \qquad
+            U \leftarrow U - \tfrac{\alpha}{10}\, \sigma^2 \nabla_U, \qquad \alpha = 1 / 2\lambda.
+        """
+        alpha, sigma = 1 / (2 * self.penalty), np.sqrt(stand.sigma2)
+        scale = sums.weight * np.maximum(stand.pi, LEAST_SHARE)[:, None]
+        above, below, U = (self._whitened(gradient) / scale for gradient in (sums.above, sums.below, sums.B))
+        return Stand(
+            stand.U - alpha / SLOWER * stand.sigma2 * U,
+            stand.pi if self.symmetric else sums.shares / sums.shares.sum(),
+            max(sums.squares / sums.weight, self.floor),
+            stand.above + alpha * (sigma * above - self.penalty * (stand.above - stand.reference)),
+            stand.below + alpha * (sigma * below - self.penalty * (stand.below - stand.reference)),
+            stand.reference,
+        )
+
+    def _whitened(self, gradient: Array) -> Array:
+        whitened = gradient @ self.W
+        return odd(whitened) if self.symmetric else whitened
+
+
+def odd(pair: Array) -> Array:
+    """``(K, r)`` to the nearest pair of vectors that are each other's negative.
+
+    Examples
+    --------
+    >>> odd(np.array([[3.0], [1.0]])).ravel()
+    array([ 1., -1.])
+    """
+    return 0.5 * (pair - pair[::-1])
+
+
+def has_run_away(first: Stand, now: Stand) -> bool:
+    """Whether steps were too long: numbers beyond all measure, or none.
+
+    Examples
+    --------
+    >>> at = Stand(np.ones((1, 1)), np.ones(1), 4.0, *np.zeros((3, 1, 1)))
+    >>> has_run_away(at, at), has_run_away(at, replace(at, U=np.full((1, 1), np.nan)))
+    (False, True)
+    """
+    sigma = np.sqrt(now.sigma2)
+    sizes = np.abs([now.U / sigma, now.above, now.below])
+    return not bool(np.all(sizes < FARTHEST) and sigma < FARTHEST * np.sqrt(first.sigma2))
+
+
+def largest_move(before: Stand, after: Stand, weight: float) -> float:
+    """The largest change in a round: the length of an expert's, in standard errors of known labels.
+
+    Lengths on whitened covariates are the same in all coordinates.
+
+    Examples
+    --------
+    >>> at = Stand(np.ones((1, 1)), np.ones(1), 4.0, *np.zeros((3, 1, 1)))
+    >>> largest_move(at, replace(at, U=at.U + 0.5), weight=100.0)
+    2.5
+    """
+    vectors = (
+        (after.U - before.U) / np.sqrt(before.sigma2),
+        after.above - before.above,
+        after.below - before.below,
+        after.reference - before.reference,
+    )
+    numbers = (
+        (after.pi - before.pi) / np.maximum(before.pi, LEAST_SHARE),
+        np.log(after.sigma2 / before.sigma2) / np.sqrt(2 * before.pi),
+    )
+    lengths = [*(np.linalg.norm(vector, axis=1) for vector in vectors), *map(np.abs, numbers)]  # (K,) each
+    return float(np.max(np.sqrt(weight * before.pi) * np.array(lengths)))

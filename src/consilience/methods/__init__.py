@@ -1,0 +1,24 @@
+"""Federated methods: dialogues that see answers, never data or engines."""
+
+from consilience.methods.clients import ClusteredClients, ClusteredFit, DescentFit, FedMomentDescent
+from consilience.methods.federated_em import FederatedEM
+from consilience.methods.gradient_em import GradientEM
+from consilience.methods.minimax import MinimaxRegression
+from consilience.methods.one_shot import CombinedFit, OneShot
+from consilience.methods.per_site import FedGrEM, SharedCentre, SharedFit, SiteShare
+
+__all__ = [
+    "ClusteredClients",
+    "ClusteredFit",
+    "CombinedFit",
+    "DescentFit",
+    "FedGrEM",
+    "FedMomentDescent",
+    "FederatedEM",
+    "GradientEM",
+    "MinimaxRegression",
+    "OneShot",
+    "SharedCentre",
+    "SharedFit",
+    "SiteShare",
+]

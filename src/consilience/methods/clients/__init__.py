@@ -1,0 +1,6 @@
+"""Methods for clients that fall into clusters: the latent label belongs to a client."""
+
+from consilience.methods.clients.clustered import ClusteredClients, ClusteredFit
+from consilience.methods.clients.moment_descent import DescentFit, FedMomentDescent
+
+__all__ = ["ClusteredClients", "ClusteredFit", "DescentFit", "FedMomentDescent"]

@@ -1,0 +1,105 @@
+"""Clients in the directions of their regressions: where starts are made, and whole fits where all moments are known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_start
+from consilience.fit.client_starts import client_ascents
+from consilience.fit.climb import Ascent, Expect, drive
+from consilience.messages.client_questions import Clients
+from consilience.messages.dialogue import Dialogue, Each
+from consilience.methods.clients.directions import Directions
+from consilience.methods.federated_em import Problem
+from consilience.model.clients.moments import ClientMoments, expect_clients
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+
+SAME_END = 1e-3
+"""Starts whose likelihoods differ by less than this per client are one."""
+MOST_STARTS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class ClientSubspace:
+    """What the first rounds tell: the directions of the experts, and the clients in them.
+
+    Parameters
+    ----------
+    directions : Directions
+    clients : ClientMoments
+        In the directions, or ``whole`` in all coefficients.
+    whole : bool
+    singles : tuple of str
+        The sites, where each is one client; else empty.
+    """
+
+    directions: Directions
+    clients: ClientMoments
+    whole: bool
+    singles: tuple[str, ...]
+
+    @property
+    def present(self) -> int:
+        """Number of clients that have any rows."""
+        return int(np.count_nonzero(self.clients.n))
+
+    def starts(self, problem: Problem, given: Mixture | None, rng: np.random.Generator, n_init: int) -> list[Mixture]:
+        """The given start, or the best ends of EM in the few directions: more than one where they differ little."""
+        specification = problem.specification
+        if given is not None:
+            check_start(given, specification.blank(problem.summary))
+            return [given.in_coordinates(self.directions.design)]
+        if self.clients.G < specification.K:
+            raise InvalidInputError(f"{self.clients.G} clients are too few for {specification.K} experts")
+        basis, spread = self.directions.basis, self.directions.spread
+        f = min(specification.K, basis.shape[1])
+        few = (self.clients.projected(basis) if self.whole else self.clients).leading(f)
+        ends = client_ascents(few, spread[:f], specification.K, specification.structure, rng, n_init=n_init)
+        return [self._lifted(end.mixture, problem, basis[:, :f]) for end in distinct(ends)]
+
+    def _lifted(self, mixture: Mixture, problem: Problem, basis: Array) -> Mixture:
+        """A mixture in the few directions as one in all coefficients."""
+        blank, experts = problem.specification.blank(problem.summary), mixture.experts
+        assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: starts are Gaussian
+        B = self.directions.theta + experts.B @ basis.T
+        gate = blank.gate if blank.gate.reads_covariates else mixture.gate
+        return Mixture(self.directions.design, gate, GaussianExperts(B, experts.covariance, experts.structure))
+
+    def ascent(self, problem: Problem, start: Mixture) -> Ascent:
+        """EM from the moments of all clients, without another round."""
+
+        def respond(asked: Expect) -> Statistics:
+            theta = self.directions.theta
+            return expect_clients(asked.mixture, self.clients, theta, information=asked.information)
+
+        end = drive(problem.climb(start), respond)
+        if end.statistics.information is None:
+            end = replace(end, statistics=respond(Expect(end.mixture, information=True)))
+        return end
+
+
+def client_subspace(found: Directions, *, whole: bool) -> Dialogue[ClientSubspace]:
+    """Ask for each client's moments: all of them, or those in the directions."""
+    question = Clients(found.design, found.theta, None if whole else found.basis)
+    each: Mapping[str, ClientMoments] = yield Each(question)
+    singles = tuple(each) if all(part.G == 1 for part in each.values()) else ()
+    return ClientSubspace(found, reduce(add, each.values()), whole, singles)
+
+
+def distinct(ends: Sequence[Ascent]) -> list[Ascent]:
+    """The best end and those that are about as likely without being the same, at most three."""
+    kept = [ends[0]]
+    for end in ends[1:]:
+        apart = kept[-1].penalised - end.penalised
+        if SAME_END * end.statistics.weight < apart and ends[0].penalised - end.penalised < end.statistics.weight:
+            kept.append(end)
+    return kept[:MOST_STARTS]

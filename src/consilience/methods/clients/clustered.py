@@ -1,0 +1,207 @@
+"""Clustered clients: every client follows one of K regressions, and which one is found with few rounds.
+
+One round finds the directions that the regressions span, one the clients' moments in these few directions, from which
+the start is made; then EM on the labels of clients, which are computed where the client is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import Ascent
+from consilience.fit.fitting import Fit
+from consilience.fit.specification import Specification
+from consilience.messages.dialogue import Dialogue, together
+from consilience.methods.clients.client_subspace import ClientSubspace, client_subspace
+from consilience.methods.clients.directions import directions
+from consilience.methods.clients.partial_participation import Participation, averaged
+from consilience.methods.federated_em import Problem, ask_total, informed
+from consilience.model.mixture import Mixture
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+from consilience.numerics.subspace import standing_out
+
+RACE = 3
+"""Steps after which the best of several starts goes on alone."""
+SAME_ROWS = 1e-9
+"""Of the largest second moment: sums over rows that differ by more are of other rows."""
+
+
+@dataclass(frozen=True)
+class ClusteredClients:
+    """EM on the labels of clients, from a start that needs no luck.
+
+    Clients are the groups of each site's rows; a site without groups is one client. Rounds: one for the directions that
+    the experts span (two where columns are far from centred), one for each client's moments in these, then one per step
+    of EM; three where labels are clear.
+
+    Parameters
+    ----------
+    moments : {"sums", "clients"}
+        What leaves a site after that. ``"sums"``: sums over clients, weighted by responsibilities that are computed at
+        the site. ``"clients"``: once, each client's ``XᵀX``, ``Xᵀy`` and ``yᵀy``, from which the coordinator computes
+        all else; of a client with fewer rows than columns these give away the rows up to a rotation.
+    iterations : int
+        0 asks for the directions as one sum of ``p²`` numbers; a positive number for that many rounds of orthogonal
+        iteration with ``p K`` numbers each.
+    participation : float
+        Share of the clients that take part in each step of EM, drawn anew each time. Below 1, and wherever clients come
+        and go, steps are averaged over rounds.
+
+    Examples
+    --------
+    >>> from consilience import ClusteredClients, Federation, MixtureOfRegressions
+    >>> from consilience.datasets import clients
+    >>> fleet = clients([10] * 60, n_features=5, random_state=0)
+    >>> sites = Federation({"all": {"X": fleet.X, "y": fleet.y, "groups": fleet.groups}})
+    >>> fit = sites.fit(MixtureOfRegressions(3, fit_intercept=False, random_state=0), method=ClusteredClients())
+    >>> fit.model.converged_, len(fit.record.rounds)
+    (True, 4)
+    """
+
+    moments: Literal["sums", "clients"] = "sums"
+    iterations: int = 0
+    participation: float = 1.0
+
+    by_client = True
+
+    def __post_init__(self) -> None:
+        if self.moments not in ("sums", "clients"):
+            raise InvalidInputError(f"moments={self.moments!r}: expected 'sums' or 'clients'")
+        if isinstance(self.iterations, bool) or not isinstance(self.iterations, int) or self.iterations < 0:
+            raise InvalidInputError(f"iterations={self.iterations!r}: expected a whole number, 0 or more")
+        if not 0 < self.participation <= 1:
+            raise InvalidInputError(f"participation={self.participation!r}: expected a share above 0, at most 1")
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[ClusteredFit, ...]]:
+        """One fit for each specification, all of them in the same messages; arguments as for :class:`FederatedEM`."""
+        for each in specifications:
+            self._check(each, q)
+        most, rng = max(each.K for each in specifications), np.random.default_rng(seed)
+        found = yield from directions(specifications[0], d, most, self.iterations, rng)
+        fleet = yield from client_subspace(found, whole=self.moments == "clients")
+        problems = [Problem(each, found.summary, tol, max_iter, near=True) for each in specifications]
+        starts = [fleet.starts(p, start, np.random.default_rng(seed), n_init) for p in problems]
+        if fleet.whole:
+            ends = [p.ranked([fleet.ascent(p, at) for at in mine]) for p, mine in zip(problems, starts, strict=True)]
+        else:
+            climbs = [self._climbs(p, mine, fleet, seed) for p, mine in zip(problems, starts, strict=True)]
+            ends = list((yield from together(climbs)))
+        return tuple(clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True))
+
+    def _check(self, specification: Specification, q: int) -> None:
+        if specification.family != "gaussian" or q != 1:
+            raise InvalidInputError(
+                "ClusteredClients is for Gaussian experts with one response: use FederatedEM with groups"
+            )
+        if specification.gate != "constant" and (self.moments == "clients" or self.participation < 1):
+            raise InvalidInputError(
+                "with moments='clients' or participation below 1 the gate is constant: use MixtureOfRegressions"
+            )
+
+    def _climbs(
+        self, problem: Problem, starts: Sequence[Mixture], fleet: ClientSubspace, seed: int
+    ) -> Dialogue[list[Ascent]]:
+        """The end of EM from the best of the starts; averaged over rounds where clients come and go."""
+        if self.participation == 1:
+            start = yield from raced(problem, starts, fleet.present)
+            end = None if start is None else (yield from steady(climbed(problem, start), fleet.present))
+            if end is not None:
+                return [end]
+        if problem.specification.gate != "constant":
+            raise InvalidInputError(
+                "clients come and go, and a gate that reads covariates needs the same ones in every round: "
+                "use MixtureOfRegressions, or on_drop='continue'"
+            )
+        participants = Participation(self.participation, fleet.present, seed, fleet.singles)
+        return [(yield from averaged(problem, starts[0], participants))]
+
+
+def raced(problem: Problem, starts: Sequence[Mixture], present: int) -> Dialogue[Mixture | None]:
+    """The start, or where there are several the place of the best after a few steps; None where clients come back."""
+    if len(starts) == 1:
+        return starts[0]
+    short = replace(problem, max_iter=RACE, newton=False)
+    ends = yield from together([steady(ask_total(short.climb(at)), present) for at in starts])
+    left = [end for end in ends if end is not None]
+    return problem.ranked(left)[0].mixture if len(left) == len(ends) else None
+
+
+def steady(steps: Dialogue[Ascent], present: int) -> Dialogue[Ascent | None]:
+    """EM by sums over all clients, then without those who leave; None where clients come back."""
+    before = None
+    request = next(steps)
+    while True:
+        statistics: Statistics = yield request
+        if statistics.weight > present + 0.5 or (before is not None and _are_others(statistics, before)):
+            return None
+        before = statistics
+        try:
+            request = steps.send(statistics)
+        except StopIteration as reached:
+            ascent: Ascent = reached.value
+            return ascent
+
+
+def climbed(problem: Problem, start: Mixture) -> Dialogue[Ascent]:
+    """EM from a start to its end, with the information there."""
+    return (yield from informed(problem, (yield from ask_total(problem.climb(start)))))
+
+
+def _are_others(now: Statistics, before: Statistics) -> bool:
+    """Whether clients take part that did not before: the sum of ``x̃ x̃ᵀ`` over all experts is that of their rows."""
+    if abs(now.weight - before.weight) > 0.5:
+        return now.weight > before.weight
+    S, earlier = now.experts.second.sum(axis=0), before.experts.second.sum(axis=0)
+    return bool(np.any(np.abs(S - earlier) > SAME_ROWS * np.abs(earlier).max()))
+
+
+@dataclass(frozen=True, eq=False)
+class ClusteredFit(Fit):
+    """A fit of clustered clients, with the evidence on their number of clusters.
+
+    Parameters
+    ----------
+    spectrum : array
+        Eigenvalues of the mean product over pairs of rows, in whitened coordinates, largest in size first; only those
+        of the directions used, where they were found by iteration. As many stand out as there are regressions that are
+        linearly independent.
+
+    Examples
+    --------
+    >>> from consilience import ClusteredClients, Federation, MixtureOfRegressions
+    >>> from consilience.datasets import clients
+    >>> fleet = clients([10] * 300, n_features=20, random_state=0)
+    >>> sites = Federation({"all": {"X": fleet.X, "y": fleet.y, "groups": fleet.groups}})
+    >>> fit = sites.fit(MixtureOfRegressions(3, random_state=0), method=ClusteredClients()).fit
+    >>> fit.gap_order
+    3
+    """
+
+    spectrum: Array
+
+    @property
+    def gap_order(self) -> int:
+        """Number of clusters that the spectrum suggests: eigenvalues out of noise. The fit itself does not use it."""
+        return standing_out(self.spectrum)
+
+
+def clustered_fit(problem: Problem, ends: Sequence[Ascent], spectrum: Array) -> ClusteredFit:
+    """The fit at the best end."""
+    return ClusteredFit(**vars(problem.fit(ends[0], ends)), spectrum=spectrum)

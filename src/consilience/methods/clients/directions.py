@@ -1,0 +1,128 @@
+"""The directions that the regressions of clients span, from sums over pairs of a client's rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from consilience.fit.checks import check_fittable
+from consilience.fit.climb import Expect
+from consilience.fit.specification import Specification
+from consilience.fit.summary import ColumnSummary
+from consilience.messages.client_questions import Pairs
+from consilience.messages.dialogue import Dialogue, Total
+from consilience.messages.questions import Answers, Several, Summarise
+from consilience.methods.spectral_start import one_expert
+from consilience.model.clients.pairs import PairSums
+from consilience.model.design import Design
+from consilience.numerics.arrays import Array, unpack
+from consilience.numerics.linalg import whitening
+from consilience.numerics.subspace import leading, orthonormal
+
+FAR_OFF = 3.0
+"""Means that are further from 0 than this many standard deviations are taken off before pairs are asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Where the regressions of clients lie.
+
+    Parameters
+    ----------
+    summary : ColumnSummary
+    design : Design
+    theta : (p,) array
+        Coefficients from which residuals are taken.
+    basis : (p, f) array
+        Directions of the experts; covariates have unit variance in them.
+    values : array
+        Eigenvalues of the pair sums, largest in size first.
+    """
+
+    summary: ColumnSummary
+    design: Design
+    theta: Array
+    basis: Array
+    values: Array
+
+    @property
+    def spread(self) -> Array:
+        """Mean squares over clients of their coefficients in each direction, ``(f,)``, away from 0."""
+        sizes = np.abs(self.values)
+        return np.asarray(np.maximum(sizes[: self.basis.shape[1]], 1e-3 * sizes.max() + np.finfo(float).tiny))
+
+
+def directions(
+    specification: Specification, d: int, K: int, iterations: int, rng: np.random.Generator
+) -> Dialogue[Directions]:
+    """The ``K`` directions in which clients differ most, by one sum of ``p²`` numbers or by rounds of iteration.
+
+    Parameters
+    ----------
+    specification : Specification
+        Whether there is an intercept.
+    d, K : int
+        Covariates and directions.
+    iterations : int
+        Rounds of orthogonal iteration with ``p K`` numbers each; 0 for the sum.
+    rng : numpy.random.Generator
+        Of the basis from which iterations start.
+    """
+    raw = Design.raw(d, specification.intercept)
+    theta = np.zeros(raw.p)
+    answers: Answers = yield Total(Several((Summarise(d, 1), *_about(raw, theta, whole=not iterations))))
+    summary, *sums = answers.items
+    check_fittable(specification, summary)
+    design, at = summary.design(specification.intercept), raw
+    if _is_far_off(summary, specification.intercept):
+        at, theta = design, centre(summary, design)
+        answers = yield Total(Several(_about(design, theta, whole=not iterations)))
+        sums = list(answers.items)
+    back = at.from_raw() @ design.to_raw()  # sums in the coordinates of the design: units do not matter
+    theta = design.from_raw() @ at.to_raw() @ theta
+    Sxx = back.T @ unpack(sums[0].experts.second)[0] @ back
+    W = whitening(Sxx / float(sums[0].experts.plain[0]))
+    if iterations:
+        start = orthonormal(rng.standard_normal((W.shape[1], min(K, W.shape[1]))))
+        values, U = yield from iterated(Pairs(design, theta), W, start, iterations)
+    else:
+        values, U = spanned(replace(sums[1], product=back.T @ sums[1].product @ back), W, K)
+    return Directions(summary, design, theta, W @ U, values)
+
+
+def _about(design: Design, theta: Array, *, whole: bool) -> tuple[Expect | Pairs, ...]:
+    """The sums that say in which directions experts lie."""
+    return (Expect(one_expert(design)), *((Pairs(design, theta),) if whole else ()))
+
+
+def _is_far_off(summary: ColumnSummary, intercept: bool) -> bool:
+    """Whether sums about 0 would be those of the means; without an intercept 0 is where experts meet."""
+    means = np.concatenate([summary.x_mean, summary.y_mean])
+    variances = np.concatenate([summary.x_variance, np.diagonal(summary.y_covariance)])
+    return intercept and bool(np.any(means**2 > FAR_OFF**2 * variances))
+
+
+def centre(summary: ColumnSummary, design: Design) -> Array:
+    """Coefficients ``(p,)`` of the mean response: those of an intercept alone."""
+    theta = np.zeros(design.p)
+    if design.intercept:
+        theta[0] = summary.y_mean[0]
+    return theta
+
+
+def spanned(sums: PairSums, W: Array, K: int) -> tuple[Array, Array]:
+    """Eigenvalues of the pair sums in whitened coordinates, largest in size first, and the K first eigenvectors."""
+    values, vectors = leading(W.T @ sums.product @ W / max(sums.pairs, 1.0), W.shape[1])
+    return values, vectors[:, :K]
+
+
+def iterated(pairs: Pairs, W: Array, U: Array, rounds: int) -> Dialogue[tuple[Array, Array]]:
+    """The same by orthogonal iteration from a basis ``U``: ``U ← orth(Wᵀ Y W U)``, a round each."""
+    values = np.zeros(U.shape[1])
+    for _ in range(rounds):
+        sums: PairSums = yield Total(replace(pairs, basis=W @ U))
+        product = W.T @ sums.product / max(sums.pairs, 1.0)
+        values = np.asarray(np.linalg.eigvalsh(U.T @ product)[::-1])
+        U = orthonormal(product)
+    return values, U

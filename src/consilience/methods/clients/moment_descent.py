@@ -1,0 +1,298 @@
+r"""Federated moment descent on a few anchor clients, then local steps of all clients on the regressions it finds.
+
+Lili Su, Jiaming Xu and Pengkun Yang, "Global Convergence of Federated Learning for Mixed Regression", NeurIPS 2022,
+arXiv:2206.07279. Phase 1 is its FedMD, phase 2 its FedX with clustering. What the text leaves open is decided here: the
+sign of a step, all pairs of a client's rows in place of two rows, and which clients have rows enough for anchors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from numbers import Integral
+from operator import add
+
+import numpy as np
+
+from consilience.aggregate.robust.anchors import anchor_clusters, anchor_count, drawn_anchors
+from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
+from consilience.fit.checks import check_fittable, check_start
+from consilience.fit.climb import Ascent
+from consilience.fit.fitting import Fit
+from consilience.fit.inference import InferredFit
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.fit.summary import ColumnSummary
+from consilience.messages.anchor_questions import LocalSteps, Sizes
+from consilience.messages.dialogue import Dialogue, Each, Total
+from consilience.messages.questions import Answers, Several, Summarise
+from consilience.methods.clients.anchor_descent import Descent, random_start
+from consilience.methods.per_site.local_fits import only
+from consilience.model.clients.local_steps import ClusterSums
+from consilience.model.families import covariance as cov
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.gates import ConstantGate
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.numerics.arrays import Array
+
+STABLE = 0.9
+"""Of the longest gradient step with which the smallest client does not overshoot."""
+PROX_RATE = 0.5
+RUN_AWAY = 1e6
+"""A move of the coefficients, in standard deviations of the response, after which there is no way back."""
+NO_ERRORS = "steps of clients on their own rows come with no information on the coefficients: use ClusteredClients"
+
+
+@dataclass(frozen=True)
+class FedMomentDescent:
+    r"""Moment descent on anchor clients, then FedAvg or FedProx within the clusters that clients pick.
+
+    Clients are the groups of each site's rows, and a site without groups is one client. Anchors start from one random
+    :math:`\theta`. In each of ``descents`` steps the subspace of :math:`Y(\theta_i)`, the mean product of residual
+    vectors over pairs of rows of a client, is found for every anchor by orthogonal iteration over all clients, and
+
+    .. math:: \theta_i \leftarrow \theta_i + \tfrac12 \hat\sigma_i U_i b_i,
+
+    where :math:`\hat\sigma_i^2` and :math:`b_i` are the leading eigenvalue and eigenvector of the anchor's own pairs in
+    that subspace. The means of clusters of anchors are coarse estimates. Then, in each round, every client picks the
+    regression with the smallest residuals and improves it by steps of its own, and moves are averaged by rows:
+
+    .. math:: \theta_k \leftarrow \theta_k + \sum_{i : z_i = k} \frac{n_i}{N} (\theta_i - \theta_k).
+
+    It needs some thirty rounds for the first phase and dozens to hundreds for the second, and may fail where no anchor
+    is of some cluster: it is here for comparison, and :class:`ClusteredClients` is the better choice.
+
+    Parameters
+    ----------
+    anchors : int or None
+        Number of anchors, drawn from the clients with most rows; ``⌈3 K log K⌉`` by default.
+    descents : int
+        Steps of the anchors.
+    separation : float or None
+        ``Δ``, the least distance between the coefficients of two clusters, on standardised covariates, where it is
+        known: anchors nearer than ``Δ / 2`` are then of one cluster, and one with a residual below ``0.2 Δ`` stops.
+    steps : int
+        Gradient steps of a client in each round of the second phase.
+    rate : float or None
+        Their length ``η``; by default ``0.9 / (1 + √(p / n))²`` with the rows of the smallest client, and 0.5 with
+        ``prox``.
+    prox : bool
+        One proximal step of each client (FedProx) in place of gradient steps (FedAvg).
+    rounds : int
+        Most rounds of the second phase.
+    tol : float
+        Stop when no coefficient changes by more than this many standard deviations of the response.
+
+    References
+    ----------
+    L. Su, J. Xu and P. Yang, arXiv:2206.07279.
+
+    Examples
+    --------
+    >>> from consilience import Federation, FedMomentDescent, MixtureOfRegressions
+    >>> from consilience.datasets import clients
+    >>> fleet = clients([20] * 150, n_clusters=2, n_features=5, random_state=0)
+    >>> sites = Federation({"all": {"X": fleet.X, "y": fleet.y, "groups": fleet.groups}})
+    >>> model = MixtureOfRegressions(2, fit_intercept=False, random_state=0)
+    >>> result = sites.fit(model, method=FedMomentDescent())
+    >>> distances = np.linalg.norm(result.model.coef_[:, None] - fleet.theta, axis=2)
+    >>> bool(distances.min(axis=0).max() < 0.05)
+    True
+    """
+
+    anchors: int | None = None
+    descents: int = 5
+    separation: float | None = None
+    steps: int = 5
+    rate: float | None = None
+    prox: bool = False
+    rounds: int = 400
+    tol: float = 1e-5
+
+    by_client = True
+
+    def __post_init__(self) -> None:
+        for name in ("anchors", "descents", "steps", "rounds"):
+            value = getattr(self, name)
+            whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+            if not (whole or (name == "anchors" and value is None)):
+                raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
+        for name in ("separation", "rate"):
+            value = getattr(self, name)
+            if value is not None and not (value > 0 and np.isfinite(value)):
+                raise InvalidInputError(f"{name}={value!r}: expected a number above 0, or None")
+        if not self.tol >= 0:
+            raise InvalidInputError(f"tol={self.tol!r}: expected a number that is not negative")
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[DescentFit]]:
+        """The fit; a given start takes the place of the first phase.
+
+        Arguments as for :class:`FederatedEM`; ``n_init``, ``tol`` and ``max_iter`` are not read.
+        """
+        specification = only(specifications, "FedMomentDescent")
+        if specification.family != "gaussian" or specification.gate != "constant" or q != 1:
+            raise InvalidInputError("FedMomentDescent is for regressions with one response and constant shares")
+        answers: Mapping[str, Answers] = yield Each(Several((Summarise(d, q), Sizes())))
+        summary = reduce(add, (answer.items[0] for answer in answers.values()))
+        sizes: dict[str, Array] = {site: answer.items[1].n for site, answer in answers.items()}
+        check_fittable(specification, summary)
+        if start is None:
+            coarse, places = yield from self._coarse(specification, summary, sizes, np.random.default_rng(seed))
+        else:
+            check_start(start, specification.blank(summary))
+            coarse, places = start.in_coordinates(summary.design(specification.intercept)), {}
+        end = yield from self._refined(coarse, specification.penalty(summary), summary, sizes)
+        return (end.fit(coarse, places),)
+
+    def _coarse(
+        self,
+        specification: Specification,
+        summary: ColumnSummary,
+        sizes: Mapping[str, Array],
+        rng: np.random.Generator,
+    ) -> Dialogue[tuple[Mixture, dict[str, tuple[int, ...]]]]:
+        """Phase 1: the means of clusters of anchors as a mixture, and the places of the anchors."""
+        blank, K = specification.blank(summary), specification.K
+        places = drawn_anchors(sizes, self.anchors or anchor_count(K), rng)
+        descent = Descent.begun(blank.design, places, random_start(summary, blank.design, rng), K, rng)
+        for number in range(self.descents):
+            descent = yield from descent.looked_around(alike=number == 0)
+            descent = yield from descent.stepped(self.separation)
+        theta = descent.theta[descent.present]
+        labels = anchor_clusters(theta, K, self.separation) if len(theta) else np.zeros(0, dtype=np.intp)
+        if len(np.unique(labels)) < K:
+            raise InvalidInputError(
+                f"{len(theta)} anchors, clients with two rows or more, fall into fewer than {K} clusters: "
+                "ask for fewer clusters, or pass a smaller separation"
+            )
+        return with_coefficients(blank, np.array([theta[labels == k].mean(axis=0) for k in range(K)])), places
+
+    def _refined(
+        self, at: Mixture, penalty: Penalty, summary: ColumnSummary, sizes: Mapping[str, Array]
+    ) -> Dialogue[DescentEnd]:
+        """Phase 2: local steps of all clients, and averages within clusters."""
+        spread = float(np.sqrt(summary.y_covariance[0, 0]))
+        rate = self.rate or (PROX_RATE if self.prox else longest_step(sizes, at.design.p))
+        number = 0
+        while True:
+            number += 1
+            sums: ClusterSums = yield Total(LocalSteps(at, self.steps, rate, self.prox))
+            move = sums.moved / sums.rows.sum()
+            furthest = float(np.abs(move).max()) / spread
+            if not furthest < RUN_AWAY:
+                raise InvalidInputError(f"the steps of clients run away with rate={rate:.3g}: pass a smaller rate")
+            at = averaged(at, move, sums, penalty)
+            if furthest <= self.tol or number == self.rounds:
+                stop = StopReason.SETTLED if furthest <= self.tol else StopReason.ROUNDS
+                return DescentEnd(at, sums, penalty, number, stop)
+
+
+# ---------------------------------------------------------------- phase 2: steps of all clients
+
+
+def longest_step(sizes: Mapping[str, Array], p: int) -> float:
+    """``0.9 / (1 + √(p / n))²`` with the rows of the smallest client: about ``1 / ‖X‖²`` per row of random covariates.
+
+    Examples
+    --------
+    >>> round(longest_step({"north": np.array([25.0, 100.0, 0.0])}, 100), 6)
+    0.1
+    """
+    n = np.concatenate(list(sizes.values()))
+    smallest = float(n[n > 0].min(initial=np.inf))
+    return float(STABLE / (1 + np.sqrt(p / smallest)) ** 2)
+
+
+def with_coefficients(mixture: Mixture, B: Array) -> Mixture:
+    """The mixture with coefficients ``B (K, p)``."""
+    experts = mixture.experts
+    assert isinstance(experts, GaussianExperts)  # noqa: S101 - the specification was checked
+    return replace(mixture, experts=replace(experts, B=B[:, None]))
+
+
+def averaged(mixture: Mixture, move: Array, sums: ClusterSums, penalty: Penalty) -> Mixture:
+    """The mixture after the moves ``(K, p)``, with shares of clients and variances as clients picked before them."""
+    experts = mixture.experts
+    assert isinstance(experts, GaussianExperts)  # noqa: S101 - the specification was checked
+    scatter = sums.squares[:, None, None] if cov.has_matrices(experts.structure) else sums.squares[:, None]
+    covariance = cov.maximiser(scatter, sums.rows, experts.structure, experts.covariance, penalty.floor)
+    gate = ConstantGate(sums.clients / sums.clients.sum())
+    return Mixture(mixture.design, gate, GaussianExperts(experts.B + move[:, None], covariance, experts.structure))
+
+
+# ---------------------------------------------------------------- the end
+
+
+@dataclass(frozen=True, eq=False)
+class DescentFit(InferredFit):
+    """A fit by moment descent and local steps, with what the first phase found.
+
+    It has no standard errors. Its likelihood, shares and variances are those of the last regressions that clients were
+    asked about.
+
+    Parameters
+    ----------
+    inference : Inference
+        Without standard errors, and the reason.
+    coarse : Mixture
+        The regressions after the first phase, in raw coordinates; its shares and variances mean nothing.
+    anchors : mapping of str to tuple of int
+        Places of the anchors among the clients of their sites; none where a start was given.
+
+    Examples
+    --------
+    >>> from consilience import Federation, FedMomentDescent, MixtureOfRegressions
+    >>> from consilience.datasets import clients
+    >>> fleet = clients([20] * 150, n_clusters=2, n_features=5, random_state=0)
+    >>> sites = Federation({"all": {"X": fleet.X, "y": fleet.y, "groups": fleet.groups}})
+    >>> model = MixtureOfRegressions(2, fit_intercept=False, random_state=0)
+    >>> fit = sites.fit(model, method=FedMomentDescent(anchors=6)).fit
+    >>> len(fit.anchors["all"]), fit.coarse.coefficients.shape
+    (6, (2, 5))
+    """
+
+    coarse: Mixture
+    anchors: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class DescentEnd:
+    """Where the second phase ended: the mixture after the last averages, and the answer they came from."""
+
+    mixture: Mixture
+    sums: ClusterSums
+    penalty: Penalty
+    rounds: int
+    stop: StopReason
+
+    def fit(self, coarse: Mixture, anchors: Mapping[str, tuple[int, ...]]) -> DescentFit:
+        """The fit, clusters by decreasing number of clients."""
+        clients = self.sums.clients
+        if np.any(clients == 0):
+            warn("a cluster was picked by no client: ask for fewer clusters, or for more anchors", DegenerateFitWarning)
+        order = np.argsort(-clients, kind="stable")
+        ascent = Ascent.without_steps(
+            self.mixture,
+            clients,
+            log_likelihood=self.sums.log_likelihood,
+            weight=float(clients.sum()),
+            penalty=self.penalty,
+            passes=self.rounds,
+            stop=self.stop,
+        )
+        fit = Fit(self.mixture.permuted(order).raw(), ascent, order, self.penalty, ())
+        plain = InferredFit.without(fit, NO_ERRORS)
+        return DescentFit(**vars(plain), coarse=coarse.permuted(order).raw(), anchors=anchors)

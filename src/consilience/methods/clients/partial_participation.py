@@ -1,0 +1,128 @@
+"""EM where clients come and go: each round has other participants, and steps are averaged over rounds.
+
+The likelihoods of two rounds are of different data, so no step is accepted or refused by them. Statistics are averaged
+instead (Cappé and Moulines, "On-line expectation-maximization algorithm for latent data models", 2009): after ``t``
+rounds the noise of who took part has shrunk by ``√t``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from consilience.fit.climb import Ascent, Expect
+from consilience.fit.stop import StopReason
+from consilience.messages.dialogue import Dialogue, Total
+from consilience.messages.questions import Sample
+from consilience.methods.federated_em import Problem
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.least_squares import solution
+from consilience.model.information import is_informable
+from consilience.model.mixture import Mixture
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import unpack
+
+UNAVERAGED = 2
+"""First rounds whose statistics are forgotten: they were taken far from the end."""
+MOST_ROUNDS = 100
+SETTLED = 0.05
+"""Share of the variance of any expert's coefficients that may come from who took part."""
+
+
+@dataclass(frozen=True)
+class Participation:
+    """Who takes part in a round.
+
+    Parameters
+    ----------
+    share : float
+        Probability with which a client is drawn.
+    clients : int
+        How many there are.
+    seed : int
+    singles : tuple of str
+        The sites, where each of them is one client and only those drawn need be asked; else empty, and every site draws
+        among its clients.
+
+    Examples
+    --------
+    >>> Participation(0.5, 4, 1, ("a", "b", "c", "d")).request(Expect(None), 3).sites
+    ('a', 'b', 'c')
+    """
+
+    share: float
+    clients: int
+    seed: int
+    singles: tuple[str, ...] = ()
+
+    def request(self, question: Expect, number: int) -> Total:
+        """What to ask in a round."""
+        if self.share == 1:
+            return Total(question)
+        rng = np.random.default_rng([self.seed, number])
+        if not self.singles:
+            return Total(Sample(question, self.share, int(rng.integers(2**62))))
+        draws = rng.random(len(self.singles))
+        chosen = tuple(site for site, u in zip(self.singles, draws, strict=True) if u < self.share)
+        return Total(question, chosen or self.singles)
+
+
+def averaged(problem: Problem, start: Mixture, participants: Participation) -> Dialogue[Ascent]:
+    """EM from a start with other clients in each round, for Gaussian experts and a constant gate."""
+    mixture, kept, stop, number = start, None, StopReason.ROUNDS, 0
+    for number in range(1, min(MOST_ROUNDS, problem.max_iter) + 1):
+        statistics: Statistics = yield participants.request(Expect(mixture), number)
+        new = at_origin(mixture, statistics)
+        rounds = max(1, number - UNAVERAGED)
+        kept = new if kept is None else mixed(kept, new, 1 / rounds)
+        step = origin(mixture).maximise(kept, problem.penalty)
+        change = participants.clients * squared_change(mixture, step, kept)
+        mixture = step
+        if number > UNAVERAGED and rounds * change < SETTLED:  # a change of 1 / rounds of one round's noise
+            stop = StopReason.SETTLED
+            break
+    question = Expect(mixture, information=is_informable(mixture))
+    last: Statistics = yield participants.request(question, 0)  # the same clients for all orders that are compared
+    statistics = ended(mixture, kept, last).scaled(participants.clients)
+    value = mixture.penalised(statistics, problem.penalty)
+    return Ascent(mixture, statistics, (value,), number + 1, int(last.information is not None), 0, stop)
+
+
+def ended(mixture: Mixture, kept: Statistics | None, last: Statistics) -> Statistics:
+    """Statistics per unit of weight: moments as averaged, at whose maximum the mixture is; the rest as last asked."""
+    statistics = last.scaled(1 / max(last.weight, 1.0))
+    if kept is None:
+        return statistics
+    moments = solution(_gaussian(origin(mixture)), kept.experts).moments(_gaussian(mixture))
+    return replace(statistics, gate=kept.gate, experts=moments)
+
+
+def squared_change(before: Mixture, after: Mixture, statistics: Statistics) -> float:
+    """``max_k δ_kᵀ S_k δ_k / σ²_k`` per coefficient: the squared change in standard errors of one unit of weight."""
+    delta = after.coefficients - before.coefficients
+    S, variances = unpack(statistics.experts.second), _gaussian(after).variances[:, 0]
+    return float(np.max(np.einsum("ka,kab,kb->k", delta, S, delta) / variances) / delta.shape[1])
+
+
+def origin(mixture: Mixture) -> Mixture:
+    """The same with coefficients 0: where statistics of several rounds are brought, to be averaged."""
+    experts = _gaussian(mixture)
+    return replace(mixture, experts=replace(experts, B=np.zeros_like(experts.B)))
+
+
+def at_origin(mixture: Mixture, statistics: Statistics) -> Statistics:
+    """Statistics as they would be, with the same responsibilities, about coefficients 0; per unit of weight."""
+    moments = solution(_gaussian(mixture), statistics.experts).moments(_gaussian(origin(mixture)))
+    return replace(statistics, experts=moments).scaled(1 / max(statistics.weight, 1.0))
+
+
+def _gaussian(mixture: Mixture) -> GaussianExperts:
+    experts = mixture.experts
+    assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: the method has looked
+    return experts
+
+
+def mixed(a: Statistics, b: Statistics, share: float) -> Statistics:
+    """``(1 - share) a + share b``."""
+    return a.scaled(1 - share) + b.scaled(share)

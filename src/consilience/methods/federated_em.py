@@ -1,0 +1,274 @@
+"""Federated EM: the likelihood of all rows of all sites climbed exactly, one sum over sites per step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import chain
+from operator import add
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_fittable, check_start, on_floor
+from consilience.fit.climb import Ascent, Climb, Expect, climb, is_over_same_data
+from consilience.fit.fitting import Fit, finished
+from consilience.fit.specification import Specification
+from consilience.fit.starts import SUBSAMPLE
+from consilience.fit.summary import ColumnSummary
+from consilience.messages.dialogue import Dialogue, Each, Total, together
+from consilience.messages.questions import Answers, LogLikelihood, ProposeStart, Several, StartCandidates, Summarise
+from consilience.model.information import is_informable
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+
+CANDIDATES = 10
+"""Most sites that are asked for a start."""
+GUESSES = 5
+"""Starts drawn from the summary alone, where no site has rows enough for one."""
+
+
+@dataclass(frozen=True)
+class FederatedEM:
+    """Exact EM over sites: safeguarded steps, then Newton, standard errors at the end; the pooled fit to rounding.
+
+    Rounds: one for means and scales; without a given start one in which large sites (at most 10) fit a sample of their
+    rows and one in which all sites say how likely those mixtures are; then one per step.
+
+    Parameters
+    ----------
+    n_climbs : int
+        How many of the best starts are climbed, side by side in the same messages; the best end is taken.
+    newton : bool
+        Whether to switch to Newton steps near the maximum.
+
+    Examples
+    --------
+    >>> from consilience import Federation, FederatedEM, MixtureOfExpertsRegressor
+    >>> from consilience.datasets import soft
+    >>> data = soft(2000, random_state=0)
+    >>> sites = Federation({"north": (data.X[:900], data.y[:900]), "south": (data.X[900:], data.y[900:])})
+    >>> fit = sites.fit(MixtureOfExpertsRegressor(4, random_state=0), method=FederatedEM())
+    >>> fit.model.converged_
+    True
+    """
+
+    n_climbs: int = 1
+    newton: bool = True
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_climbs <= CANDIDATES:
+            raise InvalidInputError(f"n_climbs={self.n_climbs!r}: expected a whole number from 1 to {CANDIDATES}")
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[Fit, ...]]:
+        """One fit for each specification, all of them in the same messages.
+
+        Parameters
+        ----------
+        specifications : sequence of Specification
+        d, q : int
+            Covariates and responses.
+        start : Mixture or None
+            A start in place of the sites' own.
+        seed, n_init : int
+            Of the starts at the sites.
+        tol, max_iter
+            As in :func:`~consilience.fit.climb`.
+        """
+        summary, starters = yield from summarised(d, q, starters=start is None)
+        problems = [Problem(each, summary, tol, max_iter, self.newton) for each in specifications]
+        starts = yield from together([p.starts(start, starters, seed, n_init, self.n_climbs) for p in problems])
+        ranked = yield from ranked_ends(problems, starts)
+        best = yield from together([informed(p, found[0]) for p, found in zip(problems, ranked, strict=True)])
+        best = yield from levelled(problems, best, information=True)
+        return tuple(p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True))
+
+
+def summarised(d: int, q: int, *, starters: bool) -> Dialogue[tuple[ColumnSummary, tuple[str, ...]]]:
+    """The columns of all sites, and where a start is to be found the sites that are asked for one."""
+    if not starters:
+        return (yield Total(Summarise(d, q))), ()
+    summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
+    with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
+        summary = reduce(add, summaries.values())
+    return summary, large_sites({site: part.weight for site, part in summaries.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One specification over the rows of all sites, and how its likelihood is climbed.
+
+    Examples
+    --------
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
+    >>> Problem(Specification(K=2), summary).penalty.gate_ridge
+    0.001
+    """
+
+    specification: Specification
+    summary: ColumnSummary
+    tol: float = 1e-9
+    max_iter: int = 500
+    newton: bool = True
+    near: bool = False
+
+    @property
+    def penalty(self) -> Penalty:
+        """Ridges and floor."""
+        return self.specification.penalty(self.summary)
+
+    def climb(self, start: Mixture) -> Climb:
+        """The climb from ``start``."""
+        return climb(start, self.penalty, tol=self.tol, max_iter=self.max_iter, newton=self.newton, near=self.near)
+
+    def starts(
+        self, given: Mixture | None, sites: tuple[str, ...], seed: int, n_init: int, wanted: int
+    ) -> Dialogue[list[Mixture]]:
+        """The given start, or the best of those that sites find."""
+        check_fittable(self.specification, self.summary)
+        if given is None:
+            question = ProposeStart(self.specification, self.summary, seed, n_init)
+            return (yield from best_candidates(question, self.penalty, sites, wanted))
+        check_start(given, self.specification.blank(self.summary))
+        return [given.in_coordinates(self.summary.design(self.specification.intercept))]
+
+    def ranked(self, ascents: Sequence[Ascent]) -> list[Ascent]:
+        """Best end first; one with an expert on the variance floor is likely spurious."""
+        return sorted(ascents, key=lambda end: (on_floor(end.mixture, self.penalty), -end.penalised))
+
+    def fit(self, end: Ascent, ranked: Sequence[Ascent]) -> Fit:
+        """The fit at ``end``, with the values of all climbs as evidence."""
+        return finished(end, self.penalty, tuple(each.penalised / each.statistics.weight for each in ranked))
+
+
+def ranked_ends(problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]]) -> Dialogue[list[list[Ascent]]]:
+    """Where the climbs from all starts end, for each problem the best first; all of them side by side."""
+    owners = [problem for problem, found in zip(problems, starts, strict=True) for _ in found]
+    climbs = [problem.climb(at) for problem, at in zip(owners, chain(*starts), strict=True)]
+    ends = yield from together([ask_total(steps) for steps in climbs])
+    ends = yield from levelled(owners, ends)
+    return [p.ranked([end for owner, end in zip(owners, ends, strict=True) if owner is p]) for p in problems]
+
+
+def levelled(
+    problems: Sequence[Problem], ends: Sequence[Ascent], *, information: bool = False
+) -> Dialogue[tuple[Ascent, ...]]:
+    """The ends of climbs, all over the same data: those that ended before a site left climb on without it."""
+    ends = tuple(ends)
+    while True:
+        last = min(ends, key=lambda end: end.statistics.weight).statistics
+        behind = [i for i, end in enumerate(ends) if not is_over_same_data(end.statistics, last)]
+        if not behind:
+            return ends
+        again = yield from together([resumed(problems[i], ends[i], information=information) for i in behind])
+        renewed = dict(zip(behind, again, strict=True))
+        ends = tuple(renewed.get(i, end) for i, end in enumerate(ends))
+
+
+def resumed(problem: Problem, ascent: Ascent, *, information: bool = False) -> Dialogue[Ascent]:
+    """A climb that goes on from where it ended, over other data: one more segment of its trace."""
+    more = yield from ask_total(problem.climb(ascent.mixture))
+    joined = replace(
+        more,
+        trace=ascent.trace + more.trace,
+        passes=ascent.passes + more.passes,
+        informed_passes=ascent.informed_passes + more.informed_passes,
+        halvings=ascent.halvings + more.halvings,
+        segments=ascent.segments + tuple(len(ascent.trace) + first for first in more.segments),
+    )
+    return (yield from informed(problem, joined)) if information else joined
+
+
+def informed(problem: Problem, ascent: Ascent) -> Dialogue[Ascent]:
+    """The same end with the observed information in its statistics, where there can be one."""
+    if ascent.statistics.information is not None or not is_informable(ascent.mixture):
+        return ascent
+    statistics = yield Total(Expect(ascent.mixture, information=True))
+    if is_over_same_data(statistics, ascent.statistics):
+        return replace(ascent, statistics=statistics)
+    return (yield from resumed(problem, ascent, information=True))
+
+
+def large_sites(weights: Mapping[str, float]) -> tuple[str, ...]:
+    """The sites that are asked for a start: of those with rows enough, or of the largest, at most ten, spread evenly.
+
+    Examples
+    --------
+    >>> large_sites({"a": 5.0, "b": 9000.0, "c": 4000.0})
+    ('a', 'b', 'c')
+    >>> large_sites({str(i): 4000.0 for i in range(20)})[:3]
+    ('0', '2', '4')
+    """
+    least = min(sorted(weights.values(), reverse=True)[:CANDIDATES][-1], SUBSAMPLE)
+    large = [site for site, weight in weights.items() if weight >= least]
+    places = np.linspace(0, len(large), min(CANDIDATES, len(large)), endpoint=False)
+    return tuple(large[int(place)] for place in places)
+
+
+def ask_total(steps: Climb) -> Dialogue[Ascent]:
+    """A climb whose questions are asked of all sites.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit import climb
+    >>> from consilience.model import Penalty
+    >>> next(ask_total(climb(soft(10, random_state=0).truth, Penalty()))).question.information
+    False
+    """
+    try:
+        question = next(steps)
+        while True:
+            question = steps.send((yield Total(question)))
+    except StopIteration as reached:
+        ascent: Ascent = reached.value
+        return ascent
+
+
+def best_candidates(
+    question: ProposeStart, penalty: Penalty, sites: tuple[str, ...], wanted: int
+) -> Dialogue[list[Mixture]]:
+    """The ``wanted`` starts that explain the rows of all sites best, of those that ``sites`` find in their own."""
+    found: Mapping[str, StartCandidates] = yield Each(question, sites)
+    candidates = [mixture for site in found.values() for mixture in site.mixtures]
+    if not candidates:
+        candidates = list(guesses(question))
+    if len(candidates) == 1:
+        return candidates
+    answers: Answers = yield Total(Several(tuple(LogLikelihood(mixture) for mixture in candidates)))
+    values = [at.log_likelihood - m.ridge(penalty) for at, m in zip(answers.items, candidates, strict=True)]
+    order = sorted(range(len(values)), key=lambda i: (on_floor(candidates[i], penalty), -values[i]))
+    return [candidates[i] for i in order[:wanted]]
+
+
+def guesses(question: ProposeStart) -> Iterator[Mixture]:
+    """Mixtures of equal experts, each expert and its gate moved a random step: starts that need no rows.
+
+    Examples
+    --------
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
+    >>> [mixture.K for mixture in guesses(ProposeStart(Specification(K=2), summary, seed=0, n_init=4))]
+    [2, 2, 2, 2, 2]
+    """
+    rng = np.random.default_rng(question.seed)
+    blank = question.specification.blank(question.summary)
+    spread = 1.0
+    if question.specification.family == "gaussian":
+        spread = np.sqrt(np.diagonal(question.summary.y_covariance).mean())
+    for _ in range(GUESSES):
+        coefficients = spread * rng.standard_normal(blank.experts.free_coefficients().size) / np.sqrt(blank.design.p)
+        experts = blank.experts.moved(coefficients, np.zeros(blank.experts.shape_parameters))
+        gate = blank.gate.moved(0.1 * rng.standard_normal(blank.gate.parameter_count))
+        yield Mixture(blank.design, gate, experts)

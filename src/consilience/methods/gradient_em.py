@@ -1,0 +1,176 @@
+"""Gradient EM: federated EM with short messages, ``K (p + 1)`` numbers a round for regressions.
+
+One sum ``Σ x̃ x̃ᵀ`` over all rows is asked for once. After that an expert with the share ``n_k / N`` of the rows is taken
+to have that share of the sum: its step ``(N / n_k) (Σ x̃ x̃ᵀ)⁻¹ Σ τ_k r x̃`` needs no second moments of its own. Where an
+expert's rows lie otherwise than all rows the step is too long or too short, never wrong in where it ends; too long ones
+are refused by the likelihood, and shortened. For two regressions that are each other's negative the step is exact EM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import HALVINGS, ROUNDING, Ascent, Expect, is_over_same_data
+from consilience.fit.inference import InferredFit
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.messages.dialogue import Dialogue, Total
+from consilience.messages.questions import Answers, ScoreSums, Several
+from consilience.methods.federated_em import Problem, summarised
+from consilience.methods.per_site.local_fits import only
+from consilience.methods.spectral_start import one_expert, spectral_start, symmetric_mixture
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.mixture import Mixture
+from consilience.model.moments import Moments
+from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array, pack, unpack
+
+SHORT = "the messages of this method have no second moments: fit with FederatedEM from this fit's mixture_ for them"
+
+
+@dataclass(frozen=True)
+class GradientEM:
+    """Federated EM with short messages: gradients, preconditioned by one sum of ``x xᵀ`` over all rows.
+
+    Its rounds are more than those of :class:`FederatedEM`, each with ``K (p + 1)`` numbers in place of about
+    ``K p² / 2`` (a gate that reads covariates adds ``K p``). It has no standard errors.
+
+    Parameters
+    ----------
+    symmetric : bool
+        Whether the two regressions are each other's negative, ``y = ± xᵀb + e``, with equal shares and one variance.
+        The step is then that of exact EM, and the start comes from the spectrum of ``Σ y² x xᵀ``.
+
+    Examples
+    --------
+    >>> from consilience import Federation, GradientEM, MixtureOfRegressions
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(2000, 3))
+    >>> y = rng.choice([-1, 1], 2000) * (X @ [1.0, 2.0, -2.0]) + 0.5 * rng.normal(size=2000)
+    >>> sites = Federation({"north": (X[:900], y[:900]), "south": (X[900:], y[900:])})
+    >>> pair = MixtureOfRegressions(2, fit_intercept=False, random_state=0)
+    >>> fit = sites.fit(pair, method=GradientEM(symmetric=True))
+    >>> np.abs(fit.model.coef_.round(1))
+    array([[1., 2., 2.],
+           [1., 2., 2.]])
+    """
+
+    symmetric: bool = False
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[InferredFit]]:
+        """The fit; arguments as for :class:`FederatedEM`."""
+        specification = only(specifications, "GradientEM")
+        self._check(specification, q)
+        summary, starters = yield from summarised(d, q, starters=start is None and not self.symmetric)
+        problem = Problem(specification, summary, tol, max_iter)
+        design = summary.design(specification.intercept)
+        if self.symmetric and start is None:
+            found = yield from spectral_start(design, specification.structure)
+            mixture, Sxx = found.mixture, found.Sxx
+            statistics: Statistics = yield Total(ScoreSums(mixture))
+        else:
+            (mixture, *_) = yield from problem.starts(start, starters, seed, n_init, 1)
+            mixture = nearest_pair(mixture) if self.symmetric else mixture
+            answers: Answers = yield Total(Several((Expect(one_expert(design)), ScoreSums(mixture))))
+            Sxx, statistics = unpack(answers.items[0].experts.second)[0], answers.items[1]
+        preconditioner = Preconditioner(Sxx, problem.penalty, self.symmetric)
+        ascent = yield from _climbed(mixture, statistics, preconditioner, problem)
+        return (InferredFit.without(problem.fit(ascent, [ascent]), SHORT),)
+
+    def _check(self, specification: Specification, q: int) -> None:
+        if specification.family != "gaussian" or q != 1:
+            raise InvalidInputError("GradientEM is for Gaussian experts with one response: use FederatedEM")
+        if self.symmetric and (specification.K != 2 or specification.gate != "constant"):
+            raise InvalidInputError("symmetric=True is for two regressions: use MixtureOfRegressions(2)")
+
+
+@dataclass(frozen=True, eq=False)
+class Preconditioner:
+    """What stays from round to round: ``Σ x̃ x̃ᵀ (p, p)`` over all rows, the penalty, whether experts mirror."""
+
+    Sxx: Array
+    penalty: Penalty
+    symmetric: bool
+
+    def step(self, mixture: Mixture, statistics: Statistics, length: float) -> Mixture:
+        """The step from short statistics, ``length`` times as long as the shares of ``Σ x̃ x̃ᵀ`` say."""
+        if self.symmetric:
+            statistics = mirrored(statistics)
+        return mixture.maximise(self.completed(mixture, statistics, length), self.penalty)
+
+    def completed(self, mixture: Mixture, statistics: Statistics, length: float) -> Statistics:
+        """Statistics with each expert's share of ``Σ x̃ x̃ᵀ / length`` as its second moments, a bound for the gate's."""
+        n = statistics.experts.plain[: mixture.K]
+        share = n / max(float(n.sum()), np.finfo(float).tiny)
+        S = pack(self.Sxx) / length
+        gate, experts = statistics.gate, statistics.experts
+        if mixture.gate.reads_covariates:
+            k, l = np.triu_indices(mixture.K - 1)
+            labels = statistics.weight / max(float(n.sum()), np.finfo(float).tiny)
+            bound = 0.5 * ((k == l) - 1 / mixture.K) * labels  # Böhning: diag(π) - π πᵀ ≼ (I - 1 1ᵀ / K) / 2
+            gate = replace(gate, second=bound[:, None] * S)
+        return replace(statistics, gate=gate, experts=replace(experts, second=share[:, None] * S))
+
+
+def nearest_pair(mixture: Mixture) -> Mixture:
+    """Two regressions as ``± b`` with equal shares and their mean variance."""
+    experts = mixture.experts
+    assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: the method has looked
+    b, sigma2 = (experts.B[0, 0] - experts.B[1, 0]) / 2, float(experts.variances.mean())
+    return symmetric_mixture(mixture.design, b, sigma2, experts.structure)
+
+
+def mirrored(statistics: Statistics) -> Statistics:
+    """Statistics of two experts as those of ``± b``: the second sees the data of the first with the sign turned."""
+    experts, gate = statistics.experts, statistics.gate
+    rows, squares = experts.plain[:2].mean(), experts.plain[2:].mean()
+    first = (experts.first[0] - experts.first[1]) / 2
+    moments = Moments(np.array([rows, rows, squares, squares]), np.array([first, -first]), experts.second)
+    return replace(statistics, experts=moments, gate=replace(gate, plain=np.full(2, gate.plain.mean())))
+
+
+def _climbed(
+    mixture: Mixture, statistics: Statistics, preconditioner: Preconditioner, problem: Problem
+) -> Dialogue[Ascent]:
+    """Steps that the likelihood accepts; one that it does not is halved, as the next ones are until they do well."""
+    value = mixture.penalised(statistics, preconditioner.penalty)
+    trace, segments, length, halvings, stop = [value], [0], 1.0, 0, StopReason.MAX_ITER
+    for _ in range(problem.max_iter):
+        proposal = preconditioner.step(mixture, statistics, length)
+        answer: Statistics = yield Total(ScoreSums(proposal))
+        new = proposal.penalised(answer, preconditioner.penalty)
+        if not is_over_same_data(answer, statistics):  # a site left: from here on it is another likelihood
+            mixture, statistics, value = proposal, answer, new
+            segments.append(len(trace))
+            trace.append(value)
+            continue
+        if not new >= value - ROUNDING * answer.scale:
+            length, halvings = length / 2, halvings + 1
+            if length < 0.5**HALVINGS:
+                stop = StopReason.STALLED
+                break
+            continue
+        gain, full = new - value, length == 1
+        mixture, statistics, value, length = proposal, answer, new, min(2 * length, 1.0)
+        trace.append(value)
+        if full and gain <= problem.tol * statistics.weight:
+            stop = StopReason.CONVERGED_EM
+            break
+    ended = preconditioner.completed(mixture, statistics, 1.0)
+    return Ascent(mixture, ended, tuple(trace), len(trace) + halvings, 0, halvings, stop, tuple(segments))

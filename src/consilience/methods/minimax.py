@@ -1,0 +1,222 @@
+r"""Mixtures of regressions as a game: a critic tells data from the mixture, the mixture learns to pass.
+
+The minimax form of Wasserstein mixed linear regression (WMLR; over sites F-WMLR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_fittable, check_start
+from consilience.fit.climb import Ascent, Expect
+from consilience.fit.fitting import Fit, finished
+from consilience.fit.inference import InferredFit
+from consilience.fit.minimax_game import Game, Stand, has_run_away, largest_move
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.messages.dialogue import Dialogue, Total, together
+from consilience.messages.questions import CriticSums
+from consilience.methods.federated_em import Problem, summarised
+from consilience.methods.per_site.local_fits import only
+from consilience.methods.spectral_start import one_expert, spectral_start
+from consilience.model.critic import MinimaxSums
+from consilience.model.design import Design
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.gates import ConstantGate
+from consilience.model.information import is_informable
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array, unpack
+from consilience.numerics.linalg import whitening
+
+SETTLED = 1e-3
+"""Largest move in a round, in standard errors of known labels, at which the game has settled."""
+
+
+@dataclass(frozen=True)
+class MinimaxRegression:
+    r"""A mixture of regressions with one variance, by gradient descent and ascent of a minimax objective.
+
+    .. math::
+        \min_B \max_{\gamma, \gamma'} \; \frac1n \sum_i \{\psi(x_i, y_i) - E_B\,\psi(x_i, Y)\}
+        - \frac\lambda2 \sum_j \pi_j \left(\|\gamma_j - \tilde\gamma_j\|^2 + \|\gamma_j' - \tilde\gamma_j\|^2\right)
+
+    with the critic :math:`\psi` of :func:`~consilience.model.critic.minimax_sums`, whitened covariates and
+    coefficients in units of :math:`\sigma`. Both sides step at once, the critic by :math:`\alpha = 1/2\lambda`, the
+    mixture by a tenth of it; shares and variance are those of the E-step. Where it ends,
+    :math:`\gamma = \gamma' = \tilde\gamma` and the mixture solves moment equations with instruments
+    :math:`\tilde\gamma`. With the mixture itself as reference :math:`\tilde\gamma` these are the equations of maximum
+    likelihood: so the reference is set to the mixture again and again.
+
+    After the start a site sends ``3 K p + K + 4`` numbers a round. :class:`FederatedEM` ends at the same point in fewer
+    rounds, and the method is here for comparison. Standard errors are those of the likelihood, where the fit is its
+    maximum: with references that are refreshed and ``covariance_type="tied"``.
+
+    Parameters
+    ----------
+    symmetric : bool
+        Two regressions that are each other's negative, in equal shares, from
+        :func:`~consilience.methods.spectral_start.spectral_start`.
+    penalty : float
+        :math:`\lambda`, the paper's by default. With less than about 0.35 the steps need not settle, from 0.5 to 1 they
+        often settle sooner.
+    refresh : int or None
+        Rounds after which, at the latest, the mixture becomes the reference. None keeps the first one: the start's
+        coefficients, or for a symmetric pair a vector of length :math:`\sigma` along them.
+    rounds : int
+        Most rounds after the start.
+
+    References
+    ----------
+    T. Diamandis, Y. Eldar, A. Fallah, F. Farnia and A. Ozdaglar, "A Wasserstein minimax framework for mixed linear
+    regression", ICML 2021. Here expectations are by quadrature, where the paper draws.
+
+    Examples
+    --------
+    >>> from consilience import Federation, MinimaxRegression, MixtureOfRegressions
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(600, 2))
+    >>> y = rng.choice([-1, 1], 600) * (X @ [1.0, 2.0]) + 0.5 * rng.normal(size=600)
+    >>> sites = Federation({"north": (X[:200], y[:200]), "south": (X[200:], y[200:])})
+    >>> fit = sites.fit(MixtureOfRegressions(2, fit_intercept=False), method=MinimaxRegression(symmetric=True))
+    >>> abs(fit.model.coef_[0]).round(1), fit.model.converged_
+    (array([1., 2.]), True)
+    """
+
+    symmetric: bool = False
+    penalty: float = 0.41
+    refresh: int | None = 10
+    rounds: int = 500
+
+    def __post_init__(self) -> None:
+        for name, value in (("rounds", self.rounds), ("refresh", self.refresh)):
+            whole = isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+            if not (whole or (name == "refresh" and value is None)):
+                raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
+        if not 0 < self.penalty < np.inf:
+            raise InvalidInputError(f"penalty={self.penalty!r}: expected a positive number")
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[Fit]]:
+        """One fit; arguments as for :class:`FederatedEM`, but ``tol`` and ``max_iter`` are of no effect."""
+        specification = only(specifications, "MinimaxRegression")
+        self._check(specification, q)
+        summary, starters = yield from summarised(d, q, starters=start is None and not self.symmetric)
+        problem = Problem(specification, summary)
+        check_fittable(specification, summary)
+        if self.symmetric:
+            game, stand = yield from self._pair(problem, start)
+        else:
+            game, stand = yield from self._mixture(problem, start, starters, seed, n_init)
+        mixture, number, stop = yield from self._rounds(game, stand)
+        reason = self._without_errors(specification)
+        fit = yield from ended(mixture, problem.penalty, number, stop, information=not reason)
+        return (InferredFit.without(fit, reason) if reason else fit,)
+
+    def _check(self, specification: Specification, q: int) -> None:
+        if specification.family != "gaussian" or specification.gate != "constant" or q != 1:
+            raise InvalidInputError(
+                "MinimaxRegression is for mixtures of regressions of one real response with constant shares: "
+                "use FederatedEM"
+            )
+        if self.symmetric and specification.K != 2:
+            raise InvalidInputError(f"symmetric=True is for two regressions, got {specification.K}")
+
+    def _without_errors(self, specification: Specification) -> str:
+        """Why there are no standard errors; empty where the fit is the maximum of its model's likelihood."""
+        if self.refresh is None:
+            return "with a fixed reference the fit is not the maximum of the likelihood"
+        if self.symmetric:
+            return "the information of two regressions is not that of a pair of which one is the other's negative"
+        if specification.structure != "tied" and specification.K > 1:
+            return "the fit has one variance and the model one for each expert: fit with covariance_type='tied'"
+        return ""
+
+    def _pair(self, problem: Problem, start: Mixture | None) -> Dialogue[tuple[Game, Stand]]:
+        """Two regressions that are each other's negative: the spectral start, or the odd part of a given one."""
+        specification, design = problem.specification, problem.summary.design(problem.specification.intercept)
+        if start is not None:
+            check_start(start, specification.blank(problem.summary))
+        found = yield from spectral_start(design, specification.structure)
+        game = self._game(problem, found.Sxx / found.weight)
+        stand = game.standing(*parts_of(found.mixture if start is None else start.in_coordinates(design)))
+        length = np.linalg.norm(stand.U, axis=1, keepdims=True)
+        return game, stand.facing(stand.U / np.maximum(length, np.finfo(float).tiny))
+
+    def _mixture(
+        self, problem: Problem, start: Mixture | None, starters: tuple[str, ...], seed: int, n_init: int
+    ) -> Dialogue[tuple[Game, Stand]]:
+        """K regressions: the given start, or the best of those that sites find, as for :class:`FederatedEM`."""
+        asked: Sequence[Dialogue[Any]] = (
+            problem.starts(start, starters, seed, n_init, 1),
+            mean_products(problem.summary.design(problem.specification.intercept)),
+        )
+        found, second = yield from together(asked)
+        game = self._game(problem, second)
+        return game, game.standing(*parts_of(found[0]))
+
+    def _game(self, problem: Problem, second: Array) -> Game:
+        specification = problem.specification
+        design, floor = problem.summary.design(specification.intercept), float(problem.penalty.floor[0, 0])
+        return Game(design, specification.structure, whitening(second), self.penalty, floor, self.symmetric)
+
+    def _rounds(self, game: Game, stand: Stand) -> Dialogue[tuple[Mixture, int, StopReason]]:
+        """The game: where it ends, after how many rounds, and why."""
+        first = stand
+        for number in range(1, self.rounds + 1):
+            sums: MinimaxSums = yield Total(CriticSums(game.mixture(stand), *game.critic(stand)))
+            before, stand = stand, game.stepped(stand, sums)
+            if has_run_away(first, stand):
+                raise InvalidInputError(f"penalty={self.penalty!r}: the steps run away; raise it, or use FederatedEM")
+            small = largest_move(before, stand, sums.weight) <= SETTLED
+            if self.refresh is not None and (small or number % self.refresh == 0):
+                before, stand = stand, stand.refreshed()
+                small = small and largest_move(before, stand, sums.weight) <= SETTLED
+            if small:
+                return game.mixture(stand), number, StopReason.SETTLED
+        return game.mixture(stand), self.rounds, StopReason.ROUNDS
+
+
+def mean_products(design: Design) -> Dialogue[Array]:
+    """``Σ w x̃ x̃ᵀ / Σ w`` over all rows, ``(p, p)``.
+
+    Examples
+    --------
+    >>> next(mean_products(Design.raw(2))).question.mixture.K
+    1
+    """
+    statistics: Statistics = yield Total(Expect(one_expert(design)))
+    return np.asarray(unpack(statistics.experts.second)[0] / statistics.experts.plain[0])
+
+
+def parts_of(mixture: Mixture) -> tuple[Array, Array, float]:
+    """Coefficients ``(K, p)``, shares ``(K,)`` and mean variance of a mixture of regressions of one response."""
+    gate, experts = mixture.gate, mixture.experts
+    assert isinstance(gate, ConstantGate)  # the specification was checked  # noqa: S101
+    assert isinstance(experts, GaussianExperts)  # noqa: S101
+    return experts.B[:, 0], gate.probabilities, float(gate.probabilities @ experts.variances[:, 0])
+
+
+def ended(mixture: Mixture, penalty: Penalty, rounds: int, stop: StopReason, *, information: bool) -> Dialogue[Fit]:
+    """The fit at a mixture, with its likelihood and where there can be one its information, from one more round."""
+    informed = information and is_informable(mixture)
+    statistics: Statistics = yield Total(Expect(mixture, information=informed))
+    value = mixture.penalised(statistics, penalty)
+    return finished(Ascent(mixture, statistics, (value,), rounds + 1, int(informed), 0, stop), penalty, ())

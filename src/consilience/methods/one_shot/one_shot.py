@@ -1,0 +1,281 @@
+"""One exchange: every site fits its own mixture and sends one small answer; the coordinator combines them.
+
+Rounds of refinement, if wanted, are steps of the likelihood of all rows from there: the first makes the estimate as
+good as the pooled one wherever sites have rows enough, and brings standard errors of the gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from hashlib import blake2b
+from numbers import Integral
+from operator import add
+
+import numpy as np
+
+from consilience.aggregate.combine.combination import Combination
+from consilience.aggregate.combine.combiner import PlanKind, combine_orders
+from consilience.aggregate.combine.evidence import SiteEvidence
+from consilience.aggregate.combine.points import SupportKind, check_support
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_fittable, check_start
+from consilience.fit.climb import Ascent, climb, drive
+from consilience.fit.fitting import Fit, finished, responder
+from consilience.fit.inference import Inference, InferredFit, infer, of_coefficients
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.fit.summary import ColumnSummary
+from consilience.messages.dialogue import Dialogue, Each, together
+from consilience.messages.questions import FitSite, LocalFit
+from consilience.methods.one_shot.refinement import CONVERGED, Refined, opening, refined
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.rows import Rows
+from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import solve_symmetric
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class OneShot:
+    """One exchange: sites fit, one answer of each is combined by optimal transport, then rounds of refinement.
+
+    Parameters
+    ----------
+    refine : int
+        Most rounds of refinement. With 0 nothing but the sites' one answer is used, and the gate has no standard
+        errors. 1 is enough for the estimates where sites have some thousand rows; behind a sharp gate fewer rows need
+        up to 4. Standard errors are shown once the last round has started near enough to the maximum, often the
+        second. Fewer rounds are used where the Newton decrement is small.
+    plan : {"expert", "row"}
+        Whether an expert of a site goes to one combined expert as a whole, or at every point of the support anew (the
+        paper's plan, which ruins sharp gates).
+    support : "summaries", mapping of str to (n, d) array, or (n, d) array
+        Where gates are compared: points drawn from the small mixtures that describe the sites' covariates (no row
+        leaves a site), covariates that each site gives, or public ones.
+
+    Examples
+    --------
+    >>> from consilience import Federation, MixtureOfExpertsRegressor, OneShot
+    >>> from consilience.datasets import soft
+    >>> data = soft(6000, n_experts=2, n_features=3, random_state=0)
+    >>> sites = Federation({name: (data.X[i::3], data.y[i::3]) for i, name in enumerate(["north", "south", "east"])})
+    >>> result = sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=OneShot(refine=1))
+    >>> len(result.record.rounds), result.fit.combination.set_aside
+    (2, {})
+    """
+
+    refine: int = 1
+    plan: PlanKind = "expert"
+    support: SupportKind = "summaries"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.refine, bool) or not isinstance(self.refine, Integral) or self.refine < 0:
+            raise InvalidInputError(f"refine={self.refine!r}: expected a whole number of rounds, 0 or more")
+        if self.plan not in ("expert", "row"):
+            raise InvalidInputError(f"plan={self.plan!r}: expected 'expert' or 'row'")
+        if isinstance(self.support, str) and self.support != "summaries":
+            raise InvalidInputError(f"support={self.support!r}: expected 'summaries', or covariates as arrays")
+
+    def __repr__(self) -> str:
+        return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)})"
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[CombinedFit | None, ...]]:
+        """One fit for each specification, which differ in their number of experts; sites choose theirs of those.
+
+        None stands for a number that the sites have too few experts for.
+
+        Parameters
+        ----------
+        specifications : sequence of Specification
+        d, q : int
+            Covariates and responses.
+        start : Mixture or None
+            A start for the sites' fits in place of their own.
+        seed, n_init : int
+            Of the starts at the sites; the seed also draws the support.
+        tol, max_iter
+            Of the sites' fits.
+        """
+        orders = tuple(specification.K for specification in specifications)
+        if start is not None and start.K in orders:
+            check_start(start, specifications[0].with_order(start.K).blank(ColumnSummary.unit(d, q)))
+        check_support(self.support, (), d)
+        question = FitSite(
+            specifications[0],
+            orders,
+            seed,
+            n_init,
+            tol,
+            max_iter,
+            start,
+            (d, q),
+            describe=isinstance(self.support, str),
+        )
+        fits: Mapping[str, LocalFit] = yield Each(question)
+        with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
+            summary = reduce(add, (fit.summary for fit in fits.values()))
+        check_fittable(specifications[0], summary)
+        combinations = self._combined(specifications, fits, summary, seed)
+        penalty = specifications[0].penalty(summary)
+        found = [combination for combination in combinations if combination is not None]
+        if self.refine == 0:
+            done = [unrefined(combination, penalty) for combination in found]
+        else:
+            members, firsts = yield from opening(found, fits)
+            climbs = [
+                refined(c.mixture, first, penalty, self.refine, members) for c, first in zip(found, firsts, strict=True)
+            ]
+            ends = yield from together(climbs)
+            done = [refined_fit(end, penalty, c, members) for end, c in zip(ends, found, strict=True)]
+        rest = iter(done)
+        return tuple(None if combination is None else next(rest) for combination in combinations)
+
+    def _combined(
+        self, specifications: Sequence[Specification], fits: Mapping[str, LocalFit], summary: ColumnSummary, seed: int
+    ) -> tuple[Combination | None, ...]:
+        specification, penalty = specifications[0], specifications[0].penalty(summary)
+
+        def climbed(start: Mixture, rows: Rows) -> Mixture:  # without ridge: the sites' fits have had theirs
+            return drive(climb(start, Penalty(0.0, 0.0)), responder(rows, "predictions", None)).mixture
+
+        found = combine_orders(
+            usable_models(fits, specification),
+            tuple(each.K for each in specifications),
+            design=summary.design(specification.intercept),
+            penalty=penalty,
+            plan=self.plan,
+            support=self.support,
+            seed=seed,
+            climber=climbed if self.plan == "expert" else None,
+        )
+        return tuple(None if each is None else with_all_sites(each, fits) for each in found)
+
+
+def usable_models(fits: Mapping[str, LocalFit], specification: Specification) -> dict[str, SiteModel]:
+    """The models that sites have sent; of families other than Gaussian only those whose labels belong to rows."""
+    models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
+    if specification.family == "gaussian":
+        return models
+    by_row = {site: model for site, model in models.items() if _by_row(model)}
+    if models and not by_row:
+        raise InvalidInputError("OneShot combines grouped rows for Gaussian experts only: use FederatedEM")
+    return by_row
+
+
+def with_all_sites(combination: Combination, fits: Mapping[str, LocalFit]) -> Combination:
+    """The combination with evidence of all sites that answered: also those without a model, and fits that stopped."""
+    known = {site.name: site for site in combination.sites}
+    sites = [known.get(name) or _left_out(name, fit) for name, fit in fits.items()]
+    return replace(combination, sites=tuple(_with_stop(site, fits[site.name].stop) for site in sites))
+
+
+def _left_out(name: str, fit: LocalFit) -> SiteEvidence:
+    if fit.model is None:
+        return SiteEvidence.without_model(name, fit.summary.weight)
+    return SiteEvidence.without_model(name, fit.summary.weight, "its labels belong to groups, those of others to rows")
+
+
+def _with_stop(site: SiteEvidence, stop: StopReason | None) -> SiteEvidence:
+    if stop is None or stop.converged:
+        return site
+    return replace(site, remarks=(*site.remarks, f"its own fit {stop}"))
+
+
+def _by_row(model: SiteModel) -> bool:
+    """Whether the labels of a site belong to rows, not to groups."""
+    return bool(np.isclose(model.labels.sum(), model.mass.sum()))
+
+
+def _named(support: SupportKind) -> str:
+    """The support as text that tells one from another."""
+    if isinstance(support, str):
+        return repr(support)
+    parts = support if isinstance(support, Mapping) else {"public": support}
+    digest = blake2b(digest_size=8)
+    for name, X in parts.items():
+        digest.update(name.encode() + np.ascontiguousarray(X, dtype=np.float64).tobytes())
+    return f"<{len(parts)} arrays, {digest.hexdigest()}>"
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedFit(InferredFit):
+    """A fit that was combined from the models of sites, with the evidence.
+
+    Parameters
+    ----------
+    inference : Inference
+        Standard errors: from the summed information of the sites' answers, or of the last round of refinement.
+    combination : Combination
+        The mixture before refinement, what was made of each site, and how much sites differ.
+    members : tuple of str or None
+        Sites that took part in refinement; None for all.
+
+    Examples
+    --------
+    >>> from consilience import Federation, MixtureOfExpertsRegressor, OneShot
+    >>> from consilience.datasets import soft
+    >>> data = soft(6000, n_experts=2, n_features=3, random_state=0)
+    >>> sites = Federation({str(i): (data.X[i::3], data.y[i::3]) for i in range(3)})
+    >>> fit = sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=OneShot(refine=0)).fit
+    >>> fit.inference.withheld["gate"][:24], fit.combination.heterogeneity.I2.shape
+    ('without a round of refin', (2, 4))
+    """
+
+    combination: Combination
+    members: tuple[str, ...] | None
+
+
+def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
+    """The combination as a fit; its likelihood is an estimate, since no site was asked for it."""
+    mixture = combination.mixture
+    ascent = Ascent.without_steps(
+        mixture,
+        combination.shares,
+        log_likelihood=combination.log_likelihood,
+        weight=combination.weight,
+        penalty=penalty,
+        passes=0,
+        stop=StopReason.COMBINED,
+    )
+    order = np.argsort(-combination.shares, kind="stable")
+    fit = Fit(mixture.permuted(order).raw(), ascent, order, penalty, ())
+    inference, evidence = summed_inference(fit, combination.precision), combination.permuted(order)
+    return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=None)
+
+
+def summed_inference(fit: Fit, precision: Array) -> Inference:
+    """Standard errors of the experts' coefficients from the sites' information ``(K, f, f)``, summed over sites."""
+    withheld = {"gate": "without a round of refinement the gate has no standard errors: OneShot(refine=1) or more"}
+    solved = [solve_symmetric(own, np.eye(len(own))) for own in precision]
+    if not all(full_rank for _, full_rank in solved):
+        withheld["experts"] = "the sites have sent too little information about their experts"
+    return of_coefficients(fit, np.array([inverse for inverse, _ in solved]), "summed", withheld)
+
+
+def refined_fit(
+    end: Refined, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None
+) -> CombinedFit:
+    """The fit one step past the last mixture that was asked about, where likelihood and information were taken."""
+    converged = end.decrement < CONVERGED
+    stop = StopReason.CONVERGED_NEWTON if converged else StopReason.REFINED
+    informed = end.rounds * (end.statistics.information is not None)
+    counts = (end.rounds, informed, end.halvings)
+    ascent = Ascent(end.asked, end.statistics, end.trace, *counts, stop, end.segments)
+    at_asked = finished(ascent, penalty, ())
+    fit = replace(at_asked, mixture=end.proposal.permuted(at_asked.order).raw())
+    evidence = combination.permuted(at_asked.order)
+    return CombinedFit(**vars(fit), inference=infer(fit), combination=evidence, members=members)

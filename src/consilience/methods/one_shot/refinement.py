@@ -1,0 +1,131 @@
+"""Rounds of refinement: steps of the likelihood of all rows, from a mixture that was combined without them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from consilience.aggregate.combine.combination import Combination
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import ROUNDING, Expect, is_over_same_data, newton_step, shortened
+from consilience.messages.dialogue import Dialogue, Each, Total
+from consilience.messages.questions import Answers, LocalFit, Several
+from consilience.model.information import is_informable, moved
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
+
+CONVERGED = 0.01
+"""Newton decrement below which no more rounds are asked for."""
+NEWTON_BELOW = 1.0
+"""Newton decrement below which a round ends in a Newton step, else in an EM step."""
+EXPLAINED = 0.25
+"""A site that was not trusted takes part in refinement if the combined mixture explains its rows as well as its own
+model does, to this much log-likelihood per row: then its rows are like the others', whatever its model was."""
+
+
+def opening(
+    combinations: Sequence[Combination], fits: Mapping[str, LocalFit]
+) -> Dialogue[tuple[tuple[str, ...] | None, list[Statistics]]]:
+    """The first round of refinement, for all mixtures at once: who takes part, and the sums over them.
+
+    Where all models were used, only the sum is asked for. Else every site's own answer shows whether the rows of those
+    that were not are like the others': the combined mixture explains them as well as the site's own model did, and no
+    worse than it explains the rows of the sites that were used. Sites without a model have rows like any other.
+    """
+    mixtures = [combination.mixture for combination in combinations]
+    question = Several(tuple(Expect(mixture, information=is_informable(mixture)) for mixture in mixtures))
+    in_doubt = ("set aside", "used in part")
+    doubted = {site.name for each in combinations for site in each.sites if site.status in in_doubt}
+    if not doubted:
+        total: Answers = yield Total(question)
+        return None, list(total.items)
+    each: Mapping[str, Answers] = yield Each(question)
+    copied = {site.name for site in combinations[0].sites if site.copy_of is not None}
+    reached = {site: _best_per_row(answer) for site, answer in each.items()}
+    believed = {site.name for site in combinations[0].sites if site.status == "used"} - doubted
+    lowest = min((reached[site] for site in believed if site in reached), default=-np.inf)
+
+    def is_member(site: str) -> bool:
+        if site not in doubted:
+            return True
+        model = fits[site].model
+        own = lowest if model is None else max(lowest, model.log_likelihood_per_row)
+        return site not in copied and reached[site] >= own - EXPLAINED
+
+    members = tuple(filter(is_member, each))
+    if not members:
+        raise InvalidInputError("the combined mixture explains the rows of no site: there is nothing to refine")
+    return members, [reduce(add, (each[site].items[i] for site in members)) for i in range(len(mixtures))]
+
+
+def _best_per_row(answer: Answers) -> float:
+    """What the best of several mixtures reaches on the rows of a site, per row."""
+    return float(max(item.log_likelihood / max(item.weight, 1.0) for item in answer.items))
+
+
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """The last mixture that was asked about and accepted, with its statistics, and the step from there."""
+
+    asked: Mixture
+    statistics: Statistics
+    proposal: Mixture
+    decrement: float
+    by_newton: bool
+    trace: tuple[float, ...]
+    segments: tuple[int, ...]
+    rounds: int
+    halvings: int
+
+
+def refined(
+    start: Mixture, first: Statistics, penalty: Penalty, rounds: int, members: tuple[str, ...] | None
+) -> Dialogue[Refined]:
+    """At most ``rounds`` steps, of which ``first`` is asked: Newton near the maximum, else EM; halved if too long."""
+    end = _stepped(start, first, penalty)
+    fraction = 1.0
+    while end.rounds < rounds and not end.decrement < CONVERGED:
+        question = Expect(end.proposal, information=is_informable(start))
+        statistics: Statistics = yield Total(question, members)
+        value = end.proposal.penalised(statistics, penalty)
+        same = is_over_same_data(statistics, end.statistics)
+        if same and not value >= end.trace[-1] - ROUNDING * statistics.scale:
+            shorter = shortened(fraction) if start.newton_type else 0.0
+            fraction = 1.0 if end.by_newton else shorter  # after a Newton step that failed: an EM step first
+            proposal = end.asked.maximise(end.statistics, penalty, fraction)
+            end = replace(end, proposal=proposal, by_newton=False, rounds=end.rounds + 1, halvings=end.halvings + 1)
+            continue
+        fraction = 1.0
+        end = _stepped(end.proposal, statistics, penalty, end)
+    return end
+
+
+def _stepped(asked: Mixture, statistics: Statistics, penalty: Penalty, before: Refined | None = None) -> Refined:
+    """The step from a mixture whose statistics are known."""
+    step = newton_step(asked, statistics, penalty)
+    proposal, decrement, by_newton = asked.maximise(statistics, penalty), np.inf, False
+    if step is not None and np.all(np.isfinite(step.direction)):
+        decrement = step.decrement
+        ahead = moved(asked, step.direction)
+        if decrement < NEWTON_BELOW and ahead.experts.admissible(penalty):
+            proposal, by_newton = ahead, True
+    value = asked.penalised(statistics, penalty)
+    if before is None:
+        return Refined(asked, statistics, proposal, decrement, by_newton, (value,), (0,), 1, 0)
+    left = not is_over_same_data(statistics, before.statistics)  # a site left: a new segment of the trace
+    return Refined(
+        asked,
+        statistics,
+        proposal,
+        decrement,
+        by_newton,
+        (*before.trace, value),
+        (*before.segments, len(before.trace)) if left else before.segments,
+        before.rounds + 1,
+        before.halvings,
+    )

@@ -1,0 +1,206 @@
+"""FedGrEM: local gradient steps and a central step that fuses sites which are near each other.
+
+Ye Tian, Haolei Weng and Yang Feng, "Towards the theory of unsupervised federated learning: non-asymptotic analysis of
+federated EM algorithms", arXiv:2310.15330. For Gaussian mixtures with covariance ``I`` and mixtures of regressions with
+noise of variance 1, which the method takes as known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+
+import numpy as np
+
+from consilience.aggregate.robust.centre import capped, drawn_towards, huber_centre, usable
+from consilience.aggregate.robust.sharing import Sharing
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import Expect
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.messages.dialogue import Dialogue, PerSite
+from consilience.messages.questions import FitSite
+from consilience.methods.per_site.local_fits import local_fits, only
+from consilience.methods.per_site.shared_fit import LastRound, SharedFit
+from consilience.model.families import covariance as cov
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.gates import ConstantGate
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array
+
+LEAST_SHARE = 1e-3
+"""Share of an expert below which its step is no longer made longer."""
+
+
+@dataclass(frozen=True)
+class FedGrEM:
+    """Gradient EM at sites, fused by a central step that outlier sites cannot move far.
+
+    Its figures depend on the local fits it starts from, and it needs hundreds of rounds: it is here for comparison, and
+    :class:`SharedCentre` is the better choice.
+
+    Parameters
+    ----------
+    step : float
+        ``C_η``: steps are ``η_mk = C_η / w_mk``, with the shares ``w`` of the local fits.
+    decay, strength : float
+        ``κ`` and ``C_λ``: ``λ_t = κ λ_{t-1} + C_λ √(f + log M)``, ``λ_0 = 1``, with ``f`` coefficients per expert.
+    rounds : int
+        Most rounds after the local fits.
+    tol : float
+        Stop when no coefficient changes by more than this.
+
+    References
+    ----------
+    Y. Tian, H. Weng and Y. Feng, arXiv:2310.15330: its algorithm, with the central step solved to convergence.
+
+    Examples
+    --------
+    >>> from consilience import Federation, FedGrEM, GaussianMixture
+    >>> rng = np.random.default_rng(0)
+    >>> def rows():
+    ...     return np.r_[rng.normal(0, 1, (60, 2)), rng.normal(6, 1, (40, 2))]
+    >>> sites = Federation({name: (rows(),) for name in "abcd"})
+    >>> result = sites.fit(GaussianMixture(2, random_state=0), method=FedGrEM())
+    >>> abs(result.model.means_.round(0))
+    array([[0., 0.],
+           [6., 6.]])
+    """
+
+    step: float = 0.95
+    decay: float = 0.1
+    strength: float = 2.0
+    rounds: int = 1000
+    tol: float = 1e-5
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, Integral) or self.rounds < 1:
+            raise InvalidInputError(f"rounds={self.rounds!r}: expected a whole number of at least 1")
+        if not (self.step > 0 and 0 <= self.decay < 1 and self.strength > 0 and self.tol >= 0):
+            raise InvalidInputError("expected step and strength above 0, decay from 0 to below 1, tol not negative")
+
+    def dialogue(
+        self,
+        specifications: Sequence[Specification],
+        d: int,
+        q: int,
+        *,
+        start: Mixture | None = None,
+        seed: int = 0,
+        n_init: int = 6,
+        tol: float = 1e-9,
+        max_iter: int = 500,
+    ) -> Dialogue[tuple[SharedFit]]:
+        """The centre and each site's mixture; arguments as for :class:`SharedCentre`."""
+        specification = only(specifications, "FedGrEM")
+        if specification.family != "gaussian" or specification.gate != "constant":
+            raise InvalidInputError("FedGrEM is for Gaussian mixtures and mixtures of regressions: use SharedCentre")
+        question = FitSite(
+            specification, (specification.K,), seed, n_init, tol, max_iter, start, (d, q), describe=False
+        )
+        fits = yield from local_fits(question)
+        stand = {site: of_unit_noise(mixture.raw()) for site, mixture in fits.mixtures.items()}
+        ending = yield from self._rounds(stand, fits.weights)
+        return (ending.fit(specification.penalty(fits.summary)),)
+
+    def _rounds(self, stand: dict[str, Mixture], weights: Mapping[str, float]) -> Dialogue[LastRound]:
+        rows, lam = np.array([weights[site] for site in stand]), 1.0
+        eta = self.step / np.maximum([_shares(mixture) for mixture in stand.values()], LEAST_SHARE)  # (M, K)
+        stop, number = StopReason.ROUNDS, 0
+        while True:
+            number += 1
+            answers: Mapping[str, Statistics] = yield PerSite(
+                {site: Expect(mixture) for site, mixture in stand.items()}
+            )
+            left = np.array([site in answers for site in stand])
+            eta, rows, stand = eta[left], rows[left], {site: stand[site] for site in answers}
+            before = np.array([mixture.coefficients for mixture in stand.values()])  # (M, K, f)
+            theta = before + eta[:, :, None] * np.array([_mean_gradient(answer) for answer in answers.values()])
+            lam = self.decay * lam + self.strength * np.sqrt(theta.shape[2] + np.log(len(stand)))
+            sharing = fused(stand, answers, theta, lam / np.sqrt(capped(rows)), capped(rows))
+            asked, stand = stand, dict(sharing.mixtures)
+            after = np.array([mixture.coefficients for mixture in stand.values()])
+            if np.abs(after - before).max() <= self.tol:
+                stop = StopReason.SETTLED
+            if stop is StopReason.SETTLED or number == self.rounds:
+                return LastRound(sharing, asked, answers, weights, {}, number, stop)
+
+
+def fused(
+    stand: Mapping[str, Mixture], answers: Mapping[str, Statistics], theta: Array, threshold: Array, rows: Array
+) -> Sharing:
+    """The central step: for each expert ``min_{v, ν} Σ_m n_m (½ ‖ν_m - θ_m‖² + τ_m ‖ν_m - v‖)``.
+
+    Parameters
+    ----------
+    stand, answers : mapping of str to Mixture, to Statistics
+    theta : (M, K, f) array
+        Coefficients after the gradient step.
+    threshold : (M,) array
+        ``τ_m = λ / √n_m``.
+    rows : (M,) array
+        ``n_m``.
+    """
+    try:
+        finite = usable(theta)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error}: is the noise about 1, as FedGrEM wants?") from error
+    K = theta.shape[1]
+    centre = np.array([huber_centre(theta[finite, k], threshold[finite], rows[finite]) for k in range(K)])
+    drawn, shrinkage = theta.copy(), np.zeros(theta.shape[:2])
+    for k in range(K):
+        drawn[finite, k] = drawn_towards(theta[finite, k], centre[k], threshold[finite])
+        distance = np.linalg.norm(theta[finite, k] - centre[k], axis=1)
+        shrinkage[finite, k] = threshold[finite] / np.maximum(distance, threshold[finite])
+    mixtures = {
+        site: _with_parts(mixture, drawn[m] if finite[m] else mixture.coefficients, answers[site])
+        for m, (site, mixture) in enumerate(stand.items())
+    }
+    first = next(iter(mixtures.values()))
+    shares = np.median([_shares(mixture) for mixture in mixtures.values()], axis=0)
+    middle = replace(first, gate=ConstantGate(shares / shares.sum()), experts=_experts(first, centre))
+    f = theta.shape[2]
+    return Sharing(
+        middle,
+        np.full((K, f, f), np.nan),
+        mixtures,
+        shrinkage,
+        np.repeat(finite[:, None], K, axis=1),
+        np.zeros(len(theta)),
+        np.full(K, np.nan),
+        0.0,
+    )
+
+
+def of_unit_noise(mixture: Mixture) -> Mixture:
+    """The mixture with unit covariances, which the method takes as known."""
+    experts = mixture.experts
+    assert isinstance(experts, GaussianExperts)  # the specification was checked  # noqa: S101
+    unit = np.tile(np.eye(experts.q), (experts.K, 1, 1))
+    return replace(mixture, experts=GaussianExperts(experts.B, cov.stored(unit, experts.structure), experts.structure))
+
+
+def _shares(mixture: Mixture) -> Array:
+    assert isinstance(mixture.gate, ConstantGate)  # the specification was checked  # noqa: S101
+    return mixture.gate.probabilities
+
+
+def _mean_gradient(statistics: Statistics) -> Array:
+    """``mean_i γ_ik (y_i - B_k x̃_i) x̃_iᵀ``, ``(K, f)``: with unit noise, the gradient of the likelihood per row."""
+    K = len(statistics.experts.second)
+    return statistics.experts.first.reshape(K, -1) / statistics.weight
+
+
+def _with_parts(mixture: Mixture, coefficients: Array, statistics: Statistics) -> Mixture:
+    """The mixture with other coefficients, and the shares of the last E-step."""
+    gate = mixture.gate.step(statistics.gate, Penalty(0.0, 0.0), intercept=mixture.design.intercept, fraction=1.0)
+    return Mixture(mixture.design, gate, _experts(mixture, coefficients))
+
+
+def _experts(mixture: Mixture, coefficients: Array) -> GaussianExperts:
+    experts = mixture.experts
+    assert isinstance(experts, GaussianExperts)  # the specification was checked  # noqa: S101
+    return replace(experts, B=coefficients.reshape(experts.B.shape))

@@ -1,0 +1,105 @@
+"""How methods begin that learn each site's own mixture: every site fits by itself, and labels are made common.
+
+What all sites share (coordinates, the floor of variances, labels) comes from medians: no site can move it far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.aggregate.robust.align import consistent_labels
+from consilience.aggregate.robust.centre import capped, coordinate_median, geometric_median
+from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_fittable, check_start
+from consilience.fit.specification import Specification
+from consilience.fit.summary import ColumnSummary
+from consilience.messages.dialogue import Dialogue, Each
+from consilience.messages.questions import FitSite, LocalFit
+from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class LocalFits:
+    """The sites' own fits, in coordinates and labels that all share.
+
+    Parameters
+    ----------
+    mixtures : mapping of str to Mixture
+        Of the sites that had rows enough for a fit.
+    weights : mapping of str to float
+        Total weight of the rows (or number of groups) of all sites that answered.
+    log_likelihoods : mapping of str to float
+        Of the sites' fits.
+    summary : ColumnSummary
+        A robust one, of a typical site's columns.
+    """
+
+    mixtures: Mapping[str, Mixture]
+    weights: Mapping[str, float]
+    log_likelihoods: Mapping[str, float]
+    summary: ColumnSummary
+
+
+def only(specifications: Sequence[Specification], method: str) -> Specification:
+    """The one specification of a method that does not compare numbers of experts."""
+    if len(specifications) != 1:
+        raise InvalidInputError(f"{method} fits one number of experts at a time: choose it with FederatedEM or OneShot")
+    return specifications[0]
+
+
+def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialogue[LocalFits]:
+    """Ask sites for their own fits, and give them common coordinates and labels."""
+    specification, (d, q) = question.specification, question.columns or (0, 1)
+    if question.start is not None:
+        check_start(question.start, specification.blank(ColumnSummary.unit(d, q)))
+    fits: Mapping[str, LocalFit] = yield Each(question, sites)
+    summary = typical([fit.summary for fit in fits.values()])
+    check_fittable(specification, summary)
+    design = summary.design(specification.intercept)
+    models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
+    if not models:
+        raise InvalidInputError("no site has rows enough for a fit of its own: use FederatedEM")
+    found = [model.mixture.in_coordinates(design) for model in models.values()]
+    weights = {site: fit.summary.weight if fit.model is None else fit.model.weight for site, fit in fits.items()}
+    values = {site: model.log_likelihood for site, model in models.items()}
+    return LocalFits(dict(zip(models, relabelled(found), strict=True)), weights, values, summary)
+
+
+def relabelled(mixtures: Sequence[Mixture]) -> list[Mixture]:
+    """Mixtures with their experts in common labels, by coefficients in units of their spread over all experts."""
+    orders = consistent_labels(np.array([mixture.coefficients for mixture in mixtures]) / units(mixtures)).orders
+    return [mixture.permuted(order) for mixture, order in zip(mixtures, orders, strict=True)]
+
+
+def units(mixtures: Sequence[Mixture]) -> Array:
+    """How far each coefficient usually is from its median, over all experts of all mixtures, ``(f,)``."""
+    points = np.array([mixture.coefficients for mixture in mixtures])
+    spread = np.median(np.abs(points - np.median(points, axis=(0, 1))), axis=(0, 1))
+    return np.where(spread > 0, spread, 1.0)
+
+
+def typical(summaries: Sequence[ColumnSummary]) -> ColumnSummary:
+    """The columns of a typical site: medians over sites of means, and of second moments about these.
+
+    Examples
+    --------
+    >>> honest = ColumnSummary(100.0, np.zeros(1), np.full(1, 100.0), np.zeros(1), np.full((1, 1), 100.0))
+    >>> liar = ColumnSummary(1e9, np.full(1, 1e6), np.ones(1), np.zeros(1), np.full((1, 1), 1e30))
+    >>> found = typical([honest, liar, honest])
+    >>> found.weight, found.x_mean, found.x_variance
+    (400.0, array([0.]), array([1.]))
+    """
+    weight = float(capped(np.array([summary.weight for summary in summaries])).sum())
+    with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
+        x_mean = coordinate_median(np.array([summary.x_mean for summary in summaries]))
+        y_mean = coordinate_median(np.array([summary.y_mean for summary in summaries]))
+        squares = [summary.x_variance + (summary.x_mean - x_mean) ** 2 for summary in summaries]
+        gaps = [summary.y_mean - y_mean for summary in summaries]
+        products = [summary.y_covariance + np.outer(gap, gap) for summary, gap in zip(summaries, gaps, strict=True)]
+        x_squares = weight * coordinate_median(np.array(squares))
+        y_products = weight * geometric_median(np.array(products).reshape(len(products), -1))
+    return ColumnSummary(weight, x_mean, x_squares, y_mean, y_products.reshape(products[0].shape))

@@ -1,0 +1,1 @@
+"""Rows grouped by client: moments, pairs and local steps of each client."""

@@ -1,0 +1,153 @@
+r"""Local steps of clients: each picks the regression that fits it best and improves it on its own rows.
+
+With rows ``X`` and ``y``, residuals :math:`r = y - X \theta` and the loss :math:`L(\theta) = \|r\|^2 / 2n` of a client,
+:math:`s` gradient steps of length :math:`\eta` are :math:`\theta \leftarrow \theta + \eta X^\top r / n`, and a proximal
+step is the minimiser of :math:`L(\theta') + \|\theta' - \theta\|^2 / 2 \eta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from consilience.model.clients.moments import as_clients
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.kernels import block_rows
+from consilience.model.mixture import Mixture
+from consilience.model.moments import Additive
+from consilience.model.rows import Block, GroupBlock, Rows
+from consilience.numerics.arrays import Array
+from consilience.numerics.softmax import log_sum_exp
+
+Improvement = Callable[[Array, Array, Array], Array]
+"""From rows ``(g, m, p)``, residuals ``(g, m)`` and ``η / n (g, 1)`` of g clients how far each moves, ``(g, p)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSums(Additive):
+    """Sums over the clients that picked each of K regressions.
+
+    Parameters
+    ----------
+    moved : (K, p) array
+        ``Σ_i n_i (θ_i - θ_k)``: how far clients moved, each counted by its rows.
+    rows, clients : (K,) array
+        ``Σ_i n_i``, and the number of clients.
+    squares : (K,) array
+        Sum of their squared residuals before they moved.
+    log_likelihood : float
+        Of all clients under the mixture that was asked about.
+
+    Examples
+    --------
+    >>> one = ClusterSums(np.ones((2, 3)), np.ones(2), np.ones(2), np.ones(2), -1.0)
+    >>> (one + one).rows
+    array([2., 2.])
+    """
+
+    moved: Array
+    rows: Array
+    clients: Array
+    squares: Array
+    log_likelihood: float
+
+
+def local_steps(mixture: Mixture, rows: Rows, *, steps: int, rate: float, prox: bool = False) -> ClusterSums:
+    """Each client's own steps from the regression with the smallest residuals, summed within clusters.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        Gaussian experts with one response and a constant gate.
+    rows : Rows
+    steps : int
+        Gradient steps of each client.
+    rate : float
+        ``η``.
+    prox : bool
+        One proximal step in their place.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design, Groups
+    >>> rows = Rows(np.array([[1.0], [2.0], [1.0]]), np.array([[2.0], [4.0], [-1.0]]), groups=Groups.of([0, 0, 1]))
+    >>> experts = GaussianExperts(np.array([[[1.0]], [[-1.0]]]), np.ones((2, 1, 1)))
+    >>> pair = Mixture(Design.raw(1, intercept=False), ConstantGate(np.array([0.5, 0.5])), experts)
+    >>> sums = local_steps(pair, rows, steps=1, rate=0.1)
+    >>> sums.moved.ravel(), sums.rows  # the first client moves by 0.1 (1 · 1 + 2 · 2) / 2, the second is content
+    (array([0.5, 0. ]), array([2., 1.]))
+    """
+    improve: Improvement = _proximal_step if prox else partial(_gradient_steps, steps=steps)
+    K, p = mixture.K, mixture.design.p
+    zero = np.zeros(K)
+    total = ClusterSums(np.zeros((K, p)), zero, zero, zero, 0.0)
+    for block in as_clients(rows).blocks(mixture.design, block_rows(p, 3 * p + K)):
+        if block.groups is not None and len(block.groups.starts):
+            total = total + _of_block(mixture, block, block.groups, rate, improve)
+    return total
+
+
+def _of_block(mixture: Mixture, block: Block, groups: GroupBlock, rate: float, improve: Improvement) -> ClusterSums:
+    experts = mixture.experts
+    assert isinstance(experts, GaussianExperts)  # noqa: S101 - the question was checked
+    w = np.ones(block.panel.shape[1]) if block.weight is None else block.weight
+    residuals = block.Y[0] - experts.B[:, 0] @ block.panel  # (K, n)
+    squares = np.add.reduceat(w * residuals**2, groups.starts, axis=1)  # (K, G)
+    n = np.add.reduceat(w, groups.starts)
+    picked = squares.argmin(axis=0)
+    own = residuals[np.repeat(picked, groups.sizes), np.arange(len(w))]
+    eta = np.where(n > 0, rate / np.where(n > 0, n, 1.0), 0.0)
+    moves = _moves(block.panel * np.sqrt(w), own * np.sqrt(w), eta, groups, improve)
+    chosen = (picked == np.arange(mixture.K)[:, None]) * groups.present  # (K, G)
+    return ClusterSums(
+        (chosen * n) @ moves,
+        chosen @ n,
+        chosen.sum(axis=1),
+        np.sum(chosen * squares, axis=1),
+        float(_log_densities(mixture, experts, squares, n) @ groups.present),
+    )
+
+
+def _moves(V: Array, r: Array, eta: Array, groups: GroupBlock, improve: Improvement) -> Array:
+    """How far each client moves, ``(G, p)``, from rows ``V (p, n)`` and residuals: all clients of a size at once."""
+    moves = np.empty((len(eta), len(V)))
+    for size in np.unique(groups.sizes):
+        chosen = np.flatnonzero(groups.sizes == size)
+        columns = groups.starts[chosen][:, None] + np.arange(size)  # (g, size)
+        moves[chosen] = improve(V[:, columns].transpose(1, 2, 0), r[columns], eta[chosen][:, None])
+    return moves
+
+
+def _gradient_steps(X: Array, r: Array, eta: Array, steps: int) -> Array:
+    """``Σ_t η Xᵀ r_t`` with ``r_{t+1} = r_t - η X Xᵀ r_t``, ``(g, p)``."""
+    total = np.zeros((len(X), X.shape[2]))
+    for _ in range(steps):
+        move = eta * _times(X.transpose(0, 2, 1), r)
+        r = r - _times(X, move)
+        total += move
+    return total
+
+
+def _proximal_step(X: Array, r: Array, eta: Array) -> Array:
+    """``(I + η Xᵀ X)⁻¹ η Xᵀ r = η Xᵀ (I + η X Xᵀ)⁻¹ r``, ``(g, p)``, by the smaller of the two matrices."""
+    Xt, (_, size, p) = X.transpose(0, 2, 1), X.shape
+    if size < p:
+        return eta * _times(Xt, _solved(np.eye(size) + eta[:, :, None] * (X @ Xt), r))
+    return _solved(np.eye(p) + eta[:, :, None] * (Xt @ X), eta * _times(Xt, r))
+
+
+def _times(A: Array, b: Array) -> Array:
+    return np.asarray((A @ b[:, :, None])[:, :, 0])
+
+
+def _solved(A: Array, b: Array) -> Array:
+    return np.asarray(np.linalg.solve(A, b[:, :, None])[:, :, 0], dtype=np.float64)
+
+
+def _log_densities(mixture: Mixture, experts: GaussianExperts, squares: Array, n: Array) -> Array:
+    """``log Σ_k π_k N(y_i; X_i θ_k, σ_k²)`` of each client, ``(G,)``."""
+    sigma2, log_share = experts.variances[:, :1], mixture.gate.evaluate(np.empty((mixture.design.p, 0)))[0]
+    return log_sum_exp(log_share - 0.5 * (squares / sigma2 + n * np.log(2 * np.pi * sigma2)))[0]

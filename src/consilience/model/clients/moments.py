@@ -1,0 +1,234 @@
+"""Clients: groups of rows that share one label, read through each client's own moments.
+
+For Gaussian experts with one response a client's rows matter through ``n``, ``XᵀX``, ``Xᵀr`` and ``rᵀr`` alone. Whoever
+holds these can take every step of EM on the labels of clients, from any start, without another look at the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from consilience.model.design import Design
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.gates import ConstantGate
+from consilience.model.information import complete_information
+from consilience.model.kernels import block_rows
+from consilience.model.missing import missing_of_scores
+from consilience.model.mixture import Mixture
+from consilience.model.moments import Moments
+from consilience.model.rows import Block, Groups, Rows
+from consilience.model.statistics import Statistics
+from consilience.numerics.arrays import Array, IntArray, pack, triangle_size, unpack
+from consilience.numerics.softmax import log_sum_exp
+
+CHUNK_BYTES = 64 * 2**20
+"""Of the scores of clients that are held at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClientMoments:
+    """The moments of G clients, one line each; the ``+`` of two lists is both of them.
+
+    Parameters
+    ----------
+    n : (G,) array
+        Rows of the client, or their weight.
+    S : (G, f (f + 1) / 2) array
+        Upper triangles of ``Σ v vᵀ`` over its rows, with ``v = Uᵀ x̃``.
+    b : (G, f) array
+        ``Σ v r``, with residuals ``r = y - x̃ᵀ θ``.
+    c : (G,) array
+        ``Σ r²``.
+
+    Examples
+    --------
+    >>> rows = Rows(np.array([[1.0], [2.0], [5.0]]), np.array([[1.0], [2.0], [0.0]]), groups=Groups.of([0, 0, 1]))
+    >>> moments = client_moments(rows, Design.raw(1, intercept=False), np.zeros(1))
+    >>> moments.n, moments.S.ravel(), moments.b.ravel(), moments.c
+    (array([2., 1.]), array([ 5., 25.]), array([5., 0.]), array([5., 0.]))
+    >>> len((moments + moments).n)
+    4
+    """
+
+    n: Array
+    S: Array
+    b: Array
+    c: Array
+
+    def __add__(self, other: ClientMoments) -> ClientMoments:
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return ClientMoments(*(np.concatenate(pair) for pair in pairs))
+
+    @property
+    def G(self) -> int:
+        """Number of clients."""
+        return len(self.n)
+
+    @property
+    def f(self) -> int:
+        """Number of coefficients."""
+        return int(self.b.shape[1])
+
+    def leading(self, f: int) -> ClientMoments:
+        """The same in the first ``f`` directions."""
+        rows, columns = np.triu_indices(self.f)
+        return ClientMoments(self.n, self.S[:, (rows < f) & (columns < f)], self.b[:, :f], self.c)
+
+    def projected(self, basis: Array) -> ClientMoments:
+        """The same in the directions of ``basis (f, h)``."""
+        S = basis.T @ unpack(self.S) @ basis
+        return ClientMoments(self.n, pack(S), self.b @ basis, self.c)
+
+    def ridge_fits(self, ridge: Array) -> Array:
+        """Each client's own ``(Σ v vᵀ + diag(ridge))⁻¹ Σ v r``, ``(G, f)``."""
+        return np.asarray(np.linalg.solve(unpack(self.S) + np.diag(ridge), self.b[:, :, None])[:, :, 0])
+
+    def squares(self, B: Array) -> Array:
+        """``Σ (r - vᵀ B_k)²`` of each client under each of ``B (K, f)``: ``(K, G)``."""
+        products = pack(B[:, :, None] * B[:, None, :] * (2 - np.eye(self.f)))
+        return np.maximum(self.c - 2 * B @ self.b.T + products @ self.S.T, 0.0)
+
+
+def as_clients(rows: Rows) -> Rows:
+    """The same rows; without groups they are one client's.
+
+    Examples
+    --------
+    >>> as_clients(Rows(np.zeros((3, 1)), np.zeros((3, 1)))).groups.bounds
+    array([0, 3])
+    """
+    return rows if rows.groups is not None else replace(rows, groups=Groups.of(np.zeros(rows.n, dtype=np.intp)))
+
+
+def client_moments(rows: Rows, design: Design, theta: Array, basis: Array | None = None) -> ClientMoments:
+    """Moments of each client in ``rows``, in the order of its groups.
+
+    Parameters
+    ----------
+    rows : Rows
+        With one response.
+    design : Design
+    theta : (p,) array
+        Coefficients from which residuals are taken.
+    basis : (p, f) array or None
+        Directions ``U`` in which the moments are wanted; None for all coefficients.
+
+    Examples
+    --------
+    See :class:`ClientMoments`.
+    """
+    f = design.p if basis is None else basis.shape[1]
+    total = ClientMoments(np.empty(0), np.empty((0, triangle_size(f))), np.empty((0, f)), np.empty(0))
+    for block in as_clients(rows).blocks(design, block_rows(design.p, 4 * f)):
+        if block.groups is not None and len(block.groups.starts):
+            total = total + _of_block(block, theta, basis)
+    return total
+
+
+def _of_block(block: Block, theta: Array, basis: Array | None) -> ClientMoments:
+    groups = block.groups
+    assert groups is not None  # noqa: S101 - for the type checker: clients are groups
+    V = block.panel if basis is None else basis.T @ block.panel
+    r = block.Y[0] - theta @ block.panel
+    w = np.ones(len(r)) if block.weight is None else block.weight
+    return ClientMoments(
+        np.add.reduceat(w, groups.starts),
+        pack(client_products(V * w, V, groups.starts, groups.sizes)),
+        np.add.reduceat(V * (w * r), groups.starts, axis=1).T,
+        np.add.reduceat(w * r * r, groups.starts),
+    )
+
+
+def client_products(A: Array, B: Array, starts: IntArray, sizes: IntArray) -> Array:
+    """``Σ_i a_i b_iᵀ`` over the columns of each client, ``(G, a, b)``: one product for all clients of a size.
+
+    Examples
+    --------
+    >>> client_products(np.ones((1, 3)), np.array([[1.0, 2.0, 4.0]]), np.array([0, 2]), np.array([2, 1])).ravel()
+    array([3., 4.])
+    """
+    out = np.empty((len(starts), len(A), len(B)))
+    for size in np.unique(sizes):
+        chosen = np.flatnonzero(sizes == size)
+        columns = starts[chosen][:, None] + np.arange(size)  # (g, size)
+        out[chosen] = A[:, columns].transpose(1, 0, 2) @ B[:, columns].transpose(1, 2, 0)
+    return out
+
+
+def expect_clients(
+    mixture: Mixture, moments: ClientMoments, theta: Array, *, information: bool = False, given: Array | None = None
+) -> Statistics:
+    """E-step on the labels of clients, from their moments: what ``expect`` finds in their rows.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        Gaussian experts with one response and a constant gate, on the design of the moments.
+    moments : ClientMoments
+        In all coefficients.
+    theta : (f,) array
+        Coefficients from which their residuals were taken.
+    information : bool
+        Whether to add the observed information.
+    given : (K, G) array or None
+        Responsibilities to use in place of the mixture's own.
+
+    Examples
+    --------
+    >>> from consilience.model import expect
+    >>> rng = np.random.default_rng(0)
+    >>> rows = Rows(rng.normal(size=(40, 1)), rng.normal(size=(40, 1)), groups=Groups.of(np.arange(40) // 4))
+    >>> experts = GaussianExperts(np.array([[[0.0, 1.0]], [[0.0, -1.0]]]), np.ones((2, 1, 1)))
+    >>> mixture = Mixture(Design.raw(1), ConstantGate(np.array([0.5, 0.5])), experts)
+    >>> moments = client_moments(rows, mixture.design, np.zeros(2))
+    >>> a, b = expect_clients(mixture, moments, np.zeros(2)), expect(mixture, rows)
+    >>> bool(np.allclose(a.to_array(), b.to_array()))
+    True
+    """
+    experts, gate = mixture.experts, mixture.gate
+    if not (isinstance(experts, GaussianExperts) and experts.q == 1 and isinstance(gate, ConstantGate)):
+        raise TypeError("expected Gaussian experts with one response and a constant gate")
+    B, sigma2 = experts.B[:, 0] - theta, experts.variances[:, :1]
+    squares = moments.squares(B)
+    present = (moments.n > 0).astype(float)
+    log_density = -0.5 * (squares / sigma2 + moments.n * np.log(2 * np.pi * sigma2))
+    ll, tau = log_sum_exp(gate.evaluate(moments.b.T)[0] + log_density)
+    tau = tau if given is None else given
+    ll, weighted = ll * present, tau * present
+    second = tau @ moments.S
+    first = tau @ moments.b - np.einsum("kab,kb->ka", unpack(second), B)
+    plain = np.concatenate([tau @ moments.n, np.sum(tau * squares, axis=1)])
+    labels = Moments(weighted.sum(axis=1), np.empty((0, moments.f)), np.empty((0, second.shape[1])))
+    statistics = Statistics(
+        labels, Moments(plain, first, second), float(ll.sum()), float(np.abs(ll).sum()), float(present.sum())
+    )
+    if not information:
+        return statistics
+    missing = _missing(mixture, moments, B, squares / sigma2, weighted)
+    return replace(statistics, information=complete_information(mixture, statistics) - missing)
+
+
+def _missing(mixture: Mixture, moments: ClientMoments, B: Array, z2: Array, tau: Array) -> Array:
+    """``Σ_g Cov_τ(complete score)``, clients in chunks."""
+    K, f = B.shape
+    size = max(1, CHUNK_BYTES // (8 * (f * f + 2 * K * (f + 2))))
+    P = mixture.parameter_count
+    total = np.zeros((P, P))
+    for start in range(0, moments.G, size):
+        part = slice(start, start + size)
+        total += missing_of_scores(mixture, *_scores(mixture, moments, B, z2, part), tau[:, part], 1.0)
+    return total
+
+
+def _scores(mixture: Mixture, moments: ClientMoments, B: Array, z2: Array, part: slice) -> tuple[Array, IntArray]:
+    """Complete scores of some clients, expert after expert, and where each expert's begin."""
+    n, S, b = moments.n[part], unpack(moments.S[part]), moments.b[part]
+    variances = np.ravel(getattr(mixture.experts, "variances"))  # noqa: B009 - Gaussian: the caller has looked
+    parts = []
+    for k in range(mixture.K):
+        linear = (b - S @ B[k]).T / variances[k]
+        gate = np.ones((int(k < mixture.K - 1), len(n)))
+        parts.append(np.vstack([linear, gate, 0.5 * (z2[k, part] - n)]))
+    return np.vstack(parts), np.cumsum([0, *(len(part) for part in parts)])

@@ -1,0 +1,1 @@
+"""Families of experts: one file per distribution of the response."""

@@ -1,0 +1,208 @@
+"""Categorical experts: softmax regressions, binary or multinomial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from consilience.model import multinomial
+from consilience.model.families.base import Evaluated, Scores
+from consilience.model.moments import Layout, Moments, Weights
+from consilience.model.penalty import Penalty
+from consilience.model.rows import Block
+from consilience.numerics.arrays import Array, IntArray, kronecker
+from consilience.numerics.softmax import log_softmax, log_sum_exp
+
+
+@dataclass(frozen=True, eq=False)
+class CategoricalEvaluated(Evaluated):
+    """Class probabilities ``(K, C, n)`` and the observed class as an indicator ``(C, n)``."""
+
+    probability: Array
+    indicator: Array
+
+
+@dataclass(frozen=True, eq=False)
+class CategoricalExperts:
+    """Experts ``P(y = c | x, k) = exp(x̃ᵀ b_kc) / Σ_e exp(x̃ᵀ b_ke)`` with ``Σ_c b_kc = 0``.
+
+    Parameters
+    ----------
+    B : (K, C, p) array
+        Coefficients, intercept first; responses are class codes ``0 … C - 1``.
+
+    Examples
+    --------
+    >>> experts = CategoricalExperts(B=np.array([[[0.0, -1.0], [0.0, 1.0]]]))
+    >>> experts.mean(np.array([[1.0], [0.0]])).ravel()
+    array([0.5, 0.5])
+    """
+
+    B: Array
+
+    discrete = True
+    newton_type = True
+    family = "categorical"
+
+    @property
+    def K(self) -> int:
+        """Number of experts."""
+        return len(self.B)
+
+    @property
+    def C(self) -> int:
+        """Number of classes."""
+        return int(self.B.shape[1])
+
+    @property
+    def p(self) -> int:
+        """Number of coefficients per class."""
+        return int(self.B.shape[2])
+
+    @property
+    def channels(self) -> int:
+        """Free linear predictors per expert, ``C - 1``."""
+        return self.C - 1
+
+    @property
+    def shapes(self) -> int:
+        """No shape parameters."""
+        return 0
+
+    @property
+    def shape_parameters(self) -> int:
+        """No shape parameters."""
+        return 0
+
+    @property
+    def parameter_count(self) -> int:
+        """Free parameters, ``K (C - 1) p``."""
+        return self.K * self.channels * self.p
+
+    # ------------------------------------------------------------------ the pass
+
+    def evaluate(self, block: Block) -> CategoricalEvaluated:
+        """Log probability of the observed class, and all class probabilities."""
+        eta = (self.B.reshape(-1, self.p) @ block.panel).reshape(self.K, self.C, -1)
+        total, probability = log_sum_exp(eta.transpose(1, 0, 2))  # (K, n), (C, K, n)
+        codes = block.Y[0].astype(np.intp)
+        indicator = (np.arange(self.C)[:, None] == codes).astype(float)
+        log_density = np.take_along_axis(eta, codes[None, None, :], axis=1)[:, 0] - total
+        return CategoricalEvaluated(log_density, probability.transpose(1, 0, 2), indicator)
+
+    def layout(self, p: int) -> Layout:
+        """Shape of the experts' moments."""
+        return Layout(self.K, self.K * self.channels, self.K * multinomial.curvature_row_count(self.C, p), p)
+
+    def weights(self, at: CategoricalEvaluated, tau: Array, p: int) -> Weights:
+        """Rows for ``Σ τ``, ``Σ τ (1[y = c] - p_c) x`` and the curvature; ``tau (K, n)`` includes case weights."""
+        gradient = (at.indicator - at.probability)[:, :-1] * tau[:, None]
+        curvature = [multinomial.curvature_rows(pi, mass, p) for pi, mass in zip(at.probability, tau, strict=True)]
+        return Weights(tau.sum(axis=1), gradient.reshape(self.K * self.channels, -1), np.concatenate(curvature))
+
+    # ------------------------------------------------------------------ the step
+
+    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> CategoricalExperts:
+        """One safeguarded Newton step per expert."""
+        gradients = moments.first.reshape(self.K, self.channels, self.p)
+        curvatures = moments.second.reshape(self.K, -1, moments.second.shape[1])
+        moved = [
+            multinomial.step(b, g, h, ridge=penalty.expert_ridge, intercept=intercept, fraction=fraction)
+            for b, g, h in zip(self.B, gradients, curvatures, strict=True)
+        ]
+        return CategoricalExperts(np.array(moved))
+
+    def full_rank(self, moments: Moments) -> bool:
+        """Always: the ridge identifies the slopes."""
+        return True
+
+    def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
+        """What the ridge subtracts from the log-likelihood."""
+        return multinomial.ridge_value(self.B, ridge=penalty.expert_ridge, intercept=intercept)
+
+    def admissible(self, penalty: Penalty) -> bool:
+        """Always: no variance to bound."""
+        return True
+
+    # ------------------------------------------------------------------ derivatives
+
+    def scores(self, at: CategoricalEvaluated) -> Scores:
+        """``1[y = c] - p_c`` on ``x``, for the contrasts ``c < C - 1``."""
+        linear = (at.indicator - at.probability)[:, :-1]
+        return Scores(linear, np.empty((self.K, 0, linear.shape[2])))
+
+    def complete(self, moments: Moments) -> Array:
+        """The full curvature of each expert's contrasts, ``(K, (C - 1) p, (C - 1) p)``."""
+        curvatures = moments.second.reshape(self.K, -1, moments.second.shape[1])
+        return np.array([multinomial.blocks_to_matrix(H, self.channels, self.p) for H in curvatures])
+
+    @property
+    def full_curvature(self) -> bool:
+        """Whether the contrasts are few enough for the full Hessian."""
+        return multinomial.is_full(self.C, self.p)
+
+    def score(self, moments: Moments) -> tuple[Array, Array]:
+        """Observed score of the contrasts, ``(K, C - 1, p)``; no shapes."""
+        return moments.first.reshape(self.K, self.channels, self.p), np.empty((self.K, 0))
+
+    def tie(self) -> Array:
+        """No shape parameters: ``(0, 0)``."""
+        return np.empty((0, 0))
+
+    def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
+        """Second derivative of the ridge in the contrasts."""
+        one = multinomial.ridge_matrix(self.C, self.p, intercept, penalty.expert_ridge)
+        return kronecker(np.eye(self.K), one)
+
+    def free_coefficients(self) -> Array:
+        """Contrasts ``b_kc - b_kC``, flat."""
+        return (self.B[:, :-1] - self.B[:, -1:]).ravel()
+
+    def moved(self, coefficients: Array, shapes: Array) -> CategoricalExperts:
+        """The experts with ``coefficients`` added to their contrasts."""
+        free = (self.free_coefficients() + coefficients).reshape(self.K, self.channels, self.p)
+        return CategoricalExperts(np.array([multinomial.centred(b) for b in free]))
+
+    # ------------------------------------------------------------------ use
+
+    def mean(self, panel: Array) -> Array:
+        """Class probabilities ``(K, C, n)``."""
+        _, probability = log_sum_exp((self.B @ panel).transpose(1, 0, 2))
+        return probability.transpose(1, 0, 2)
+
+    def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
+        """Class codes ``(n, 1)`` drawn from the experts named by ``labels (n,)``."""
+        probability = self.mean(panel)[labels, :, np.arange(len(labels))]  # (n, C)
+        below = np.cumsum(probability, axis=1) < rng.random((len(labels), 1))
+        return cast(Array, np.minimum(below.sum(axis=1), self.C - 1)[:, None].astype(float))
+
+    def cdf(self, panel: Array, y: Array) -> Array:
+        """Classes have no order: an error."""
+        raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
+
+    def quantile(self, panel: Array, probability: float) -> Array:
+        """Classes have no order: an error."""
+        raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
+
+    def divergence(self, other: CategoricalExperts, panel: Array) -> Array:
+        """``Σ_c p_kc (log p_kc - log p_lc)``, ``(K, L, n)``."""
+        ours, theirs = (log_softmax((B @ panel).transpose(1, 0, 2)) for B in (self.B, other.B))  # (C, K, n)
+        entropy = np.sum(np.exp(ours) * ours, axis=0)
+        divergence: Array = entropy[:, None] - np.einsum("ckn,cln->kln", np.exp(ours), theirs)
+        return divergence
+
+    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> CategoricalExperts:
+        """Softmax regression of each expert on soft labels: minimises ``-Σ_i mass_i Σ_c mean_ci log p_c(x_i)``."""
+        pairs = zip(self.B, mass, mean, strict=True)
+        B = [multinomial.fitted(b, panel, m * v) if m.sum() > 0 else b for b, m, v in pairs]
+        return CategoricalExperts(np.array(B))
+
+    def permuted(self, order: IntArray) -> CategoricalExperts:
+        """Experts in the given order."""
+        return CategoricalExperts(self.B[order])
+
+    def transformed(self, T: Array) -> CategoricalExperts:
+        """Coefficients ``T b``, for a change of covariate coordinates."""
+        return CategoricalExperts(self.B @ T.T)

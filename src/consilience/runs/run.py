@@ -1,0 +1,301 @@
+"""Drive a dialogue over an engine: rounds, failures, drop-outs, the journal and the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from operator import add
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+import numpy as np
+
+from consilience.errors import InvalidInputError, RoundStoppedError
+from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total
+from consilience.messages.failures import Failure, FailureCode
+from consilience.messages.questions import Bundle, Question, disclosure, question_for
+from consilience.messages.table import decode, encode, received
+from consilience.runs.engine import Engine, Reply
+from consilience.runs.journal import ClosedRound, Journal
+from consilience.runs.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
+from consilience.runs.tree_sum import Span, tree_sum
+
+R = TypeVar("R")
+OnDrop = Literal["stop", "continue", "skip"]
+Progress = Callable[[str, int, int], None]
+"""Called as replies come, with the question, how many sites have replied and how many were asked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run(Generic[R]):
+    """What a dialogue returned, with the record of its rounds.
+
+    Examples
+    --------
+    >>> from consilience.runs import Record
+    >>> Run(1.5, Record((), {})).value
+    1.5
+    """
+
+    value: R
+    record: Record
+
+
+def run(
+    dialogue: Dialogue[R],
+    engine: Engine,
+    journal: Journal | None = None,
+    *,
+    deadline: float | None = None,
+    on_drop: OnDrop = "stop",
+    progress: Progress | None = None,
+) -> Run[R]:
+    """Drive ``dialogue``: carry each request over ``engine``, send the answer back, until it returns.
+
+    Parameters
+    ----------
+    dialogue : Dialogue
+    engine : Engine
+    journal : Journal or None
+        Where answers are kept. A run with the journal of an interrupted one repeats its rounds from there and asks only
+        for answers that had not been written.
+    deadline : float or None
+        Seconds that a round may take; None waits.
+    on_drop : {"stop", "continue", "skip"}
+        When a site fails or misses the deadline: stop with an error that names it (resumable with a journal), leave it
+        out for the rest of the run, or go on without it in this round and ask it again in the next.
+    progress : callable or None
+
+    Returns
+    -------
+    Run
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.engines import InProcess
+    >>> from consilience.model import Rows
+    >>> from consilience.messages import Summarise, Total
+    >>> from consilience.runs import run
+    >>> from consilience.site import Site
+    >>> def mean_response():
+    ...     summary = yield Total(Summarise(d=0, q=1))
+    ...     return summary.y_mean
+    >>> sites = [
+    ...     Site(name, Rows(np.empty((2, 0)), np.array(y)))
+    ...     for name, y in (("north", [[1.0], [2.0]]), ("south", [[3.0], [6.0]]))
+    ... ]
+    >>> run(mean_response(), InProcess().over(sites)).value
+    array([3.])
+    """
+    if on_drop not in get_args(OnDrop):
+        raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop', 'continue' or 'skip'")
+    if not isinstance(dialogue, Generator):
+        raise InvalidInputError("expected a dialogue, which is what a generator function returns: call the function")
+    talk = _Conversation(engine, journal, deadline, on_drop, progress)
+    with nullcontext() if journal is None else journal.opened(engine.sites):
+        try:
+            request = next(dialogue)
+            while True:
+                request = dialogue.send(talk.answer(request))
+        except StopIteration as finished:
+            return Run(finished.value, talk.record())
+
+
+@dataclass
+class _Gathered:
+    """The answers of one round, as they come, to what was asked."""
+
+    question: Question | Bundle
+    answers: dict[Span, tuple[Any, Reply]] = field(default_factory=dict)
+    failures: dict[str, Failure] = field(default_factory=dict)
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    def settled(self) -> set[str]:
+        """Sites that have answered or failed."""
+        return {site for _, reply in self.answers.values() for site in reply.sites} | set(self.failures)
+
+
+class _Conversation:
+    """The rounds of one run, so far."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal | None,
+        deadline: float | None,
+        on_drop: OnDrop,
+        progress: Progress | None,
+    ) -> None:
+        self._engine, self._journal, self._deadline = engine, journal, deadline
+        self._on_drop, self._progress = on_drop, progress
+        self._roster = {site: place for place, site in enumerate(engine.sites)}
+        self._participants = list(engine.sites)
+        self._rounds: list[tuple[Request, list[Exchange]]] = []
+        self._dropped: dict[str, str] = {}
+
+    # ------------------------------------------------------------------ a round
+
+    def answer(self, request: Request) -> Any:
+        """The answer to a request, from the journal or from the sites."""
+        if not isinstance(request, Total | Each | PerSite):
+            raise InvalidInputError(
+                "a dialogue yields Total(question), Each(question) or PerSite({site: question}), "
+                f"got {type(request).__name__}"
+            )
+        number, kind = len(self._rounds) + 1, type(request).__name__
+        asked = self._asked(request)
+        gathered = _Gathered(self._carried(request, asked))
+        question = encode(gathered.question)
+        self._rounds.append((request, gathered.exchanges))
+        if self._journal is not None:
+            question = self._journal.begin(number, kind, asked, question)
+            if number <= len(self._journal.rounds):
+                return self._replayed(request, self._journal.rounds[number - 1], gathered)
+            for reply in self._journal.open_replies:
+                self._take(reply, gathered, sent=0, outcome=FROM_JOURNAL)
+        self._gather(number, question, asked, request, gathered)
+        if gathered.failures:
+            self._drop(number, gathered.failures)
+        return self._closed(number, request, asked, gathered)
+
+    def _asked(self, request: Request) -> list[str]:
+        if request.sites is None:
+            return list(self._participants)
+        return [site for site in self._participants if site in request.sites]
+
+    def _carried(self, request: Request, asked: Sequence[str]) -> Question | Bundle:
+        """What the engine carries: the question, or one for each of those asked."""
+        if not isinstance(request, PerSite):
+            return request.question
+        places = tuple(self._roster[site] for site in asked)
+        return Bundle(places, tuple(request.questions[site] for site in asked))
+
+    def _sent(self, sites: Sequence[str], question: bytes, gathered: _Gathered) -> int:
+        """Bytes that went to these sites."""
+        if not isinstance(gathered.question, Bundle):
+            return len(question)
+        return len(encode(question_for(gathered.question, self._roster[sites[0]])))
+
+    def _gather(
+        self, number: int, question: bytes, asked: Sequence[str], request: Request, gathered: _Gathered
+    ) -> None:
+        """Ask those who have not answered yet; those who then have not are failures too."""
+        settled = gathered.settled()
+        missing = [site for site in asked if site not in settled]
+        if missing:
+            total = isinstance(request, Total)
+            done = len(asked) - len(missing)
+            for replies in self._engine.ask(number, question, missing, total=total, timeout=self._deadline):
+                kept = [reply for reply in replies if self._arrived(number, reply, question, gathered)]
+                if kept and self._journal is not None:
+                    self._journal.answered(kept)
+                done += sum(len(reply.sites) for reply in replies if reply.number == number)
+                if self._progress is not None:
+                    self._progress(type(request.question).__name__, done, len(asked))
+        settled = gathered.settled()
+        for site in asked:
+            if site not in settled:
+                gathered.failures[site] = Failure(FailureCode.NO_ANSWER)
+                gathered.exchanges.append(
+                    Exchange(
+                        (site,),
+                        self._sent((site,), question, gathered),
+                        0,
+                        self._deadline or 0.0,
+                        str(FailureCode.NO_ANSWER),
+                    )
+                )
+
+    def _arrived(self, number: int, reply: Reply, question: bytes, gathered: _Gathered) -> bool:
+        """Take a reply; whether it is an answer of this round."""
+        if reply.number != number:
+            exchanges = self._rounds[reply.number - 1][1]
+            exchanges.append(Exchange(reply.sites, 0, len(reply.message), reply.seconds, LATE))
+            return False
+        sent = self._sent(reply.sites, question, gathered)
+        return self._take(reply, gathered, sent=sent, outcome=ANSWERED)
+
+    def _take(self, reply: Reply, gathered: _Gathered, *, sent: int, outcome: str) -> bool:
+        value = received(reply.message, question_for(gathered.question, self._roster[reply.sites[0]]))
+        failed = isinstance(value, Failure)
+        if failed:
+            gathered.failures.update(dict.fromkeys(reply.sites, value))
+        else:
+            places = [self._roster[site] for site in reply.sites]
+            gathered.answers[places[0], places[-1] + 1] = value, reply
+        outcome = str(value) if failed else outcome
+        gathered.exchanges.append(Exchange(reply.sites, sent, len(reply.message), reply.seconds, outcome))
+        return not failed
+
+    def _drop(self, number: int, failures: dict[str, Failure]) -> None:
+        """Stop, or go on without the sites that failed."""
+        named = "; ".join(f"{site}: {failure}" for site, failure in failures.items())
+        if self._on_drop == "stop":
+            resumed = "" if self._journal is None else f"; run again with the journal {self._journal.path} to resume"
+            raise RoundStoppedError(f"round {number} stopped: {named}{resumed}", tuple(failures), self.record())
+        self._leave_out(failures)
+        if not self._participants:
+            raise RoundStoppedError(f"round {number}: no site is left ({named})", tuple(failures), self.record())
+
+    def _leave_out(self, failures: dict[str, Failure]) -> None:
+        if self._on_drop == "skip":
+            return
+        self._dropped.update({site: str(failure) for site, failure in failures.items()})
+        self._participants = [site for site in self._participants if site not in failures]
+
+    # ------------------------------------------------------------------ the end of a round
+
+    def _closed(self, number: int, request: Request, asked: Sequence[str], gathered: _Gathered) -> Any:
+        """The answer to the request; the journal then has the round as one record."""
+        if isinstance(request, Total) and not gathered.answers:
+            gone = tuple(request.sites or self._roster)
+            raise RoundStoppedError(f"round {number}: no site is left of those asked", gone, self.record())
+        value, kept = self._sum(gathered) if isinstance(request, Total) else _each(gathered)
+        if self._journal is not None:
+            self._journal.close_round(number, type(request).__name__, asked, kept, gathered.failures)
+        return value
+
+    def _sum(self, gathered: _Gathered) -> tuple[Any, list[tuple[tuple[str, ...], bytes]]]:
+        nodes = {span: value for span, (value, _) in gathered.answers.items()}
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is the dialogue's to judge
+            total = tree_sum(nodes, 0, len(self._roster), add)
+        covered = gathered.settled() - set(gathered.failures)
+        sites = tuple(site for site in self._roster if site in covered)
+        return total, ([(sites, encode(total))] if self._journal is not None else [])
+
+    def _replayed(self, request: Request, closed: ClosedRound, gathered: _Gathered) -> Any:
+        for sites, message in closed.answers:
+            gathered.exchanges.append(Exchange(sites, 0, len(message), 0.0, FROM_JOURNAL))
+        for site, failure in closed.failures.items():
+            gathered.exchanges.append(Exchange((site,), 0, 0, 0.0, str(failure)))
+        self._leave_out(closed.failures)
+        if isinstance(request, Total):
+            return decode(closed.answers[0][1])
+        return {sites[0]: decode(message) for sites, message in closed.answers}
+
+    def record(self) -> Record:
+        """The rounds so far."""
+        rounds = tuple(
+            Round(
+                i + 1,
+                type(request).__name__,
+                type(request.question).__name__,
+                _disclosed(request),
+                tuple(exchanges),
+            )
+            for i, (request, exchanges) in enumerate(self._rounds)
+        )
+        return Record(rounds, dict(self._dropped))
+
+
+def _disclosed(request: Request) -> str:
+    """What the answers to a request disclose; of questions that differ from site to site, all that any of them asks."""
+    questions = request.questions.values() if isinstance(request, PerSite) else (request.question,)
+    return "; ".join(dict.fromkeys(disclosure(question) for question in questions))
+
+
+def _each(gathered: _Gathered) -> tuple[dict[str, Any], list[tuple[tuple[str, ...], bytes]]]:
+    ordered = [gathered.answers[span] for span in sorted(gathered.answers)]
+    values = {reply.sites[0]: value for value, reply in ordered}
+    return values, [(reply.sites, reply.message) for _, reply in ordered]

@@ -1,0 +1,823 @@
+"""Messages: every value of the table survives the trip bit by bit; nothing else is read, however it was made."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import get_args
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
+from consilience.errors import MessageError
+from consilience.fit import Expect, Specification
+from consilience.fit.spectral import squared_moments
+from consilience.fit.stop import StopReason
+from consilience.fit.summary import ColumnSummary, column_summary
+from consilience.messages import (
+    Answers,
+    Failure,
+    FailureCode,
+    FitSite,
+    Likelihood,
+    LocalFit,
+    LogLikelihood,
+    ProposeStart,
+    Several,
+    StartCandidates,
+    Summarise,
+    decode,
+    encode,
+)
+from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
+from consilience.messages.client_questions import Clients, Pairs
+from consilience.messages.codec import HEADER, MARK, Message
+from consilience.messages.questions import (
+    Answer,
+    Bundle,
+    CriticSums,
+    Question,
+    Sample,
+    ScoreSums,
+    SquaredResponses,
+    disclosure,
+)
+from consilience.messages.table import FITS, KINDS, MOST_SITES, received
+from consilience.model import GaussianExperts, Mixture, Rows, expect
+from consilience.model.clients.anchors import AnchorSteps, anchor_steps, client_sizes
+from consilience.model.clients.local_steps import ClusterSums, local_steps
+from consilience.model.clients.moments import ClientMoments, client_moments
+from consilience.model.clients.pairs import pair_sums
+from consilience.model.critic import minimax_sums
+from consilience.model.design import Design
+from consilience.model.expectation import score_sums
+from consilience.model.families.covariance import STRUCTURES
+from consilience.numerics.arrays import Array, pack, unpack
+from consilience.site import Site, respond
+from simulated import simulated
+from strategies import FAMILIES, GATES, GAUSSIAN, Shape, shapes
+
+TYPES = [record.type for record in KINDS]
+RANDOM_SPECIFICATION = Specification(K=3, family="poisson", gate="constant", structure="tied", intercept=False)
+
+
+def specification_of(shape: Shape) -> Specification:
+    family, _, structure = shape.family.partition("-")
+    return Specification(
+        K=shape.K,
+        family=family,
+        gate=shape.gate,
+        structure=structure or "full",
+        n_classes=shape.C,
+        intercept=shape.intercept,
+    )
+
+
+def matrices(rng: np.random.Generator, K: int, size: int) -> Array:
+    """Positive definite matrices, packed."""
+    A = rng.normal(size=(K, size, size))
+    return pack(A @ A.transpose(0, 2, 1) + np.eye(size))
+
+
+def site_model(mixture: Mixture, rows: Rows, *, informed: bool = True, described: bool = True) -> SiteModel:
+    """A model with moments of the right shapes; that they are of some fit does not matter to who carries them."""
+    rng = np.random.default_rng(rows.n)
+    K, p = mixture.K, mixture.design.p
+    f = len(mixture.experts.free_coefficients()) // K
+    shares, weight = rng.dirichlet(np.ones(K)), column_summary(rows).weight
+    second, precision = np.empty((0, 0)), matrices(rng, K, f)
+    if isinstance(mixture.experts, GaussianExperts):  # half of what known labels would say
+        second = matrices(rng, K, p)
+        pairs = zip(mixture.experts.matrices, unpack(second), strict=True)
+        precision = pack(0.5 * np.array([np.kron(np.linalg.inv(S), A) for S, A in pairs]))
+    return SiteModel(
+        mixture.raw(),
+        weight,
+        weight * shares,
+        weight * shares,
+        second,
+        -1.5 * rows.n,
+        precision if informed else np.empty((0, 0)),
+        covariate_summary(rows.X, np.ones(rows.n), rng) if described and rows.X.shape[1] else None,
+        0.75,
+    )
+
+
+def regressions(shape: Shape) -> tuple[Mixture, Rows]:
+    """A problem of the same size with one response, constant shares and one variance, on rows with groups."""
+    return shape.but(family="gaussian-tied", gate="constant", labels="group", q=1).problem()
+
+
+def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
+    """Questions on mixtures of regressions and on clients, and their answers."""
+    mixture, rows = regressions(shape)
+    design, p = mixture.design, mixture.design.p
+    rng = np.random.default_rng(shape.seed)
+    theta, basis, critics = rng.normal(size=p), rng.normal(size=(p, 2)), rng.normal(size=(2, shape.K, p))
+    single, step = replace(rows, groups=None), (theta[None], basis[None])
+    questions = [
+        ScoreSums(mixture),
+        Pairs(design, theta),
+        Clients(design, theta, basis),
+        Sample(Expect(mixture), share=0.25, seed=2**40),
+        SquaredResponses(design),
+        CriticSums(mixture, *critics),
+        Sizes(),
+        Anchors(design, (0,), *step),
+        LocalSteps(mixture, steps=3, rate=0.1),
+    ]
+    answers = [
+        pair_sums(rows, design, theta),
+        client_moments(rows, design, theta, basis),
+        squared_moments(design, rows),
+        minimax_sums(mixture, *critics, single),
+        client_sizes(rows),
+        anchor_steps([rows], (0,), design, *step),
+        local_steps(mixture, rows, steps=3, rate=0.1),
+    ]
+    return questions, answers
+
+
+def values(shape: Shape) -> list[object]:
+    """A value of every kind."""
+    mixture, rows = shape.problem()
+    summary = column_summary(rows)
+    fit_site = FitSite(RANDOM_SPECIFICATION, (1, 2), seed=2**40, n_init=2, tol=1e-7, max_iter=30, start=mixture)
+    model = site_model(mixture, rows) if summary.weight > 0 else None  # without weight there is no fit
+    local_fit = LocalFit(summary, model, StopReason.MAX_ITER)
+    questions = (
+        Summarise(shape.d, shape.q),
+        Expect(mixture, information=True),
+        LogLikelihood(mixture),
+        ProposeStart(RANDOM_SPECIFICATION, summary, seed=2**40, n_init=3),
+    )
+    answers = (summary, expect(mixture, rows, information=True), Likelihood(-3.5, 2.0), StartCandidates((mixture,)))
+    of_clients, said = about_clients(shape)
+    return [
+        *questions,
+        Several((*questions, fit_site, *(part for part in of_clients if not isinstance(part, Anchors | LocalSteps)))),
+        *answers,
+        Answers((*answers, local_fit, *(part for part in said if not isinstance(part, AnchorSteps | ClusterSums)))),
+        Failure(FailureCode.NOT_COUNTS, 5),
+        fit_site,
+        local_fit,
+        Bundle((0, 1, 5, 10**6), questions),
+        *sorted((*of_clients, *said), key=lambda value: TYPES.index(type(value))),
+    ]
+
+
+@given(shapes())
+def test_every_kind_of_message_survives_the_trip(shape: Shape) -> None:
+    sent = values(shape)
+    assert [type(value) for value in sent] == TYPES
+    for value in sent:
+        data = encode(value)
+        assert encode(decode(data)) == data
+        assert type(decode(data)) is type(value)
+
+
+@given(shapes())
+def test_statistics_keep_their_bits(shape: Shape) -> None:
+    mixture, rows = shape.problem()
+    for information in (False, True):
+        statistics = expect(mixture, rows, information=information)
+        np.testing.assert_array_equal(decode(encode(statistics)).to_array(), statistics.to_array())
+
+
+def test_a_mixture_keeps_its_bits_and_its_answers_are_the_same() -> None:
+    mixture, rows = Shape(K=3, q=2, n=40).problem()
+    again = decode(encode(LogLikelihood(mixture))).mixture
+    np.testing.assert_array_equal(again.log_density(rows), mixture.log_density(rows))
+
+
+def assert_same_arrays(a: object, b: object) -> None:
+    """The same numbers bit by bit, however deep they stand."""
+    assert type(a) is type(b)
+    if isinstance(a, np.ndarray):
+        np.testing.assert_array_equal(a, b)
+    elif isinstance(a, tuple):
+        assert len(a) == len(b)
+        for one, other in zip(a, b, strict=True):
+            assert_same_arrays(one, other)
+    elif is_dataclass(a):
+        for field in fields(a):
+            assert_same_arrays(getattr(a, field.name), getattr(b, field.name))
+    else:
+        assert a == b
+
+
+@given(shapes(max_n=30, weights=None), st.booleans(), st.booleans(), st.sampled_from([None, *StopReason]))
+def test_a_local_fit_keeps_its_bits_with_and_without_its_parts(
+    shape: Shape, informed: bool, described: bool, stop: StopReason | None
+) -> None:
+    mixture, rows = shape.problem()
+    assume(column_summary(rows).weight > 0)
+    model = site_model(mixture, rows, informed=informed, described=described)
+    for sent in (LocalFit(column_summary(rows), model, stop), LocalFit(column_summary(rows), None, stop)):
+        assert_same_arrays(decode(encode(sent)), sent)
+    if rows.n > 1:  # a summary of one row has no spread to compare a model with
+        question = FitSite(specification_of(shape), (shape.K, 9), seed=0)
+        answer = received(encode(LocalFit(column_summary(rows), model, stop)), question)
+        compared = shape.d > 0 and (shape.gate == "softmax" or not shape.family.startswith("gaussian"))
+        as_asked = compared == (model.covariates is not None)
+        assert type(answer) is LocalFit if as_asked else answer == Failure(FailureCode.WRONG_SHAPE)
+
+
+@given(shapes(), st.booleans(), st.booleans(), st.booleans())
+def test_the_question_for_a_fit_keeps_its_bits_with_and_without_its_parts(
+    shape: Shape, started: bool, sized: bool, describe: bool
+) -> None:
+    start, columns = shape.problem()[0] if started else None, (shape.d, shape.q) if sized else None
+    sent = FitSite(specification_of(shape), (3, 1, 2), 7, 9, 1e-5, 11, start, columns, describe)
+    assert_same_arrays(decode(encode(sent)), sent)
+
+
+def test_a_description_keeps_the_values_of_its_columns_with_few() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=80), rng.integers(0, 3, 80), np.full(80, 7.0), rng.random(80) < 0.2])
+    mixture, _ = Shape(d=4).problem()
+    rows = Rows(X, rng.normal(size=(80, 1)))
+    sent = LocalFit(column_summary(rows), site_model(mixture, rows), StopReason.CONVERGED_NEWTON)
+    again = decode(encode(sent))
+    assert_same_arrays(again, sent)
+    assert [levels.tolist() for levels in again.model.covariates.levels] == [[], [0.0, 1.0, 2.0], [7.0], [0.0, 1.0]]
+
+
+@pytest.mark.parametrize("value", ["text", 3, None, object(), {"a": 1}, np.zeros(3), lambda: 0])
+def test_what_is_not_in_the_table_cannot_be_sent(value: object) -> None:
+    with pytest.raises(MessageError, match="not in the table"):
+        encode(value)
+
+
+def test_an_unknown_part_of_a_bundle_cannot_be_sent() -> None:
+    with pytest.raises(MessageError, match="cannot be sent"):
+        encode(Several(("text",)))  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- a question for each of some sites
+
+
+@given(st.lists(shapes(), max_size=3), st.integers(0, 3), st.integers(1, 5))
+def test_a_bundle_keeps_the_bits_of_its_questions(drawn: list[Shape], first: int, step: int) -> None:
+    questions = tuple(Expect(shape.problem()[0], information=i % 2 == 1) for i, shape in enumerate(drawn))
+    sent = Bundle(tuple(range(first, first + step * len(drawn), step)), questions)
+    again = decode(encode(sent))
+    assert_same_arrays(again, sent)
+    assert [encode(question) for question in again.questions] == [encode(question) for question in questions]
+
+
+@given(st.lists(st.integers(0, 5), max_size=4), st.integers(0, 4))
+def test_a_bundle_is_read_only_with_one_question_for_each_place_in_order(places: list[int], number: int) -> None:
+    data = encode(Bundle(tuple(places), (Summarise(1, 1),) * number))
+    if len(places) == number and places == sorted(set(places)):
+        assert decode(data).places == tuple(places)
+    else:
+        with pytest.raises(MessageError, match="parts of a bundle of questions do not fit together"):
+            decode(data)
+
+
+BUNDLE = TYPES.index(Bundle)
+STRANGE_BUNDLES = {
+    "a place that is negative": (1, -1, 1, 0, 1, 1),
+    "a place beyond the last": (1, MOST_SITES + 1, 1, 0, 1, 1),
+    "more places than sites": (MOST_SITES + 1, 0, 1, 0, 1, 1),
+    "more questions than sites": (1, 0, MOST_SITES + 1, 0, 1, 1),
+    "places that are not there": (MOST_SITES, 0, 1, 0, 1, 1),
+    "questions that are not there": (1, 0, MOST_SITES, 0, 1, 1),
+    "a question of an unknown kind": (1, 0, 1, 4, 1, 1),
+    "something left over": (1, 0, 1, 0, 1, 1, 7),
+    "nothing": (),
+}
+
+
+def test_the_head_of_a_bundle_is_places_then_questions() -> None:
+    assert KINDS[BUNDLE].type is Bundle
+    assert Message.from_bytes(encode(Bundle((3,), (Summarise(2, 1),)))).head == (1, 3, 1, 0, 2, 1)
+
+
+@pytest.mark.parametrize("head", STRANGE_BUNDLES.values(), ids=STRANGE_BUNDLES)
+def test_bundles_that_no_one_sent_are_refused(head: tuple[int, ...]) -> None:
+    with pytest.raises(MessageError, match="message"):
+        decode(Message(BUNDLE, head, np.empty(0)).to_bytes())
+
+
+@pytest.mark.parametrize("part", [Bundle((), ()), Several(()), Likelihood(0.0, 1.0), "text"], ids=repr)
+def test_what_is_no_single_question_cannot_be_sent_in_a_bundle(part: object) -> None:
+    with pytest.raises(MessageError, match="cannot be sent"):
+        encode(Bundle((0,), (part,)))  # type: ignore[arg-type]
+
+
+def test_a_bundle_is_for_engines() -> None:
+    bundle = Bundle((0,), (Summarise(2, 1),))
+    _, rows = Shape().problem()
+    said = decode(respond(encode(bundle), Site("here", rows)))
+    assert said == Failure(FailureCode.NO_ANSWER_TO_KIND, 1)
+    assert received(encode(bundle), Summarise(2, 1)) == Failure(FailureCode.WRONG_SHAPE)
+    with pytest.raises(MessageError, match="Bundle cannot be sent"):
+        encode(Several((bundle,)))  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------- bytes from elsewhere
+
+
+@given(st.binary(max_size=200))
+def test_noise_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(MessageError):
+        decode(data)
+
+
+@given(st.integers(0, len(KINDS) + 3), st.lists(st.integers(-3, 2**62), max_size=12), st.integers(0, 30))
+def test_made_up_numbers_are_a_message_or_refused_by_name(kind: int, head: list[int], floats: int) -> None:
+    data = Message(kind, tuple(head), np.ones(floats)).to_bytes()
+    with contextlib.suppress(MessageError):
+        decode(data)
+
+
+@given(shapes(), st.data())
+def test_damaged_messages_are_a_message_or_refused_by_name(shape: Shape, data: st.DataObject) -> None:
+    sent = bytearray(encode(data.draw(st.sampled_from(values(shape)))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(MessageError):
+        decode(bytes(sent))
+
+
+@given(shapes(), st.integers(1, 50))
+def test_a_message_cut_short_or_lengthened_is_refused(shape: Shape, cut: int) -> None:
+    data = encode(LogLikelihood(shape.problem()[0]))
+    for other in (data[:-cut], data + b"\0" * cut):
+        with pytest.raises(MessageError):
+            decode(other)
+
+
+def test_a_huge_length_is_refused_before_anything_is_allocated() -> None:
+    for heads, floats in ((2**32 - 1, 0), (0, 2**61), (1, 2**60)):
+        with pytest.raises(MessageError, match="says that it has"):
+            decode(HEADER.pack(MARK, 1, 0, heads, floats) + b"\0" * 64)
+
+
+def test_a_huge_shape_is_refused_before_anything_is_allocated() -> None:
+    kind = next(i for i, record in enumerate(KINDS) if record.type.__name__ == "ColumnSummary")
+    with pytest.raises(MessageError, match="ends early"):
+        decode(Message(kind, (2**31 - 1, 1, 1, 2**30, 2**30), np.ones(3)).to_bytes())
+
+
+def test_a_message_larger_than_the_cap_is_refused() -> None:
+    data = encode(Likelihood(0.0, 1.0))
+    with pytest.raises(MessageError, match="at most"):
+        Message.from_bytes(data, most=len(data) - 1)
+
+
+def test_an_axis_of_length_zero_does_not_hide_the_others() -> None:
+    kind = next(i for i, record in enumerate(KINDS) if record.type.__name__ == "StartCandidates")
+    head = (1, 1, 1, 1, 0, 1, 0, 0, 0, 2**31 - 1, 2**31 - 1, 3, 0, 1, 1, 0)
+    data = Message(kind, head, np.zeros(2)).to_bytes()
+    with pytest.raises(MessageError):
+        decode(data)
+    assert received(data, values(Shape())[3]) == Failure(FailureCode.UNREADABLE_ANSWER)
+
+
+@pytest.mark.parametrize(
+    "size", [{"K": 10**6}, {"n_classes": 10**9}, {"K": 1000, "n_classes": 10**4, "family": "categorical"}]
+)
+def test_a_fit_that_would_exhaust_a_site_is_not_read(size: dict[str, int | str]) -> None:
+    summary = ColumnSummary(1.0, np.zeros(1000), np.ones(1000), np.zeros(1), np.eye(1))
+    with pytest.raises(MessageError):
+        decode(encode(ProposeStart(Specification(**{"K": 2, **size}), summary, seed=0, n_init=1)))
+
+
+def test_a_summary_whose_parts_do_not_fit_is_refused() -> None:
+    summary = ColumnSummary(1.0, np.zeros(2), np.ones(2), np.zeros(3), np.eye(2))
+    with pytest.raises(MessageError, match="do not fit together"):
+        decode(encode(ProposeStart(Specification(K=2), summary, seed=0, n_init=1)))
+    assert received(encode(summary), Summarise(2, 2)) == Failure(FailureCode.WRONG_SHAPE)
+
+
+def test_a_mixture_that_is_not_finite_is_refused_before_it_is_asked_about() -> None:
+    mixture, _ = Shape().problem()
+    experts = mixture.experts.moved(np.full(6, np.nan), np.zeros(2))
+    with pytest.raises(MessageError, match="not finite"):
+        decode(encode(LogLikelihood(replace(mixture, experts=experts))))
+
+
+def test_parts_of_a_mixture_that_do_not_fit_are_refused() -> None:
+    mixture, _ = Shape(K=3).problem()
+    other, _ = Shape(K=2).problem()
+    with pytest.raises(MessageError, match="do not fit together"):
+        decode(encode(LogLikelihood(replace(mixture, gate=other.gate))))
+
+
+def local_fit(shape: Shape) -> LocalFit:
+    mixture, rows = shape.problem()
+    return LocalFit(column_summary(rows), site_model(mixture, rows), StopReason.CONVERGED_NEWTON)
+
+
+FOUR = CovariateSummary(
+    np.full(4, 0.25),
+    np.arange(8.0).reshape(4, 2),
+    np.tile([1.0, 0.2, 2.0], (4, 1)),
+    (np.empty(0), np.empty(0)),
+    (np.empty((4, 0)), np.empty((4, 0))),
+)
+
+
+def with_covariates(**changes: object) -> LocalFit:
+    return with_model(covariates=replace(FOUR, **changes))
+
+
+def with_model(**changes: object) -> LocalFit:
+    fit = local_fit(Shape(n=60))
+    return replace(fit, model=replace(fit.model, **changes))
+
+
+STRANGE_MODELS = {
+    "labels of other experts": {"labels": np.ones(3)},
+    "mass of other experts": {"mass": np.ones(1)},
+    "second moments of other covariates": {"second": np.ones((2, 10))},
+    "no second moments": {"second": np.empty((0, 0))},
+    "precision of other coefficients": {"precision": np.ones((2, 5))},
+    "precision of one expert": {"precision": np.ones((1, 6))},
+    "no weight": {"weight": 0.0},
+    "a negative weight": {"weight": -3.0},
+    "negative labels": {"labels": np.array([61.0, -1.0])},
+    "negative mass": {"mass": np.array([61.0, -1.0])},
+    "no exposure": {"exposure": 0.0},
+}
+
+
+@pytest.mark.parametrize("changes", STRANGE_MODELS.values(), ids=STRANGE_MODELS)
+def test_moments_that_are_not_of_the_mixture_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(MessageError, match="parts of a site's model do not fit together"):
+        decode(encode(with_model(**changes)))
+    question = FitSite(specification_of(Shape()), (2,), seed=0)
+    assert received(encode(with_model(**changes)), question) == Failure(FailureCode.UNREADABLE_ANSWER)
+
+
+def test_moments_of_gaussian_experts_are_refused_for_others() -> None:
+    fit = local_fit(Shape(family="poisson", n=60))
+    with pytest.raises(MessageError, match="do not fit together"):
+        decode(encode(replace(fit, model=replace(fit.model, second=np.ones((2, 6))))))
+
+
+def test_a_description_of_other_covariates_is_refused() -> None:
+    other = local_fit(Shape(n=60, d=3)).model.covariates
+    with pytest.raises(MessageError, match="parts of a site's model do not fit together"):
+        decode(encode(with_model(covariates=other)))
+
+
+FEW, MANY = np.array([0.0, 1.0]), np.empty(0)
+STRANGE_DESCRIPTIONS = {
+    "weights of other classes": {"weights": np.ones(3) / 3},
+    "no class": {"weights": np.empty(0), "means": np.empty((0, 2)), "covariances": np.empty((0, 3))},
+    "negative weights": {"weights": np.array([1.2, -0.2, 0.0, 0.0])},
+    "no weight": {"weights": np.zeros(4)},
+    "means of other columns": {"means": np.zeros((4, 3))},
+    "covariances of other columns": {"covariances": np.ones((4, 6))},
+    "a column without shares": {"shares": (np.empty((4, 0)),)},
+    "more columns than means": {"levels": (MANY, MANY, MANY), "shares": (np.empty((4, 0)),) * 3},
+    "values without a share": {"levels": (MANY, FEW), "means": np.zeros((4, 1)), "covariances": np.ones((4, 1))},
+    "shares that are none": {
+        "levels": (MANY, FEW),
+        "means": np.zeros((4, 1)),
+        "covariances": np.ones((4, 1)),
+        "shares": (np.empty((4, 0)), np.tile([1.0, 0.0], (4, 1))),
+    },
+}
+
+
+@pytest.mark.parametrize("changes", STRANGE_DESCRIPTIONS.values(), ids=STRANGE_DESCRIPTIONS)
+def test_a_description_that_no_point_can_be_drawn_from_is_refused(changes: dict[str, object]) -> None:
+    assert type(decode(encode(with_covariates()))) is LocalFit
+    with pytest.raises(MessageError, match="description of covariates do not fit together"):
+        decode(encode(with_covariates(**changes)))
+
+
+SPOILING = {
+    "a class without weight": lambda s: {"weights": np.append(0.0, s.weights[1:])},
+    "a negative variance": lambda s: {"covariances": -s.covariances},
+    "shares of a column that has many values": lambda s: {"shares": (np.ones((7, 3)), np.ones((7, 3)))},
+    "values that are not in order": lambda s: {
+        "levels": (MANY, FEW[::-1]),
+        "means": s.means[:, :1],
+        "covariances": s.covariances[:, :1],
+        "shares": (np.empty((4, 0)), np.full((4, 2), 0.5)),
+    },
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILING.values(), ids=SPOILING)
+def test_a_description_that_would_spoil_the_gates_of_others_is_refused(
+    spoil: Callable[[CovariateSummary], dict[str, object]],
+) -> None:
+    changes = spoil(FOUR)
+    with pytest.raises(MessageError, match="description of covariates"):
+        decode(encode(with_covariates(**changes)))
+
+
+def test_a_variance_that_is_none_is_refused() -> None:
+    mixture, _ = Shape().problem()
+    with pytest.raises(MessageError):
+        decode(
+            encode(LogLikelihood(replace(mixture, experts=replace(mixture.experts, covariance=-np.ones((2, 1, 1))))))
+        )
+
+
+# ---------------------------------------------------------------------- how sure a site may be
+
+
+def most_information(model: SiteModel) -> Array:
+    """``Σ_k⁻¹ ⊗ S_k`` of each expert: what its rows would say if their labels were known."""
+    pairs = zip(model.mixture.experts.matrices, unpack(model.second), strict=True)
+    return np.array([np.kron(np.linalg.inv(S), A) for S, A in pairs])
+
+
+@pytest.mark.parametrize("gate", ["softmax", "constant"])
+@pytest.mark.parametrize("q", [1, 2])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_the_border_takes_what_sites_are_sure_of_and_no_more(structure: str, q: int, gate: str) -> None:
+    for options in ({}, {"group_size": 3}, {"weights": True}, {"intercept": False}):
+        case = simulated(gate=gate, n=150, q=q, structure=structure, seed=1, **options)
+        for K in (1, 2):  # one expert is as sure as known labels make it
+            question = FitSite(case.specification.with_order(K), (K,), seed=0, start=case.truth, n_init=1)
+            fit = received(respond(encode(question), Site("here", case.rows)), question)
+            assert type(fit) is LocalFit
+            assert len(fit.model.precision) == K
+            surer = replace(fit, model=replace(fit.model, precision=pack(1.01 * most_information(fit.model))))
+            assert received(encode(surer), question) == Failure(FailureCode.UNREADABLE_ANSWER)
+
+
+@pytest.mark.parametrize("max_iter", [1, 2, 3])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_fit_that_was_cut_short_is_not_too_sure(structure: str, max_iter: int) -> None:
+    case = simulated(n=150, q=2, structure=structure, seed=1)
+    question = FitSite(case.specification, (2,), seed=0, n_init=1, max_iter=max_iter)
+    assert type(received(respond(encode(question), Site("here", case.rows)), question)) is LocalFit
+
+
+@pytest.mark.parametrize("family", GAUSSIAN)
+@pytest.mark.parametrize("q", [1, 2])
+def test_one_coefficient_too_sure_is_refused_by_name(family: str, q: int) -> None:
+    fit = local_fit(Shape(family=family, q=q, n=60))
+    most = most_information(fit.model)
+    assert type(decode(encode(replace(fit, model=replace(fit.model, precision=pack(most)))))) is LocalFit
+    K, f, _ = most.shape
+    for k in range(K):
+        for a in range(f):
+            precision = 0.5 * most
+            precision[k, a, a] = 1.01 * most[k, a, a]
+            with pytest.raises(MessageError, match="surer of its coefficients than its rows allow"):
+                decode(encode(replace(fit, model=replace(fit.model, precision=pack(precision)))))
+
+
+# ---------------------------------------------------------------------- answers as the coordinator receives them
+
+
+STRANGERS = {
+    "another order": (Shape(K=3), {}),
+    "another family": (Shape(family="poisson"), {}),
+    "another gate": (Shape(gate="constant"), {}),
+    "another covariance": (Shape(family="gaussian-tied", q=2), {"q": 2}),
+    "no intercept": (Shape(intercept=False), {}),
+}
+
+
+@pytest.mark.parametrize(("shape", "asked"), STRANGERS.values(), ids=STRANGERS)
+def test_a_local_fit_of_another_kind_than_asked_is_a_failure(shape: Shape, asked: dict[str, int]) -> None:
+    question = FitSite(specification_of(Shape(**asked)), (2, 4), seed=0)
+    shape = shape.but(n=60)
+    assert type(received(encode(local_fit(Shape(n=60, **asked))), question)) is LocalFit
+    assert received(encode(local_fit(shape)), question) == Failure(FailureCode.WRONG_SHAPE)
+
+
+def test_a_local_fit_with_a_summary_of_other_columns_is_a_failure() -> None:
+    question = FitSite(specification_of(Shape()), (2,), seed=0)
+    fit = local_fit(Shape(n=60))
+    other = replace(fit, summary=local_fit(Shape(n=60, d=3)).summary)
+    ragged = replace(fit, summary=replace(fit.summary, x_squares=np.ones(5)))
+    for answer in (other, ragged, replace(ragged, model=None)):
+        assert received(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
+    for columns in ((3, 1), (2, 2)):
+        assert received(encode(fit), replace(question, columns=columns)) == Failure(FailureCode.WRONG_SHAPE)
+        silent = replace(fit, model=None)
+        assert received(encode(silent), replace(question, columns=columns)) == Failure(FailureCode.WRONG_SHAPE)
+    assert type(received(encode(fit), replace(question, columns=(2, 1)))) is LocalFit
+
+
+def test_where_gates_are_compared_a_model_without_covariates_is_a_failure() -> None:
+    question = FitSite(specification_of(Shape()), (2,), seed=0)
+    assert received(encode(with_model(covariates=None)), question) == Failure(FailureCode.WRONG_SHAPE)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("gate", GATES)
+def test_a_description_is_there_if_it_was_asked_for_and_is_needed(family: str, gate: str) -> None:
+    mixture, rows = Shape(family=family, gate=gate, n=60).problem()
+    needed = gate == "softmax" or not family.startswith("gaussian")
+    for describe in (True, False):
+        question = FitSite(specification_of(Shape(family=family, gate=gate)), (2,), seed=0, describe=describe)
+        for described in (True, False):
+            fit = LocalFit(column_summary(rows), site_model(mixture, rows, described=described), None)
+            answer = received(encode(fit), question)
+            as_asked = described == (describe and needed)
+            assert type(answer) is LocalFit if as_asked else answer == Failure(FailureCode.WRONG_SHAPE)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_local_fit_that_is_not_finite_is_a_failure(bad: float) -> None:
+    question = FitSite(specification_of(Shape()), (2,), seed=0)
+    fit = local_fit(Shape(n=60))
+    second = fit.model.second.copy()
+    second[1, 2] = bad
+    for answer in (
+        with_model(log_likelihood=bad),
+        with_model(second=second),
+        with_covariates(weights=np.append(bad, FOUR.weights[1:])),
+        replace(fit, summary=replace(fit.summary, weight=bad)),
+    ):
+        assert received(encode(answer), question) == Failure(FailureCode.NOT_FINITE)
+
+
+def test_another_format_is_told_apart_from_noise() -> None:
+    old = bytearray(encode(Likelihood(0.0, 1.0)))
+    struct.pack_into("<H", old, 4, 0)
+    question = LogLikelihood(Shape().problem()[0])
+    assert received(bytes(old), question) == Failure(FailureCode.OTHER_FORMAT)
+    assert received(b"\0" * 50, question) == Failure(FailureCode.UNREADABLE_ANSWER)
+
+
+@given(shapes(), shapes())
+def test_an_answer_of_another_shape_is_a_failure(shape: Shape, other: Shape) -> None:
+    mixture, rows = shape.problem()
+    stranger, strange_rows = other.problem()
+    question = Expect(mixture)
+    mine, theirs = expect(mixture, rows), expect(stranger, strange_rows)
+    same = [a.shape for a in (mine.gate.plain, mine.gate.first, mine.gate.second)] == [
+        a.shape for a in (theirs.gate.plain, theirs.gate.first, theirs.gate.second)
+    ] and [a.shape for a in (mine.experts.plain, mine.experts.first, mine.experts.second)] == [
+        a.shape for a in (theirs.experts.plain, theirs.experts.first, theirs.experts.second)
+    ]
+    assert (received(encode(theirs), question) == Failure(FailureCode.WRONG_SHAPE)) is not same
+    assert received(encode(expect(mixture, rows, information=True)), question) == Failure(FailureCode.WRONG_SHAPE)
+
+
+def test_an_answer_of_another_kind_is_a_failure() -> None:
+    mixture, rows = Shape().problem()
+    questions = values(Shape())[:5]
+    answers = {0: column_summary(rows), 2: Likelihood(0.0, 1.0), 3: StartCandidates(())}  # each fits one question only
+    for asked, question in enumerate(questions):
+        for fits, answer in answers.items():
+            outcome = received(encode(answer), question)
+            assert type(outcome) is type(answer) if asked == fits else outcome == Failure(FailureCode.WRONG_SHAPE)
+    assert received(encode(Answers(())), questions[4]) == Failure(FailureCode.WRONG_SHAPE)
+    assert received(encode(StartCandidates((mixture,))), questions[3]) == Failure(FailureCode.WRONG_SHAPE)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite_are_a_failure(bad: float) -> None:
+    question = LogLikelihood(Shape().problem()[0])
+    assert received(encode(Likelihood(bad, 1.0)), question) == Failure(FailureCode.NOT_FINITE)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_honest_sites_with_nearly_collinear_covariates_are_heard(seed: int) -> None:
+    x, e, y = np.random.default_rng(seed).normal(size=(3, 300))
+    rows = Rows(np.column_stack([x, x + 1e-5 * e]), (x + y)[:, None])
+    question = FitSite(Specification(K=1), (1,), seed=0)
+    assert type(received(respond(encode(question), Site("here", rows)), question)) is LocalFit
+
+
+# ---------------------------------------------------------------------- questions about clients
+
+
+@given(shapes(weights=None))
+def test_answers_about_clients_keep_their_bits_and_fit_their_questions(shape: Shape) -> None:
+    questions, answers = about_clients(shape)
+    mixture, rows = regressions(shape)
+    answers = [score_sums(mixture, rows), *answers[:2], expect(mixture, rows), *answers[2:]]
+    for question, answer in zip(questions, answers, strict=True):
+        assert_same_arrays(decode(encode(question)), question)
+        assert_same_arrays(received(encode(answer), question), answer)
+    for question in questions:
+        for answer in (Likelihood(-1.0, 1.0), column_summary(rows)):
+            assert received(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
+
+
+def test_answers_about_clients_of_another_shape_are_failures() -> None:
+    questions, _ = about_clients(Shape(n=40))
+    for other in (Shape(n=40, d=3), Shape(n=40, d=1)):
+        _, answers = about_clients(other)
+        mixture, rows = regressions(other)
+        strange = [score_sums(mixture, rows), answers[0], None, expect(mixture, rows), *answers[2:4], None, None]
+        for question, answer in zip(questions, [*strange, answers[6]], strict=True):
+            if answer is not None:  # of clients in two directions, sizes and steps the shape is the same
+                assert received(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
+    mixture, rows = regressions(Shape(n=40))
+    design, theta = mixture.design, np.zeros(3)
+    for f in (1, 3):
+        answer = client_moments(rows, design, theta, np.ones((3, f)))
+        assert received(encode(answer), Clients(design, theta, np.ones((3, 2)))) == Failure(FailureCode.WRONG_SHAPE)
+        fits = f == 3
+        assert isinstance(received(encode(answer), Clients(design, theta)), ClientMoments) is fits
+        answer = pair_sums(rows, design, theta, np.ones((3, f)))
+        assert received(encode(answer), Pairs(design, theta, np.ones((3, 2)))) == Failure(FailureCode.WRONG_SHAPE)
+    assert received(encode(expect(mixture, rows)), ScoreSums(mixture)) == Failure(FailureCode.WRONG_SHAPE)
+    assert received(encode(score_sums(mixture, rows)), Expect(mixture)) == Failure(FailureCode.WRONG_SHAPE)
+
+
+DESIGN = Design.raw(2)
+STRANGE_DIRECTIONS = {
+    "coefficients of other columns": ((DESIGN, np.zeros(2)), "not those of the design"),
+    "a basis of other columns": ((DESIGN, np.zeros(3), np.ones((2, 2))), "not those of the design"),
+    "a basis of nothing": ((DESIGN, np.zeros(3), np.empty((3, 0))), "not those of the design"),
+    "coefficients that are not finite": ((DESIGN, np.array([0.0, np.nan, 1.0])), "not finite"),
+    "coefficients that overflow": ((DESIGN, np.array([0.0, 1e200, 1.0])), "not finite"),
+    "a basis that is not finite": ((DESIGN, np.zeros(3), np.full((3, 1), np.inf)), "not finite"),
+    "a centre of other columns": ((Design(np.zeros(3), np.ones(2), True), np.zeros(4)), "parts of a design"),
+    "a scale that is none": ((Design(np.zeros(2), np.zeros(2), True), np.zeros(3)), "parts of a design"),
+    "a centre that is not finite": ((Design(np.array([0.0, np.nan]), np.ones(2), True), np.zeros(3)), "of a design"),
+}
+
+
+@pytest.mark.parametrize("kind", [Pairs, Clients])
+@pytest.mark.parametrize(("parts", "said"), STRANGE_DIRECTIONS.values(), ids=STRANGE_DIRECTIONS)
+def test_directions_that_are_not_those_of_the_design_are_refused(
+    kind: type[Pairs | Clients], parts: tuple[object, ...], said: str
+) -> None:
+    with pytest.raises(MessageError, match=said):
+        decode(encode(kind(*parts)))  # type: ignore[arg-type]
+
+
+STRANGE_CLIENTS = {
+    "rows of other clients": {"n": np.ones(3)},
+    "squares of other clients": {"c": np.ones(1)},
+    "matrices of other clients": {"S": np.ones((3, 3))},
+    "matrices of other directions": {"S": np.ones((2, 6))},
+    "a negative number of rows": {"n": np.array([4.0, -1.0])},
+    "negative squares": {"c": np.array([-1e-3, 1.0])},
+}
+
+
+@pytest.mark.parametrize("changes", STRANGE_CLIENTS.values(), ids=STRANGE_CLIENTS)
+def test_moments_of_clients_that_do_not_fit_together_are_refused(changes: dict[str, Array]) -> None:
+    honest = ClientMoments(np.full(2, 4.0), np.ones((2, 3)), np.ones((2, 2)), np.ones(2))
+    question = Clients(DESIGN, np.zeros(3), np.ones((3, 2)))
+    assert isinstance(received(encode(honest), question), ClientMoments)
+    with pytest.raises(MessageError, match="moments of clients do not fit together"):
+        decode(encode(replace(honest, **changes)))
+    assert received(encode(replace(honest, **changes)), question) == Failure(FailureCode.UNREADABLE_ANSWER)
+
+
+@pytest.mark.parametrize("name", ["n", "S", "b", "c"])
+def test_moments_of_clients_that_would_overflow_are_refused(name: str) -> None:
+    honest = ClientMoments(np.full(2, 4.0), np.ones((2, 3)), np.ones((2, 2)), np.ones(2))
+    with pytest.raises(MessageError, match="clients have moments that are not finite"):
+        decode(encode(replace(honest, **{name: 1e120 * getattr(honest, name)})))
+
+
+# ---------------------------------------------------------------------- what answers disclose
+
+SAYS = {
+    Summarise: "means and variances of 2 covariates",
+    Expect: "sums over rows, weighted by responsibilities",
+    ScoreSums: "each residual times x, and the log-likelihood",
+    Sample: "of a share of 25 % of the rows or clients, at random: sums over rows",
+    LogLikelihood: "log-likelihood of one mixture",
+    ProposeStart: "fitted to at most 3,000 rows",
+    FitSite: "fitted to all rows of the site",
+    Several: "; ",
+    Pairs: "a sum over clients of products of residuals times x over pairs of a client's rows",
+    Clients: "for each client its number of rows",
+    SquaredResponses: "the sum over rows of y² xxᵀ",
+    CriticSums: "sums over rows of x weighted by how the rows differ",
+    Sizes: "for each client its number of rows",
+    Anchors: "for each of 1 clients 2 numbers",
+    LocalSteps: "how far their coefficients moved",
+}
+
+
+def test_every_question_has_a_kind_an_answer_and_a_sentence() -> None:
+    assert set(get_args(Question)) == set(FITS) == set(SAYS)
+    assert set(FITS) | set(get_args(Answer)) | {Bundle, Failure} == set(TYPES)
+    assert {answer for answer, _ in FITS.values()} == set(get_args(Answer))
+
+
+def test_the_sentence_of_a_question_says_what_leaves() -> None:
+    questions = {type(value): value for value in values(Shape(d=2)) if type(value) in FITS}
+    for kind, said in SAYS.items():
+        assert said in disclosure(questions[kind])
+    whole = Clients(DESIGN, np.zeros(3))
+    assert "second moments of 3 covariates with each other and with residuals" in disclosure(whole)
+    assert "second moments of 2 combinations of covariates" in disclosure(replace(whole, basis=np.ones((3, 2))))
+    pairs = Pairs(DESIGN, np.zeros(3), np.ones((3, 2)))
+    assert disclosure(pairs).endswith("times a basis of 2 directions")
+    assert disclosure(Several((whole, pairs, pairs))) == f"{disclosure(whole)}; 2 times {disclosure(pairs)}"
+    mixture, _ = regressions(Shape())
+    assert (
+        disclosure(Expect(mixture, information=True)) == f"{disclosure(Expect(mixture))}, and the observed information"
+    )

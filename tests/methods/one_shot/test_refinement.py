@@ -1,0 +1,370 @@
+"""Rounds of refinement: who takes part in them, and what follows a step that did not climb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from answering import Calls, Misbehaviour
+from combining import FEW_POINTS, common_design, fitted_model, parted
+from consilience import OneShot
+from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models, points
+from consilience.engines import InProcess
+from consilience.errors import InvalidInputError
+from consilience.fit import Expect, fit_mixture
+from consilience.fit.climb import newton_step
+from consilience.fit.stop import StopReason
+from consilience.fit.summary import column_summary
+from consilience.messages import Answers, Each, LocalFit, LogLikelihood, Several, Total, decode, encode
+from consilience.methods import CombinedFit
+from consilience.methods.one_shot.refinement import CONVERGED, EXPLAINED, NEWTON_BELOW, Refined, opening, refined
+from consilience.model import Mixture, Penalty, Rows, Statistics, expect
+from consilience.model.information import moved
+from consilience.runs import Run, run
+from consilience.site import Site, respond
+from simulated import Simulated, simulated
+
+USED = SiteEvidence("", 1.0, -1.0, 0.0, 0.0, (True, True), True)
+
+
+@pytest.fixture(autouse=True)
+def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(points, "NUMBERS", FEW_POINTS // 10)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    return Calls(monkeypatch)
+
+
+@cache
+def case() -> Simulated:
+    return simulated(n=1_600, seed=3)
+
+
+@cache
+def parts() -> dict[str, Rows]:
+    return parted(case().rows, 4)
+
+
+@cache
+def models() -> dict[str, SiteModel]:
+    return {name: fitted_model(rows, case().specification, case().truth) for name, rows in parts().items()}
+
+
+@cache
+def combination() -> Combination:
+    return combine_models(models(), 2, design=common_design(parts(), case().specification))
+
+
+def bits(mixture: Mixture) -> bytes:
+    return encode(LogLikelihood(mixture))
+
+
+# ---------------------------------------------------------------------- who takes part
+
+
+def judged_as(**evidence: SiteEvidence) -> Combination:
+    """The combination with other words on some sites; ``_`` stands for a blank in their names."""
+    said = {name.replace("_", " "): site for name, site in evidence.items()}
+    return replace(combination(), sites=tuple(replace(said.get(name, USED), name=name) for name in parts()))
+
+
+SET_ASIDE = replace(USED, experts=(False, False))
+IN_PART = replace(USED, gate=False)
+
+
+def local_fits(**claims: float) -> dict[str, LocalFit]:
+    """The sites' answers; some claim another log-likelihood per row of their own."""
+    said = {name.replace("_", " "): value for name, value in claims.items()}
+    changed = {
+        name: replace(model, log_likelihood=said.get(name, model.log_likelihood_per_row) * model.weight)
+        for name, model in models().items()
+    }
+    return {
+        name: LocalFit(column_summary(rows), changed[name], StopReason.CONVERGED_NEWTON)
+        for name, rows in parts().items()
+    }
+
+
+def reaching(question: Several, rows: Rows, *per_row: float) -> Answers:
+    """A site's answer in which each mixture reaches what is said, per row."""
+    items = [expect(part.mixture, rows, information=part.information) for part in question.questions]
+    return Answers(tuple(replace(item, log_likelihood=v * item.weight) for item, v in zip(items, per_row, strict=True)))
+
+
+def members_of(
+    combinations: list[Combination], fits: Mapping[str, LocalFit], reached: Mapping[str, tuple[float, ...]]
+) -> tuple[tuple[str, ...] | None, list[Statistics]]:
+    """What the first round makes of answers that reach what is said."""
+    dialogue = opening(combinations, fits)
+    request = next(dialogue)
+    assert isinstance(request, Each)
+    assert request.sites is None
+    with pytest.raises(StopIteration) as end:
+        dialogue.send({name: reaching(request.question, rows, *reached[name]) for name, rows in parts().items()})
+    return end.value.value
+
+
+LOWEST = -1.5
+REACHED = {"site 0": (-1.2,), "site 1": (LOWEST,), "site 3": (-1.3,)}
+
+
+@pytest.mark.parametrize("doubt", [SET_ASIDE, IN_PART], ids=["set aside", "used in part"])
+@pytest.mark.parametrize(
+    ("own", "reached", "returns"),
+    [
+        (-1.4, -1.4, True),
+        (-1.4, -1.4 - 0.9 * EXPLAINED, True),
+        (-1.4, -1.4 - 1.1 * EXPLAINED, False),  # the others are explained no better, but its own model did better
+        (-0.9, LOWEST, False),
+        (-0.9, -1.1, True),
+        (-3.0, LOWEST - 0.9 * EXPLAINED, True),
+        (-3.0, LOWEST - 1.1 * EXPLAINED, False),  # as well as its own model did, but worse than all others
+        (-3.0, -3.0, False),
+        (-1e6, -50.0, False),
+        (-1e6, -1.0, True),
+    ],
+)
+def test_a_doubted_site_returns_if_it_is_explained_as_it_was_and_as_the_others_are(
+    doubt: SiteEvidence, own: float, reached: float, returns: bool
+) -> None:
+    members, (total,) = members_of([judged_as(site_2=doubt)], local_fits(site_2=own), {**REACHED, "site 2": (reached,)})
+    assert members == tuple(name for name in parts() if returns or name != "site 2")
+    assert total.weight == sum(parts()[name].n for name in members)
+    assert total.information is not None
+
+
+def test_the_rows_of_sites_that_stay_out_are_in_no_sum() -> None:
+    _, (total,) = members_of([judged_as(site_2=SET_ASIDE)], local_fits(site_2=-1.0), {**REACHED, "site 2": (-9.0,)})
+    mixture = combination().mixture
+    honest = [expect(mixture, rows, information=True) for name, rows in parts().items() if name != "site 2"]
+    np.testing.assert_allclose(total.information, sum(each.information for each in honest), rtol=1e-12, atol=1e-9)
+    assert total.log_likelihood == pytest.approx(400 * (-1.2 + LOWEST - 1.3))
+
+
+def test_sites_without_a_model_do_not_set_the_bar() -> None:
+    silent = SiteEvidence.without_model("", 0.0)
+    combinations = [judged_as(site_2=SET_ASIDE, site_3=silent)]
+    reached = {**REACHED, "site 2": (-50.0,), "site 3": (-900.0,)}  # one outlying row is enough for that
+    members, _ = members_of(combinations, local_fits(site_2=-1e3), reached)
+    assert members == ("site 0", "site 1", "site 3")
+
+
+def test_a_copy_stays_out_however_well_it_is_explained() -> None:
+    copy = replace(SET_ASIDE, copy_of="site 0")
+    members, _ = members_of([judged_as(site_2=copy)], local_fits(), {**REACHED, "site 2": (-1.0,)})
+    assert members == ("site 0", "site 1", "site 3")
+
+
+def test_the_best_of_several_orders_speaks_for_a_site() -> None:
+    pair = [judged_as(site_2=SET_ASIDE), judged_as()]
+    reached = {name: (value, value - 0.5) for name, (value,) in REACHED.items()}
+    for values, returns in (((-9.0, -1.4), True), ((-1.4, -9.0), True), ((-9.0, -9.0), False)):
+        members, totals = members_of(pair, local_fits(site_2=-1.4), {**reached, "site 2": values})
+        assert ("site 2" in members) == returns
+        assert [total.weight for total in totals] == [400.0 * len(members)] * 2
+
+
+def test_where_all_are_doubted_each_is_measured_by_its_own_model() -> None:
+    doubted = judged_as(**{name.replace(" ", "_"): IN_PART for name in parts()})
+    reached = {"site 0": (-1.4,), "site 1": (-7.0,), "site 2": (-8.0,), "site 3": (-1.4,)}
+    fits = local_fits(site_0=-1.4, site_1=-7.1, site_2=-1.4, site_3=-1.0)
+    members, _ = members_of([doubted], fits, reached)
+    assert members == ("site 0", "site 1")
+
+
+def test_where_no_site_is_explained_there_is_nothing_to_refine() -> None:
+    doubted = judged_as(**{name.replace(" ", "_"): IN_PART for name in parts()})
+    dialogue = opening([doubted], local_fits())
+    question = next(dialogue).question
+    with pytest.raises(InvalidInputError, match="explains the rows of no site"):
+        dialogue.send({name: reaching(question, rows, -50.0) for name, rows in parts().items()})
+
+
+@pytest.mark.parametrize("other", [USED, SiteEvidence.without_model("", 400.0)], ids=["used", "no model"])
+def test_where_nobody_is_doubted_only_a_sum_is_asked_for(other: SiteEvidence) -> None:
+    dialogue = opening([judged_as(site_2=other)], local_fits())
+    request = next(dialogue)
+    assert isinstance(request, Total)
+    assert request.sites is None
+    total = sum(
+        (reaching(request.question, rows, -1.0) for rows in list(parts().values())[1:]),
+        reaching(request.question, parts()["site 0"], -1.0),
+    )
+    with pytest.raises(StopIteration) as end:
+        dialogue.send(total)
+    members, (statistics,) = end.value.value
+    assert members is None
+    assert statistics.weight == 1_600
+
+
+# ---------------------------------------------------------------------- sites that say other than they are
+
+
+def one_shot(refine: int = 1, **changed: Rows) -> Run[tuple[CombinedFit, ...]]:
+    sites = {**parts(), **changed}
+    dialogue = OneShot(refine=refine).dialogue([case().specification], 2, 1, start=case().truth, seed=0)
+    return run(dialogue, InProcess().over([Site(name, rows) for name, rows in sites.items()]))
+
+
+def claiming(of: Callable[[SiteModel], SiteModel]) -> Misbehaviour:
+    """A site that sends another model than it has."""
+
+    def answer(question: bytes, site: Site) -> bytes:
+        fit = decode(respond(question, site))
+        return encode(replace(fit, model=of(fit.model)) if isinstance(fit, LocalFit) else fit)
+
+    return answer
+
+
+def spoiled(model: SiteModel) -> SiteModel:
+    experts = model.mixture.experts
+    return replace(model, mixture=replace(model.mixture, experts=replace(experts, B=10 * experts.B)))
+
+
+def flipped() -> Rows:
+    """Rows of which the combined mixture knows nothing."""
+    rows = parts()["site 2"]
+    return Rows(rows.X, -rows.Y)
+
+
+@pytest.mark.parametrize("per_row", [None, -3.0, -1e3, -1e6])
+def test_a_foreign_site_does_not_talk_itself_in_with_a_low_likelihood(per_row: float | None, calls: Calls) -> None:
+    if per_row is not None:
+        calls.misbehave("elsewhere", claiming(lambda m: replace(m, log_likelihood=per_row * m.weight)))
+    done = one_shot(elsewhere=flipped())
+    (fit,) = done.value
+    assert set(fit.combination.set_aside) == {"elsewhere"}
+    assert fit.members == tuple(parts())
+    assert fit.ascent.statistics.weight == 1_600
+
+
+@pytest.mark.parametrize(("more", "returns"), [(0.0, True), (1.0, False)])
+def test_a_site_that_claims_to_do_better_alone_is_left_alone(more: float, returns: bool, calls: Calls) -> None:
+    calls.misbehave(
+        "site 2", claiming(lambda m: replace(spoiled(m), log_likelihood=m.log_likelihood + more * m.weight))
+    )
+    (fit,) = one_shot().value
+    assert set(fit.combination.set_aside) == {"site 2"}
+    assert ("site 2" in fit.members) == returns
+    assert fit.ascent.statistics.weight == 1_600 - 400 * (not returns)
+
+
+def test_later_rounds_are_asked_of_members_only() -> None:
+    done = one_shot(refine=4, elsewhere=flipped())
+    later = {site for r in done.record.rounds[2:] for exchange in r.exchanges for site in exchange.sites}
+    assert later == set(parts())
+
+
+# ---------------------------------------------------------------------- steps
+
+
+@cache
+def near_the_top(step: float = 0.5) -> tuple[Mixture, Statistics, Penalty]:
+    """A mixture whose Newton decrement is about ``step``, with its statistics."""
+    rows, specification = case().rows, case().specification
+    top = fit_mixture(rows, specification, rng=np.random.default_rng(0), start=case().truth).ascent.mixture
+    J = expect(top, rows, information=True).information
+    away = np.random.default_rng(0).normal(size=len(J))
+    start = moved(top, away * np.sqrt(2 * step / (away @ J @ away)))
+    return start, expect(start, rows, information=True), specification.penalty(column_summary(rows))
+
+
+def answered(request: object, *, worse: bool = False) -> Statistics:
+    """What the sites say to a request; ``worse`` than it is."""
+    assert isinstance(request, Total)
+    assert isinstance(request.question, Expect)
+    statistics = expect(request.question.mixture, case().rows, information=request.question.information)
+    return replace(statistics, log_likelihood=statistics.log_likelihood - 1e4) if worse else statistics
+
+
+def result(dialogue, statistics: Statistics) -> Refined:
+    with pytest.raises(StopIteration) as end:
+        dialogue.send(statistics)
+    return end.value.value
+
+
+def test_near_the_top_a_newton_step_is_next() -> None:
+    start, first, penalty = near_the_top()
+    step = newton_step(start, first, penalty)
+    assert CONVERGED < step.decrement < NEWTON_BELOW
+    dialogue = refined(start, first, penalty, 9, ("site 0", "site 1"))
+    request = next(dialogue)
+    assert request.sites == ("site 0", "site 1")
+    assert request.question.information
+    assert bits(request.question.mixture) == bits(moved(start, step.direction))
+    end = result(dialogue, answered(request))
+    assert (end.rounds, end.halvings, len(end.trace)) == (2, 0, 2)
+    assert end.trace[1] > end.trace[0]
+    assert end.decrement < CONVERGED
+
+
+def test_far_from_the_top_an_em_step_is_next() -> None:
+    start, first, penalty = near_the_top(5.0)
+    request = next(refined(start, first, penalty, 9, None))
+    assert bits(request.question.mixture) == bits(start.maximise(first, penalty))
+
+
+def test_after_a_newton_step_that_did_not_climb_comes_a_whole_em_step_then_shorter_ones() -> None:
+    start, first, penalty = near_the_top()
+    dialogue = refined(start, first, penalty, 9, None)
+    request = next(dialogue)
+    for fraction in (1.0, 0.5, 0.25):
+        request = dialogue.send(answered(request, worse=True))
+        assert bits(request.question.mixture) == bits(start.maximise(first, penalty, fraction))
+    after = dialogue.send(answered(request))  # accepted, and from there a Newton step again
+    quarter = request.question.mixture
+    step = newton_step(quarter, answered(request), penalty)
+    assert bits(after.question.mixture) == bits(moved(quarter, step.direction))
+    again = dialogue.send(answered(after, worse=True))  # and a whole EM step after that
+    assert bits(again.question.mixture) == bits(quarter.maximise(answered(request), penalty))
+    dialogue.close()
+
+
+def test_a_step_that_climbed_is_followed_by_a_whole_one() -> None:
+    start, first, penalty = near_the_top(50.0)
+    dialogue = refined(start, first, penalty, 9, None)
+    half = dialogue.send(answered(next(dialogue), worse=True))
+    assert bits(half.question.mixture) == bits(start.maximise(first, penalty, 0.5))
+    there, accepted = half.question.mixture, answered(half)
+    assert newton_step(there, accepted, penalty).decrement > NEWTON_BELOW
+    request = dialogue.send(accepted)
+    for fraction in (1.0, 0.5):
+        assert bits(request.question.mixture) == bits(there.maximise(accepted, penalty, fraction))
+        request = dialogue.send(answered(request, worse=True))
+    dialogue.close()
+
+
+def test_a_step_that_did_not_climb_is_a_round_and_is_not_in_the_trace() -> None:
+    start, first, penalty = near_the_top()
+    dialogue = refined(start, first, penalty, 2, None)
+    end = result(dialogue, answered(next(dialogue), worse=True))
+    assert (end.rounds, end.halvings, end.by_newton) == (2, 1, False)
+    assert end.asked is start
+    assert end.statistics is first
+    assert end.trace == (start.penalised(first, penalty),)
+    assert bits(end.proposal) == bits(start.maximise(first, penalty))
+
+
+def test_one_round_is_the_one_that_was_asked_already() -> None:
+    start, first, penalty = near_the_top()
+    with pytest.raises(StopIteration) as end:
+        next(refined(start, first, penalty, 1, None))
+    assert end.value.value.by_newton
+    assert end.value.value.rounds == 1
+
+
+def test_a_fall_because_a_site_left_is_no_fall() -> None:
+    start, first, penalty = near_the_top()
+    dialogue = refined(start, first, penalty, 2, None)
+    proposal = next(dialogue).question.mixture
+    fewer = case().rows.take(np.arange(900))
+    end = result(dialogue, expect(proposal, fewer, information=True))
+    assert bits(end.asked) == bits(proposal)
+    assert end.segments == (0, 1)
+    assert end.halvings == 0
