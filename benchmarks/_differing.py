@@ -18,11 +18,11 @@ from _study import stopwatch
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from consilience.fit import Specification
-from consilience.fit.summary import column_summary
 from consilience.messages import FitSite, LocalFit, decode, encode
 from consilience.messages.questions import question_for
 from consilience.methods.per_site.local_fits import relabelled, typical
 from consilience.model import ConstantGate, GaussianExperts, Mixture, Rows
+from consilience.model.summary import column_summary
 from consilience.runs import Reply
 from consilience.site import Site, answer, respond
 

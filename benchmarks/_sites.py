@@ -15,10 +15,10 @@ from _study import SCRATCH, stopwatch
 from consilience.datasets import paper, soft
 from consilience.datasets.generators import Simulation
 from consilience.fit import Specification, fit_mixture
-from consilience.fit.summary import ColumnSummary
 from consilience.messages import Answers, Each, LogLikelihood, Several, decode, encode
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.model import Mixture, Rows, expect
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.kmeans import kmeans
 from consilience.site import Site, answer
 

@@ -36,7 +36,7 @@ from consilience.model import Rows, expect
 from consilience.model.alignment import alignment
 
 GENERATORS = {"soft": soft, "paper": paper}
-PARTS = {"gate": "gate", "experts": "experts", "log variances": "log_variances"}
+PARTS = {"gate": "gate", "experts": "experts", "log variances": "log_shapes"}
 REACH = float(ndtri(0.975))
 
 

@@ -25,10 +25,10 @@ from pyarrow import parquet
 from consilience.datasets import soft
 from consilience.engines import DaskCluster
 from consilience.fit import Expect
-from consilience.fit.summary import column_summary
 from consilience.messages import Total
 from consilience.messages.dialogue import Dialogue
 from consilience.model import Mixture, Rows, expect
+from consilience.model.summary import column_summary
 from consilience.runs import run
 from consilience.site import Columns, Shard, Site
 

@@ -23,8 +23,8 @@ from _study import HERE, Record, Study, rounded, stopwatch, table
 from consilience.datasets import soft
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.fitting import Fit
-from consilience.fit.summary import column_summary
 from consilience.model import Rows, expect
+from consilience.model.summary import column_summary
 
 K = 4
 SCRIPT = HERE / "flexmix_speed" / "fit_soft.R"

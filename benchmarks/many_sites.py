@@ -14,9 +14,9 @@ from _study import Record, Study, rounded, stopwatch, table
 from consilience import InProcess
 from consilience.datasets import soft
 from consilience.fit import Expect
-from consilience.fit.summary import column_summary
 from consilience.messages import Total
 from consilience.model import Mixture, Rows, expect
+from consilience.model.summary import column_summary
 from consilience.runs import run
 from consilience.site import Site
 

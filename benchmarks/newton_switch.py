@@ -17,8 +17,8 @@ from _study import Record, Study, rounded, stopwatch, table
 from consilience.datasets import soft
 from consilience.fit import Specification
 from consilience.fit.climb import Expect, climb, drive
-from consilience.fit.summary import column_summary
 from consilience.model import GaussianExperts, Mixture, Rows, SoftmaxGate, Statistics, expect
+from consilience.model.summary import column_summary
 
 GAP = 1e-6
 TOL = 1e-9  # the library's

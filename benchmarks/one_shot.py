@@ -36,7 +36,7 @@ from _study import RESULTS, SCRATCH, Record, Study, rounded, stopwatch, table
 from consilience import OneShot
 from consilience.aggregate import (
     Combination,
-    GaussianComponents,
+    MomentComponents,
     SupportComponents,
     SupportPart,
     combine_models,
@@ -279,7 +279,7 @@ def measured(estimate: Any, test: Simulation, *, exact: bool) -> Record:
         "MSE": errors.all,
         "MSE experts": errors.experts,
         "MSE gate": errors.gate,
-        "MSE log variances": errors.log_variances,
+        "MSE log variances": errors.log_shapes,
         "RPE": relative_prediction_error(estimate, X, y),
         "ARI": adjusted_rand_index(test.labels[:FIRST], cluster_labels(estimate, first)),
         "ARI gate": adjusted_rand_index(test.labels[:FIRST], gate_labels),
@@ -325,8 +325,8 @@ def trace(key: str, plan: Plan) -> Record:
     """The objective per row over iterations with both plans, from K local experts drawn at random."""
     here = case(key, plan.prefix)
     models = baselines.common(list(here.models.values()), here.design)
-    each = [GaussianComponents(m.mixture.experts, m.mass, unpack(m.second)) for m in models]
-    by_expert = GaussianComponents.joined(each)
+    each = [MomentComponents(m.mixture.experts, m.mass, unpack(m.second)) for m in models]
+    by_expert = MomentComponents.joined(each)
     part = baselines.shared_part(models, here.data.X[here.support()])
     rng = np.random.default_rng(here.seed)
     record: Record = {"expert": [], "row": []}

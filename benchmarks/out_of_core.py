@@ -22,8 +22,8 @@ from _study import SCRATCH, Record, Study, rounded, stopwatch, table
 from consilience import Federation, InProcess, MixtureOfExpertsRegressor
 from consilience.datasets import soft
 from consilience.fit import Expect
-from consilience.fit.summary import column_summary
 from consilience.model import Mixture
+from consilience.model.summary import column_summary
 from consilience.site import Columns, Shard, Site, answer
 
 D = 20

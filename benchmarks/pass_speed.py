@@ -15,8 +15,8 @@ import numpy as np
 from _study import Record, Study, rounded, stopwatch, table
 
 from consilience.datasets import soft
-from consilience.fit.summary import column_summary
 from consilience.model import Rows, expect
+from consilience.model.summary import column_summary
 
 BLOCK = 1024
 PREDICTORS, PRODUCTS = 8, 10  # K experts and K gates; K weights and K (K - 1) / 2 gate pairs

@@ -14,10 +14,10 @@ from consilience.datasets import soft
 from consilience.fit import Specification, fit_mixture, infer
 from consilience.fit.criteria import log_likelihood
 from consilience.fit.parameters import parameters
-from consilience.fit.summary import column_summary
 from consilience.messages import FitSite
 from consilience.model import Design, Mixture, Rows
 from consilience.model.alignment import alignment
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, IntArray, pack
 from consilience.site import Site, answer
 from simulated import Simulated, simulated

@@ -32,7 +32,7 @@ from strategies import Shape, shapes, unweighted
 def read(mixture: Mixture, order: list[int] | None = None) -> tuple[np.ndarray, ...]:
     """What people read, expert by expert."""
     values = parameters(mixture if order is None else mixture.permuted(np.array(order)))
-    return values.gate.ravel(), values.experts.ravel(), values.log_variances.ravel()
+    return values.gate.ravel(), values.experts.ravel(), values.log_shapes.ravel()
 
 
 @pytest.mark.parametrize("family", SHAPES)
@@ -46,7 +46,7 @@ def test_errors_are_those_of_the_parameters_people_read(family: str, data: st.Da
     for order in permutations(range(mixture.K)):
         gaps = [a - b for a, b in zip(read(mixture, list(order)), read(truth), strict=True)]
         candidates.append([np.mean(g**2) if g.size else np.nan for g in (*gaps, np.concatenate(gaps))])
-    best = [errors.gate, errors.experts, errors.log_variances, errors.all]
+    best = [errors.gate, errors.experts, errors.log_shapes, errors.all]
     assert any(np.allclose(best, each, rtol=1e-7, atol=1e-12, equal_nan=True) for each in candidates)
     if not (family == "categorical" and shape.C > 2):  # matched by contrasts against the last class, read centred
         assert errors.experts == pytest.approx(min(each[1] for each in candidates), rel=1e-7)
@@ -59,7 +59,7 @@ def test_errors_do_not_depend_on_labels_or_coordinates(shape: Shape) -> None:
     turn = np.random.default_rng(shape.seed).permutation(shape.K)
     here = parameter_errors(mixture, truth)
     there = parameter_errors(mixture.permuted(turn).raw(), truth.permuted(turn[::-1]).in_coordinates(mixture.design))
-    for name in ("gate", "experts", "log_variances", "all"):
+    for name in ("gate", "experts", "log_shapes", "all"):
         assert getattr(there, name) == pytest.approx(getattr(here, name), rel=1e-6, abs=1e-12, nan_ok=True)
 
 
@@ -68,7 +68,7 @@ def test_a_mixture_has_no_errors_at_home(shape: Shape) -> None:
     mixture, _ = shape.problem()
     errors = parameter_errors(mixture.permuted(np.arange(mixture.K)[::-1]), mixture)
     assert max(errors.gate, errors.experts, errors.all) < 1e-20
-    assert np.isnan(errors.log_variances) != shape.family.startswith("gaussian")
+    assert np.isnan(errors.log_shapes) != shape.family.startswith("gaussian")
 
 
 def test_known_errors_and_a_gate_that_is_not_centred() -> None:
@@ -78,7 +78,7 @@ def test_known_errors_and_a_gate_that_is_not_centred() -> None:
     errors = parameter_errors(Mixture(truth.design, same_gate, experts), truth)
     assert errors.gate == pytest.approx(0.0, abs=1e-20)
     assert errors.experts == pytest.approx(0.25)
-    assert errors.log_variances == pytest.approx(0.04)
+    assert errors.log_shapes == pytest.approx(0.04)
     assert errors.all == pytest.approx((6 * 0.25 + 2 * 0.04) / 14)
 
 
@@ -96,7 +96,7 @@ def test_a_constant_gate_is_compared_by_its_probabilities() -> None:
 def test_what_cannot_be_compared_is_refused(other: Shape) -> None:
     truth, _ = Shape().problem()
     mixture, _ = other.problem()
-    with pytest.raises(InvalidInputError, match=r"2 gaussian experts .* SoftmaxGate.*; compare mixtures of one kind"):
+    with pytest.raises(InvalidInputError, match=r"2 gaussian experts .* softmax gate.*; compare mixtures of one kind"):
         parameter_errors(mixture, truth)
 
 

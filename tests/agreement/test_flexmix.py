@@ -22,8 +22,8 @@ from consilience.fit import Fit, Specification, aic, fit_mixture, infer
 from consilience.fit.climb import decrement_bound
 from consilience.fit.parameters import parameters
 from consilience.fit.starts import mixture_from, start_sample
-from consilience.fit.summary import column_summary
 from consilience.model import GaussianExperts, Groups, Mixture, Rows, SoftmaxGate, expect
+from consilience.model.summary import column_summary
 
 HERE = Path(__file__).parent / "flexmix"
 VALUES = json.loads((HERE / "values.json").read_text())
@@ -239,7 +239,7 @@ def test_standard_errors_are_those_of_a_numerical_hessian(name: str) -> None:
     )[1]
     assert np.allclose(se.experts[order, 0], case.errors, rtol=2e-2)
     if "log_sigma" in case.values["standard_errors"]:
-        found = 0.5 * se.log_variances[order, 0]
+        found = 0.5 * se.log_shapes[order, 0]
         assert np.allclose(found, case.values["standard_errors"]["log_sigma"], rtol=2e-2)
 
 

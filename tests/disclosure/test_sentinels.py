@@ -10,9 +10,9 @@ import pytest
 from consilience.engines import InProcess
 from consilience.errors import RoundStoppedError
 from consilience.fit import Expect
-from consilience.fit.summary import column_summary
 from consilience.messages import LogLikelihood, ProposeStart, Several, Summarise, Total, encode
 from consilience.model import Groups, Rows
+from consilience.model.summary import column_summary
 from consilience.runs import run
 from consilience.site import Columns, Shard, Site, respond
 from simulated import FAMILIES, simulated

@@ -117,12 +117,12 @@ def test_exposures_that_cannot_be_are_named(exposure: np.ndarray) -> None:
 
 
 def test_exposure_is_for_counts() -> None:
-    with pytest.raises(InvalidInputError, match="use family='poisson'"):
+    with pytest.raises(InvalidInputError, match="exposure is for family='poisson'"):
         MixtureOfExpertsRegressor().fit(X, Y, exposure=np.ones(N))
     fitted = FITS["classifier"](X)
-    with pytest.raises(InvalidInputError, match="exposure is for counts"):
+    with pytest.raises(InvalidInputError, match="exposure is for family='poisson'"):
         fitted.aic(X, Y > 0, exposure=np.ones(N))
-    with pytest.raises(InvalidInputError, match="exposure is for counts"):
+    with pytest.raises(InvalidInputError, match="exposure is for family='poisson'"):
         FITS["mixture"](X).aic(X, exposure=np.ones(N))
 
 
@@ -135,11 +135,11 @@ def test_counts_are_whole_and_one_column(y: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (MixtureOfExpertsRegressor(family="gamma"), "expected 'gaussian' or 'poisson'"),
+        (MixtureOfExpertsRegressor(family="poison"), "expected one of gaussian, poisson"),
         (MixtureOfExpertsRegressor(covariance_type="wide"), "expected one of full, diag, spherical, tied"),
         (MixtureOfRegressions(covariance_type="wide"), "expected one of full, diag, spherical, tied"),
         (GaussianMixture(covariance_type="wide"), "expected one of full, diag, spherical, tied"),
-        (MixtureOfExpertsClassifier(gate="hard"), "expected 'softmax' or 'constant'"),
+        (MixtureOfExpertsClassifier(gate="hard"), "gate 'hard': expected one of softmax, constant"),
         (MixtureOfExpertsRegressor(0), "n_experts=0: expected a whole number of at least 1"),
         (MixtureOfExpertsRegressor(2.0), "n_experts=2.0"),
         (GaussianMixture(True), "n_components=True"),

@@ -184,7 +184,7 @@ def test_what_fedgrem_withholds_is_said() -> None:
 
 def test_sites_are_read_as_text(shared: FederatedFit) -> None:
     for site in shared.sites:
-        assert str(site).startswith(f"{site.name}: shared: borrowed ")
+        assert str(site).startswith(f"{site.name}: shared: shrinkage ")
         assert str(site).endswith(" %")
 
 

@@ -14,11 +14,11 @@ from consilience.fit.climb import ROUNDING, decrement_bound, newton_step, shorte
 from consilience.fit.fitting import responder
 from consilience.fit.inference import inverse_information
 from consilience.fit.starts import mixture_from, softened, start_sample
-from consilience.fit.summary import column_summary
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, PoissonExperts, Rows, expect
 from consilience.model.gates import SoftmaxGate
 from consilience.model.information import coefficient_slice, gate_slice, shape_slice
 from consilience.model.statistics import Statistics
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
 from simulated import FAMILIES, Simulated, simulated
 from strategies import Shape, shapes, take_labels

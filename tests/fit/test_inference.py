@@ -54,9 +54,9 @@ def test_one_gaussian_expert_is_least_squares() -> None:
     b = np.linalg.lstsq(A, y, rcond=None)[0]
     variance = np.mean((y - A @ b) ** 2)
     assert np.allclose(estimates.experts[0, 0], b)
-    assert np.allclose(estimates.log_variances, np.log(variance))
+    assert np.allclose(estimates.log_shapes, np.log(variance))
     assert np.allclose(se.experts[0, 0], np.sqrt(np.diagonal(variance * np.linalg.inv(A.T @ A))))
-    assert np.allclose(se.log_variances, np.sqrt(2 / len(y)))
+    assert np.allclose(se.log_shapes, np.sqrt(2 / len(y)))
 
 
 def test_one_poisson_expert_has_the_glm_covariance() -> None:
@@ -94,7 +94,7 @@ def test_jacobian_is_the_derivative_of_the_read_parameters(shape: Shape) -> None
 def test_parameters_keep_their_shapes_when_flat() -> None:
     read = parameters(simulated("gaussian", q=2, n=5).truth)
     again = read.like(read.flat())
-    for name in ("gate", "experts", "log_variances"):
+    for name in ("gate", "experts", "log_shapes"):
         assert np.array_equal(getattr(again, name), getattr(read, name))
 
 
@@ -156,7 +156,7 @@ def test_contrasts_have_the_covariance_of_a_difference() -> None:
 def reasons(data: Simulated, rows: Rows | None = None, **options: object) -> dict[str, str]:
     inference = infer(fitted(data, **options), data.rows if rows is None else rows)
     se = inference.standard_errors()
-    for part, values in (("gate", se.gate), ("experts", se.experts), ("experts", se.log_variances)):
+    for part, values in (("gate", se.gate), ("experts", se.experts), ("experts", se.log_shapes)):
         assert np.all(np.isnan(values)) if part in inference.withheld else np.all(np.isfinite(values))
     if "gate" in inference.withheld:
         assert np.all(np.isnan(inference.gate_contrasts(0)[1]))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from consilience.fit.moves import halves, merge_order, moves
-from consilience.fit.specification import Specification, response_features
+from consilience.fit.specification import Specification
 from consilience.fit.starts import (
     KINDS,
     SOFTNESS,
@@ -22,9 +22,9 @@ from consilience.fit.starts import (
     start_sample,
     subsample,
 )
-from consilience.fit.summary import column_summary
 from consilience.model import Groups, Rows
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.summary import column_summary
 from simulated import FAMILIES, Simulated, simulated
 from strategies import unweighted
 
@@ -92,6 +92,10 @@ def test_ridge_regression_is_least_squares_but_for_a_thousandth() -> None:
     F = X @ rng.normal(size=(3, 2)) + 0.1 * rng.normal(size=(200, 2))
     exact = np.linalg.lstsq(X * np.sqrt(w)[:, None], F * np.sqrt(w)[:, None], rcond=None)[0]
     assert np.allclose(ridge_regression(X, F, w), exact, atol=5e-3)
+
+
+def response_features(rows: Rows, specification: Specification) -> np.ndarray:
+    return specification.blank(column_summary(rows)).experts.response_features(rows)
 
 
 def test_terrain_of_groups_holds_weighted_means() -> None:
@@ -241,8 +245,12 @@ def test_blank_experts_of_other_families_predict_nothing_yet(intercept: bool) ->
     summary = column_summary(data.rows)
     assert np.allclose(data.specification.blank(summary).mean(data.X), 0.25)
     counts = simulated("poisson", intercept=intercept)
-    rates = counts.specification.blank(column_summary(counts.rows), rate=3.0).mean(counts.X)
-    assert np.allclose(rates, 3.0 if intercept else 1.0)
+    blank = counts.specification.blank(column_summary(counts.rows))
+    assert np.allclose(blank.mean(counts.X), 1.0)
+    if intercept:
+        level = replace(blank, experts=blank.experts.at_level(counts.rows))
+        size = 1.0 if counts.rows.exposure is None else counts.rows.exposure.mean()
+        assert np.allclose(level.mean(counts.X), counts.rows.Y.mean() / size)
 
 
 def test_penalty_has_a_floor_for_gaussian_experts_only() -> None:

@@ -19,7 +19,6 @@ from consilience.errors import MessageError
 from consilience.fit import Expect, Specification
 from consilience.fit.spectral import squared_moments
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.messages import (
     Answers,
     Failure,
@@ -58,6 +57,7 @@ from consilience.model.critic import minimax_sums
 from consilience.model.design import Design
 from consilience.model.expectation import score_sums
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics.arrays import Array, pack, unpack
 from consilience.site import Site, respond
 from simulated import simulated
@@ -164,7 +164,7 @@ def values(shape: Shape) -> list[object]:
         Several((*questions, fit_site, *(part for part in of_clients if not isinstance(part, Anchors | LocalSteps)))),
         *answers,
         Answers((*answers, local_fit, *(part for part in said if not isinstance(part, AnchorSteps | ClusterSums)))),
-        Failure(FailureCode.NOT_COUNTS, 5),
+        Failure(FailureCode.OUT_OF_RANGE, 5),
         fit_site,
         local_fit,
         Bundle((0, 1, 5, 10**6), questions),

@@ -14,10 +14,10 @@ from consilience.engines import InProcess
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Ascent, climb, drive, fit_mixture, infer
 from consilience.fit.fitting import finished
-from consilience.fit.summary import column_summary
 from consilience.methods import FederatedEM
 from consilience.methods.federated_em import ask_total
 from consilience.model import Penalty, Rows, expect
+from consilience.model.summary import column_summary
 from consilience.runs import run
 from consilience.site import Site
 from simulated import FAMILIES, simulated

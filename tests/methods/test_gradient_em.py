@@ -17,7 +17,6 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Expect, Specification, fit_mixture, infer
 from consilience.fit.inference import InferredFit
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import column_summary
 from consilience.messages import Each, Total
 from consilience.messages.questions import ScoreSums
 from consilience.messages.table import encode
@@ -28,6 +27,7 @@ from consilience.model import Groups, Mixture, Penalty, Rows, expect
 from consilience.model.expectation import score_sums
 from consilience.model.information import score
 from consilience.model.mixture import layout_of, score_layout
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, unpack
 from consilience.runs import Run, run
 from consilience.site import Site, answer

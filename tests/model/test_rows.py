@@ -13,7 +13,7 @@ names = st.lists(st.integers(-3, 9), max_size=30).map(lambda labels: np.array(la
 def read(rows, design, size):
     """All blocks put together again; blocks are valid until the next one only."""
     blocks = [
-        (b.panel.copy(), b.Y.copy(), b.weight, b.log_exposure, b.groups and b.groups.sizes)
+        (b.panel.copy(), b.Y.copy(), b.weight, b.exposure, b.groups and b.groups.sizes)
         for b in rows.blocks(design, size)
     ]
     return [list(column) for column in zip(*blocks, strict=True)] if blocks else [[], [], [], [], []]
@@ -22,12 +22,12 @@ def read(rows, design, size):
 @given(shape=shapes(labels="row", family="poisson", weights="positive"), size=st.integers(1, 20))
 def test_blocks_of_rows_cover_them_once_and_in_order(shape, size):
     mixture, rows = shape.problem()
-    panels, Y, weight, log_exposure, _ = read(rows, mixture.design, size)
+    panels, Y, weight, exposure, _ = read(rows, mixture.design, size)
     assert [panel.shape[1] for panel in panels] == [min(size, rows.n - i) for i in range(0, rows.n, size)]
     assert np.array_equal(np.hstack(panels), mixture.design.panel(rows.X))
     assert np.array_equal(np.hstack(Y), rows.Y.T)
     assert np.array_equal(np.concatenate(weight), rows.weight)
-    np.testing.assert_allclose(np.exp(np.concatenate(log_exposure)), rows.exposure)
+    np.testing.assert_allclose(np.concatenate(exposure), rows.exposure)
 
 
 @given(labels=names, size=st.integers(1, 20))

@@ -12,7 +12,6 @@ from answering import Calls, small_sites, summaries
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import climb
-from consilience.fit.summary import column_summary
 from consilience.messages import (
     Each,
     Failure,
@@ -28,6 +27,7 @@ from consilience.messages import (
 from consilience.methods import FederatedEM
 from consilience.methods.federated_em import ask_total
 from consilience.model import expect
+from consilience.model.summary import column_summary
 from consilience.runs import Journal, run
 from consilience.runs.record import LATE
 from consilience.site import Site, respond

@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.criteria import bic, log_likelihood
-from consilience.fit.summary import column_summary
 from consilience.messages import FailureCode, FitSite, LocalFit, SiteError, encode
 from consilience.model import Groups, Rows, expect
 from consilience.model.information import coefficient_slice
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack
 from consilience.site import Site, answer, shards
 from consilience.site.local_fit import gate_covariates, local_fit
@@ -256,16 +256,16 @@ def test_responses_that_do_not_vary_are_no_trouble(n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "value", "code"),
-    [("categorical", 3.0, FailureCode.UNKNOWN_CLASS), ("poisson", 0.5, FailureCode.NOT_COUNTS)],
+    ("family", "value", "sentence"),
+    [("categorical", 3.0, "a class that the study names"), ("poisson", 0.5, "counts 0, 1, 2")],
 )
-def test_responses_of_another_kind_are_a_named_trouble(family: str, value: float, code: FailureCode) -> None:
+def test_responses_out_of_the_familys_range_are_named(family: str, value: float, sentence: str) -> None:
     case = simulated(family, n=200)
     Y = case.rows.Y.copy()
     Y[17] = value
-    with pytest.raises(SiteError) as caught:
+    with pytest.raises(SiteError, match=sentence) as caught:
         answer(FitSite(case.specification, (2,), seed=0), Site("here", Rows(case.X, Y)))
-    assert caught.value.code is code
+    assert caught.value.code is FailureCode.OUT_OF_RANGE
 
 
 def test_other_columns_than_asked_for_are_a_named_trouble() -> None:

@@ -2,8 +2,8 @@
 
 from consilience.aggregate.combine.combination import Combination
 from consilience.aggregate.combine.combiner import combine_models, combine_orders
-from consilience.aggregate.combine.components import GaussianComponents, SupportComponents, SupportPart
-from consilience.aggregate.combine.cost import moment_costs, support_costs
+from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart
+from consilience.aggregate.combine.cost import support_costs
 from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.aggregate.combine.heterogeneity import Heterogeneity, heterogeneity
 from consilience.aggregate.combine.reduce import Reduction, reduced, spread_start
@@ -40,8 +40,8 @@ __all__ = [
     "Combination",
     "CovariateSummary",
     "Estimate",
-    "GaussianComponents",
     "Heterogeneity",
+    "MomentComponents",
     "ParameterErrors",
     "Reduction",
     "Sharing",
@@ -68,7 +68,6 @@ __all__ = [
     "huber_centre",
     "in_common_labels",
     "mean_log_likelihood",
-    "moment_costs",
     "parameter_errors",
     "reduced",
     "relative_prediction_error",

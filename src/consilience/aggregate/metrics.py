@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from consilience.errors import InvalidInputError
+from consilience.fit.parameters import parameters
 from consilience.model.alignment import alignment
-from consilience.model.families.base import Experts
-from consilience.model.families.categorical import CategoricalExperts
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import Gate, SoftmaxGate
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array, IntArray
@@ -30,20 +27,20 @@ class ParameterErrors:
         Of softmax coefficients that sum to zero over experts, or of the probabilities of a constant gate.
     experts : float
         Of coefficients; for classes those that sum to zero over classes, or log odds for two classes.
-    log_variances : float
-        Of Gaussian experts; nan for others.
+    log_shapes : float
+        Of logarithms of shapes, such as variances; nan for families without.
     all : float
         Over all of these numbers together.
 
     Examples
     --------
-    >>> ParameterErrors(gate=0.1, experts=0.2, log_variances=float("nan"), all=0.15).experts
+    >>> ParameterErrors(gate=0.1, experts=0.2, log_shapes=float("nan"), all=0.15).experts
     0.2
     """
 
     gate: float
     experts: float
-    log_variances: float
+    log_shapes: float
     all: float
 
 
@@ -66,15 +63,17 @@ def parameter_errors(mixture: Mixture, truth: Mixture) -> ParameterErrors:
     >>> truth = soft(10, random_state=0).truth
     >>> shifted = Mixture(truth.design, truth.gate, truth.experts.moved(np.full(84, 0.1), np.zeros(4)))
     >>> errors = parameter_errors(shifted.permuted(np.array([2, 0, 3, 1])), truth)
-    >>> round(errors.gate, 9), round(errors.experts, 9), round(errors.log_variances, 9), round(errors.all, 5)
+    >>> round(errors.gate, 9), round(errors.experts, 9), round(errors.log_shapes, 9), round(errors.all, 5)
     (0.0, 0.01, 0.0, 0.00488)
     """
     _check_comparable(mixture, truth)
     truth = truth.raw()
-    ours, theirs = _read(mixture.raw().permuted(alignment(mixture, truth))), _read(truth)
-    gate, experts, log_variances = (np.square(a - b).ravel() for a, b in zip(ours, theirs, strict=True))
-    together = np.concatenate([gate, experts, log_variances])
-    return ParameterErrors(_mean(gate), _mean(experts), _mean(log_variances), _mean(together))
+    ours, theirs = parameters(mixture.raw().permuted(alignment(mixture, truth))), parameters(truth)
+    gate = np.square(_centred(ours.gate, truth) - _centred(theirs.gate, truth)).ravel()
+    experts = np.square(ours.experts - theirs.experts).ravel()
+    log_shapes = np.square(ours.log_shapes - theirs.log_shapes).ravel()
+    together = np.concatenate([gate, experts, log_shapes])
+    return ParameterErrors(_mean(gate), _mean(experts), _mean(log_shapes), _mean(together))
 
 
 def _check_comparable(mixture: Mixture, truth: Mixture) -> None:
@@ -85,27 +84,14 @@ def _check_comparable(mixture: Mixture, truth: Mixture) -> None:
 
 def _kind(mixture: Mixture) -> str:
     """What must be equal for parameters to be compared, in words."""
-    experts, design, gate = mixture.experts, mixture.design, type(mixture.gate).__name__
+    experts, design = mixture.experts, mixture.design
     predictors = f"{experts.channels} linear predictors of {design.p} coefficients (intercept: {design.intercept})"
-    return f"{mixture.K} {experts.family} experts with {predictors} and a {gate}"
+    return f"{mixture.K} {experts.family} experts with {predictors} and a {mixture.gate.kind} gate"
 
 
-def _read(mixture: Mixture) -> tuple[Array, Array, Array]:
-    """Gate, expert coefficients and log variances as people read them, expert after expert."""
-    experts = mixture.experts
-    variances = experts.variances if isinstance(experts, GaussianExperts) else np.empty((mixture.K, 0))
-    return _gate(mixture.gate), _coefficients(experts), np.log(variances)
-
-
-def _gate(gate: Gate) -> Array:
-    return gate.alpha - gate.alpha.mean(axis=0) if isinstance(gate, SoftmaxGate) else gate.probabilities
-
-
-def _coefficients(experts: Experts) -> Array:
-    if not isinstance(experts, CategoricalExperts):
-        return experts.free_coefficients()
-    B = experts.B
-    return B[:, 1] - B[:, 0] if experts.C == 2 else B - B.mean(axis=1, keepdims=True)
+def _centred(gate: Array, truth: Mixture) -> Array:
+    """Coefficients of a gate that sum to zero over experts; probabilities as they are."""
+    return gate - gate.mean(axis=0) if truth.gate.reads_covariates else gate
 
 
 def _mean(values: Array) -> float:
@@ -214,7 +200,7 @@ def mean_log_likelihood(mixture: Mixture, rows: Rows) -> float:
 
     Examples
     --------
-    >>> from consilience.model import ConstantGate, Design
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> experts = GaussianExperts(B=np.zeros((1, 1, 1)), covariance=np.ones((1, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
     >>> rows = Rows(np.empty((2, 0)), np.array([[0.0], [2.0]]), weight=np.array([3.0, 1.0]))

@@ -12,7 +12,7 @@ from numbers import Integral
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.model import Design, GaussianExperts, Mixture, SoftmaxGate
+from consilience.model import Mixture, mixture_of_experts
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.softmax import log_sum_exp
 
@@ -190,8 +190,7 @@ def _simulate(
     truth_rng = row_rng if shared else _generator("truth_state", state, stream=0)
     world = _draw_world(int(K), int(d), truth_rng, softening)
     X, y, labels = _draw_rows(world, int(n), row_rng)
-    experts = GaussianExperts(B=world.beta[:, None, :], covariance=np.ones((int(K), 1, 1)))
-    return Simulation(X, y, labels, Mixture(Design.raw(int(d)), SoftmaxGate(world.alpha), experts))
+    return Simulation(X, y, labels, mixture_of_experts(world.alpha, world.beta, 1.0))
 
 
 def _generator(name: str, state: RandomState, stream: int) -> np.random.Generator:

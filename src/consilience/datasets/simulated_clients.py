@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
+from consilience.model import Design, Mixture, mixture_of_regressions
 from consilience.numerics.arrays import Array, IntArray
 
 
@@ -119,8 +119,7 @@ def clients(
     groups = np.repeat(np.arange(len(counts)), counts)
     X = rng.standard_normal((len(groups), n_features)) * scale[labels[groups]]
     y = np.einsum("ij,ij->i", X, theta[labels[groups]]) + noise * rng.standard_normal(len(groups))
-    experts = GaussianExperts(theta[:, None], np.full((n_clusters, 1, 1), noise**2))
-    truth = Mixture(Design.raw(n_features, intercept=False), ConstantGate(p), experts)
+    truth = mixture_of_regressions(p, theta, noise**2, Design.raw(n_features, intercept=False))
     return ClientSimulation(X, y, groups, labels, theta, truth)
 
 

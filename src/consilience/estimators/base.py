@@ -14,13 +14,13 @@ from consilience.estimators import frames, table
 from consilience.estimators.html import html
 from consilience.estimators.progress import shown
 from consilience.estimators.text import summary
-from consilience.estimators.validation import check_level, check_parameters, generator, validated
+from consilience.estimators.validation import check_level, check_parameters, check_size_name, generator, validated
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
-from consilience.model import Mixture, Rows, SoftmaxGate
+from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
 
 
@@ -28,6 +28,7 @@ class MixtureEstimator(BaseEstimator):
     """Base of the estimators: everything that does not depend on the kind of response."""
 
     title = "Mixture"
+    family: str = "gaussian"
 
     mixture_: Mixture
     inference_: Inference
@@ -44,7 +45,7 @@ class MixtureEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        """Validated rows; ``metadata`` are ``sample_weight``, ``groups`` and ``exposure``."""
+        """Validated rows; ``metadata`` are ``sample_weight``, ``groups``, ``exposure`` and ``trials``."""
         raise NotImplementedError
 
     def _set_attributes(self, mixture: Mixture) -> None:
@@ -88,8 +89,8 @@ class MixtureEstimator(BaseEstimator):
         self.weights_ = shares / shares.sum()
         self._fit_result = fit
         gate = fit.mixture.gate
-        if isinstance(gate, SoftmaxGate):
-            self.gate_intercept_, self.gate_coef_ = split_intercept(gate.alpha, fit.mixture.design.intercept)
+        if gate.reads_covariates:
+            self.gate_intercept_, self.gate_coef_ = split_intercept(gate.read(), fit.mixture.design.intercept)
         self._set_attributes(fit.mixture)
         if not (self.converged_ or fit.ascent.stop.by_choice):
             warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
@@ -125,6 +126,11 @@ class MixtureEstimator(BaseEstimator):
     def reads_classes(self) -> bool:
         """Whether the response is a class."""
         return False
+
+    def check_size(self, name: str | None) -> None:
+        """Raise an error where rows have a size of this name that the family does not read."""
+        if name is not None:
+            check_size_name(self.family, name)
 
     def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Which columns of a table are covariates, and which are responses."""
@@ -176,7 +182,7 @@ class MixtureEstimator(BaseEstimator):
         X, y
             Data.
         **metadata
-            ``sample_weight``, ``groups``, ``exposure``, as in ``fit``.
+            ``sample_weight``, ``groups``, ``exposure``, ``trials``, as in ``fit``.
         """
         _, ll, P = self._evidence(X, y, **metadata)
         return criteria.aic(ll, P)
@@ -214,13 +220,14 @@ class MixtureEstimator(BaseEstimator):
         sample_weight: Any = None,
         groups: Any = None,
         exposure: Any = None,
+        trials: Any = None,
         draws: int = 50,
     ) -> Inference:
         """Standard errors of another kind, from the data of the fit.
 
         Parameters
         ----------
-        X, y, sample_weight, groups, exposure
+        X, y, sample_weight, groups, exposure, trials
             The data the model was fitted on.
         kind : {"observed", "sandwich", "bootstrap"}
             Inverse observed information, sandwich, or parametric bootstrap.
@@ -232,7 +239,7 @@ class MixtureEstimator(BaseEstimator):
         Inference
             With ``standard_errors()`` and ``interval(level)``. Put it in ``inference_`` to have it in ``summary()``.
         """
-        rows = self._measured(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure)
+        rows = self._measured(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
         if kind == "bootstrap":
             return bootstrap(
                 self._fit_result, rows, self.specification(), rng=generator(self.random_state), draws=draws

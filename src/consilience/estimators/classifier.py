@@ -13,7 +13,7 @@ from consilience.errors import InvalidInputError
 from consilience.estimators import frames
 from consilience.estimators.conditional import ConditionalMixture
 from consilience.estimators.validation import rows_of, validated
-from consilience.fit.specification import GateKind, Specification
+from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
 
@@ -59,12 +59,13 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
 
     title = "Mixture of experts, classification"
     order_name = "n_experts"
+    family = "categorical"
 
     def __init__(
         self,
         n_experts: int = 2,
         *,
-        gate: GateKind = "softmax",
+        gate: str = "softmax",
         fit_intercept: bool = True,
         n_init: int = 6,
         max_iter: int = 500,
@@ -93,11 +94,9 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
 
     def specification(self) -> Specification:
         """The mixture to fit and its penalties."""
-        if self.gate not in ("softmax", "constant"):
-            raise InvalidInputError(f"gate={self.gate!r}: expected 'softmax' or 'constant'")
         return Specification(
             K=self.order(),
-            family="categorical",
+            family=self.family,
             gate=self.gate,
             n_classes=len(self.classes_),
             intercept=self.fit_intercept,
@@ -106,8 +105,6 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        if metadata.get("exposure") is not None:
-            raise InvalidInputError("exposure is for counts: leave it out")
         X, y = validated(self, X, y, reset=reset, ensure_min_samples=min_rows)
         if reset:
             check_classification_targets(y)
@@ -117,7 +114,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         else:
             codes = self._codes(y)
         Y = codes.reshape(-1, 1).astype(np.float64)
-        return rows_of(X, Y, **metadata)
+        return rows_of(X, Y, self.family, **metadata)
 
     @property
     def reads_classes(self) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from consilience.estimators.base import MixtureEstimator, split_intercept
 from consilience.estimators.validation import generator
 from consilience.fit.parameters import parameters
-from consilience.model import GaussianExperts, Mixture
+from consilience.model import Mixture
 from consilience.numerics.arrays import Array, IntArray
 
 
@@ -21,12 +21,12 @@ class ConditionalMixture(MixtureEstimator):
         intercept, coef = split_intercept(coefficients, mixture.design.intercept)
         self.intercept_ = intercept[:, 0] if intercept.shape[1] == 1 else intercept
         self.coef_ = coef[:, 0] if coef.shape[1] == 1 else coef
-        if isinstance(mixture.experts, GaussianExperts):
-            variances = mixture.experts.variances
-            self.variances_ = variances[:, 0].copy() if variances.shape[1] == 1 else variances.copy()
-            self.covariances_ = mixture.experts.covariance
+        for name, value in mixture.experts.attributes().items():
+            setattr(self, name, value)
 
-    def responsibilities(self, X: Any, y: Any, *, groups: Any = None, exposure: Any = None) -> Array:
+    def responsibilities(
+        self, X: Any, y: Any, *, groups: Any = None, exposure: Any = None, trials: Any = None
+    ) -> Array:
         """``P(expert k | x, y)`` of each row; with ``groups``, of the group the row belongs to.
 
         Parameters
@@ -34,20 +34,20 @@ class ConditionalMixture(MixtureEstimator):
         X : (n, d) array or frame
         y : (n,) or (n, q) array
         groups : (n,) array, optional
-        exposure : (n,) array, optional
-            Exposure of counts.
+        exposure, trials : (n,) array, optional
+            As in ``fit``.
 
         Returns
         -------
         (n, K) array
         """
-        rows = self._measured(X, y, groups=groups, exposure=exposure)
+        rows = self._measured(X, y, groups=groups, exposure=exposure, trials=trials)
         resp = self.mixture_.responsibilities(rows)
         return resp if rows.groups is None else resp[rows.groups.codes]
 
-    def score_samples(self, X: Any, y: Any, *, exposure: Any = None) -> Array:
+    def score_samples(self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None) -> Array:
         """Log density ``log p(y | x)`` of each row, ``(n,)``."""
-        rows = self._measured(X, y, exposure=exposure)
+        rows = self._measured(X, y, exposure=exposure, trials=trials)
         return self.mixture_.log_density(rows)
 
     def sample(self, X: Any, random_state: Any = None) -> tuple[Any, IntArray]:

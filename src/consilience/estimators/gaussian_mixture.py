@@ -12,8 +12,9 @@ from consilience.errors import InvalidInputError
 from consilience.estimators.base import MixtureEstimator
 from consilience.estimators.validation import generator, rows_of, validated
 from consilience.fit.specification import Specification
-from consilience.model import GaussianExperts, Mixture, Rows
+from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.families.requirement import gaussian
 from consilience.numerics.arrays import Array, IntArray
 
 
@@ -91,10 +92,8 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         return Specification(K=self.order(), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar)
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        if metadata.get("exposure") is not None:
-            raise InvalidInputError("exposure is for counts: leave it out")
         X = validated(self, X, reset=reset, ensure_min_samples=min_rows)
-        return rows_of(np.empty((len(X), 0)), X, **metadata)
+        return rows_of(np.empty((len(X), 0)), X, self.family, **metadata)
 
     def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """All columns are responses."""
@@ -103,8 +102,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         return (), features
 
     def _set_attributes(self, mixture: Mixture) -> None:
-        experts = mixture.experts
-        assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: the specification says so
+        experts = gaussian(mixture.experts)
         self.means_ = experts.B[:, :, 0].copy()
         self.covariances_ = experts.covariance
 

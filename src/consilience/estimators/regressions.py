@@ -17,8 +17,8 @@ class MixtureOfRegressions(RegressionMixture):
     ----------
     n_components : int
         Number of regressions K.
-    family : {"gaussian", "poisson"}
-        Distribution of the response; ``"poisson"`` is for counts, with log-linear rates.
+    family : str
+        Distribution of the response, as in :class:`MixtureOfExpertsRegressor`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
     fit_intercept, n_init, max_iter, tol, reg_covar, mixture_init, random_state, verbose

@@ -9,10 +9,11 @@ from sklearn.base import RegressorMixin
 
 from consilience.errors import InvalidInputError
 from consilience.estimators.conditional import ConditionalMixture, as_columns
-from consilience.estimators.validation import rows_of, validated
+from consilience.estimators.validation import check_range, rows_of, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.families.registry import FAMILIES, regression_families
 from consilience.numerics.arrays import Array
 
 
@@ -23,14 +24,14 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.family == "gaussian"
+        tags.target_tags.multi_output = self.family in FAMILIES and FAMILIES[self.family].several_responses
         tags.target_tags.single_output = True
         return tags
 
     def specification(self) -> Specification:
         """The mixture to fit and its penalties."""
-        if self.family not in ("gaussian", "poisson"):
-            raise InvalidInputError(f"family={self.family!r}: expected 'gaussian' or 'poisson'")
+        if self.family not in regression_families():
+            raise InvalidInputError(f"family={self.family!r}: expected one of {', '.join(regression_families())}")
         if self.covariance_type not in STRUCTURES:
             raise InvalidInputError(
                 f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
@@ -48,13 +49,20 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
         X, y = validated(self, X, y, reset=reset, multi_output=True, y_numeric=True, ensure_min_samples=min_rows)
         Y = as_columns(y)
-        if self.family == "poisson" and (Y.shape[1] != 1 or np.any(Y < 0) or np.any(np.floor(Y) != Y)):
-            raise InvalidInputError("family='poisson': expected y to be one column of counts 0, 1, 2, …")
-        if metadata.get("exposure") is not None and self.family != "poisson":
-            raise InvalidInputError("exposure is for counts: use family='poisson', or leave exposure out")
-        return rows_of(X, Y, **metadata)
+        specification = self.specification()
+        rows = rows_of(X, Y, self.family, **metadata)
+        check_range(specification, rows)
+        return rows
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, exposure: Any = None) -> Self:
+    def fit(  # noqa: PLR0917 - the data of a fit, in scikit-learn's order
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        exposure: Any = None,
+        trials: Any = None,
+    ) -> Self:
         """Fit the mixture.
 
         Parameters
@@ -66,9 +74,11 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         groups : (n,) array, optional
             Groups of rows that share one expert; a softmax gate then reads the group's mean covariates.
         exposure : (n,) array, optional
-            Exposure of each count, for ``family="poisson"``.
+            Exposure of each count, for families of counts.
+        trials : (n,) array, optional
+            Number of trials of each row, for families of successes; 1 by default.
         """
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure)
+        return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
 
     def predict(self, X: Any) -> Array:
         """Expected response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``; for counts the rate at unit exposure.
@@ -121,8 +131,9 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     ----------
     n_experts : int
         Number of experts K.
-    family : {"gaussian", "poisson"}
-        Distribution of the response; ``"poisson"`` is for counts, with log-linear rates.
+    family : str
+        Distribution of the response: ``"gaussian"`` for real numbers, ``"poisson"`` for counts with log-linear rates,
+        or another regression family of :data:`consilience.model.FAMILIES`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within an expert; ``"tied"`` is shared by all experts.
     fit_intercept : bool

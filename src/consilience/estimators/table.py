@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from consilience.model import ConstantGate
-
 
 def terms(estimator: Any) -> list[str]:
     """Names of the coefficients: the intercept and the covariates."""
@@ -18,10 +16,10 @@ def terms(estimator: Any) -> list[str]:
 def responses(estimator: Any) -> list[str]:
     """Names of the linear predictors of an expert: classes, components of x, or responses."""
     count = estimator.inference_.estimates.experts.shape[1]
-    if estimator.mixture_.experts.family == "categorical":
+    if estimator.mixture_.experts.classes:
         classes = [str(c) for c in estimator.classes_]
         return classes[1:] if count == 1 else classes
-    if isinstance(estimator.mixture_.gate, ConstantGate) and estimator.mixture_.design.d == 0:  # a Gaussian mixture
+    if not estimator.mixture_.gate.reads_covariates and estimator.mixture_.design.d == 0:  # a Gaussian mixture
         names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(count)])
         return [str(name) for name in names]
     return ["y"] if count == 1 else [f"y{j}" for j in range(count)]
@@ -52,10 +50,9 @@ def tidy(estimator: Any, level: float) -> dict[str, list[Any]]:
 
 def _keys(estimator: Any) -> list[tuple[str, int, str, str]]:
     K, names, outputs = estimator.mixture_.K, terms(estimator), responses(estimator)
-    if isinstance(estimator.mixture_.gate, ConstantGate):
-        gate = [("weight", k, "", "") for k in range(K)]
-    else:
-        gate = [("gate", k, "", term) for k in range(K) for term in names]
+    part = estimator.mixture_.gate.part
+    of_gate = names if estimator.mixture_.gate.reads_covariates else [""]
+    gate = [(part, k, "", term) for k in range(K) for term in of_gate]
     experts = [("expert", k, response, term) for k in range(K) for response in outputs for term in names]
-    q = estimator.inference_.estimates.log_variances.shape[1]
-    return [*gate, *experts, *(("log_variance", k, response, "") for k in range(K) for response in outputs[:q])]
+    s, shape = estimator.inference_.estimates.log_shapes.shape[1], f"log_{estimator.mixture_.experts.shape_name}"
+    return [*gate, *experts, *((shape, k, response, "") for k in range(K) for response in outputs[:s])]

@@ -11,7 +11,6 @@ from scipy.special import ndtr, ndtri
 from consilience.estimators.table import responses, terms, unit
 from consilience.fit import criteria
 from consilience.fit.stop import StopReason
-from consilience.model import ConstantGate
 from consilience.numerics.arrays import Array
 
 LONG_UP_TO = 32
@@ -81,9 +80,9 @@ def _expert_tables(estimator: Any, level: float) -> list[str]:
 def expert_facts(estimator: Any) -> dict[str, list[str]]:
     """Share, and for one response the variance, of each expert."""
     facts = {"(share)": [f"{share:.3f}" for share in estimator.weights_]}
-    log_variances = estimator.inference_.estimates.log_variances
-    if log_variances.shape[1] == 1:
-        facts["(variance)"] = [number(variance) for variance in np.exp(log_variances[:, 0])]
+    log_shapes = estimator.inference_.estimates.log_shapes
+    if log_shapes.shape[1] == 1:
+        facts[f"({_shape(estimator)})"] = [number(shape) for shape in np.exp(log_shapes[:, 0])]
     return facts
 
 
@@ -100,11 +99,16 @@ def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
 
 def _expert_head(estimator: Any, k: int) -> str:
     text = f"{unit(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}"
-    log_variances = estimator.inference_.estimates.log_variances
-    if log_variances.shape[1] == 1:
-        se = estimator.inference_.standard_errors().log_variances[k, 0]
-        text += f", variance {np.exp(log_variances[k, 0]):.4g} (standard error of its log {number(se)})"
+    log_shapes = estimator.inference_.estimates.log_shapes
+    if log_shapes.shape[1] == 1:
+        se = estimator.inference_.standard_errors().log_shapes[k, 0]
+        text += f", {_shape(estimator)} {np.exp(log_shapes[k, 0]):.4g} (standard error of its log {number(se)})"
     return text
+
+
+def _shape(estimator: Any) -> str:
+    """What the shape parameter of an expert is called."""
+    return str(estimator.mixture_.experts.shape_name)
 
 
 def _long(labels: list[str], estimate: Array, se: Array, level: float) -> str:
@@ -152,7 +156,7 @@ def wide_text(
 def gate_part(estimator: Any, reference: int | None) -> tuple[str, list[str], Array, Array] | None:
     """Title, terms, estimates and standard errors ``(K, p)`` of a softmax gate; None for a constant one."""
     inference = estimator.inference_
-    if estimator.mixture_.K == 1 or isinstance(estimator.mixture_.gate, ConstantGate):
+    if estimator.mixture_.K == 1 or not estimator.mixture_.gate.reads_covariates:
         return None
     if reference is not None:
         return f"Gate (against expert {reference})", terms(estimator), *inference.gate_contrasts(reference)

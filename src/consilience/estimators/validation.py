@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,14 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from consilience.errors import InvalidInputError
 from consilience.estimators import frames
-from consilience.model import Groups, Mixture, Rows
+from consilience.fit.specification import Specification
+from consilience.model import FAMILIES, Groups, Mixture, Rows
+from consilience.model.families.registry import family_of
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
+
+SIZES = ("exposure", "trials")
+"""What the size of a row may be called."""
 
 
 def check_parameters(estimator: Any) -> None:
@@ -65,18 +72,44 @@ def check_names(estimator: Any, names: np.ndarray) -> None:
         )
 
 
-def rows_of(X: Array, Y: Array, *, sample_weight: Any = None, groups: Any = None, exposure: Any = None) -> Rows:
-    """Rows with checked weights, groups and exposures."""
+def rows_of(X: Array, Y: Array, family: str, **metadata: Any) -> Rows:
+    """Rows with checked weights, groups and sizes; ``metadata`` as in ``fit``."""
+    sample_weight, groups = metadata.get("sample_weight"), metadata.get("groups")
     weight = None
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if groups is not None:
         groups = Groups.of(group_labels(groups, len(Y)))
-    if exposure is not None:
-        exposure = np.asarray(exposure, dtype=np.float64)
-        if exposure.shape != (len(Y),) or not np.all(np.isfinite(exposure)) or np.any(exposure <= 0):
-            raise InvalidInputError("exposure: expected one positive finite number per row")
-    return Rows(X, Y, weight, exposure, groups)
+    return Rows(X, Y, weight, _sizes(family, metadata, len(Y)), groups)
+
+
+def _sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
+    """Sizes of rows ``(n,)``: the exposure or the trials, whichever the family reads."""
+    found = None
+    for name in SIZES:
+        if metadata.get(name) is None:
+            continue
+        check_size_name(family, name)
+        found = np.asarray(metadata[name], dtype=np.float64)
+        if found.shape != (n,) or not np.all(np.isfinite(found)) or np.any(found <= 0):
+            raise InvalidInputError(f"{name}: expected one positive finite number per row")
+    return found
+
+
+def check_size_name(family: str, name: str) -> None:
+    """An error where a family does not read a size of rows of this name."""
+    if family_of(family).size_name == name:
+        return
+    readers = [f"family={each!r}" for each, kind in FAMILIES.items() if kind.size_name == name]
+    raise InvalidInputError(f"{name} is for {' or '.join(readers)}, got family={family!r}: leave {name} out")
+
+
+def check_range(specification: Specification, rows: Rows) -> None:
+    """An error where responses are not in the range of their family."""
+    d, q = rows.X.shape[1], rows.Y.shape[1]
+    experts = specification.blank(ColumnSummary.unit(d, q)).experts
+    if not experts.in_range(rows):
+        raise InvalidInputError(f"family={specification.family!r}: {experts.range_sentence}")
 
 
 def group_labels(groups: Any, n: int) -> np.ndarray:

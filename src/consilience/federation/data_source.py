@@ -14,7 +14,7 @@ from consilience.site import Columns, Shard, Site
 from consilience.site.shards import column_names, distinct
 from consilience.site.stores import expand
 
-PARTS = ("X", "y", "sample_weight", "groups", "exposure")
+PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials")
 
 
 class Fittable(Protocol):
@@ -26,6 +26,8 @@ class Fittable(Protocol):
     def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]: ...  # noqa: D102
 
     def set_columns(self, names: Any, classes: Sequence[Any] | None = None) -> None: ...  # noqa: D102
+
+    def check_size(self, name: str | None) -> None: ...  # noqa: D102
 
     def roles(  # noqa: D102
         self, features: tuple[str, ...], target: tuple[str, ...]
@@ -70,9 +72,7 @@ def _part(name: str, data: Any) -> dict[str, Any]:
             raise InvalidInputError(f"site {name}: expected X and any of {', '.join(PARTS[1:])}, got {sorted(data)}")
         return dict(data)
     if not isinstance(data, tuple) or not 1 <= len(data) <= 2:
-        raise InvalidInputError(
-            f"site {name}: expected (X, y), or a mapping with X, y, sample_weight, groups, exposure"
-        )
+        raise InvalidInputError(f"site {name}: expected (X, y), or a mapping with {', '.join(PARTS)}")
     return dict(zip(PARTS, data, strict=False))
 
 
@@ -88,7 +88,7 @@ def _plain(part: Mapping[str, Any]) -> Rows:
     n = len(arrays["X"])
     X, Y = (np.empty((n, 0)), arrays["X"]) if "y" not in arrays else (arrays["X"], arrays["y"].reshape(n, -1))
     groups = None if part.get("groups") is None else Groups.of(np.asarray(part["groups"]))
-    return Rows(X, Y, arrays.get("sample_weight"), arrays.get("exposure"), groups)
+    return Rows(X, Y, arrays.get("sample_weight"), arrays.get("exposure", arrays.get("trials")), groups)
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,7 @@ class Shards:
 
     uris: tuple[str, ...]
     columns: Columns
+    size_name: str | None
 
     @classmethod
     def of(
@@ -108,22 +109,26 @@ class Shards:
         weight: str | None,
         groups: str | None,
         exposure: str | None,
+        trials: str | None,
     ) -> Shards:
         """From a pattern or a list of addresses; features are all columns that have no other role, unless named."""
         uris = expand(pattern)
         responses = () if target is None else (target,) if isinstance(target, str) else tuple(target)
-        taken = {*responses, weight, groups, exposure}
+        if exposure is not None and trials is not None:
+            raise InvalidInputError("rows have an exposure or a number of trials, not both")
+        taken = {*responses, weight, groups, exposure, trials}
         if features is None:
             features = [name for name in column_names(uris[0]) if name not in taken]
-        columns = Columns(tuple(features), responses, weight=weight, exposure=exposure, groups=groups)
+        columns = Columns(tuple(features), responses, weight=weight, exposure=exposure or trials, groups=groups)
         if groups is not None:
             _check_groups(uris, groups)
-        return cls(uris, columns)
+        return cls(uris, columns, "exposure" if exposure else "trials" if trials else None)
 
     def sites(self, estimator: Fittable | None) -> list[Site]:
         """One site for each shard, in the order of their addresses."""
         columns = self.columns
         if estimator is not None:
+            estimator.check_size(self.size_name)
             names = columns.features
             features, target = estimator.roles(columns.features, columns.target)
             classes = self._classes(target[0]) if estimator.reads_classes else None

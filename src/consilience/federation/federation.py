@@ -64,7 +64,7 @@ class Federation:
     ----------
     sites : mapping of str to (X, y) or to a mapping, or Shards
         For each site its data: ``(X, y)``, ``(X,)`` for a Gaussian mixture, or a mapping with ``X``, ``y``,
-        ``sample_weight``, ``groups``, ``exposure``. A group belongs to one site.
+        ``sample_weight``, ``groups``, ``exposure``, ``trials``. A group belongs to one site.
     engine : InProcess or DaskCluster
         Who carries the questions. Data in memory stay in this process.
     in_memory : bool
@@ -97,6 +97,7 @@ class Federation:
         weight: str | None = None,
         groups: str | None = None,
         exposure: str | None = None,
+        trials: str | None = None,
         engine: Any = None,
         in_memory: bool = False,
     ) -> Federation:
@@ -113,7 +114,7 @@ class Federation:
             Column(s) of the response; none for a Gaussian mixture.
         features : sequence of str, optional
             Columns of the covariates, in their order; all that have no other role by default.
-        weight, groups, exposure : str, optional
+        weight, groups, exposure, trials : str, optional
             Columns with these roles. The rows of a group must be in one shard.
         engine : InProcess or DaskCluster
         in_memory : bool
@@ -136,7 +137,8 @@ class Federation:
         (('part-0.parquet', 'part-1.parquet'), ['a', 'b'])
         >>> folder.cleanup()
         """
-        shards = Shards.of(pattern, target=target, features=features, weight=weight, groups=groups, exposure=exposure)
+        roles = {"weight": weight, "groups": groups, "exposure": exposure, "trials": trials}
+        shards = Shards.of(pattern, target=target, features=features, **roles)
         return cls(shards, engine, in_memory=in_memory)
 
     @property

@@ -9,25 +9,26 @@ import numpy as np
 from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning, warn
 from consilience.fit.climb import Ascent
 from consilience.fit.specification import Specification
-from consilience.fit.summary import ColumnSummary
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
+from consilience.model.summary import ColumnSummary
 
 
 def check_start(start: Mixture, blank: Mixture) -> None:
     """A named error where a start is not of the kind to fit, of which ``blank`` is one."""
     for part, got, expected in (
-        ("gate", type(start.gate).__name__, type(blank.gate).__name__),
+        ("gate", start.gate.kind, blank.gate.kind),
         ("family of experts", start.experts.family, blank.experts.family),
-        ("covariance", getattr(start.experts, "structure", None), getattr(blank.experts, "structure", None)),
+        ("covariance", start.experts.form, blank.experts.form),
         ("intercept", start.design.intercept, blank.design.intercept),
         ("number of coefficients", _shape(start), _shape(blank)),
     ):
         if got != expected:
             raise InvalidInputError(f"the start has another {part} than the model: got {got}, expected {expected}")
-    if not np.all(np.isfinite(start.experts.free_coefficients())):
-        raise InvalidInputError("the start has coefficients that are not finite: pass the mixture_ of a fit")
+    problem = start.experts.invalid() or start.gate.invalid(start.design.p)
+    if problem:
+        raise InvalidInputError(f"the start is no proper mixture: {problem}; pass the mixture_ of a fit")
 
 
 def _shape(mixture: Mixture) -> tuple[int, int, int]:
@@ -51,13 +52,9 @@ def check_fittable(specification: Specification, summary: ColumnSummary) -> None
         raise InvalidInputError("X or y has values whose squares overflow: divide those columns by their size")
     if not summary.weight > 0:
         raise InvalidInputError("all weights are zero: pass at least one positive sample_weight")
-    if specification.family == "gaussian":
-        constant = np.flatnonzero(summary.constant_responses)
-        if len(constant):
-            raise InvalidInputError(
-                f"response column(s) {constant.tolist()} are constant over n_samples={summary.weight:g}: their "
-                "variance has no maximum-likelihood estimate; drop them"
-            )
+    problem = specification.experts.unfittable(summary)
+    if problem:
+        raise InvalidInputError(problem)
 
 
 def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:

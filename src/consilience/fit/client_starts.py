@@ -15,10 +15,8 @@ from consilience.fit.checks import on_floor
 from consilience.fit.climb import Ascent, climb, drive
 from consilience.model.clients.moments import ClientMoments, expect_clients
 from consilience.model.design import Design
-from consilience.model.families import covariance as cov
-from consilience.model.families.covariance import Structure
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
+from consilience.model.families.regressions import mixture_of_regressions
+from consilience.model.families.requirement import Regressions
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.numerics.arrays import Array, IntArray, unpack
@@ -33,7 +31,7 @@ RESEEDS = 3
 
 
 def client_ascents(
-    moments: ClientMoments, spread: Array, K: int, structure: Structure, rng: np.random.Generator, *, n_init: int
+    moments: ClientMoments, spread: Array, K: int, structure: str, rng: np.random.Generator, *, n_init: int
 ) -> list[Ascent]:
     """Ends of EM on the labels of clients from ``n_init`` clusterings of their own fits, best first.
 
@@ -90,14 +88,11 @@ def _clusterings(
         yield kmeans(fits, K, moments.n, rng, max_iter=100)
 
 
-def _from_labels(moments: ClientMoments, labels: IntArray, K: int, structure: Structure) -> Mixture:
+def _from_labels(moments: ClientMoments, labels: IntArray, K: int, structure: str) -> Mixture:
     """The mixture of clients with these labels."""
     square = max(float(moments.c.sum() / moments.n.sum()), np.finfo(float).tiny)
-    covariance = cov.stored(np.full((K, 1, 1), square), structure)
     design = Design.raw(moments.f, intercept=False)
-    blank = Mixture(
-        design, ConstantGate(np.full(K, 1 / K)), GaussianExperts(np.zeros((K, 1, moments.f)), covariance, structure)
-    )
+    blank = mixture_of_regressions(np.full(K, 1 / K), np.zeros((K, moments.f)), square, design, structure)
     given = (labels == np.arange(K)[:, None]).astype(float)
     return blank.maximise(expect_clients(blank, moments, np.zeros(moments.f), given=given), _penalty(moments))
 
@@ -126,16 +121,14 @@ def _reseeded(best: Ascent, moments: ClientMoments, fits: Array, rng: np.random.
 
 def _moved(mixture: Mixture, moments: ClientMoments, fits: Array, rng: np.random.Generator) -> Mixture:
     """One expert at the own fit of a client that the others explain badly, drawn by what it would gain."""
-    experts = mixture.experts
-    assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: made here
-    B, K = experts.B[:, 0], mixture.K
+    B, K = Regressions.of(mixture).B, mixture.K
     spare = _least_needed(mixture, moments)
     explained = moments.squares(B[np.arange(K) != spare]).min(axis=0)
     own = moments.c - 2 * np.sum(fits * moments.b, axis=1) + np.einsum("ga,gab,gb->g", fits, unpack(moments.S), fits)
     B = B.copy()
     B[spare] = fits[draw(np.maximum(explained - own, 0.0), rng)]
     nearest = moments.squares(B).argmin(axis=0)
-    return _from_labels(moments, nearest, K, experts.structure)
+    return _from_labels(moments, nearest, K, mixture.experts.form)
 
 
 def _least_needed(mixture: Mixture, moments: ClientMoments) -> int:

@@ -13,12 +13,12 @@ from consilience.fit.climb import Ascent, Expect, climb, drive
 from consilience.fit.moves import moves
 from consilience.fit.specification import Specification
 from consilience.fit.starts import KINDS, SUBSAMPLE, StartSample, mixture_from, softened, start_sample, subsample
-from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.model.expectation import expect
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
 from consilience.model.statistics import Statistics
+from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics.arrays import Array
 from consilience.numerics.threads import threads_for
 

@@ -15,7 +15,6 @@ from consilience.fit.climb import newton_step
 from consilience.fit.fitting import Fit
 from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.model.expectation import expect, score_products
-from consilience.model.gates import SoftmaxGate
 from consilience.model.information import coefficient_slice, gate_slice, is_informable, ridge
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -75,8 +74,8 @@ class Inference:
         se = self.estimates.like(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
         gate = np.full_like(se.gate, np.nan) if "gate" in self.withheld else se.gate
         if "experts" in self.withheld:
-            return Parameters(gate, np.full_like(se.experts, np.nan), np.full_like(se.log_variances, np.nan))
-        return Parameters(gate, se.experts, se.log_variances)
+            return Parameters(gate, np.full_like(se.experts, np.nan), np.full_like(se.log_shapes, np.nan))
+        return Parameters(gate, se.experts, se.log_shapes)
 
     def interval(self, level: float = 0.95) -> tuple[Parameters, Parameters]:
         """Lower and upper bounds at a confidence level; NaN for withheld parts."""
@@ -210,7 +209,7 @@ def reasons(
         found["experts"] = (
             f"the fit is not at its maximum: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
         )
-    if isinstance(mixture.gate, SoftmaxGate) and mixture.K > 1:
+    if mixture.gate.reads_covariates and mixture.K > 1:
         reason = gate_reason(mixture, statistics, penalty, inverse, decrement)
         if reason:
             found["gate"] = reason

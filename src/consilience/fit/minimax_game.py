@@ -12,10 +12,7 @@ import numpy as np
 
 from consilience.model.critic import MinimaxSums
 from consilience.model.design import Design
-from consilience.model.families import covariance as cov
-from consilience.model.families.covariance import Structure
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
+from consilience.model.families.regressions import mixture_of_regressions
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
@@ -93,7 +90,7 @@ class Game:
     """
 
     design: Design
-    structure: Structure
+    structure: str
     W: Array
     penalty: float
     floor: float
@@ -109,9 +106,7 @@ class Game:
 
     def mixture(self, stand: Stand) -> Mixture:
         """The mixture, in the coordinates of the design."""
-        covariance = cov.stored(np.full((len(stand.U), 1, 1), stand.sigma2), self.structure)
-        experts = GaussianExperts((stand.U @ self.W.T)[:, None], covariance, self.structure)
-        return Mixture(self.design, ConstantGate(stand.pi), experts)
+        return mixture_of_regressions(stand.pi, stand.U @ self.W.T, stand.sigma2, self.design, self.structure)
 
     def critic(self, stand: Stand) -> tuple[Array, Array]:
         """The critic's two groups of vectors ``(K, p)``, in the coordinates of the design."""

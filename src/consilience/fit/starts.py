@@ -6,15 +6,15 @@ A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from consilience.fit.specification import Specification, response_features
-from consilience.fit.summary import ColumnSummary
+from consilience.fit.specification import Specification
 from consilience.model.expectation import expect
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.kmeans import draw, kmeans, squared_distances
 from consilience.numerics.linalg import solve_symmetric
@@ -44,7 +44,7 @@ class StartSample:
 def start_sample(rows: Rows, specification: Specification, summary: ColumnSummary) -> StartSample:
     """Points for the starts on ``rows``."""
     X = summary.design(specification.intercept).panel(rows.X).T
-    F = response_features(rows, specification)
+    F = specification.blank(summary).experts.response_features(rows)
     weight = np.ones(rows.n) if rows.weight is None else rows.weight
     if rows.groups is not None:
         order, starts = rows.groups.order, rows.groups.bounds[:-1]
@@ -129,12 +129,9 @@ def softened(labels: IntArray, K: int) -> Array:
 
 def mixture_from(resp: Array, t: StartSample) -> Mixture:
     """The mixture that an M-step (two, where steps are of Newton type) makes of responsibilities ``(K, m)``."""
-    rate = 1.0
-    if t.specification.family == "poisson":
-        weight = np.ones(t.rows.n) if t.rows.weight is None else t.rows.weight
-        exposure = 1.0 if t.rows.exposure is None else t.rows.exposure
-        rate = max(float(weight @ t.rows.Y[:, 0] / np.sum(weight * exposure)), 1e-8)
-    mixture = t.specification.with_order(len(resp)).blank(t.summary, rate)
+    mixture = t.specification.with_order(len(resp)).blank(t.summary)
+    if mixture.design.intercept:
+        mixture = replace(mixture, experts=mixture.experts.at_level(t.rows))
     penalty = t.specification.penalty(t.summary)
     for _ in range(1 + mixture.experts.newton_type):
         mixture = mixture.maximise(expect(mixture, t.rows, given=resp), penalty)

@@ -6,9 +6,8 @@ import numpy as np
 
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.support import CovariateSummary
-from consilience.errors import MessageError
+from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.specification import Specification
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.anchor_questions import Anchors, LocalSteps
 from consilience.messages.client_questions import Clients, Pairs
 from consilience.messages.questions import Bundle, CriticSums, FitSite, LocalFit, ProposeStart, Sample, SquaredResponses
@@ -16,11 +15,11 @@ from consilience.model.clients.anchors import ClientSizes
 from consilience.model.clients.local_steps import ClusterSums
 from consilience.model.clients.moments import ClientMoments
 from consilience.model.design import Design
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate, SoftmaxGate
+from consilience.model.families.base import MomentExperts
+from consilience.model.families.requirement import Regressions
 from consilience.model.mixture import Mixture
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, triangle_size, unpack
-from consilience.numerics.linalg import cholesky_or_none
 
 LARGEST = 1e100
 """Of parameters and moments: their squares do not overflow."""
@@ -33,33 +32,16 @@ MOST_PARAMETERS = 10**7
 
 
 def check_mixture(mixture: Mixture) -> None:
-    """A mixture whose parts do not fit together, or are not finite, is refused before it meets data."""
-    design, experts = mixture.design, mixture.experts
-    fits = mixture.gate.K == experts.K and experts.p == design.p and design.centre.shape == design.scale.shape
-    if isinstance(mixture.gate, SoftmaxGate):
-        fits = fits and mixture.gate.alpha.shape[1] == design.p
-    if isinstance(experts, GaussianExperts):
-        K, q = experts.K, experts.q
-        expected = {"full": (K, q, q), "diag": (K, q), "spherical": (K,), "tied": (q, q)}[experts.structure]
-        fits = fits and experts.covariance.shape == expected
-    if not (fits and experts.K >= 1 and bool(np.all(design.scale > 0))):
+    """Refuse a mixture whose parts do not fit together, or are not proper, before it meets data."""
+    design, gate, experts = mixture.design, mixture.gate, mixture.experts
+    fits = gate.K == experts.K >= 1 and experts.p == design.p and design.centre.shape == design.scale.shape
+    if not (fits and bool(np.all(design.scale > 0))):
         raise MessageError("the parts of a mixture do not fit together")
-    gate = mixture.gate.alpha if isinstance(mixture.gate, SoftmaxGate) else mixture.gate.probabilities
-    parts = (design.centre, design.scale, gate, experts.free_coefficients(), getattr(experts, "covariance", gate))
-    if not all(np.all(np.isfinite(part)) for part in parts):
-        raise MessageError("a mixture has parameters that are not finite")
-    if isinstance(experts, GaussianExperts) and not _are_proper(experts):
-        raise MessageError("a mixture has covariances that are not positive definite")
-    if isinstance(mixture.gate, ConstantGate) and not (np.all(gate >= 0) and abs(gate.sum() - 1) < SAME_COUNT):
-        raise MessageError("a mixture has shares that are none")
-
-
-def _are_proper(experts: GaussianExperts) -> bool:
-    """Whether covariances are symmetric and positive definite."""
-    matrices = experts.matrices
-    if not (np.all(experts.variances > 0) and np.allclose(matrices, matrices.transpose(0, 2, 1), rtol=1e-9, atol=0)):
-        return False
-    return all(cholesky_or_none(S) is not None for S in matrices)
+    if not (np.all(np.isfinite(design.centre)) and np.all(np.isfinite(design.scale))):
+        raise MessageError("the design of a mixture has numbers that are not finite")
+    problem = gate.invalid(design.p) or experts.invalid()
+    if problem:
+        raise MessageError(f"not a proper mixture: {problem}")
 
 
 def check_directions(question: Pairs | Clients) -> None:
@@ -85,13 +67,19 @@ def _check_design(design: Design) -> None:
 
 def check_comparison(question: CriticSums) -> None:
     """Critics that are not of a mixture of regressions with constant shares and one variance are refused."""
-    gate, experts, parts = question.mixture.gate, question.mixture.experts, (question.above, question.below)
-    if not (isinstance(gate, ConstantGate) and isinstance(experts, GaussianExperts) and experts.q == 1):
-        raise MessageError("a comparison with another mixture than one of regressions with constant shares")
-    if not all(part.shape == (experts.K, experts.p) for part in parts):
+    found, parts = _regressions(question.mixture), (question.above, question.below)
+    if not all(part.shape == found.B.shape for part in parts):
         raise MessageError("the parts of a comparison do not fit together")
-    if not (len(np.unique(experts.variances)) == 1 and all(_is_moderate(part) for part in parts)):
+    if not (len(np.unique(found.variances)) == 1 and all(_is_moderate(part) for part in parts)):
         raise MessageError("a comparison with several variances, or with numbers that are not finite")
+
+
+def _regressions(mixture: Mixture) -> Regressions:
+    """The numbers of a mixture of regressions with one response and constant shares; others are refused."""
+    try:
+        return Regressions.of(mixture)
+    except InvalidInputError as error:
+        raise MessageError(str(error)) from error
 
 
 def check_clients(moments: ClientMoments) -> None:
@@ -123,12 +111,9 @@ def check_anchors(question: Anchors) -> None:
 
 def check_local_steps(question: LocalSteps) -> None:
     """Steps on anything but regressions with constant shares and one response, or of no length, are refused."""
-    experts = question.mixture.experts
-    regressions = isinstance(experts, GaussianExperts) and experts.q == 1
-    if not (regressions and isinstance(question.mixture.gate, ConstantGate)):
-        raise MessageError("local steps of a mixture that is not of regressions with one response")
+    _regressions(question.mixture)
     if not (question.rate > 0 and np.isfinite(question.rate)):
-        raise MessageError("local steps of no length")
+        raise MessageError("the rate of local steps must be positive and finite")
 
 
 def check_cluster_sums(sums: ClusterSums) -> None:
@@ -158,8 +143,7 @@ def check_local_fit(question: ProposeStart) -> None:
 
 def _is_large(specification: Specification, K: int, d: int, q: int) -> bool:
     """Whether a mixture of K experts has more numbers than a fit may be asked to allocate."""
-    outputs = specification.n_classes if specification.family == "categorical" else q
-    return K * ((d + 1) * (outputs + 1) + q * q) > MOST_PARAMETERS
+    return K * (d + 1 + specification.experts.numbers(d + 1, q, specification.options)) > MOST_PARAMETERS
 
 
 def check_covariates(summary: CovariateSummary) -> None:
@@ -209,29 +193,27 @@ def check_site_model(model: SiteModel) -> None:
     """Moments that do not belong to the mixture, or weights that are none, are refused."""
     mixture, K, p = model.mixture, model.mixture.K, model.mixture.design.p
     f = len(mixture.experts.free_coefficients()) // K
-    second = (K, triangle_size(p)) if isinstance(mixture.experts, GaussianExperts) else (0, 0)
+    experts = mixture.experts
+    second = (K, triangle_size(p)) if isinstance(experts, MomentExperts) else (0, 0)
     fits = model.labels.shape == model.mass.shape == (K,) and model.second.shape == second
     fits = fits and model.precision.shape in ((0, 0), (K, triangle_size(f)))
     fits = fits and (model.covariates is None or model.covariates.d == mixture.design.d)
     counted = model.weight > 0 and bool(np.all(model.labels >= 0) and np.all(model.mass >= 0))
     if not (fits and counted and model.exposure > 0 and _is_close(float(model.labels.sum()), model.weight)):
         raise MessageError("the parts of a site's model do not fit together")
-    gate = mixture.gate.alpha if isinstance(mixture.gate, SoftmaxGate) else np.zeros(0)
     numbers = np.array([model.weight, model.exposure, model.log_likelihood])
-    moderate = all(_is_moderate(part) for part in (mixture.experts.free_coefficients(), gate, numbers))
+    moderate = all(_is_moderate(part) for part in (experts.free_coefficients(), mixture.gate.read(), numbers))
     if not (moderate and _are_covariances(model.second) and _are_covariances(model.precision)):
         raise MessageError("a site's model has moments or parameters that are none")
-    if isinstance(mixture.experts, GaussianExperts) and not _is_earned(model.precision, model.second, mixture.experts):
+    if isinstance(experts, MomentExperts) and not _is_earned(model.precision, model.second, experts):
         raise MessageError("a site's model is surer of its coefficients than its rows allow")
 
 
-def _is_earned(precision: Array, second: Array, experts: GaussianExperts) -> bool:
-    """Whether ``J_k ≼ Σ_k⁻¹ ⊗ S_k`` on the diagonal: labels that were known would say no more."""
+def _is_earned(precision: Array, second: Array, experts: MomentExperts) -> bool:
+    """Whether a precision is at most what known labels would give, on the diagonal."""
     if not len(precision):
         return True
-    own, moments = (np.diagonal(unpack(part), axis1=1, axis2=2) for part in (precision, second))
-    inverse = np.array([np.diagonal(np.linalg.inv(S)) for S in experts.matrices])  # (K, q)
-    most = (inverse[:, :, None] * moments[:, None]).reshape(own.shape)
+    own, most = np.diagonal(unpack(precision), axis1=1, axis2=2), experts.largest_precision(unpack(second))
     return bool(np.all(own <= most * (1 + EARNED_SLACK) + np.finfo(float).tiny))
 
 

@@ -24,7 +24,7 @@ class FailureCode(Enum):
     NOT_NUMBERS = "a column that must hold numbers does not"
     MISSING_VALUES = "a column has missing or infinite values: fill or drop those rows"
     UNKNOWN_CLASS = "the response has a class that the study does not name"
-    NOT_COUNTS = "the response must be counts 0, 1, 2, …"
+    OUT_OF_RANGE = "the response has values that its family does not have"
     BAD_WEIGHTS = "weights must be zero or positive, exposures positive"
     DATA_NOT_FOUND = "the data were not found at their address"
     NO_STORE = "the store of the data could not be reached: check its address and the network"

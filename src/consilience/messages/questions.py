@@ -15,7 +15,6 @@ from consilience.fit.climb import Expect
 from consilience.fit.specification import Specification
 from consilience.fit.spectral import SquaredMoments
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
 from consilience.messages.client_questions import Clients, Pairs
 from consilience.model.clients.anchors import AnchorSteps, ClientSizes
@@ -27,6 +26,7 @@ from consilience.model.design import Design
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Additive
 from consilience.model.statistics import Statistics
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 
 

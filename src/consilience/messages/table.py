@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +11,9 @@ from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.support import CovariateSummary
 from consilience.errors import MessageError
 from consilience.fit.climb import Expect
-from consilience.fit.specification import Family, GateKind, Specification
+from consilience.fit.specification import Specification
 from consilience.fit.spectral import SquaredMoments
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
 from consilience.messages.checks import (
     check_anchors,
@@ -76,14 +75,14 @@ from consilience.model.clients.moments import ClientMoments
 from consilience.model.clients.pairs import PairSums
 from consilience.model.critic import MinimaxSums
 from consilience.model.design import Design
-from consilience.model.families.categorical import CategoricalExperts
+from consilience.model.families.base import Experts
 from consilience.model.families.covariance import STRUCTURES
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.families.poisson import PoissonExperts
-from consilience.model.gates import ConstantGate, SoftmaxGate
+from consilience.model.families.registry import FAMILIES
+from consilience.model.gates import GATES, Gate
 from consilience.model.mixture import Mixture, layout_of, score_layout
 from consilience.model.moments import Layout, Moments
 from consilience.model.statistics import Statistics, StatisticsLayout
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import triangle_size
 
 MOST_EXPERTS = 1_000
@@ -94,14 +93,22 @@ MOST_SITES = 10**6
 MOST_STARTS = 10**6
 MOST_CLIENTS = 10**9
 MOST_STEPS = 10**4
+
+
+def _of_fields(kind: type[Experts] | type[Gate]) -> Struct:
+    """The codec of a gate or a family, from the fields that it states."""
+    return Struct(kind, tuple(_field(form) for form in kind.message_fields.values()))
+
+
+def _field(form: tuple[int, ...] | tuple[str, ...]) -> Floats | Choice:
+    axes = tuple(each for each in form if isinstance(each, int))
+    return Floats(axes) if axes else Choice(tuple(each for each in form if isinstance(each, str)))
+
+
 VECTOR, MATRIX, NUMBER, FLAG = Floats((1,)), Floats((2,)), Number(), Flag()
 DESIGN = Struct(Design, (VECTOR, VECTOR, FLAG))
-GATE = OneOf(Struct(SoftmaxGate, (MATRIX,)), Struct(ConstantGate, (VECTOR,)))
-EXPERTS = OneOf(
-    Struct(GaussianExperts, (Floats((3,)), Floats((1, 2, 3)), Choice(STRUCTURES))),
-    Struct(CategoricalExperts, (Floats((3,)),)),
-    Struct(PoissonExperts, (MATRIX,)),
-)
+GATE = OneOf(*(_of_fields(gate) for gate in GATES.values()))
+EXPERTS = OneOf(*(_of_fields(family) for family in FAMILIES.values()))
 MIXTURE = Struct(Mixture, (DESIGN, GATE, EXPERTS), check_mixture)
 SUMMARY = Struct(ColumnSummary, (NUMBER, VECTOR, VECTOR, VECTOR, MATRIX), check_summary)
 MOMENTS = Struct(Moments, (VECTOR, MATRIX, MATRIX))
@@ -109,8 +116,8 @@ SPECIFICATION = Struct(
     Specification,
     (
         Whole(1, MOST_EXPERTS),
-        Choice(get_args(Family)),
-        Choice(get_args(GateKind)),
+        Choice(tuple(FAMILIES)),
+        Choice(tuple(GATES)),
         Choice(STRUCTURES),
         Whole(1, MOST_CLASSES),
         FLAG,

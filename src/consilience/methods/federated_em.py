@@ -16,12 +16,12 @@ from consilience.fit.climb import Ascent, Climb, Expect, climb, is_over_same_dat
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.specification import Specification
 from consilience.fit.starts import SUBSAMPLE
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.dialogue import Dialogue, Each, Total, together
 from consilience.messages.questions import Answers, LogLikelihood, ProposeStart, Several, StartCandidates, Summarise
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
+from consilience.model.summary import ColumnSummary
 
 CANDIDATES = 10
 """Most sites that are asked for a start."""
@@ -264,9 +264,7 @@ def guesses(question: ProposeStart) -> Iterator[Mixture]:
     """
     rng = np.random.default_rng(question.seed)
     blank = question.specification.blank(question.summary)
-    spread = 1.0
-    if question.specification.family == "gaussian":
-        spread = np.sqrt(np.diagonal(question.summary.y_covariance).mean())
+    spread = blank.experts.coefficient_scale(question.summary)
     for _ in range(GUESSES):
         coefficients = spread * rng.standard_normal(blank.experts.free_coefficients().size) / np.sqrt(blank.design.p)
         experts = blank.experts.moved(coefficients, np.zeros(blank.experts.shape_parameters))

@@ -23,7 +23,7 @@ from consilience.messages.questions import Answers, ScoreSums, Several
 from consilience.methods.federated_em import Problem, summarised
 from consilience.methods.per_site.local_fits import only
 from consilience.methods.spectral_start import one_expert, spectral_start, symmetric_mixture
-from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.requirement import Requirement, gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
 from consilience.model.penalty import Penalty
@@ -31,6 +31,7 @@ from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, pack, unpack
 
 SHORT = "the messages of this method have no second moments: fit with FederatedEM from this fit's mixture_ for them"
+REQUIRED = Requirement("GradientEM", one_response=True)
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,8 @@ class GradientEM:
         return (InferredFit.without(problem.fit(ascent, [ascent]), SHORT),)
 
     def _check(self, specification: Specification, q: int) -> None:
-        if specification.family != "gaussian" or q != 1:
-            raise InvalidInputError("GradientEM is for Gaussian experts with one response: use FederatedEM")
-        if self.symmetric and (specification.K != 2 or specification.gate != "constant"):
+        REQUIRED.check(specification.family, specification.gate, q)
+        if self.symmetric and (specification.K != 2 or specification.gate_type.reads_covariates):
             raise InvalidInputError("symmetric=True is for two regressions: use MixtureOfRegressions(2)")
 
 
@@ -130,8 +130,7 @@ class Preconditioner:
 
 def nearest_pair(mixture: Mixture) -> Mixture:
     """Two regressions as ``± b`` with equal shares and their mean variance."""
-    experts = mixture.experts
-    assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: the method has looked
+    experts = gaussian(mixture.experts)
     b, sigma2 = (experts.B[0, 0] - experts.B[1, 0]) / 2, float(experts.variances.mean())
     return symmetric_mixture(mixture.design, b, sigma2, experts.structure)
 

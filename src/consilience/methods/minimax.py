@@ -27,8 +27,7 @@ from consilience.methods.per_site.local_fits import only
 from consilience.methods.spectral_start import one_expert, spectral_start
 from consilience.model.critic import MinimaxSums
 from consilience.model.design import Design
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
+from consilience.model.families.requirement import Regressions, Requirement
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -38,6 +37,7 @@ from consilience.numerics.linalg import whitening
 
 SETTLED = 1e-3
 """Largest move in a round, in standard errors of known labels, at which the game has settled."""
+REQUIRED = Requirement("MinimaxRegression", one_response=True, constant_gate=True)
 
 
 @dataclass(frozen=True)
@@ -131,11 +131,7 @@ class MinimaxRegression:
         return (InferredFit.without(fit, reason) if reason else fit,)
 
     def _check(self, specification: Specification, q: int) -> None:
-        if specification.family != "gaussian" or specification.gate != "constant" or q != 1:
-            raise InvalidInputError(
-                "MinimaxRegression is for mixtures of regressions of one real response with constant shares: "
-                "use FederatedEM"
-            )
+        REQUIRED.check(specification.family, specification.gate, q)
         if self.symmetric and specification.K != 2:
             raise InvalidInputError(f"symmetric=True is for two regressions, got {specification.K}")
 
@@ -208,10 +204,8 @@ def mean_products(design: Design) -> Dialogue[Array]:
 
 def parts_of(mixture: Mixture) -> tuple[Array, Array, float]:
     """Coefficients ``(K, p)``, shares ``(K,)`` and mean variance of a mixture of regressions of one response."""
-    gate, experts = mixture.gate, mixture.experts
-    assert isinstance(gate, ConstantGate)  # the specification was checked  # noqa: S101
-    assert isinstance(experts, GaussianExperts)  # noqa: S101
-    return experts.B[:, 0], gate.probabilities, float(gate.probabilities @ experts.variances[:, 0])
+    found = Regressions.of(mixture)
+    return found.B, found.pi, float(found.pi @ found.variances)
 
 
 def ended(mixture: Mixture, penalty: Penalty, rounds: int, stop: StopReason, *, information: bool) -> Dialogue[Fit]:

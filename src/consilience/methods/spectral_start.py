@@ -11,10 +11,7 @@ from consilience.fit.spectral import symmetric_pair
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, Several, SquaredResponses
 from consilience.model.design import Design
-from consilience.model.families import covariance as cov
-from consilience.model.families.covariance import Structure
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
+from consilience.model.families.regressions import mixture_of_regressions
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, unpack
 
@@ -46,7 +43,7 @@ class SpectralStart:
     weight: float
 
 
-def spectral_start(design: Design, structure: Structure = "full") -> Dialogue[SpectralStart]:
+def spectral_start(design: Design, structure: str = "full") -> Dialogue[SpectralStart]:
     """Ask all sites for ``Σ w x̃ x̃ᵀ``, ``Σ w y²`` and ``Σ w y² x̃ x̃ᵀ``, in one round, and start from their spectrum.
 
     The coefficients are those of :func:`~consilience.fit.spectral.symmetric_pair`; one response.
@@ -80,10 +77,10 @@ def one_expert(design: Design) -> Mixture:
     >>> one_expert(Design.raw(2)).experts.B.shape
     (1, 1, 3)
     """
-    return Mixture(design, ConstantGate(np.ones(1)), GaussianExperts(np.zeros((1, 1, design.p)), np.ones((1, 1, 1))))
+    return mixture_of_regressions(np.ones(1), np.zeros((1, design.p)), 1.0, design)
 
 
-def symmetric_mixture(design: Design, b: Array, sigma2: float, structure: Structure = "full") -> Mixture:
+def symmetric_mixture(design: Design, b: Array, sigma2: float, structure: str = "full") -> Mixture:
     """The mixture of ``N(x̃ᵀ b, σ²)`` and ``N(-x̃ᵀ b, σ²)`` in equal shares.
 
     Examples
@@ -91,6 +88,4 @@ def symmetric_mixture(design: Design, b: Array, sigma2: float, structure: Struct
     >>> symmetric_mixture(Design.raw(1, intercept=False), np.array([2.0]), 0.5).experts.variances.ravel()
     array([0.5, 0.5])
     """
-    covariance = cov.stored(np.full((2, 1, 1), sigma2), structure)
-    experts = GaussianExperts(np.array([b, -b])[:, None], covariance, structure)
-    return Mixture(design, ConstantGate(np.full(2, 0.5)), experts)
+    return mixture_of_regressions(np.full(2, 0.5), np.array([b, -b]), sigma2, design, structure)

@@ -2,10 +2,13 @@
 
 from consilience.model.design import Design
 from consilience.model.expectation import expect
+from consilience.model.families.base import Experts
 from consilience.model.families.categorical import CategoricalExperts
 from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.families.poisson import PoissonExperts
-from consilience.model.gates import ConstantGate, SoftmaxGate
+from consilience.model.families.registry import FAMILIES
+from consilience.model.families.regressions import mixture_of_experts, mixture_of_regressions
+from consilience.model.gates import GATES, ConstantGate, Gate, SoftmaxGate
 from consilience.model.mixture import Mixture, layout_of
 from consilience.model.moments import Moments
 from consilience.model.penalty import Penalty
@@ -13,9 +16,13 @@ from consilience.model.rows import Groups, Rows
 from consilience.model.statistics import Statistics
 
 __all__ = [
+    "FAMILIES",
+    "GATES",
     "CategoricalExperts",
     "ConstantGate",
     "Design",
+    "Experts",
+    "Gate",
     "GaussianExperts",
     "Groups",
     "Mixture",
@@ -27,4 +34,6 @@ __all__ = [
     "Statistics",
     "expect",
     "layout_of",
+    "mixture_of_experts",
+    "mixture_of_regressions",
 ]

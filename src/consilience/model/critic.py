@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
+from consilience.model.families.requirement import Regressions
 from consilience.model.kernels import block_rows
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Additive
@@ -82,10 +81,10 @@ def minimax_sums(mixture: Mixture, above: Array, below: Array, rows: Rows) -> Mi
     --------
     A critic without an opinion has no value, and there is nothing to gain for the mixture:
 
-    >>> from consilience.model import Design
-    >>> B = np.array([[[1.0]], [[-1.0]]])
-    >>> mixture = Mixture(Design.raw(1, False), ConstantGate(np.full(2, 0.5)), GaussianExperts(B, np.ones((2, 1, 1))))
-    >>> sums = minimax_sums(mixture, B[:, 0], B[:, 0], Rows(np.ones((3, 1)), np.array([[1.0], [1.5], [-1.0]])))
+    >>> from consilience.model import Design, mixture_of_regressions
+    >>> B = np.array([[1.0], [-1.0]])
+    >>> mixture = mixture_of_regressions(np.full(2, 0.5), B, 1.0, Design.raw(1, intercept=False))
+    >>> sums = minimax_sums(mixture, B, B, Rows(np.ones((3, 1)), np.array([[1.0], [1.5], [-1.0]])))
     >>> sums.value, sums.B.ravel()
     (0.0, array([0., 0.]))
     """
@@ -99,10 +98,8 @@ def minimax_sums(mixture: Mixture, above: Array, below: Array, rows: Rows) -> Mi
 
 def _block_sums(mixture: Mixture, above: Array, below: Array, block: Block) -> MinimaxSums:
     gate, experts, panel = mixture.gate, mixture.experts, block.panel
-    assert isinstance(gate, ConstantGate)  # noqa: S101 - for the type checker: the border has looked
-    assert isinstance(experts, GaussianExperts)  # noqa: S101
     log_pi, pi = gate.evaluate(panel)  # (K, 1)
-    sigma2, n = float(experts.variances[0, 0]), panel.shape[1]
+    sigma2, n = float(Regressions.of(mixture).variances[0]), panel.shape[1]
     w = np.ones(n) if block.weight is None else block.weight
     t, omega = normal_nodes()
     drawn = experts.mean(panel)[:, 0, None] + np.sqrt(sigma2) * t[:, None]  # (K, Q, n)

@@ -2,21 +2,124 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
+from consilience.errors import InvalidInputError
 from consilience.model import multinomial
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
-from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.arrays import Array, IntArray, kronecker
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 SMALLEST_WEIGHT = 1e-300
+NO_SHARE = -20.0
+"""Log odds of an expert that a gate knows nothing of."""
+SUM_TOLERANCE = 1e-6
+
+
+class Gate(ABC):
+    """The interface of a gate; :data:`GATES` lists the gates by name."""
+
+    kind: ClassVar[str]
+    """Name in the registry."""
+    reads_covariates: ClassVar[bool]
+    """Whether probabilities depend on the covariates."""
+    part: ClassVar[str]
+    """What its parameters are called in tables."""
+    message_fields: ClassVar[Mapping[str, tuple[int, ...]]]
+    """For each field of the dataclass its number of axes."""
+
+    @classmethod
+    @abstractmethod
+    def blank(cls, K: int, p: int) -> Self:
+        """Equal probabilities everywhere."""
+
+    @property
+    @abstractmethod
+    def K(self) -> int:
+        """Number of experts."""
+
+    @property
+    @abstractmethod
+    def parameter_count(self) -> int:
+        """Free parameters."""
+
+    @abstractmethod
+    def invalid(self, p: int) -> str:
+        """Why the arrays are not those of a gate on ``p`` features; empty where they are."""
+
+    @abstractmethod
+    def evaluate(self, panel: Array) -> tuple[Array, Array]:
+        """``log π_k(x_i)`` and ``π_k(x_i)``, both ``(K, n)`` or ``(K, 1)``, for a design panel ``(p, n)``."""
+
+    @abstractmethod
+    def layout(self, p: int) -> Layout:
+        """Shape of the gate's moments."""
+
+    @abstractmethod
+    def weights(self, pi: Array, tau: Array, mass: Array | float, p: int) -> Weights:
+        """What the gate wants summed, from ``pi, tau (K, n)`` (``tau`` weighted)."""
+
+    @abstractmethod
+    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
+        """M-step: exact, or ``fraction`` of a Newton step."""
+
+    @abstractmethod
+    def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
+        """What the ridge subtracts from the log-likelihood."""
+
+    @abstractmethod
+    def complete(self, moments: Moments) -> Array:
+        """Complete-data information of the contrasts."""
+
+    @abstractmethod
+    def score(self, moments: Moments) -> Array:
+        """Observed score of the contrasts, flat."""
+
+    @abstractmethod
+    def contrasts(self) -> Array:
+        """Free parameters, against the last expert, ``(K - 1, ·)``."""
+
+    @abstractmethod
+    def moved(self, delta: Array) -> Self:
+        """The gate with ``delta`` added to its flat contrasts."""
+
+    @abstractmethod
+    def permuted(self, permutation: IntArray) -> Self:
+        """The experts at these places."""
+
+    @abstractmethod
+    def transformed(self, T: Array) -> Self:
+        """The same gate after a change of coordinates ``T (p, p)`` of the covariates."""
+
+    @abstractmethod
+    def read(self) -> Array:
+        """Parameters as people read them, ``(K, ·)``."""
+
+    @abstractmethod
+    def read_jacobian(self, T: Array) -> Array:
+        """Derivative of ``transformed(T).read()``, flat, by the contrasts."""
+
+    @abstractmethod
+    def with_shares(self, shares: Array) -> Self:
+        """A gate of this kind with the same probabilities ``shares (K,)`` everywhere."""
+
+    @abstractmethod
+    def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
+        """The gate nearest in divergence to masses ``target (K, S)`` at points ``panel (p, S)``, from this one."""
+
+    @abstractmethod
+    def relabelled(self, labels: IntArray, K: int) -> Self:
+        """The gate for K experts to which its own went by ``labels``; one to which none went has next to no share."""
 
 
 @dataclass(frozen=True, eq=False)
-class SoftmaxGate:
+class SoftmaxGate(Gate):
     """Gate ``π_k(x) = exp(x̃ᵀ α_k) / Σ_l exp(x̃ᵀ α_l)`` with ``Σ_k α_k = 0``.
 
     Parameters
@@ -34,7 +137,21 @@ class SoftmaxGate:
 
     alpha: Array
 
+    kind = "softmax"
     reads_covariates = True
+    part = "gate"
+    message_fields: ClassVar[Mapping[str, tuple[int, ...]]] = {"alpha": (2,)}
+
+    @classmethod
+    def blank(cls, K: int, p: int) -> Self:
+        """Equal probabilities everywhere."""
+        return cls(np.zeros((K, p)))
+
+    def invalid(self, p: int) -> str:
+        """Why the coefficients are not those of a gate on ``p`` features; empty where they are."""
+        if self.alpha.shape[1] != p:
+            return f"the gate has {self.alpha.shape[1]} coefficients per expert, expected {p}"
+        return "" if np.all(np.isfinite(self.alpha)) else "the gate has coefficients that are not finite"
 
     @property
     def K(self) -> int:
@@ -67,9 +184,9 @@ class SoftmaxGate:
             second=multinomial.curvature_rows(pi, mass, p),
         )
 
-    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> SoftmaxGate:
+    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """One safeguarded Newton step from the gate's moments."""
-        return SoftmaxGate(
+        return type(self)(
             multinomial.step(
                 self.alpha,
                 moments.first,
@@ -96,21 +213,48 @@ class SoftmaxGate:
         """Free parameters: ``α_k - α_K``, ``(K - 1, p)``."""
         return multinomial.contrasts(self.alpha)
 
-    def moved(self, delta: Array) -> SoftmaxGate:
+    def moved(self, delta: Array) -> Self:
         """The gate with ``delta`` added to its flat contrasts."""
-        return SoftmaxGate(multinomial.centred(self.contrasts() + delta.reshape(self.K - 1, self.alpha.shape[1])))
+        return type(self)(multinomial.centred(self.contrasts() + delta.reshape(self.K - 1, self.alpha.shape[1])))
 
-    def permuted(self, order: IntArray) -> SoftmaxGate:
-        """Experts in the given order."""
-        return SoftmaxGate(self.alpha[order])
+    def permuted(self, permutation: IntArray) -> Self:
+        """The experts at these places."""
+        return type(self)(self.alpha[permutation])
 
-    def transformed(self, T: Array) -> SoftmaxGate:
+    def transformed(self, T: Array) -> Self:
         """Coefficients ``T α_k``, for a change of coordinates ``T (p, p)``."""
-        return SoftmaxGate(self.alpha @ T.T)
+        return type(self)(self.alpha @ T.T)
+
+    def read(self) -> Array:
+        """Coefficients, summing to zero over experts, ``(K, p)``."""
+        return self.alpha
+
+    def read_jacobian(self, T: Array) -> Array:
+        """``∂ T α / ∂ contrasts``, ``(K p, (K - 1) p)``."""
+        centring = multinomial.centred(np.eye(self.K - 1)) if self.K > 1 else np.zeros((1, 0))
+        return kronecker(centring, T)
+
+    def with_shares(self, shares: Array) -> Self:
+        """No slopes, and intercepts that give these probabilities; for a design with an intercept."""
+        alpha = np.zeros_like(self.alpha)
+        alpha[:, 0] = np.log(np.maximum(shares, SMALLEST_WEIGHT))
+        return type(self)(alpha - alpha.mean(axis=0))
+
+    def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
+        """Softmax regression on soft labels."""
+        return type(self)(multinomial.fitted(self.alpha, panel, target, ridge=ridge, intercept=intercept))
+
+    def relabelled(self, labels: IntArray, K: int) -> Self:
+        """Coefficients are averaged where several experts went to one."""
+        alpha = np.zeros((K, self.alpha.shape[1]))
+        alpha[:, 0] = NO_SHARE
+        for k in np.unique(labels):
+            alpha[k] = self.alpha[labels == k].mean(axis=0)
+        return type(self)(alpha - alpha.mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
-class ConstantGate:
+class ConstantGate(Gate):
     """Gate with the same probabilities everywhere, ``π_k(x) = weights_k``.
 
     Parameters
@@ -127,7 +271,21 @@ class ConstantGate:
 
     probabilities: Array
 
+    kind = "constant"
     reads_covariates = False
+    part = "weight"
+    message_fields: ClassVar[Mapping[str, tuple[int, ...]]] = {"probabilities": (1,)}
+
+    @classmethod
+    def blank(cls, K: int, p: int) -> Self:
+        """Equal probabilities."""
+        return cls(np.full(K, 1 / K))
+
+    def invalid(self, p: int) -> str:
+        """Why the probabilities are not such; empty where they are."""
+        pi = self.probabilities
+        proper = np.all(np.isfinite(pi)) and np.all(pi >= 0) and abs(pi.sum() - 1) < SUM_TOLERANCE
+        return "" if proper else "the weights of a constant gate must be at least 0 and sum to 1"
 
     @property
     def K(self) -> int:
@@ -156,10 +314,10 @@ class ConstantGate:
         none = np.empty((0, tau.shape[1]))
         return Weights(tau.sum(axis=1), none, none)
 
-    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> ConstantGate:
+    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """The exact maximiser, ``Σ τ_k / Σ τ``."""
         total = moments.plain.sum()
-        return self if total <= 0 else ConstantGate(moments.plain / total)
+        return self if total <= 0 else type(self)(moments.plain / total)
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """No ridge: 0."""
@@ -179,17 +337,52 @@ class ConstantGate:
         """Free parameters: ``log π_k - log π_K``, ``(K - 1, 1)``."""
         return multinomial.contrasts(self._log[:, None])
 
-    def moved(self, delta: Array) -> ConstantGate:
+    def moved(self, delta: Array) -> Self:
         """The gate with ``delta`` added to its log odds."""
-        return ConstantGate(np.exp(log_softmax(multinomial.centred(self.contrasts() + delta.reshape(-1, 1))))[:, 0])
+        return type(self)(np.exp(log_softmax(multinomial.centred(self.contrasts() + delta.reshape(-1, 1))))[:, 0])
 
-    def permuted(self, order: IntArray) -> ConstantGate:
-        """Experts in the given order."""
-        return ConstantGate(self.probabilities[order])
+    def permuted(self, permutation: IntArray) -> Self:
+        """The experts at these places."""
+        return type(self)(self.probabilities[permutation])
 
-    def transformed(self, T: Array) -> ConstantGate:
+    def transformed(self, T: Array) -> Self:
         """The same gate: coordinates of covariates do not concern it."""
         return self
 
+    def read(self) -> Array:
+        """Probabilities, ``(K, 1)``."""
+        return self.probabilities[:, None]
 
-Gate = SoftmaxGate | ConstantGate
+    def read_jacobian(self, T: Array) -> Array:
+        """``∂ π / ∂ log odds = diag π - π πᵀ`` without its last column, ``(K, K - 1)``."""
+        pi = self.probabilities
+        return (np.diag(pi) - np.outer(pi, pi))[:, :-1]
+
+    def with_shares(self, shares: Array) -> Self:
+        """The gate with these probabilities."""
+        return type(self)(shares)
+
+    def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
+        """Shares of the mass."""
+        return type(self)(target.sum(axis=1) / target.sum())
+
+    def relabelled(self, labels: IntArray, K: int) -> Self:
+        """Probabilities add where several experts went to one."""
+        return type(self)(np.bincount(labels, self.probabilities, K).astype(np.float64))
+
+
+GATES: dict[str, type[Gate]] = {gate.kind: gate for gate in (SoftmaxGate, ConstantGate)}
+"""In the order of their numbers in messages: new ones go to the end."""
+
+
+def gate_of(kind: str) -> type[Gate]:
+    """The gate of a name; an error that lists the names where there is none.
+
+    Examples
+    --------
+    >>> gate_of("softmax").reads_covariates
+    True
+    """
+    if kind not in GATES:
+        raise InvalidInputError(f"gate {kind!r}: expected one of {', '.join(GATES)}")
+    return GATES[kind]

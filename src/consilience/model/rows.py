@@ -29,7 +29,7 @@ class Block:
     panel: Array  # (p, n)
     Y: Array  # (q, n)
     weight: Array | None  # (n,)
-    log_exposure: Array | None  # (n,)
+    exposure: Array | None  # (n,)
     groups: GroupBlock | None
     workspace: Workspace
 
@@ -86,7 +86,7 @@ class Rows:
     weight : (n,) array or None
         Frequencies.
     exposure : (n,) array or None
-        Exposure of each count.
+        Size of each row, where its family has one: the exposure of a count, or the number of trials.
     groups : Groups or None
         With groups, the latent label belongs to the group.
 
@@ -123,9 +123,9 @@ class Rows:
         X = self.X[index]
         panel = design.panel(X, out=workspace.array("panel", design.p, len(X)))
         weight = None if self.weight is None else self.weight[index]
-        log_exposure = None if self.exposure is None else np.log(self.exposure[index])
+        exposure = None if self.exposure is None else self.exposure[index]
         groups = None if bounds is None else group_block(panel, weight, bounds)
-        return Block(panel, self.Y[index].T, weight, log_exposure, groups, workspace)
+        return Block(panel, self.Y[index].T, weight, exposure, groups, workspace)
 
     def take(self, index: IntArray) -> Rows:
         """The rows at ``index``, copied."""

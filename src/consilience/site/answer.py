@@ -15,7 +15,6 @@ from consilience.fit.climb import Expect
 from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.fitting import best_start
 from consilience.fit.spectral import squared_moments
-from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
 from consilience.messages.client_questions import Clients, Pairs
 from consilience.messages.codec import OtherFormatError
@@ -44,12 +43,10 @@ from consilience.model.clients.moments import client_moments
 from consilience.model.clients.pairs import pair_sums
 from consilience.model.critic import minimax_sums
 from consilience.model.expectation import expect, score_sums
-from consilience.model.families.categorical import CategoricalExperts
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.families.poisson import PoissonExperts
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows, sampled
 from consilience.model.statistics import Statistics
+from consilience.model.summary import ColumnSummary, column_summary
 from consilience.site.local_fit import local_fit
 from consilience.site.site import Site
 
@@ -166,11 +163,9 @@ def _check_shape(rows: Rows, d: int, q: int) -> None:
 def _check_rows(rows: Rows, mixture: Mixture) -> None:
     """Refuse rows that a mixture cannot read, with a failure code."""
     experts = mixture.experts
-    _check_shape(rows, mixture.design.d, experts.q if isinstance(experts, GaussianExperts) else 1)
-    if isinstance(experts, CategoricalExperts) and np.any((rows.Y < 0) | (rows.Y >= experts.C)):
-        raise SiteError(FailureCode.UNKNOWN_CLASS)
-    if isinstance(experts, PoissonExperts) and np.any((rows.Y < 0) | (np.floor(rows.Y) != rows.Y)):
-        raise SiteError(FailureCode.NOT_COUNTS)
+    _check_shape(rows, mixture.design.d, experts.q)
+    if not experts.in_range(rows):
+        raise SiteError(FailureCode.OUT_OF_RANGE, experts.range_sentence)
 
 
 def _reads_mixture(asked: Any, rows: Rows) -> None:

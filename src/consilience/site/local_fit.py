@@ -16,16 +16,15 @@ from consilience.fit.criteria import bic, label_count
 from consilience.fit.fitting import best_start
 from consilience.fit.inference import inverse_information
 from consilience.fit.specification import Specification
-from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.design import Design
 from consilience.model.expectation import expect
-from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.information import coefficient_slice, is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
 from consilience.model.statistics import Statistics
+from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics.arrays import Array, kronecker, pack, unpack
 from consilience.numerics.linalg import solve_symmetric
 from consilience.numerics.threads import threads_for
@@ -114,7 +113,7 @@ def _site_model(
     labels = statistics.gate.plain[: mixture.K]
     order = np.argsort(-labels, kind="stable")
     second = np.empty((0, 0))
-    if isinstance(mixture.experts, GaussianExperts):
+    if specification.has_moments:
         F = mixture.design.from_raw()
         second = pack(F.T @ unpack(statistics.experts.second) @ F)[order]
     precision = _precision(mixture, statistics, specification.penalty(summary))

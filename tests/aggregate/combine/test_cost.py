@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import multivariate_normal, poisson
 
-from consilience.aggregate import exact_cost, exact_transport, moment_costs, relaxed_transport, support_costs
+from consilience.aggregate import exact_cost, exact_transport, relaxed_transport, support_costs
 from strategies import FAMILIES, GAUSSIAN, Shape, shapes
 
 
@@ -68,7 +68,7 @@ def test_costs_from_moments_are_those_over_the_rows(shape: Shape) -> None:
     mixture, other, rows = two_mixtures(shape)
     panel, tau = mixture.design.panel(rows.X), mixture.responsibilities(rows).T
     second = np.einsum("kn,an,bn->kab", tau, panel, panel)
-    ours = moment_costs(mixture.experts, other.experts, tau.sum(axis=1), second)
+    ours = mixture.experts.moment_costs(other.experts, tau.sum(axis=1), second)
     np.testing.assert_allclose(ours, support_costs(mixture.experts, other.experts, panel, tau), rtol=1e-9, atol=1e-9)
 
 

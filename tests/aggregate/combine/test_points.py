@@ -25,8 +25,8 @@ from consilience.aggregate.combine.points import (
 from consilience.aggregate.combine.pool import Pool, canonical, in_common
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.support import covariate_summary
-from consilience.fit.summary import column_summary
 from consilience.model import Design, Rows, SoftmaxGate
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, unpack
 from strategies import FAMILIES, Shape, shapes
 

@@ -7,25 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.aggregate.combine.components import GaussianComponents, SupportComponents, SupportPart
+from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart
 from consilience.aggregate.combine.reduce import reduced, spread_start
 from consilience.model import GaussianExperts, Mixture, Rows
 from strategies import GAUSSIAN, Shape, shapes
 
 
-def components_of(mixture: Mixture, rows: Rows) -> GaussianComponents:
+def components_of(mixture: Mixture, rows: Rows) -> MomentComponents:
     panel, tau = mixture.design.panel(rows.X), mixture.responsibilities(rows).T
-    return GaussianComponents(mixture.experts, tau.sum(axis=1), np.einsum("kn,an,bn->kab", tau, panel, panel))
+    return MomentComponents(mixture.experts, tau.sum(axis=1), np.einsum("kn,an,bn->kab", tau, panel, panel))
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> tuple[GaussianComponents, GaussianExperts, np.random.Generator]:
+def pools(draw: st.DrawFn) -> tuple[MomentComponents, GaussianExperts, np.random.Generator]:
     """Components of one to four sites, and a start with one to three experts in a structure of its own."""
     shape = draw(shapes(family=st.sampled_from(GAUSSIAN), labels="row", weights=None, max_n=14))
     shape = shape.but(n=max(shape.n, 8))
     sites = [shape.but(seed=shape.seed + m).problem() for m in range(draw(st.integers(1, 4)))]
     design = sites[0][0].design
-    pool = GaussianComponents.joined([components_of(m.in_coordinates(design), rows) for m, rows in sites])
+    pool = MomentComponents.joined([components_of(m.in_coordinates(design), rows) for m, rows in sites])
     start, _ = shape.but(seed=shape.seed + 99, K=draw(st.integers(1, 3))).problem()
     return pool, start.experts, np.random.default_rng(shape.seed)
 
@@ -55,7 +55,7 @@ def test_barycentres_are_stationary(pool) -> None:
 def test_equal_sites_give_back_their_model(shape: Shape, sites: int) -> None:
     mixture, rows = shape.but(n=60).problem()
     one = components_of(mixture, rows)
-    reduction = reduced(GaussianComponents.joined([one] * sites), mixture.experts)
+    reduction = reduced(MomentComponents.joined([one] * sites), mixture.experts)
     np.testing.assert_allclose(reduction.experts.B, mixture.experts.B, atol=1e-8)
     np.testing.assert_allclose(reduction.experts.covariance, mixture.experts.covariance, atol=1e-8)
     assert reduction.objective == pytest.approx(0.0, abs=1e-6)
@@ -65,7 +65,7 @@ def test_equal_sites_give_back_their_model(shape: Shape, sites: int) -> None:
 def test_labels_and_the_order_of_components_do_not_matter(pool) -> None:
     components, start, rng = pool
     order, turn = rng.permutation(len(components.mass)), np.arange(start.K)[::-1]
-    shuffled = GaussianComponents(components.experts.permuted(order), components.mass[order], components.second[order])
+    shuffled = MomentComponents(components.experts.permuted(order), components.mass[order], components.second[order])
     here, there = reduced(components, start), reduced(shuffled, start.permuted(turn))
     assert there.objective == pytest.approx(here.objective, rel=1e-9, abs=1e-9)
     np.testing.assert_allclose(there.experts.B, here.experts.permuted(turn).B, rtol=1e-6, atol=1e-8)
@@ -73,7 +73,7 @@ def test_labels_and_the_order_of_components_do_not_matter(pool) -> None:
 
 def test_starts_that_are_spread_find_the_groups() -> None:
     B = np.repeat([0.0, 10.0, 20.0], 5)[:, None, None] + 0.01 * np.arange(15)[:, None, None]
-    components = GaussianComponents(GaussianExperts(B, np.ones((15, 1, 1))), np.ones(15), np.ones((15, 1, 1)))
+    components = MomentComponents(GaussianExperts(B, np.ones((15, 1, 1))), np.ones(15), np.ones((15, 1, 1)))
     for seed in range(20):
         chosen = spread_start(components, 3, np.random.default_rng(seed))
         reduction = reduced(components, components.experts.permuted(chosen))
@@ -81,7 +81,7 @@ def test_starts_that_are_spread_find_the_groups() -> None:
 
 
 def test_more_experts_than_differ_are_chosen_all_the_same() -> None:
-    components = GaussianComponents(
+    components = MomentComponents(
         GaussianExperts(np.zeros((3, 1, 1)), np.ones((3, 1, 1))), np.ones(3), np.ones((3, 1, 1))
     )
     assert len(spread_start(components, 3, np.random.default_rng(0))) == 3

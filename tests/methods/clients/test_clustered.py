@@ -19,7 +19,6 @@ from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
 from consilience.fit import Expect, Fit, Specification, climb, drive, fit_mixture, infer
 from consilience.fit.climb import Ascent, decrement_bound
-from consilience.fit.summary import column_summary
 from consilience.messages import Total
 from consilience.messages.client_questions import Clients, Pairs
 from consilience.methods import FederatedEM
@@ -31,6 +30,7 @@ from consilience.model import ConstantGate, Groups, Mixture, Rows, expect
 from consilience.model.alignment import alignment
 from consilience.model.clients.pairs import PairSums
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack
 from consilience.numerics.subspace import orthonormal
 from consilience.runs import run

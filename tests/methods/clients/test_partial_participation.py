@@ -19,7 +19,6 @@ from consilience.federation import FederatedFit
 from consilience.fit import Expect, Specification
 from consilience.fit.climb import decrement_bound
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import column_summary
 from consilience.messages import Failure, FailureCode, LogLikelihood, Summarise, Total, encode
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.questions import Sample
@@ -38,6 +37,7 @@ from consilience.model import Groups, Mixture, Rows, expect
 from consilience.model.alignment import alignment
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.statistics import Statistics
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack
 from consilience.runs import Journal, run
 from consilience.runs.engine import Reply, digest

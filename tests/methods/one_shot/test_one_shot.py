@@ -14,7 +14,8 @@ import pytest
 from answering import Calls, Misbehaviour, small_sites
 from combining import FEW_POINTS, parted, soft_sites, soft_truth, softly_categorical
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneShot
-from consilience.aggregate import CovariateSummary, SiteModel, points
+from consilience.aggregate import CovariateSummary, SiteModel
+from consilience.aggregate.combine import points
 from consilience.engines import InProcess, inprocess
 from consilience.errors import InvalidInputError, JournalError, RoundStoppedError
 from consilience.fit import Fit, Inference, Specification, fit_mixture, infer
@@ -126,7 +127,7 @@ def test_one_answer_of_large_sites_is_nearly_the_pooled_fit_with_its_standard_er
     ours, errors = fit.inference.standard_errors(), theirs.standard_errors()
     np.testing.assert_allclose(ours.experts, errors.experts, rtol=0.1)
     assert np.isnan(ours.gate).all()
-    assert np.isnan(ours.log_variances).all()
+    assert np.isnan(ours.log_shapes).all()
     assert fit.inference.kind == "summed"
     assert fit.inference.withheld["gate"].startswith("without a round of refinement")
     assert (fit.ascent.stop, fit.ascent.passes) == (StopReason.COMBINED, 0)

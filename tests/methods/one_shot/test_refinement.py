@@ -12,18 +12,19 @@ import pytest
 from answering import Calls, Misbehaviour
 from combining import FEW_POINTS, common_design, fitted_model, parted
 from consilience import OneShot
-from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models, points
+from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models
+from consilience.aggregate.combine import points
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect, fit_mixture
 from consilience.fit.climb import newton_step
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import column_summary
 from consilience.messages import Answers, Each, LocalFit, LogLikelihood, Several, Total, decode, encode
 from consilience.methods import CombinedFit
 from consilience.methods.one_shot.refinement import CONVERGED, EXPLAINED, NEWTON_BELOW, Refined, opening, refined
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import moved
+from consilience.model.summary import column_summary
 from consilience.runs import Run, run
 from consilience.site import Site, respond
 from simulated import Simulated, simulated

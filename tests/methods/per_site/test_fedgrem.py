@@ -258,7 +258,7 @@ def test_the_site_that_dropped_out_is_named_in_the_result(monkeypatch: pytest.Mo
     ids=["softmax", "poisson", "categorical"],
 )
 def test_other_families_are_refused(specification: Specification) -> None:
-    with pytest.raises(InvalidInputError, match="FedGrEM is for Gaussian mixtures and mixtures of regressions"):
+    with pytest.raises(InvalidInputError, match="FedGrEM needs Gaussian experts behind a constant gate; the model has"):
         next(FedGrEM().dialogue([specification], 2, 1))
 
 

@@ -12,11 +12,11 @@ import pytest
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Specification
-from consilience.fit.summary import ColumnSummary, column_summary
 from consilience.messages import FitSite
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, only, relabelled, typical
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
 from consilience.model.alignment import alignment
+from consilience.model.summary import ColumnSummary, column_summary
 from consilience.runs import run
 from consilience.site import Site, answer
 from simulated import FAMILIES, simulated

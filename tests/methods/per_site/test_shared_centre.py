@@ -376,7 +376,7 @@ def test_standard_errors_are_the_centres_coefficients_alone() -> None:
     (fit,) = study(parts).value
     errors = fit.inference.standard_errors()
     assert np.all(np.isnan(errors.gate))
-    assert np.all(np.isnan(errors.log_variances))
+    assert np.all(np.isnan(errors.log_shapes))
     expected = np.sqrt((0.25 + 1 / (200 * SHARES)) / 12)  # differences between sites, and chance at each
     np.testing.assert_allclose(errors.experts[:, :, 0], np.column_stack([expected] * 4), rtol=0.5)
     assert fit.inference.kind == "between sites"
@@ -693,8 +693,8 @@ def test_the_status_of_a_site(site: SiteShare, status: str, agreement: float) ->
 
 
 def test_a_site_as_text() -> None:
-    assert str(share()) == "north: shared: borrowed 75 %"
-    assert str(share(reasons=("far",), remarks=("large",))) == "north: shared: borrowed 75 %; far; large"
+    assert str(share()) == "north: shared: shrinkage 75 %"
+    assert str(share(reasons=("far",), remarks=("large",))) == "north: shared: shrinkage 75 %; far; large"
     assert str(SiteShare.gone("north", "it said nothing")) == "north: no answer: it said nothing"
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from consilience.model import Design, PoissonExperts, Rows, expect
-from consilience.model.families.poisson import LARGEST_LOG_MEAN
+from consilience.model.families.glm import LARGEST_PREDICTOR
 from strategies import Shape, shapes
 
 
@@ -48,7 +48,7 @@ def test_a_huge_linear_predictor_does_not_overflow():
     rows = Rows(np.empty((3, 0)), np.array([[0.0], [7.0], [1e6]]))
     assert np.all(np.isfinite(mixture.log_density(rows)))
     assert np.all(np.isfinite(expect(mixture, rows, information=True).to_array()))
-    assert experts.mean(np.ones((1, 1))).max() == pytest.approx(np.exp(LARGEST_LOG_MEAN))
+    assert experts.mean(np.ones((1, 1))).max() == pytest.approx(np.exp(LARGEST_PREDICTOR))
     assert np.all(np.isfinite(experts.sample(np.ones((1, 3)), np.arange(3), np.random.default_rng(0))))
 
 

@@ -39,7 +39,7 @@ class Combination:
 
     Examples
     --------
-    >>> from consilience.aggregate.combine import combine
+    >>> from consilience.aggregate import combine_models
     >>> from consilience.datasets import soft
     >>> from consilience.fit import Specification
     >>> from consilience.model import Design, Rows

@@ -12,19 +12,18 @@ import numpy as np
 from consilience.aggregate.combine.combination import Combination
 from consilience.aggregate.combine.components import SupportComponents, SupportPart
 from consilience.aggregate.combine.evidence import Witness
-from consilience.aggregate.combine.gates import agreed_gate, constant_gate_costs, fitted_gate, gate_costs
+from consilience.aggregate.combine.gates import agreed_gate, constant_gate_costs, gate_costs
 from consilience.aggregate.combine.heterogeneity import between_sites
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
-from consilience.aggregate.combine.predictive import Climber, predicted_rows, prediction_costs
+from consilience.aggregate.combine.predictive import nearest_in_prediction, predicted_rows, prediction_costs
 from consilience.aggregate.combine.reduce import Reduction, reduced
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.starts import reduction_starts
 from consilience.aggregate.combine.trust import Verdict, copies, influences, judged
 from consilience.errors import InvalidInputError
 from consilience.model.design import Design
-from consilience.model.families.categorical import CategoricalExperts
-from consilience.model.gates import ConstantGate, Gate, SoftmaxGate
+from consilience.model.gates import Gate
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.numerics.arrays import Array, IntArray, Mask, unpack
@@ -92,12 +91,11 @@ def combine_orders(
     plan: PlanKind = "expert",
     support: SupportKind = "summaries",
     seed: int = 0,
-    climber: Climber | None = None,
 ) -> tuple[Combination | None, ...]:
     """Combine the models of sites for several numbers of experts, with likelihoods over the same sites where possible.
 
-    None stands for a number that the sites have too few experts for, unless that is so for all of them. With a
-    ``climber`` mixtures of categorical experts are moved to where their predictions are nearest to those of the sites.
+    None stands for a number that the sites have too few experts for, unless that is so for all of them. Mixtures whose
+    responses are classes are moved to where their predictions are nearest to those of the sites.
 
     Examples
     --------
@@ -114,7 +112,7 @@ def combine_orders(
     copied = copies(pool)
     verdicts = [judged(pool, copied, K) for K in orders]
     combiners = [
-        _Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed, climber)
+        _Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed)
         for K, verdict in zip(orders, verdicts, strict=True)
     ]
     possible = [combiner for combiner in combiners if combiner.used.sum() >= combiner.K]
@@ -136,7 +134,6 @@ class _Combiner:
     penalty: Penalty
     plan: PlanKind
     seed: int
-    climber: Climber | None
 
     @cached_property
     def used(self) -> Mask:
@@ -157,8 +154,8 @@ class _Combiner:
         cost = pool.components.costs(reduction.experts)[np.arange(len(labels)), labels]
         lost = np.bincount(pool.owner, cost, pool.M)[counted].sum() + np.nansum(gate_cost[counted])
         models = [model for model, use in zip(pool.models, counted, strict=True) if use]
-        if self.climber is not None and isinstance(mixture.experts, CategoricalExperts) and trusted.any():
-            mixture = self.climber(mixture, predicted_rows(pool, trusted))
+        if self.plan == "expert" and mixture.experts.outcomes is not None and trusted.any():
+            mixture = nearest_in_prediction(mixture, predicted_rows(pool, trusted))
             lost = np.nansum(prediction_costs(pool, mixture, counted))
         moves = influences(pool, labels, self.used, self.K)
         witness = Witness(pool, self.copied, self.verdict, self.used, trusted, cost, *moves)
@@ -188,13 +185,15 @@ class _Combiner:
     def _gate(self, reduction: Reduction, labels: IntArray) -> tuple[Gate, Mask, Array]:
         """The gate, the sites whose gates it is made of, and what it costs each of them."""
         pool, whole = self.pool, self.whole
-        if isinstance(pool.models[0].mixture.gate, ConstantGate):
-            gate = ConstantGate(self._shares(labels) / self._shares(labels).sum())
+        like = pool.models[0].mixture.gate
+        if not like.reads_covariates:
+            gate = like.with_shares(self._shares(labels) / self._shares(labels).sum())
             return gate, whole, constant_gate_costs(pool, gate, labels, whole)
+        blank = type(like).blank(self.K, pool.design.p)
         if self.K == 1:
-            return SoftmaxGate(np.zeros((1, pool.design.p))), whole, np.zeros(pool.M)
+            return blank, whole, np.zeros(pool.M)
         if self.plan == "row":
-            row_gate = self._row_gate(reduction)
+            row_gate = self._row_gate(reduction, blank)
             return row_gate, whole, gate_costs(pool, row_gate, labels, whole)
         heard = self._heard()
         softmax, trusted = agreed_gate(pool, labels, heard, self.K, ridge=self.penalty.gate_ridge)
@@ -207,11 +206,10 @@ class _Combiner:
         heard = used >= NEARLY_ALL * np.bincount(self.pool.owner, counted, self.pool.M)
         return np.asarray(heard if heard.any() else np.ones(self.pool.M, dtype=bool))
 
-    def _row_gate(self, reduction: Reduction) -> SoftmaxGate:
+    def _row_gate(self, reduction: Reduction, blank: Gate) -> Gate:
         part, design = self._shared_part(exposed=False), self.pool.design
         target = np.array([np.where(reduction.labels == k, part.mass, 0.0).sum(axis=0) for k in range(self.K)])
-        start = np.zeros((self.K, design.p))
-        return fitted_gate(start, part.panel, target, self.penalty.gate_ridge, intercept=design.intercept)
+        return blank.fitted(part.panel, target, ridge=self.penalty.gate_ridge, intercept=design.intercept)
 
     def _shared_part(self, *, exposed: bool) -> SupportPart:
         """All used experts on all points: what a plan per row compares; mass counts exposure, or labels."""

@@ -1,7 +1,7 @@
 """The experts of all sites side by side, with the rows they explain: what reduction starts from.
 
-Two ways to say which rows: moments, from which Gaussian experts have everything in closed form, and a support, points
-of the covariates on which experts of any family are compared.
+Two ways to say which rows: moments, from which some families have everything in closed form, and a support, points of
+the covariates on which experts of any family are compared.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.combine.cost import moment_costs, support_costs
+from consilience.aggregate.combine.cost import support_costs
 from consilience.model.families.base import Experts
-from consilience.model.families.categorical import CategoricalExperts
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.families.poisson import PoissonExperts
 from consilience.numerics.arrays import Array, IntArray
 
 BLOCK = 2**21
@@ -26,13 +23,14 @@ BLOCK = 2**21
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianComponents:
-    """L Gaussian experts of one design with their moments; their barycentres have closed forms, without covariates.
+class MomentComponents:
+    """L experts of one design with their moments; their barycentres have closed forms, without covariates.
 
     Parameters
     ----------
-    experts : GaussianExperts
-        All sites' experts, one site after the other.
+    experts : Experts
+        All sites' experts, one site after the other, of a family that is
+        :class:`~consilience.model.families.base.MomentExperts`.
     mass : (L,) array
         ``m_l = Σ_i τ_il``.
     second : (L, p, p) array
@@ -40,55 +38,44 @@ class GaussianComponents:
 
     Examples
     --------
+    >>> from consilience.model import GaussianExperts
     >>> experts = GaussianExperts(np.array([[[0.0]], [[4.0]]]), np.ones((2, 1, 1)))
-    >>> components = GaussianComponents(experts, np.array([3.0, 1.0]), np.array([[[3.0]], [[1.0]]]))
+    >>> components = MomentComponents(experts, np.array([3.0, 1.0]), np.array([[[3.0]], [[1.0]]]))
     >>> middle = components.barycentres(np.array([0, 0]), components.experts.permuted(np.array([0])))
     >>> middle.B.ravel(), middle.covariance.ravel()  # the variance holds the spread of the two means
     (array([1.]), array([4.]))
     """
 
-    experts: GaussianExperts
+    experts: Any
     mass: Array
     second: Array
 
     @classmethod
-    def joined(cls, parts: Sequence[GaussianComponents]) -> GaussianComponents:
+    def joined(cls, parts: Sequence[MomentComponents]) -> MomentComponents:
         """The components of several sites as one."""
         experts = joined_experts([part.experts for part in parts])
         return cls(
             experts, np.concatenate([part.mass for part in parts]), np.concatenate([part.second for part in parts])
         )
 
-    def taken(self, index: IntArray) -> GaussianComponents:
+    def taken(self, index: IntArray) -> MomentComponents:
         """The components at ``index``, which is sorted."""
         if len(index) == len(self.mass):
             return self
-        return GaussianComponents(self.experts.permuted(index), self.mass[index], self.second[index])
+        return MomentComponents(self.experts.permuted(index), self.mass[index], self.second[index])
 
-    def costs(self, targets: GaussianExperts) -> Array:
+    def costs(self, targets: Any) -> Array:
         """Cost of each component at each target, ``(L, K)``."""
-        return moment_costs(self.experts, targets, self.mass, self.second)
+        costs: Array = self.experts.moment_costs(targets, self.mass, self.second)
+        return costs
 
-    def plan(self, targets: GaussianExperts) -> tuple[IntArray, float]:
+    def plan(self, targets: Any) -> tuple[IntArray, float]:
         """The nearest target of each component, ``(L,)``, and the objective."""
         return nearest(self.costs(targets))
 
-    def barycentres(self, labels: IntArray, current: GaussianExperts) -> GaussianExperts:
-        """For each target the expert nearest to the components that ``labels (L,)`` give it; one without any stays.
-
-        ``B_k = (Σ_l S_l)⁻¹ Σ_l S_l B_l`` and ``Σ_k = Σ_l [m_l Σ_l + (B_l - B_k) S_l (B_l - B_k)ᵀ] / Σ_l m_l``, in the
-        covariance structure of ``current``. The spread of the coefficients belongs to the variance: without it local
-        variances, which are too small, would make the result too sure of itself.
-        """
-        member = (labels == np.arange(current.K)[:, None]).astype(np.float64)  # (K, L)
-        n = member @ self.mass
-        L, p = len(self.mass), current.p
-        S = (member @ self.second.reshape(L, -1)).reshape(-1, p, p)
-        right = (member @ (self.second @ self.experts.B.transpose(0, 2, 1)).reshape(L, -1)).reshape(len(n), p, -1)
-        B = current.solved(S, right, n)
-        gap = self.experts.B - B[labels]  # (L, q, p)
-        scatter = gap @ self.second @ gap.transpose(0, 2, 1) + self.mass[:, None, None] * self.experts.matrices
-        return current.with_scatter(B, (member @ scatter.reshape(L, -1)).reshape(len(n), current.q, current.q), n)
+    def barycentres(self, labels: IntArray, current: Any) -> Any:
+        """For each target the expert nearest to the components that ``labels (L,)`` give it; one without any stays."""
+        return current.moment_barycentres(self.experts, labels, self.mass, self.second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +92,7 @@ class SupportPart:
 
     Examples
     --------
+    >>> from consilience.model import GaussianExperts
     >>> experts = GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
     >>> float(SupportPart(experts, np.ones((1, 2)), np.ones((1, 2))).costs(experts)[0, 0])
     0.0
@@ -138,23 +126,21 @@ class SupportPart:
         return [(self.panel[:, i : i + size], self.mass[:, i : i + size]) for i in places]
 
     def gathered(self, labels: IntArray, K: int) -> tuple[Array, Array, Array]:
-        """What falls to each target: mass ``(K, S)``, mean response ``(K, ·, S)`` and scatter around it ``(K, q, q)``.
+        """What falls to each target: mass ``(K, S)``, mean response ``(K, ·, S)``, and what a projection needs.
 
         ``labels`` are those of the components, ``(L,)``, or of the components at each point, ``(L, S)``.
         """
         each = self.experts.mean(self.panel)  # (L, ·, S)
         labels = labels[:, None] if labels.ndim == 1 else labels
-        q = self.experts.q if isinstance(self.experts, GaussianExperts) else 0
-        mass, mean, within = np.empty((K, self.panel.shape[1])), [], np.zeros((K, q, q))
+        masses, means, withins = [], [], []
         for k in range(K):
             own = np.where(labels == k, self.mass, 0.0)
-            mass[k] = own.sum(axis=0)
-            mean.append(np.einsum("ls,lqs->qs", own, each) / np.where(mass[k] > 0, mass[k], 1.0))
-            if isinstance(self.experts, GaussianExperts):
-                gap = each - mean[k]
-                within[k] = np.einsum("ls,lqs,lrs->qr", own, gap, gap, optimize=True)
-                within[k] += np.tensordot(own.sum(axis=1), self.experts.matrices, axes=1)
-        return mass, np.array(mean), within
+            mass = own.sum(axis=0)
+            mean = np.einsum("ls,lqs->qs", own, each) / np.where(mass > 0, mass, 1.0)
+            masses.append(mass)
+            means.append(mean)
+            withins.append(self.experts.within(self.panel, own, mean))
+        return np.array(masses), np.array(means), np.array(withins)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +156,7 @@ class SupportComponents:
 
     Examples
     --------
+    >>> from consilience.model import GaussianExperts
     >>> experts = GaussianExperts(np.array([[[0.0]], [[4.0]]]), np.ones((2, 1, 1)))
     >>> components = SupportComponents((SupportPart(experts, np.ones((1, 1)), np.array([[3.0], [1.0]])),))
     >>> components.barycentres(np.array([0, 0]), experts.permuted(np.array([0]))).covariance.ravel()
@@ -217,7 +204,7 @@ class SupportComponents:
         )
 
 
-Components = GaussianComponents | SupportComponents
+Components = MomentComponents | SupportComponents
 
 
 def nearest(costs: Array) -> tuple[IntArray, float]:
@@ -233,14 +220,12 @@ def nearest(costs: Array) -> tuple[IntArray, float]:
 
 
 def joined_experts(parts: Sequence[Any]) -> Any:
-    """Experts of one family as one; covariances become full, since each part has its own.
+    """Experts of one family as one.
 
     Examples
     --------
+    >>> from consilience.model import PoissonExperts
     >>> joined_experts([PoissonExperts(np.zeros((2, 3))), PoissonExperts(np.zeros((1, 3)))]).K
     3
     """
-    B = np.concatenate([part.B for part in parts])
-    if isinstance(parts[0], GaussianExperts):
-        return GaussianExperts(B, np.concatenate([part.matrices for part in parts]))
-    return CategoricalExperts(B) if isinstance(parts[0], CategoricalExperts) else PoissonExperts(B)
+    return type(parts[0]).joined(parts)

@@ -8,8 +8,7 @@ import numpy as np
 
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.trust import PASSES, candidates, is_far
-from consilience.model import multinomial
-from consilience.model.gates import ConstantGate, SoftmaxGate
+from consilience.model.gates import Gate
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 FOREIGN = 10.0
@@ -18,11 +17,9 @@ CONTRADICTED = 0.1
 """Share of the labels that a gate may misplace by the site's own count."""
 THINNED = 7
 """One in this many points is enough to find the gate to begin with."""
-NO_SHARE = -20.0
-"""Log odds of an expert that a site does not have."""
 
 
-def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: float) -> tuple[SoftmaxGate, Mask]:
+def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: float) -> tuple[Gate, Mask]:
     """The gate nearest to those of the sites ``heard`` that agree with it, and these sites.
 
     From the gate of the site in the middle, sites whose gates are foreign are left out and the gate is fitted to the
@@ -32,43 +29,27 @@ def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: flo
     for _ in range(PASSES):
         before, trusted = trusted, heard & ~foreign_gates(pool, gate_costs(pool, softmax, labels, heard), softmax)
         panel, target = pool.targets(labels, K, trusted)
-        softmax = fitted_gate(softmax.alpha, panel, target, ridge, intercept=pool.design.intercept)
+        softmax = softmax.fitted(panel, target, ridge=ridge, intercept=pool.design.intercept)
         if np.array_equal(before, trusted):
             break
     return softmax, trusted
 
 
-def fitted_gate(start: Array, panel: Array, target: Array, ridge: float, *, intercept: bool) -> SoftmaxGate:
-    """The gate ``(K, p)`` nearest to masses ``target (K, S)`` at points ``panel (p, S)``."""
-    return SoftmaxGate(multinomial.fitted(start, panel, target, ridge=ridge, intercept=intercept))
-
-
-def _medoid(pool: Pool, labels: IntArray, sites: Mask, K: int) -> SoftmaxGate:
+def _medoid(pool: Pool, labels: IntArray, sites: Mask, K: int) -> Gate:
     """The gate of the site to which the gates of the median site are nearest, among a few spread over ``sites``.
 
     Its experts are those that the site's experts went to; where several went to one, their gates are averaged.
     """
     tried, asked = candidates(np.flatnonzero(sites))
     pool = replace(pool, points=tuple(part.thinned(THINNED) for part in pool.points))
-    gates = [_relabelled(pool, int(m), labels, K) for m in tried]
+    gates: list[Gate] = [pool.models[m].mixture.gate.relabelled(labels[pool.owner == m], K) for m in tried]
     weight = np.array([model.weight for model in pool.models])
     among = np.isin(np.arange(pool.M), asked)
     medians = [np.nanmedian(gate_costs(pool, gate, labels, among) / weight) for gate in gates]
     return gates[int(np.argmin(medians))]
 
 
-def _relabelled(pool: Pool, m: int, labels: IntArray, K: int) -> SoftmaxGate:
-    """The gate of a site for the combined experts; an expert that none of its own went to has next to no share."""
-    own, gate = labels[pool.owner == m], pool.models[m].mixture.gate
-    alpha = np.zeros((K, pool.design.p))
-    alpha[:, 0] = NO_SHARE
-    if isinstance(gate, SoftmaxGate):
-        for k in np.unique(own):
-            alpha[k] = gate.alpha[own == k].mean(axis=0)
-    return SoftmaxGate(alpha - alpha.mean(axis=0))
-
-
-def gate_costs(pool: Pool, combined: SoftmaxGate, labels: IntArray, sites: Mask) -> Array:
+def gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mask) -> Array:
     """``n_m E_m KL(π^m ‖ ρ)`` of each of ``sites``, ``(M,)``: what the combined gate costs it; NaN for other sites."""
     costs = np.full(pool.M, np.nan)
     for part, panel in zip(pool.points, pool.panels, strict=True):
@@ -82,17 +63,17 @@ def gate_costs(pool: Pool, combined: SoftmaxGate, labels: IntArray, sites: Mask)
     return costs
 
 
-def constant_gate_costs(pool: Pool, combined: ConstantGate, labels: IntArray, sites: Mask) -> Array:
+def constant_gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mask) -> Array:
     """``Σ_k n_mk log(π^m_k / ρ_k)`` of each of ``sites``, ``(M,)``: what the combined shares cost it, else NaN."""
     costs = np.full(pool.M, np.nan)
     for m in np.flatnonzero(sites):
         counts = np.bincount(labels[pool.owner == m], pool.models[m].labels, combined.K)
-        ratio = counts / counts.sum() / combined.probabilities
+        ratio = counts / counts.sum() / combined.read()[:, 0]
         costs[m] = float(np.sum(counts * np.log(np.where(counts > 0, ratio, 1.0))))
     return costs
 
 
-def foreign_gates(pool: Pool, costs: Array, gate: SoftmaxGate) -> Mask:
+def foreign_gates(pool: Pool, costs: Array, gate: Gate) -> Mask:
     """Sites whose gate costs far more than those of others, in total and per row, and that is not just sharp.
 
     Gates of honest sites that are nearly separated lose many times what others do. But they lose less than ``log K`` a

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.combine.components import Components, GaussianComponents, SupportComponents, SupportPart
+from consilience.aggregate.combine.components import Components, MomentComponents, SupportComponents, SupportPart
 from consilience.aggregate.combine.points import Points, SupportKind, check_support, confidence, pooled, support_points
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.errors import InvalidInputError
 from consilience.model.design import Design
-from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.base import MomentExperts
 from consilience.model.kernels import Workspace, second_moments
 from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, pack, triangle_size, unpack
 
@@ -79,9 +79,9 @@ class Pool:
     @cached_property
     def components(self) -> Components:
         """The experts of all sites with the rows they explain."""
-        if isinstance(self.models[0].mixture.experts, GaussianExperts):
-            return GaussianComponents.joined(
-                [GaussianComponents(m.mixture.experts, m.mass, unpack(m.second)) for m in self.models]  # type: ignore[arg-type]
+        if isinstance(self.models[0].mixture.experts, MomentExperts):
+            return MomentComponents.joined(
+                [MomentComponents(m.mixture.experts, m.mass, unpack(m.second)) for m in self.models]
             )
         return SupportComponents(tuple(self._part(m) for m in range(self.M)))
 

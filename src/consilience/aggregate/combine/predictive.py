@@ -7,20 +7,27 @@ lose what the sites know, predictions do not. The reduction gives the start, the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 
 from consilience.aggregate.combine.pool import Pool
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import climb, drive
+from consilience.fit.fitting import responder
 from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array, Mask
 
-Climber = Callable[[Mixture, Rows], Mixture]
-"""The maximum-likelihood mixture of rows, from a start."""
 ROWS = 60_000
 """Most rows, points times classes, at which predictions are read: they have no noise, so that more change nothing."""
+
+
+def nearest_in_prediction(start: Mixture, rows: Rows) -> Mixture:
+    """The mixture with the largest likelihood on rows that models made up, from a start.
+
+    It has no ridge: the sites' fits have had theirs.
+    """
+    return drive(climb(start, Penalty(0.0, 0.0)), responder(rows, "predictions", None)).mixture
 
 
 def predicted_rows(pool: Pool, heard: Mask) -> Rows:
@@ -33,12 +40,13 @@ def predicted_rows(pool: Pool, heard: Mask) -> Rows:
     Parameters
     ----------
     pool : Pool
-        Of categorical experts.
+        Of experts whose responses have few values (``outcomes``).
     heard : (M,) array of bool
         Some of the sites.
     """
-    experts: Any = pool.models[0].mixture.experts
-    C = experts.C
+    C = pool.models[0].mixture.experts.outcomes
+    if C is None:
+        raise InvalidInputError("predictions can be made up as rows only where responses have few values")
     step = -(-C * sum(len(part.X) for part in pool.points) // ROWS)
     points, masses = [], []
     for part in (part.thinned(step) for part in pool.points):

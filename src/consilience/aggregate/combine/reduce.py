@@ -42,18 +42,18 @@ def reduced(components: Components, start: Any, *, max_iter: int = 100) -> Reduc
 
     Parameters
     ----------
-    components : GaussianComponents or SupportComponents
+    components : MomentComponents or SupportComponents
     start : Experts
         Of the family of the components.
     max_iter : int
 
     Examples
     --------
-    >>> from consilience.aggregate import GaussianComponents
+    >>> from consilience.aggregate import MomentComponents
     >>> from consilience.model import GaussianExperts
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
     >>> experts = GaussianExperts(B, np.ones((4, 1, 1)))
-    >>> components = GaussianComponents(experts, np.ones(4), np.ones((4, 1, 1)))
+    >>> components = MomentComponents(experts, np.ones(4), np.ones((4, 1, 1)))
     >>> reduction = reduced(components, experts.permuted(np.array([0, 2])))
     >>> reduction.experts.B.ravel(), reduction.labels
     (array([0.1, 5.1]), array([0, 0, 1, 1]))
@@ -76,10 +76,10 @@ def spread_start(components: Components, K: int, rng: np.random.Generator) -> In
 
     Examples
     --------
-    >>> from consilience.aggregate import GaussianComponents
+    >>> from consilience.aggregate import MomentComponents
     >>> from consilience.model import GaussianExperts
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
-    >>> components = GaussianComponents(GaussianExperts(B, np.ones((4, 1, 1))), np.ones(4), np.ones((4, 1, 1)))
+    >>> components = MomentComponents(GaussianExperts(B, np.ones((4, 1, 1))), np.ones(4), np.ones((4, 1, 1)))
     >>> int(np.ptp(spread_start(components, 2, np.random.default_rng(0)) // 2))
     1
     """

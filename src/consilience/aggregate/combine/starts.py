@@ -10,8 +10,6 @@ from consilience.aggregate.combine.components import Components
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.reduce import spread_start
 from consilience.aggregate.robust.align import consistent_labels
-from consilience.model.families import covariance as cov
-from consilience.model.families.gaussian import GaussianExperts
 from consilience.numerics.arrays import IntArray, Mask
 
 SPREAD_STARTS = 5
@@ -36,7 +34,7 @@ def reduction_starts(pool: Pool, components: Components, used: Mask, K: int, see
     for _ in range(SPREAD_STARTS):
         chosen = components.experts.permuted(spread_start(components, K, rng))
         labels, _ = components.plan(chosen)
-        starts.append(components.barycentres(labels, _in_structure(chosen, blank)))
+        starts.append(components.barycentres(labels, chosen.like(blank)))
     return starts
 
 
@@ -50,10 +48,3 @@ def _of_sites(pool: Pool, components: Components, index: IntArray, complete: lis
     for m, order in zip(complete, orders, strict=True):
         labels[np.searchsorted(index, np.flatnonzero(pool.owner == m))] = np.argsort(order)
     return [first, components.barycentres(labels, first)]
-
-
-def _in_structure(experts: Any, like: Any) -> Any:
-    """Experts with covariances in the structure of ``like``."""
-    if not isinstance(experts, GaussianExperts) or like.structure == experts.structure:
-        return experts
-    return GaussianExperts(experts.B, cov.stored(experts.matrices, like.structure), like.structure)

@@ -229,7 +229,7 @@ class Shrinkage:
     weights : (M,) array
         What each site counts in the centre; they sum to 1, and are 0 for sites that are not kept.
     estimates : (M, D) array
-    borrowed : (M,) array
+    shrinkage : (M,) array
         Share of each estimate that comes from the other sites.
     kept : (M,) array of bool
         Sites that the centre is made of.

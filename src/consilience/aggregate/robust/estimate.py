@@ -10,10 +10,8 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from consilience.aggregate.robust.centre import coordinate_median
-from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, IntArray
-from consilience.numerics.linalg import cholesky_or_none
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +31,7 @@ class Estimate:
 
     Examples
     --------
-    >>> from consilience.model import ConstantGate, Design
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> experts = GaussianExperts(np.array([[[0.0]], [[5.0]]]), np.ones((2, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.5, 0.5])), experts)
     >>> Estimate(mixture, np.array([50.0, 50.0]), np.full((2, 1, 1), 0.02)).coefficients
@@ -56,10 +54,7 @@ class Estimate:
         parts = (self.coefficients, self.labels, self.covariance, self.mixture.gate.contrasts())
         if not (all(bool(np.all(np.isfinite(part))) for part in parts) and self.labels.sum() > 0):
             return False
-        experts = self.mixture.experts
-        return not isinstance(experts, GaussianExperts) or all(
-            cholesky_or_none(S) is not None for S in experts.matrices
-        )
+        return not self.mixture.experts.invalid()
 
     def with_covariances_of(self, other: Estimate) -> Estimate:
         """The same with the covariances of another estimate, as they would be with this one's numbers of rows."""
@@ -78,7 +73,7 @@ def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict
 
     Examples
     --------
-    >>> from consilience.model import ConstantGate, Design
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> experts = GaussianExperts(np.array([[[0.0]], [[5.0]]]), np.ones((2, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.5, 0.5])), experts)
     >>> site = Estimate(mixture.permuted(np.array([1, 0])), np.array([50.0, 50.0]), np.full((2, 1, 1), 0.02))

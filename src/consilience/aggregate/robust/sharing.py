@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from consilience.aggregate.robust.centre import coordinate_median, geometric_median
 from consilience.aggregate.robust.estimate import Estimate
 from consilience.aggregate.robust.shrinkage import ShrunkVectors, division, shrink_whitened
-from consilience.model.families import covariance as cov
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate, Gate
+from consilience.model.gates import Gate
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, IntArray, Mask
 
@@ -35,7 +32,7 @@ class Sharing:
     covariance : (K, f, f) array
         Of the centre's coefficients: from chance at the sites, and from the differences between them.
     mixtures : mapping of str to Mixture
-    borrowed : (M, K) array
+    shrinkage : (M, K) array
         Share of each site's coefficients that comes from the other sites; nearly 0 where a site is far from them.
     kept : (M, K) array of bool
         Which experts of which sites the centre is made of. An expert of which a site has too few rows is not kept and
@@ -51,7 +48,7 @@ class Sharing:
 
     Examples
     --------
-    >>> from consilience.model import Design
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> experts = GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
     >>> alike = {name: Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02)) for name in "abcd"}
@@ -101,7 +98,7 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
 
     Examples
     --------
-    >>> from consilience.model import Design
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
     >>> def site(mean):
     ...     experts = GaussianExperts(np.array([[[mean]]]), np.ones((1, 1, 1)))
     ...     mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
@@ -120,13 +117,13 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
     if np.any(far & ~out):
         each = _experts_drawn(sites, equal=equal, barred=far | out)
     coefficients = np.stack([one.found.estimates for one in each], axis=1)  # (M, K, f)
-    own, pooled = _covariances(sites)
+    own, pooled = _shapes(sites)
     gates, gate, gate_shrinkage = _gates(sites, far | out, equal=equal)
     return Sharing(
         _mixture(sites[0].mixture, gate, np.array([one.found.centre for one in each]), pooled),
         np.array([one.covariance for one in each]),
         {
-            name: _mixture(site.mixture, gates[m], coefficients[m], None if own is None else own[m])
+            name: _mixture(site.mixture, gates[m], coefficients[m], own[m])
             for m, (name, site) in enumerate(estimates.items())
         },
         np.stack([one.found.shrinkage for one in each], axis=1),
@@ -161,31 +158,29 @@ def _mostly_far(each: list[ShrunkVectors]) -> Mask:
     return mostly if not mostly.all() else np.zeros_like(mostly)
 
 
-def _covariances(sites: list[Estimate]) -> tuple[Array | None, Array | None]:
-    """Covariances of the experts of each site ``(M, K, q, q)`` with the centre's ``(K, q, q)`` as prior, and these."""
-    experts: list[Any] = [site.mixture.experts for site in sites]
-    if not isinstance(experts[0], GaussianExperts):
-        return None, None
-    own = np.array([each.matrices for each in experts])
-    M, K, q, _ = own.shape
-    pooled = np.array([geometric_median(own[:, k].reshape(M, -1)).reshape(q, q) for k in range(K)])
+def _shapes(sites: list[Estimate]) -> tuple[Array, Array]:
+    """Shapes of the experts of each site ``(M, K, m)`` with the centre's ``(K, m)`` as prior rows, and these."""
+    experts = [site.mixture.experts for site in sites]
+    own = np.array([each.shape_values() for each in experts])
+    if not own.size:
+        return own, own[0]
+    pooled = np.array([geometric_median(own[:, k]) for k in range(own.shape[1])])
     rows = np.array([site.labels for site in sites])
-    if experts[0].structure == "tied":
-        rows = np.repeat(rows.sum(axis=1, keepdims=True), K, axis=1)
-    prior = sites[0].coefficients.shape[1]
-    weight = (rows / (rows + prior))[:, :, None, None]
+    if experts[0].ties_shapes:
+        rows = np.repeat(rows.sum(axis=1, keepdims=True), own.shape[1], axis=1)
+    weight = (rows / (rows + sites[0].coefficients.shape[1]))[:, :, None]
     return weight * own + (1 - weight) * pooled, pooled
 
 
 def _gates(sites: list[Estimate], out: Mask, *, equal: bool) -> tuple[list[Gate], Gate, Array]:
-    """The gate of each site, that of the centre, and how much each site borrowed."""
-    gates: list[Any] = [site.mixture.gate for site in sites]
-    if isinstance(gates[0], ConstantGate):
+    """The gate of each site, that of the centre, and the shrinkage of each site."""
+    gates = [site.mixture.gate for site in sites]
+    if not gates[0].reads_covariates:
         labels, prior = np.array([site.labels for site in sites]), sites[0].coefficients.shape[1]
         share = coordinate_median(labels / labels.sum(axis=1, keepdims=True))
         share /= share.sum()
         own = (labels + prior * share) / (labels.sum(axis=1, keepdims=True) + prior)
-        return [ConstantGate(pi) for pi in own], ConstantGate(share), np.zeros(len(sites))
+        return [gates[0].with_shares(pi) for pi in own], gates[0].with_shares(share), np.zeros(len(sites))
     free = np.array([gate.contrasts() for gate in gates])  # (M, K - 1, p)
     first = int(sites[0].mixture.design.intercept)
     slopes, shrinkage, centre = _slopes(sites, out, free[:, :, first:].reshape(len(sites), -1), equal=equal)
@@ -215,11 +210,9 @@ def _slopes(sites: list[Estimate], out: Mask, slopes: Array, *, equal: bool) -> 
     return estimates, shrinkage, found.centre
 
 
-def _mixture(like: Mixture, gate: Gate, coefficients: Array, covariances: Array | None) -> Mixture:
+def _mixture(like: Mixture, gate: Gate, coefficients: Array, shapes: Array) -> Mixture:
     """A mixture with these parts, in the structure of ``like``."""
-    old: Any = like.experts
+    old = like.experts
     delta = coefficients.ravel() - old.free_coefficients()
     experts = old.moved(delta, np.zeros(old.shape_parameters))
-    if covariances is not None:
-        experts = GaussianExperts(experts.B, cov.stored(covariances, old.structure), old.structure)
-    return Mixture(like.design, gate, experts)
+    return Mixture(like.design, gate, experts.with_shape_values(shapes))

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 
 from consilience.datasets.attacks.lies import Attack, Claim, Replay
-from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
 from consilience.messages.questions import LocalFit
-from consilience.model.families import covariance as cov
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.families.least_squares import Solution, solution
-from consilience.model.gates import ConstantGate
+from consilience.model.families.least_squares import LeastSquares
+from consilience.model.families.requirement import gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
 from consilience.model.statistics import Statistics
@@ -37,25 +34,19 @@ def attacked(attack: Attack, question: Any, answer: Any) -> Any:
             return answer
 
 
-def _gaussian(mixture: Mixture) -> GaussianExperts:
-    if not isinstance(mixture.experts, GaussianExperts):
-        raise InvalidInputError("attacks are made for Gaussian experts")
-    return mixture.experts
-
-
 def _attacked_statistics(attack: Callable[[Claim], Claim], mixture: Mixture, statistics: Statistics) -> Statistics:
     """Statistics from which the step at ``mixture`` leads to the other story."""
-    experts, moments = _gaussian(mixture), statistics.experts
-    honest = solution(experts, moments)
+    experts = gaussian(mixture.experts)
+    honest = experts.solution(statistics.experts)
     claim = attack(Claim(honest.n, honest.S, honest.B, honest.scatter))
-    lied = Solution(claim.n, claim.S, claim.B, claim.scatter)
+    lied = LeastSquares(claim.n, claim.S, claim.B, claim.scatter)
     times = _times(claim, honest.n)
     gate = Moments(*(times * part for part in (statistics.gate.plain, statistics.gate.first, statistics.gate.second)))
-    if isinstance(mixture.gate, ConstantGate):
+    if not mixture.gate.reads_covariates:
         gate = replace(gate, plain=claim.n * float(statistics.gate.plain.sum() / honest.n.sum()))
     return Statistics(
         gate,
-        lied.moments(experts),
+        lied.moments(experts.B),
         times * statistics.log_likelihood,
         times * statistics.absolute,
         times * statistics.weight,
@@ -72,7 +63,7 @@ def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
     """A site's fit, as a story of its labels, moments and coefficients."""
     model = fit.model
     assert model is not None  # asked before  # noqa: S101
-    experts = _gaussian(model.mixture)
+    experts = gaussian(model.mixture.experts)
     claim = attack(
         Claim(
             model.labels,
@@ -83,9 +74,11 @@ def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
         )
     )
     times = _times(claim, model.labels)
-    gate = ConstantGate(claim.n / claim.n.sum()) if isinstance(model.mixture.gate, ConstantGate) else model.mixture.gate
+    gate = model.mixture.gate
+    gate = gate if gate.reads_covariates else gate.with_shares(claim.n / claim.n.sum())
     covariances = claim.scatter / np.maximum(claim.n, 1e-300)[:, None, None]
-    lied = GaussianExperts(claim.B, cov.stored(covariances, experts.structure), experts.structure)
+    told = replace(experts.permuted(np.arange(len(claim.n))), B=claim.B)
+    lied = told.with_shape_values(covariances.reshape(len(claim.n), -1))
     summary = fit.summary
     return replace(
         fit,

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.anchor_questions import Anchors
 from consilience.messages.client_questions import Pairs
 from consilience.messages.dialogue import Dialogue, PerSite, Total
 from consilience.messages.questions import Answers, Several
 from consilience.model.clients.anchors import AnchorSteps
 from consilience.model.design import Design
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, Mask
 from consilience.numerics.subspace import orthonormal
 

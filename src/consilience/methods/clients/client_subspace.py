@@ -18,7 +18,7 @@ from consilience.messages.dialogue import Dialogue, Each
 from consilience.methods.clients.directions import Directions
 from consilience.methods.federated_em import Problem
 from consilience.model.clients.moments import ClientMoments, expect_clients
-from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.requirement import gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
@@ -68,11 +68,10 @@ class ClientSubspace:
 
     def _lifted(self, mixture: Mixture, problem: Problem, basis: Array) -> Mixture:
         """A mixture in the few directions as one in all coefficients."""
-        blank, experts = problem.specification.blank(problem.summary), mixture.experts
-        assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: starts are Gaussian
-        B = self.directions.theta + experts.B @ basis.T
+        blank, experts = problem.specification.blank(problem.summary), gaussian(mixture.experts)
+        lifted = replace(experts, B=self.directions.theta + experts.B @ basis.T)
         gate = blank.gate if blank.gate.reads_covariates else mixture.gate
-        return Mixture(self.directions.design, gate, GaussianExperts(B, experts.covariance, experts.structure))
+        return Mixture(self.directions.design, gate, lifted)
 
     def ascent(self, problem: Problem, start: Mixture) -> Ascent:
         """EM from the moments of all clients, without another round."""

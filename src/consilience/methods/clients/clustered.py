@@ -21,6 +21,7 @@ from consilience.methods.clients.client_subspace import ClientSubspace, client_s
 from consilience.methods.clients.directions import directions
 from consilience.methods.clients.partial_participation import Participation, averaged
 from consilience.methods.federated_em import Problem, ask_total, informed
+from consilience.model.families.requirement import Requirement
 from consilience.model.mixture import Mixture
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
@@ -30,6 +31,7 @@ RACE = 3
 """Steps after which the best of several starts goes on alone."""
 SAME_ROWS = 1e-9
 """Of the largest second moment: sums over rows that differ by more are of other rows."""
+REQUIRED = Requirement("ClusteredClients", one_response=True, instead="FederatedEM with groups")
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,8 @@ class ClusteredClients:
         return tuple(clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True))
 
     def _check(self, specification: Specification, q: int) -> None:
-        if specification.family != "gaussian" or q != 1:
-            raise InvalidInputError(
-                "ClusteredClients is for Gaussian experts with one response: use FederatedEM with groups"
-            )
-        if specification.gate != "constant" and (self.moments == "clients" or self.participation < 1):
+        REQUIRED.check(specification.family, specification.gate, q)
+        if specification.gate_type.reads_covariates and (self.moments == "clients" or self.participation < 1):
             raise InvalidInputError(
                 "with moments='clients' or participation below 1 the gate is constant: use MixtureOfRegressions"
             )

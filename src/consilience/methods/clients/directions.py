@@ -9,13 +9,13 @@ import numpy as np
 from consilience.fit.checks import check_fittable
 from consilience.fit.climb import Expect
 from consilience.fit.specification import Specification
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.client_questions import Pairs
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, Several, Summarise
 from consilience.methods.spectral_start import one_expert
 from consilience.model.clients.pairs import PairSums
 from consilience.model.design import Design
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, unpack
 from consilience.numerics.linalg import whitening
 from consilience.numerics.subspace import leading, orthonormal

@@ -23,18 +23,16 @@ from consilience.fit.fitting import Fit
 from consilience.fit.inference import InferredFit
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.anchor_questions import LocalSteps, Sizes
 from consilience.messages.dialogue import Dialogue, Each, Total
 from consilience.messages.questions import Answers, Several, Summarise
 from consilience.methods.clients.anchor_descent import Descent, random_start
 from consilience.methods.per_site.local_fits import only
 from consilience.model.clients.local_steps import ClusterSums
-from consilience.model.families import covariance as cov
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
+from consilience.model.families.requirement import Requirement, gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 
 STABLE = 0.9
@@ -43,6 +41,7 @@ PROX_RATE = 0.5
 RUN_AWAY = 1e6
 """A move of the coefficients, in standard deviations of the response, after which there is no way back."""
 NO_ERRORS = "steps of clients on their own rows come with no information on the coefficients: use ClusteredClients"
+REQUIRED = Requirement("FedMomentDescent", one_response=True, constant_gate=True)
 
 
 @dataclass(frozen=True)
@@ -143,8 +142,7 @@ class FedMomentDescent:
         Arguments as for :class:`FederatedEM`; ``n_init``, ``tol`` and ``max_iter`` are not read.
         """
         specification = only(specifications, "FedMomentDescent")
-        if specification.family != "gaussian" or specification.gate != "constant" or q != 1:
-            raise InvalidInputError("FedMomentDescent is for regressions with one response and constant shares")
+        REQUIRED.check(specification.family, specification.gate, q)
         answers: Mapping[str, Answers] = yield Each(Several((Summarise(d, q), Sizes())))
         summary = reduce(add, (answer.items[0] for answer in answers.values()))
         sizes: dict[str, Array] = {site: answer.items[1].n for site, answer in answers.items()}
@@ -218,19 +216,14 @@ def longest_step(sizes: Mapping[str, Array], p: int) -> float:
 
 def with_coefficients(mixture: Mixture, B: Array) -> Mixture:
     """The mixture with coefficients ``B (K, p)``."""
-    experts = mixture.experts
-    assert isinstance(experts, GaussianExperts)  # noqa: S101 - the specification was checked
-    return replace(mixture, experts=replace(experts, B=B[:, None]))
+    return replace(mixture, experts=replace(gaussian(mixture.experts), B=B[:, None]))
 
 
 def averaged(mixture: Mixture, move: Array, sums: ClusterSums, penalty: Penalty) -> Mixture:
     """The mixture after the moves ``(K, p)``, with shares of clients and variances as clients picked before them."""
-    experts = mixture.experts
-    assert isinstance(experts, GaussianExperts)  # noqa: S101 - the specification was checked
-    scatter = sums.squares[:, None, None] if cov.has_matrices(experts.structure) else sums.squares[:, None]
-    covariance = cov.maximiser(scatter, sums.rows, experts.structure, experts.covariance, penalty.floor)
-    gate = ConstantGate(sums.clients / sums.clients.sum())
-    return Mixture(mixture.design, gate, GaussianExperts(experts.B + move[:, None], covariance, experts.structure))
+    experts, gate = gaussian(mixture.experts), mixture.gate.with_shares(sums.clients / sums.clients.sum())
+    moved = experts.with_scatter(experts.B + move[:, None], sums.squares[:, None, None], sums.rows, penalty.floor)
+    return Mixture(mixture.design, gate, moved)
 
 
 # ---------------------------------------------------------------- the end

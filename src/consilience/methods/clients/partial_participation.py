@@ -16,8 +16,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Sample
 from consilience.methods.federated_em import Problem
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.families.least_squares import solution
+from consilience.model.families.requirement import gaussian
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.statistics import Statistics
@@ -94,33 +93,28 @@ def ended(mixture: Mixture, kept: Statistics | None, last: Statistics) -> Statis
     statistics = last.scaled(1 / max(last.weight, 1.0))
     if kept is None:
         return statistics
-    moments = solution(_gaussian(origin(mixture)), kept.experts).moments(_gaussian(mixture))
+    moments = gaussian(origin(mixture).experts).solution(kept.experts).moments(gaussian(mixture.experts).B)
     return replace(statistics, gate=kept.gate, experts=moments)
 
 
 def squared_change(before: Mixture, after: Mixture, statistics: Statistics) -> float:
     """``max_k δ_kᵀ S_k δ_k / σ²_k`` per coefficient: the squared change in standard errors of one unit of weight."""
     delta = after.coefficients - before.coefficients
-    S, variances = unpack(statistics.experts.second), _gaussian(after).variances[:, 0]
+    S, variances = unpack(statistics.experts.second), gaussian(after.experts).variances[:, 0]
     return float(np.max(np.einsum("ka,kab,kb->k", delta, S, delta) / variances) / delta.shape[1])
 
 
 def origin(mixture: Mixture) -> Mixture:
     """The same with coefficients 0: where statistics of several rounds are brought, to be averaged."""
-    experts = _gaussian(mixture)
+    experts = gaussian(mixture.experts)
     return replace(mixture, experts=replace(experts, B=np.zeros_like(experts.B)))
 
 
 def at_origin(mixture: Mixture, statistics: Statistics) -> Statistics:
     """Statistics as they would be, with the same responsibilities, about coefficients 0; per unit of weight."""
-    moments = solution(_gaussian(mixture), statistics.experts).moments(_gaussian(origin(mixture)))
+    experts = gaussian(mixture.experts)
+    moments = experts.solution(statistics.experts).moments(np.zeros_like(experts.B))
     return replace(statistics, experts=moments).scaled(1 / max(statistics.weight, 1.0))
-
-
-def _gaussian(mixture: Mixture) -> GaussianExperts:
-    experts = mixture.experts
-    assert isinstance(experts, GaussianExperts)  # noqa: S101 - for the type checker: the method has looked
-    return experts
 
 
 def mixed(a: Statistics, b: Statistics, share: float) -> Statistics:

@@ -22,18 +22,17 @@ from consilience.aggregate.combine.points import SupportKind, check_support
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
-from consilience.fit.climb import Ascent, climb, drive
-from consilience.fit.fitting import Fit, finished, responder
+from consilience.fit.climb import Ascent
+from consilience.fit.fitting import Fit, finished
 from consilience.fit.inference import Inference, InferredFit, infer, of_coefficients
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.methods.one_shot.refinement import CONVERGED, Refined, opening, refined
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
-from consilience.model.rows import Rows
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
 
@@ -148,10 +147,6 @@ class OneShot:
         self, specifications: Sequence[Specification], fits: Mapping[str, LocalFit], summary: ColumnSummary, seed: int
     ) -> tuple[Combination | None, ...]:
         specification, penalty = specifications[0], specifications[0].penalty(summary)
-
-        def climbed(start: Mixture, rows: Rows) -> Mixture:  # without ridge: the sites' fits have had theirs
-            return drive(climb(start, Penalty(0.0, 0.0)), responder(rows, "predictions", None)).mixture
-
         found = combine_orders(
             usable_models(fits, specification),
             tuple(each.K for each in specifications),
@@ -160,7 +155,6 @@ class OneShot:
             plan=self.plan,
             support=self.support,
             seed=seed,
-            climber=climbed if self.plan == "expert" else None,
         )
         return tuple(None if each is None else with_all_sites(each, fits) for each in found)
 
@@ -168,7 +162,7 @@ class OneShot:
 def usable_models(fits: Mapping[str, LocalFit], specification: Specification) -> dict[str, SiteModel]:
     """The models that sites have sent; of families other than Gaussian only those whose labels belong to rows."""
     models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
-    if specification.family == "gaussian":
+    if specification.has_moments:
         return models
     by_row = {site: model for site, model in models.items() if _by_row(model)}
     if models and not by_row:

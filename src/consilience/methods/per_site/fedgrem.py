@@ -23,9 +23,8 @@ from consilience.messages.dialogue import Dialogue, PerSite
 from consilience.messages.questions import FitSite
 from consilience.methods.per_site.local_fits import local_fits, only
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
-from consilience.model.families import covariance as cov
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
+from consilience.model.families.base import Experts
+from consilience.model.families.requirement import Requirement
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
@@ -33,6 +32,7 @@ from consilience.numerics.arrays import Array
 
 LEAST_SHARE = 1e-3
 """Share of an expert below which its step is no longer made longer."""
+REQUIRED = Requirement("FedGrEM", constant_gate=True, instead="SharedCentre")
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,7 @@ class FedGrEM:
     ) -> Dialogue[tuple[SharedFit]]:
         """The centre and each site's mixture; arguments as for :class:`SharedCentre`."""
         specification = only(specifications, "FedGrEM")
-        if specification.family != "gaussian" or specification.gate != "constant":
-            raise InvalidInputError("FedGrEM is for Gaussian mixtures and mixtures of regressions: use SharedCentre")
+        REQUIRED.check(specification.family, specification.gate, q)
         question = FitSite(
             specification, (specification.K,), seed, n_init, tol, max_iter, start, (d, q), describe=False
         )
@@ -161,7 +160,7 @@ def fused(
     }
     first = next(iter(mixtures.values()))
     shares = np.median([_shares(mixture) for mixture in mixtures.values()], axis=0)
-    middle = replace(first, gate=ConstantGate(shares / shares.sum()), experts=_experts(first, centre))
+    middle = replace(first, gate=first.gate.with_shares(shares / shares.sum()), experts=_experts(first, centre))
     f = theta.shape[2]
     return Sharing(
         middle,
@@ -177,15 +176,12 @@ def fused(
 
 def of_unit_noise(mixture: Mixture) -> Mixture:
     """The mixture with unit covariances, which the method takes as known."""
-    experts = mixture.experts
-    assert isinstance(experts, GaussianExperts)  # the specification was checked  # noqa: S101
-    unit = np.tile(np.eye(experts.q), (experts.K, 1, 1))
-    return replace(mixture, experts=GaussianExperts(experts.B, cov.stored(unit, experts.structure), experts.structure))
+    unit = np.tile(np.eye(mixture.experts.q).ravel(), (mixture.K, 1))
+    return replace(mixture, experts=mixture.experts.with_shape_values(unit))
 
 
 def _shares(mixture: Mixture) -> Array:
-    assert isinstance(mixture.gate, ConstantGate)  # the specification was checked  # noqa: S101
-    return mixture.gate.probabilities
+    return mixture.gate.read()[:, 0]
 
 
 def _mean_gradient(statistics: Statistics) -> Array:
@@ -200,7 +196,6 @@ def _with_parts(mixture: Mixture, coefficients: Array, statistics: Statistics) -
     return Mixture(mixture.design, gate, _experts(mixture, coefficients))
 
 
-def _experts(mixture: Mixture, coefficients: Array) -> GaussianExperts:
+def _experts(mixture: Mixture, coefficients: Array) -> Experts:
     experts = mixture.experts
-    assert isinstance(experts, GaussianExperts)  # the specification was checked  # noqa: S101
-    return replace(experts, B=coefficients.reshape(experts.B.shape))
+    return experts.moved(coefficients.ravel() - experts.free_coefficients(), np.zeros(experts.shape_parameters))

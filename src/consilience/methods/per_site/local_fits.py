@@ -15,10 +15,10 @@ from consilience.aggregate.robust.centre import capped, coordinate_median, geome
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.specification import Specification
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.dialogue import Dialogue, Each
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.mixture import Mixture
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 
 

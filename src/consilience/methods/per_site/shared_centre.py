@@ -21,20 +21,17 @@ from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
-from consilience.fit.summary import ColumnSummary
 from consilience.messages.dialogue import Dialogue, Each, PerSite
 from consilience.messages.questions import FitSite, Summarise
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, only, units
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.per_site.site_step import estimated
 from consilience.model.alignment import alignment
-from consilience.model.families import covariance as cov
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 
 EQUAL_ROUNDS = 0.6
@@ -219,7 +216,7 @@ class _Rounds:
         if site not in self.said:
             return False
         statistics, own = self.said[site], self.fits.mixtures[site]
-        N, P = statistics.weight * _responses(own), own.parameter_count
+        N, P = statistics.weight * own.experts.q, own.parameter_count
         flattery = P * N / (N - 2 * P) if N > 2 * P else np.inf
         return self.fits.log_likelihoods[site] > statistics.log_likelihood + flattery
 
@@ -241,18 +238,8 @@ def restart(fits: LocalFits) -> Mixture:
     labels = {site: np.full(K, fits.weights[site] / K) for site in fits.mixtures}
     stated = {site: Estimate(each, labels[site], unit) for site, each in fits.mixtures.items()}
     centre = shared(stated, equal=True).centre
-    if isinstance(centre.gate, ConstantGate):
-        centre = replace(centre, gate=ConstantGate(np.full(K, 1 / K)))
-    if isinstance(centre.experts, GaussianExperts):
-        structure = centre.experts.structure
-        wide = np.tile(WIDE * fits.summary.y_covariance, (K, 1, 1))
-        centre = replace(centre, experts=replace(centre.experts, covariance=cov.stored(wide, structure)))
-    return centre
-
-
-def _responses(mixture: Mixture) -> int:
-    """Numbers that a row has to be explained."""
-    return mixture.experts.q if isinstance(mixture.experts, GaussianExperts) else 1
+    gate = centre.gate if centre.gate.reads_covariates else centre.gate.with_shares(np.full(K, 1 / K))
+    return replace(centre, gate=gate, experts=centre.experts.with_wide_shapes(fits.summary, WIDE))
 
 
 def _parameters(mixture: Mixture) -> Array:

@@ -1,4 +1,4 @@
-"""What methods end with that learn each site's own mixture: the centre, the sites, and how much each borrowed."""
+"""Result of methods that fit one model per site: the centre, each site's model, and its shrinkage.
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ OF_A_SITE = (
 
 @dataclass(frozen=True, eq=False)
 class SiteShare:
-    """What was made of one site, and how much it borrowed.
+    """How one site was used, and its shrinkage towards the centre.
 
     Parameters
     ----------
     name : str
     weight : float
         By the site's own account.
-    borrowed : (K,) array
+    shrinkage : (K,) array
         Share of its coefficients that comes from the other sites, for each expert; empty for a site without answer.
     kept : (K,) array of bool
         Which of its experts the centre is made of: not those far from the other sites', where it keeps (nearly) its
@@ -52,7 +52,7 @@ class SiteShare:
     --------
     >>> site = SiteShare("north", 150.0, np.array([0.8, 0.7]), np.array([True, True]), np.nan)
     >>> print(site)
-    north: shared: borrowed 75 %
+    north: shared: shrinkage 75 %
     """
 
     name: str
@@ -86,13 +86,13 @@ class SiteShare:
         return "shared" if self.agreement == 1 else "shared in part"
 
     def __str__(self) -> str:
-        shrinkage = (f"borrowed {self.shrinkage.mean():.0%}".replace("%", " %"),) if len(self.shrinkage) else ()
+        shrinkage = (f"shrinkage {self.shrinkage.mean():.0%}".replace("%", " %"),) if len(self.shrinkage) else ()
         return f"{self.name}: {self.status}: " + "; ".join((*shrinkage, *self.reasons, *self.remarks))
 
 
 @dataclass(frozen=True, eq=False)
 class SharedFit(InferredFit):
-    """A centre and each site's own mixture, with how much each borrowed.
+    """A centre and each site's own mixture, with the shrinkage of each.
 
     As a :class:`~consilience.fit.Fit` it is the centre's. Its likelihood is the sum over sites of each one's rows under
     its own mixture, where that was last asked.

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from consilience.aggregate.robust.estimate import Estimate
 from consilience.fit.inference import inverse_information, reasons
 from consilience.model.alignment import alignment
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.families.least_squares import solution
-from consilience.model.gates import ConstantGate, SoftmaxGate
 from consilience.model.information import coefficient_slice, complete_information, gate_slice
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -41,13 +37,14 @@ def estimated(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Estim
 
 def _in_labels_asked(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Statistics:
     """The statistics under the labels of the question, where constant gates let them be exchanged."""
-    experts, gate = stand.experts, stand.gate
-    if not (isinstance(experts, GaussianExperts) and isinstance(gate, ConstantGate)):
+    if stand.gate.reads_covariates:
         return statistics
     order = alignment(stand.maximise(statistics, penalty), stand)
     if np.array_equal(order, np.arange(stand.K)):
         return statistics
-    moments = solution(experts, statistics.experts).permuted(order).moments(experts)
+    moments = stand.experts.relabelled(statistics.experts, order)
+    if moments is None:
+        return statistics
     return replace(statistics, experts=moments, gate=replace(statistics.gate, plain=statistics.gate.plain[order]))
 
 
@@ -57,11 +54,8 @@ def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixtur
     Residuals from its own step would be too small: coefficients that are then drawn back were fitted to them.
     """
     own = stand.maximise(statistics, penalty)
-    if not isinstance(own.experts, GaussianExperts):
-        return own
-    moments = replace(statistics.experts, first=np.zeros_like(statistics.experts.first))
-    still: Any = stand.experts.step(moments, penalty, intercept=stand.design.intercept, fraction=1.0)
-    return replace(own, experts=replace(own.experts, covariance=still.covariance))
+    shapes = stand.experts.shapes_at(statistics.experts, penalty)
+    return replace(own, experts=own.experts.with_shape_values(shapes))
 
 
 def _covariances(stand: Mixture, statistics: Statistics, inverse: Array | None) -> Array:
@@ -77,7 +71,7 @@ def _covariances(stand: Mixture, statistics: Statistics, inverse: Array | None) 
 
 def _slopes(stand: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array | None) -> Array | None:
     """Covariance of the gate's free slopes, or None where intervals would be withheld."""
-    if inverse is None or not isinstance(stand.gate, SoftmaxGate) or stand.K == 1:
+    if inverse is None or not stand.gate.reads_covariates or stand.K == 1:
         return None
     if "gate" in reasons(stand, statistics, penalty, inverse, 0.0):
         return None

@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np
 
 from consilience.model.clients.moments import as_clients
-from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.requirement import Regressions
+from consilience.model.gates import SMALLEST_WEIGHT
 from consilience.model.kernels import block_rows
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Additive
@@ -72,10 +73,10 @@ def local_steps(mixture: Mixture, rows: Rows, *, steps: int, rate: float, prox: 
 
     Examples
     --------
-    >>> from consilience.model import ConstantGate, Design, Groups
+    >>> from consilience.model import Design, Groups, mixture_of_regressions
     >>> rows = Rows(np.array([[1.0], [2.0], [1.0]]), np.array([[2.0], [4.0], [-1.0]]), groups=Groups.of([0, 0, 1]))
-    >>> experts = GaussianExperts(np.array([[[1.0]], [[-1.0]]]), np.ones((2, 1, 1)))
-    >>> pair = Mixture(Design.raw(1, intercept=False), ConstantGate(np.array([0.5, 0.5])), experts)
+    >>> design = Design.raw(1, intercept=False)
+    >>> pair = mixture_of_regressions(np.array([0.5, 0.5]), np.array([[1.0], [-1.0]]), 1.0, design)
     >>> sums = local_steps(pair, rows, steps=1, rate=0.1)
     >>> sums.moved.ravel(), sums.rows  # the first client moves by 0.1 (1 · 1 + 2 · 2) / 2, the second is content
     (array([0.5, 0. ]), array([2., 1.]))
@@ -91,10 +92,9 @@ def local_steps(mixture: Mixture, rows: Rows, *, steps: int, rate: float, prox: 
 
 
 def _of_block(mixture: Mixture, block: Block, groups: GroupBlock, rate: float, improve: Improvement) -> ClusterSums:
-    experts = mixture.experts
-    assert isinstance(experts, GaussianExperts)  # noqa: S101 - the question was checked
+    regressions = Regressions.of(mixture)
     w = np.ones(block.panel.shape[1]) if block.weight is None else block.weight
-    residuals = block.Y[0] - experts.B[:, 0] @ block.panel  # (K, n)
+    residuals = block.Y[0] - regressions.B @ block.panel  # (K, n)
     squares = np.add.reduceat(w * residuals**2, groups.starts, axis=1)  # (K, G)
     n = np.add.reduceat(w, groups.starts)
     picked = squares.argmin(axis=0)
@@ -107,7 +107,7 @@ def _of_block(mixture: Mixture, block: Block, groups: GroupBlock, rate: float, i
         chosen @ n,
         chosen.sum(axis=1),
         np.sum(chosen * squares, axis=1),
-        float(_log_densities(mixture, experts, squares, n) @ groups.present),
+        float(_log_densities(regressions, squares, n) @ groups.present),
     )
 
 
@@ -147,7 +147,8 @@ def _solved(A: Array, b: Array) -> Array:
     return np.asarray(np.linalg.solve(A, b[:, :, None])[:, :, 0], dtype=np.float64)
 
 
-def _log_densities(mixture: Mixture, experts: GaussianExperts, squares: Array, n: Array) -> Array:
+def _log_densities(regressions: Regressions, squares: Array, n: Array) -> Array:
     """``log Σ_k π_k N(y_i; X_i θ_k, σ_k²)`` of each client, ``(G,)``."""
-    sigma2, log_share = experts.variances[:, :1], mixture.gate.evaluate(np.empty((mixture.design.p, 0)))[0]
+    sigma2 = regressions.variances[:, None]
+    log_share = np.log(np.maximum(regressions.pi, SMALLEST_WEIGHT))[:, None]
     return log_sum_exp(log_share - 0.5 * (squares / sigma2 + n * np.log(2 * np.pi * sigma2)))[0]

@@ -11,8 +11,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from consilience.model.design import Design
-from consilience.model.families.gaussian import GaussianExperts
-from consilience.model.gates import ConstantGate
+from consilience.model.families.requirement import Regressions
 from consilience.model.information import complete_information
 from consilience.model.kernels import block_rows
 from consilience.model.missing import missing_of_scores
@@ -177,24 +176,21 @@ def expect_clients(
 
     Examples
     --------
-    >>> from consilience.model import expect
+    >>> from consilience.model import expect, mixture_of_regressions
     >>> rng = np.random.default_rng(0)
     >>> rows = Rows(rng.normal(size=(40, 1)), rng.normal(size=(40, 1)), groups=Groups.of(np.arange(40) // 4))
-    >>> experts = GaussianExperts(np.array([[[0.0, 1.0]], [[0.0, -1.0]]]), np.ones((2, 1, 1)))
-    >>> mixture = Mixture(Design.raw(1), ConstantGate(np.array([0.5, 0.5])), experts)
+    >>> mixture = mixture_of_regressions(np.array([0.5, 0.5]), np.array([[0.0, 1.0], [0.0, -1.0]]), 1.0)
     >>> moments = client_moments(rows, mixture.design, np.zeros(2))
     >>> a, b = expect_clients(mixture, moments, np.zeros(2)), expect(mixture, rows)
     >>> bool(np.allclose(a.to_array(), b.to_array()))
     True
     """
-    experts, gate = mixture.experts, mixture.gate
-    if not (isinstance(experts, GaussianExperts) and experts.q == 1 and isinstance(gate, ConstantGate)):
-        raise TypeError("expected Gaussian experts with one response and a constant gate")
-    B, sigma2 = experts.B[:, 0] - theta, experts.variances[:, :1]
+    regressions = Regressions.of(mixture)
+    B, sigma2 = regressions.B - theta, regressions.variances[:, None]
     squares = moments.squares(B)
     present = (moments.n > 0).astype(float)
     log_density = -0.5 * (squares / sigma2 + moments.n * np.log(2 * np.pi * sigma2))
-    ll, tau = log_sum_exp(gate.evaluate(moments.b.T)[0] + log_density)
+    ll, tau = log_sum_exp(mixture.gate.evaluate(moments.b.T)[0] + log_density)
     tau = tau if given is None else given
     ll, weighted = ll * present, tau * present
     second = tau @ moments.S
@@ -225,7 +221,7 @@ def _missing(mixture: Mixture, moments: ClientMoments, B: Array, z2: Array, tau:
 def _scores(mixture: Mixture, moments: ClientMoments, B: Array, z2: Array, part: slice) -> tuple[Array, IntArray]:
     """Complete scores of some clients, expert after expert, and where each expert's begin."""
     n, S, b = moments.n[part], unpack(moments.S[part]), moments.b[part]
-    variances = np.ravel(getattr(mixture.experts, "variances"))  # noqa: B009 - Gaussian: the caller has looked
+    variances = Regressions.of(mixture).variances
     parts = []
     for k in range(mixture.K):
         linear = (b - S @ B[k]).T / variances[k]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, NoReturn, Self, cast
 
 import numpy as np
 
 from consilience.model import multinomial
-from consilience.model.families.base import Evaluated, Scores
+from consilience.model.families.base import Evaluated, Experts, MessageFields, Options, Scores, arrays_problem
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
-from consilience.model.rows import Block
+from consilience.model.rows import Block, Rows
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
@@ -25,7 +27,7 @@ class CategoricalEvaluated(Evaluated):
 
 
 @dataclass(frozen=True, eq=False)
-class CategoricalExperts:
+class CategoricalExperts(Experts):
     """Experts ``P(y = c | x, k) = exp(x̃ᵀ b_kc) / Σ_e exp(x̃ᵀ b_ke)`` with ``Σ_c b_kc = 0``.
 
     Parameters
@@ -42,9 +44,26 @@ class CategoricalExperts:
 
     B: Array
 
-    discrete = True
-    newton_type = True
     family = "categorical"
+    discrete = True
+    classes = True
+    range_sentence = "the response must be a class that the study names"
+    message_fields: ClassVar[MessageFields] = {"B": (3,)}
+
+    @classmethod
+    def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
+        """K experts with coefficients 0."""
+        return cls(np.zeros((K, options.n_classes, p)))
+
+    @classmethod
+    def numbers(cls, p: int, q: int, options: Options) -> int:
+        """Coefficients of all classes, and their weights."""
+        return p * (options.n_classes + 1)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The experts of several parts as one."""
+        return cls(np.concatenate([part.B for part in parts]))
 
     @property
     def K(self) -> int:
@@ -67,19 +86,22 @@ class CategoricalExperts:
         return self.C - 1
 
     @property
-    def shapes(self) -> int:
-        """No shape parameters."""
-        return 0
+    def outcomes(self) -> int:
+        """Number of classes."""
+        return self.C
 
-    @property
-    def shape_parameters(self) -> int:
-        """No shape parameters."""
-        return 0
+    def in_range(self, rows: Rows) -> bool:
+        """Whether the response is a class code ``0 … C - 1``."""
+        return rows.Y.shape[1] == 1 and not np.any((rows.Y < 0) | (rows.Y >= self.C))
 
-    @property
-    def parameter_count(self) -> int:
-        """Free parameters, ``K (C - 1) p``."""
-        return self.K * self.channels * self.p
+    def response_features(self, rows: Rows) -> Array:
+        """Classes as indicators ``(n, C)``."""
+        one_hot: Array = (np.arange(self.C) == rows.Y).astype(np.float64)
+        return one_hot
+
+    def invalid(self) -> str:
+        """Why the coefficients are not proper; empty where they are."""
+        return arrays_problem({"B": (self.B, self.B.shape)})
 
     # ------------------------------------------------------------------ the pass
 
@@ -104,7 +126,7 @@ class CategoricalExperts:
 
     # ------------------------------------------------------------------ the step
 
-    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> CategoricalExperts:
+    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """One safeguarded Newton step per expert."""
         gradients = moments.first.reshape(self.K, self.channels, self.p)
         curvatures = moments.second.reshape(self.K, -1, moments.second.shape[1])
@@ -112,19 +134,11 @@ class CategoricalExperts:
             multinomial.step(b, g, h, ridge=penalty.expert_ridge, intercept=intercept, fraction=fraction)
             for b, g, h in zip(self.B, gradients, curvatures, strict=True)
         ]
-        return CategoricalExperts(np.array(moved))
-
-    def full_rank(self, moments: Moments) -> bool:
-        """Always: the ridge identifies the slopes."""
-        return True
+        return type(self)(np.array(moved))
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """What the ridge subtracts from the log-likelihood."""
         return multinomial.ridge_value(self.B, ridge=penalty.expert_ridge, intercept=intercept)
-
-    def admissible(self, penalty: Penalty) -> bool:
-        """Always: no variance to bound."""
-        return True
 
     # ------------------------------------------------------------------ derivatives
 
@@ -147,10 +161,6 @@ class CategoricalExperts:
         """Observed score of the contrasts, ``(K, C - 1, p)``; no shapes."""
         return moments.first.reshape(self.K, self.channels, self.p), np.empty((self.K, 0))
 
-    def tie(self) -> Array:
-        """No shape parameters: ``(0, 0)``."""
-        return np.empty((0, 0))
-
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
         """Second derivative of the ridge in the contrasts."""
         one = multinomial.ridge_matrix(self.C, self.p, intercept, penalty.expert_ridge)
@@ -160,10 +170,14 @@ class CategoricalExperts:
         """Contrasts ``b_kc - b_kC``, flat."""
         return (self.B[:, :-1] - self.B[:, -1:]).ravel()
 
-    def moved(self, coefficients: Array, shapes: Array) -> CategoricalExperts:
+    def moved(self, coefficients: Array, shapes: Array) -> Self:
         """The experts with ``coefficients`` added to their contrasts."""
         free = (self.free_coefficients() + coefficients).reshape(self.K, self.channels, self.p)
-        return CategoricalExperts(np.array([multinomial.centred(b) for b in free]))
+        return type(self)(np.array([multinomial.centred(b) for b in free]))
+
+    def coefficient_map(self) -> Array:
+        """Log odds of the second class for two classes, else coefficients that sum to zero over classes."""
+        return -np.eye(1) if self.channels == 1 else multinomial.centred(np.eye(self.channels))
 
     # ------------------------------------------------------------------ use
 
@@ -178,31 +192,31 @@ class CategoricalExperts:
         below = np.cumsum(probability, axis=1) < rng.random((len(labels), 1))
         return cast(Array, np.minimum(below.sum(axis=1), self.C - 1)[:, None].astype(float))
 
-    def cdf(self, panel: Array, y: Array) -> Array:
-        """Classes have no order: an error."""
+    def cdf(self, panel: Array, y: Array) -> NoReturn:
+        """Raise: classes have no order."""
         raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
 
-    def quantile(self, panel: Array, probability: float) -> Array:
-        """Classes have no order: an error."""
+    def quantile(self, panel: Array, probability: float) -> NoReturn:
+        """Raise: classes have no order."""
         raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
 
-    def divergence(self, other: CategoricalExperts, panel: Array) -> Array:
+    def divergence(self, other: Self, panel: Array) -> Array:
         """``Σ_c p_kc (log p_kc - log p_lc)``, ``(K, L, n)``."""
         ours, theirs = (log_softmax((B @ panel).transpose(1, 0, 2)) for B in (self.B, other.B))  # (C, K, n)
         entropy = np.sum(np.exp(ours) * ours, axis=0)
         divergence: Array = entropy[:, None] - np.einsum("ckn,cln->kln", np.exp(ours), theirs)
         return divergence
 
-    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> CategoricalExperts:
+    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
         """Softmax regression of each expert on soft labels: minimises ``-Σ_i mass_i Σ_c mean_ci log p_c(x_i)``."""
         pairs = zip(self.B, mass, mean, strict=True)
         B = [multinomial.fitted(b, panel, m * v) if m.sum() > 0 else b for b, m, v in pairs]
-        return CategoricalExperts(np.array(B))
+        return type(self)(np.array(B))
 
-    def permuted(self, order: IntArray) -> CategoricalExperts:
-        """Experts in the given order."""
-        return CategoricalExperts(self.B[order])
+    def permuted(self, permutation: IntArray) -> Self:
+        """The experts at these places."""
+        return type(self)(self.B[permutation])
 
-    def transformed(self, T: Array) -> CategoricalExperts:
+    def transformed(self, T: Array) -> Self:
         """Coefficients ``T b``, for a change of covariate coordinates."""
-        return CategoricalExperts(self.B @ T.T)
+        return type(self)(self.B @ T.T)

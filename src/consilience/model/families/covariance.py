@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from consilience.errors import InvalidInputError
 from consilience.numerics.arrays import Array, triangle_size
 from consilience.numerics.linalg import bounded_below, cholesky_or_none, inverse_factor
 
@@ -19,6 +20,32 @@ EMPTY = 1e-100
 STRUCTURES: tuple[Structure, ...] = get_args(Structure)
 ALMOST = 1 - 1e-9
 """A covariance clipped at the floor is above it, whatever the rounding of its eigenvalues."""
+
+
+def as_structure(name: str) -> Structure:
+    """The structure of this name; an error that lists the names where there is none.
+
+    Examples
+    --------
+    >>> as_structure("tied")
+    'tied'
+    """
+    for structure in STRUCTURES:
+        if structure == name:
+            return structure
+    raise InvalidInputError(f"covariance structure {name!r}: expected one of {', '.join(STRUCTURES)}")
+
+
+def are_proper(matrices: Array) -> bool:
+    """Whether covariances ``(K, q, q)`` are symmetric and positive definite.
+
+    Examples
+    --------
+    >>> are_proper(np.array([[[1.0]], [[-1.0]]]))
+    False
+    """
+    symmetric = np.allclose(matrices, matrices.transpose(0, 2, 1), rtol=1e-9, atol=0)
+    return symmetric and all(cholesky_or_none(S) is not None for S in matrices)
 
 
 def has_matrices(structure: Structure) -> bool:

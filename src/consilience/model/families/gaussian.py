@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast
+from typing import ClassVar, Self, cast
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.special import ndtr, ndtri
 
 from consilience.model.families import covariance as cov
-from consilience.model.families.base import Evaluated, Scores
-from consilience.model.families.covariance import Structure
+from consilience.model.families.base import Evaluated, Experts, MessageFields, Options, Scores, arrays_problem
+from consilience.model.families.covariance import STRUCTURES, Structure, as_structure
+from consilience.model.families.least_squares import LeastSquares
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
-from consilience.model.rows import Block
+from consilience.model.rows import Block, Rows
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, pack, unpack
 from consilience.numerics.linalg import solve_symmetric, symmetric_exponential
+
+COSTS_AT_ONCE = 2**20
+"""Most numbers of a table of differences between experts that is held at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +35,7 @@ class GaussianEvaluated(Evaluated):
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianExperts:
+class GaussianExperts(Experts):
     """Experts ``y | x, k ~ N(B_k x̃, Σ_k)`` with ``q ≥ 1`` responses.
 
     Parameters
@@ -51,9 +58,58 @@ class GaussianExperts:
     covariance: Array
     structure: Structure = "full"
 
-    discrete = False
-    newton_type = False
     family = "gaussian"
+    several_responses = True
+    newton_type = False
+    shape_name = "variance"
+    range_sentence = "the response must be real numbers"
+    message_fields: ClassVar[MessageFields] = {
+        "B": (3,),
+        "covariance": (1, 2, 3),
+        "structure": STRUCTURES,
+    }
+
+    @classmethod
+    def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
+        """K experts at the mean of the responses, with their covariance."""
+        B = np.zeros((K, len(summary.y_mean), p))
+        if options.intercept:
+            B[:, :, 0] = summary.y_mean
+        structure = as_structure(options.structure)
+        wide = np.tile(summary.y_covariance + summary.floor(1e-6), (K, 1, 1))
+        return cls(B, cov.stored(wide, structure), structure)
+
+    @classmethod
+    def numbers(cls, p: int, q: int, options: Options) -> int:
+        """Coefficients, their weights, and the covariance."""
+        return p * (q + 1) + q * q
+
+    @classmethod
+    def floor(cls, summary: ColumnSummary, fraction: float) -> Array:
+        """``fraction`` of the responses' covariance, ``(q, q)``."""
+        return summary.floor(fraction)
+
+    @classmethod
+    def unfittable(cls, summary: ColumnSummary) -> str:
+        """Responses that do not vary have no variance to estimate."""
+        constant = np.flatnonzero(summary.constant_responses)
+        if not len(constant):
+            return ""
+        return (
+            f"response column(s) {constant.tolist()} are constant over n_samples={summary.weight:g}: their "
+            "variance has no maximum-likelihood estimate; drop them"
+        )
+
+    @classmethod
+    def coefficient_scale(cls, summary: ColumnSummary) -> float:
+        """Standard deviation of the responses, root mean square."""
+        return float(np.sqrt(np.diagonal(summary.y_covariance).mean()))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The experts of several parts as one; covariances become full, since each part has its own."""
+        B, matrices = (np.concatenate(each) for each in zip(*((part.B, part.matrices) for part in parts), strict=True))
+        return cls(B, matrices)
 
     @property
     def K(self) -> int:
@@ -86,9 +142,9 @@ class GaussianExperts:
         return self.shapes * (1 if self.structure == "tied" else self.K)
 
     @property
-    def parameter_count(self) -> int:
-        """Free parameters."""
-        return self.B.size + self.shape_parameters
+    def form(self) -> str:
+        """The covariance structure."""
+        return self.structure
 
     @cached_property
     def factors(self) -> tuple[Array, Array]:
@@ -110,6 +166,25 @@ class GaussianExperts:
     def variances(self) -> Array:
         """Variance of each response under each expert, ``(K, q)``."""
         return np.diagonal(self.matrices, axis1=1, axis2=2)
+
+    # ------------------------------------------------------------------ responses
+
+    def in_range(self, rows: Rows) -> bool:
+        """Whether there are as many responses as the experts have; any real numbers will do."""
+        return bool(rows.Y.shape[1] == self.q)
+
+    def response_features(self, rows: Rows) -> Array:
+        """Standardised responses ``(n, q)``."""
+        spread = rows.Y.std(axis=0)
+        scaled: Array = (rows.Y - rows.Y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        return scaled
+
+    def invalid(self) -> str:
+        """Why coefficients and covariances are not those of K experts; empty where they are."""
+        K, q = self.K, self.q
+        shape = {"full": (K, q, q), "diag": (K, q), "spherical": (K,), "tied": (q, q)}[self.structure]
+        problem = arrays_problem({"B": (self.B, self.B.shape), "covariance": (self.covariance, shape)})
+        return problem or ("" if cov.are_proper(self.matrices) else "a covariance is not positive definite")
 
     # ------------------------------------------------------------------ the pass
 
@@ -156,7 +231,7 @@ class GaussianExperts:
         folded = unpack(scatter) if cov.has_matrices(self.structure) else scatter
         return n, folded, moments.first.reshape(self.K, self.q, self.p).transpose(0, 2, 1)
 
-    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> GaussianExperts:
+    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """The exact maximiser in residual form: ``δ_k = S_k⁻¹ Σ τ r x``, then the covariance of what remains."""
         n, scatter, Sxr = self._unfold(moments)
         Sxx = unpack(moments.second)
@@ -168,7 +243,7 @@ class GaussianExperts:
         else:
             remaining = np.maximum(scatter - np.einsum("kpq,kpq->kq", Sxr, delta), 0.0)
         covariance = cov.maximiser(remaining, n, self.structure, self.covariance, penalty.floor)
-        return GaussianExperts(self.B + delta.transpose(0, 2, 1), covariance, self.structure)
+        return type(self)(self.B + delta.transpose(0, 2, 1), covariance, self.structure)
 
     def full_rank(self, moments: Moments) -> bool:
         """Whether every expert with rows has a design of full rank."""
@@ -208,11 +283,6 @@ class GaussianExperts:
             J[k, head:, :head], J[k, :head, head:] = cross, cross.T
         return J
 
-    @property
-    def full_curvature(self) -> bool:
-        """Always."""
-        return True
-
     def _whitened_scatter(self, moments: Moments) -> Array:
         """``Σ τ z zᵀ``, ``(K, q, q)``."""
         _, scatter, _ = self._unfold(moments)
@@ -244,13 +314,31 @@ class GaussianExperts:
         """Coefficients in the coordinates of the information, flat."""
         return self.B.ravel()
 
-    def moved(self, coefficients: Array, shapes: Array) -> GaussianExperts:
+    def moved(self, coefficients: Array, shapes: Array) -> Self:
         """``B + coefficients`` and ``Σ_k ← L_k exp(E_k) L_kᵀ``, ``E_k = Σ_j shapes_kj E_j``."""
         L, _ = self.factors
         E = np.einsum("kj,jab->kab", (self.tie() @ shapes).reshape(self.K, -1), cov.basis(self.structure, self.q))
         moved = np.array([F @ symmetric_exponential(e) @ F.T for F, e in zip(L, E, strict=True)])
         stored = cov.stored(moved, self.structure)
-        return GaussianExperts(self.B + coefficients.reshape(self.B.shape), stored, self.structure)
+        return type(self)(self.B + coefficients.reshape(self.B.shape), stored, self.structure)
+
+    # ------------------------------------------------------------------ as people read it
+
+    def log_shapes(self) -> Array:
+        """``log Σ_k,jj``, ``(K, q)``."""
+        return np.log(self.variances)
+
+    def log_shapes_jacobian(self) -> Array:
+        """``∂ log Σ_k,jj / ∂ shapes``, ``(K q, shape_parameters)``."""
+        L, _ = self.factors
+        moves = np.einsum("kja,bac,kjc->kjb", L, cov.basis(self.structure, self.q), L)  # (K, q, m)
+        relative = moves / self.variances[:, :, None]
+        return np.asarray(block_diag(*relative) @ self.tie(), dtype=np.float64)
+
+    def attributes(self) -> dict[str, Array]:
+        """Variances ``(K,)`` or ``(K, q)``, and covariances in the form of the structure."""
+        variances = self.variances[:, 0] if self.q == 1 else self.variances
+        return {"variances_": variances.copy(), "covariances_": self.covariance}
 
     # ------------------------------------------------------------------ use
 
@@ -275,7 +363,7 @@ class GaussianExperts:
         """Quantile of each expert, ``(K, n)``, for one response."""
         return self.mean(panel)[:, 0] + ndtri(probability) * np.sqrt(self.variances)
 
-    def divergence(self, other: GaussianExperts, panel: Array) -> Array:
+    def divergence(self, other: Self, panel: Array) -> Array:
         """``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q + ‖L_l⁻¹ (B_k - B_l) x̃‖²)``, ``(K, L, n)``."""
         constant = self.shape_divergence(other)
         _, Linv = other.factors
@@ -283,7 +371,7 @@ class GaussianExperts:
         divergence: Array = constant[:, :, None] + 0.5 * np.sum((Linv @ gap) ** 2, axis=2)
         return divergence
 
-    def shape_divergence(self, other: GaussianExperts) -> Array:
+    def shape_divergence(self, other: Self) -> Array:
         """The divergence where the means agree: ``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q)``, ``(K, L)``."""
         (L, _), (M, Minv) = self.factors, other.factors
         log_det = [2 * np.log(np.diagonal(F, axis1=1, axis2=2)).sum(axis=1) for F in (L, M)]
@@ -291,32 +379,140 @@ class GaussianExperts:
         constant: Array = 0.5 * (log_det[1] - log_det[0][:, None] + trace - self.q)
         return constant
 
-    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> GaussianExperts:
+    def within(self, panel: Array, own: Array, mean: Array) -> Array:
+        """Scatter of the responses around ``mean``, ``(q, q)``: of the experts' means, and within each."""
+        gap = self.mean(panel) - mean
+        scatter: Array = np.einsum("ls,lqs,lrs->qr", own, gap, gap, optimize=True)
+        return scatter + np.tensordot(own.sum(axis=1), self.matrices, axes=1)
+
+    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
         """Weighted least squares of ``mean`` on ``x̃``; what remains adds to the covariance ``within``."""
         n = mass.sum(axis=1)
         S = np.einsum("kn,an,bn->kab", mass, panel, panel, optimize=True)
-        B = self.solved(S, np.einsum("kn,an,kqn->kaq", mass, panel, mean, optimize=True), n)
+        B = self._solved(S, np.einsum("kn,an,kqn->kaq", mass, panel, mean, optimize=True), n)
         gap = mean - B @ panel
         return self.with_scatter(B, within + np.einsum("kn,kqn,krn->kqr", mass, gap, gap, optimize=True), n)
 
-    def solved(self, S: Array, right: Array, n: Array) -> Array:
+    def _solved(self, S: Array, right: Array, n: Array) -> Array:
         """Coefficients ``(S_k⁻¹ right_k)ᵀ`` from ``(K, p, p)`` and ``(K, p, q)``; the current ones where ``n`` is 0."""
         B = self.B.copy()
         for k in np.flatnonzero(n > cov.EMPTY):
             B[k] = solve_symmetric(S[k], right[k])[0].T
         return B
 
-    def with_scatter(self, B: Array, scatter: Array, n: Array) -> GaussianExperts:
+    def with_scatter(self, B: Array, scatter: Array, n: Array, floor: Array | None = None) -> Self:
         """Experts ``B`` whose covariances, in this structure, are nearest to ``scatter_k / n_k``, ``(K, q, q)``."""
+        least = np.zeros((self.q, self.q)) if floor is None else floor
         folded = scatter if cov.has_matrices(self.structure) else np.diagonal(scatter, axis1=1, axis2=2)
-        covariance = cov.maximiser(folded, n, self.structure, self.covariance, np.zeros((self.q, self.q)))
-        return GaussianExperts(B, covariance, self.structure)
+        covariance = cov.maximiser(folded, n, self.structure, self.covariance, least)
+        return replace(self, B=B, covariance=covariance)
 
-    def permuted(self, order: IntArray) -> GaussianExperts:
-        """Experts in the given order."""
-        stored = self.covariance if self.structure == "tied" else self.covariance[order]
-        return replace(self, B=self.B[order], covariance=stored)
+    def like(self, other: Self) -> Self:
+        """The same experts with covariances in the structure of ``other``."""
+        if self.structure == other.structure:
+            return self
+        return replace(self, covariance=cov.stored(self.matrices, other.structure), structure=other.structure)
 
-    def transformed(self, T: Array) -> GaussianExperts:
+    # ------------------------------------------------------------------ combining from moments alone
+
+    def moment_costs(self, others: Self, mass: Array, second: Array) -> Array:
+        """Divergence from each expert to each of ``others`` summed over its rows, from moments: no covariates needed.
+
+        ``c_lk = m_l d(Σ_l, Σ_k) + ½ tr Σ_k⁻¹ (B_l - B_k) S_l (B_l - B_k)ᵀ`` with ``m_l = Σ_i τ_il`` and
+        ``S_l = Σ_i τ_il x̃_i x̃_iᵀ``, which the E-step has at hand.
+
+        Parameters
+        ----------
+        others : GaussianExperts
+            K of them, on the same design; these are L.
+        mass : (L,) array
+        second : (L, p, p) array
+
+        Returns
+        -------
+        (L, K) array
+
+        Examples
+        --------
+        >>> one = GaussianExperts(np.array([[[0.0]]]), np.ones((1, 1, 1)))
+        >>> two = GaussianExperts(np.array([[[0.0]], [[2.0]]]), np.ones((2, 1, 1)))
+        >>> one.moment_costs(two, np.array([3.0]), np.array([[[3.0]]]))
+        array([[0., 6.]])
+        """
+        _, Linv = others.factors
+        spread = np.empty((self.K, others.K))
+        size = max(COSTS_AT_ONCE // (others.K * self.q * self.p), 1)
+        for i in range(0, self.K, size):
+            gap = Linv @ (self.B[i : i + size, None] - others.B)  # (·, K, q, p)
+            flat = gap.reshape(len(gap), -1, self.p)
+            spread[i : i + size] = np.sum((flat @ second[i : i + size] * flat).reshape(len(gap), others.K, -1), axis=2)
+        return mass[:, None] * self.shape_divergence(others) + 0.5 * spread
+
+    def moment_barycentres(self, parts: Self, labels: IntArray, mass: Array, second: Array) -> Self:
+        """For each of these experts the one nearest to the ``parts`` that ``labels (L,)`` give it; it stays if none.
+
+        ``B_k = (Σ_l S_l)⁻¹ Σ_l S_l B_l`` and ``Σ_k = Σ_l [m_l Σ_l + (B_l - B_k) S_l (B_l - B_k)ᵀ] / Σ_l m_l``, in the
+        covariance structure of these experts. The spread of the coefficients belongs to the variance: without it local
+        variances, which are too small, would make the result too sure of itself.
+        """
+        member = (labels == np.arange(self.K)[:, None]).astype(np.float64)  # (K, L)
+        n = member @ mass
+        L, p = len(mass), self.p
+        S = (member @ second.reshape(L, -1)).reshape(-1, p, p)
+        right = (member @ (second @ parts.B.transpose(0, 2, 1)).reshape(L, -1)).reshape(len(n), p, -1)
+        B = self._solved(S, right, n)
+        gap = parts.B - B[labels]  # (L, q, p)
+        scatter = gap @ second @ gap.transpose(0, 2, 1) + mass[:, None, None] * parts.matrices
+        return self.with_scatter(B, (member @ scatter.reshape(L, -1)).reshape(len(n), self.q, self.q), n)
+
+    def largest_precision(self, second: Array) -> Array:
+        """Diagonal of ``Σ_k⁻¹ ⊗ S_k``, ``(K, q p)``: labels that were known would say no more."""
+        moments = np.diagonal(second, axis1=1, axis2=2)
+        inverse = np.array([np.diagonal(np.linalg.inv(S)) for S in self.matrices])  # (K, q)
+        bound: Array = (inverse[:, :, None] * moments[:, None]).reshape(self.K, -1)
+        return bound
+
+    # ------------------------------------------------------------------ one model per site
+
+    def shape_values(self) -> Array:
+        """Covariance matrices, flat, ``(K, q q)``."""
+        return self.matrices.reshape(self.K, -1)
+
+    def with_shape_values(self, values: Array) -> Self:
+        """The experts with these covariances, in their structure."""
+        return replace(self, covariance=cov.stored(values.reshape(self.K, self.q, self.q), self.structure))
+
+    @property
+    def ties_shapes(self) -> bool:
+        """Whether all experts have one covariance."""
+        return self.structure == "tied"
+
+    def shapes_at(self, moments: Moments, penalty: Penalty) -> Array:
+        """Covariances of the residuals from the current coefficients, flat, ``(K, q q)``."""
+        still = replace(moments, first=np.zeros_like(moments.first))
+        return self.step(still, penalty, intercept=True, fraction=1.0).shape_values()
+
+    def with_wide_shapes(self, summary: ColumnSummary, factor: float) -> Self:
+        """The experts with ``factor`` times the covariance of the responses."""
+        wide = np.tile(factor * summary.y_covariance, (self.K, 1, 1))
+        return replace(self, covariance=cov.stored(wide, self.structure))
+
+    def relabelled(self, moments: Moments, permutation: IntArray) -> Moments:
+        """Moments taken at these experts as if their labels had been permuted."""
+        return self.solution(moments).permuted(permutation).moments(self.B)
+
+    def solution(self, moments: Moments) -> LeastSquares:
+        """The least squares problem that moments taken at these experts pose, with its solution."""
+        packed = moments.plain[self.K :].reshape(self.K, -1)
+        scatter = unpack(packed) if cov.has_matrices(self.structure) else packed
+        first = moments.first.reshape(self.K, self.q, self.p)
+        return LeastSquares.of(moments.plain[: self.K], unpack(moments.second), first, scatter, at=self.B)
+
+    def permuted(self, permutation: IntArray) -> Self:
+        """The experts at these places."""
+        stored = self.covariance if self.structure == "tied" else self.covariance[permutation]
+        return replace(self, B=self.B[permutation], covariance=stored)
+
+    def transformed(self, T: Array) -> Self:
         """Coefficients ``T b``, for a change of covariate coordinates."""
         return replace(self, B=self.B @ T.T)

@@ -1,7 +1,7 @@
-"""What moments say of Gaussian experts, whatever experts they were taken at: the normal equations, solved and undone.
+"""Convert Gaussian moments to least-squares solutions and back.
 
-Moments are sums over residuals from the experts they were taken at. A solution is free of these: it can be renamed, or
-changed, and turned into moments at any experts.
+Moments are sums over residuals from the coefficients they were taken at. A solution is free of these: it can be
+relabelled, or changed, and turned into moments at any coefficients.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.model.families import covariance as cov
-from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.moments import Moments
-from consilience.numerics.arrays import Array, IntArray, pack, unpack
+from consilience.numerics.arrays import Array, IntArray, pack
 from consilience.numerics.linalg import solve_symmetric
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
-    """The experts to which a step leads, with the moments that do not depend on where it began.
+class LeastSquares:
+    """Weighted least squares fits of K experts, with the moments that do not depend on where they were taken.
 
     Parameters
     ----------
@@ -34,10 +32,10 @@ class Solution:
 
     Examples
     --------
-    >>> from consilience.model import ConstantGate, Design, Mixture, Rows, expect
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
     >>> experts = GaussianExperts(np.array([[[0.0]]]), np.ones((1, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
-    >>> found = solution(experts, expect(mixture, Rows(np.empty((2, 0)), np.array([[1.0], [3.0]]))).experts)
+    >>> found = experts.solution(expect(mixture, Rows(np.empty((2, 0)), np.array([[1.0], [3.0]]))).experts)
     >>> found.B.ravel(), found.scatter.ravel()
     (array([2.]), array([2.]))
     """
@@ -47,31 +45,25 @@ class Solution:
     B: Array
     scatter: Array
 
-    def permuted(self, order: IntArray) -> Solution:
-        """The same under other labels."""
-        return Solution(self.n[order], self.S[order], self.B[order], self.scatter[order])
+    @classmethod
+    def of(cls, n: Array, S: Array, first: Array, scatter: Array, *, at: Array) -> LeastSquares:
+        """The fits from moments of the residuals ``r`` from coefficients ``at (K, q, p)``; ``first`` is ``Σ τ r x``."""
+        delta = np.array([solve_symmetric(a, b.T)[0].T for a, b in zip(S, first, strict=True)])
+        return cls(n, S, at + delta, scatter - _explained(delta, S, scatter))
 
-    def moments(self, experts: GaussianExperts) -> Moments:
-        """The moments at ``experts`` from which the step leads here; as many experts as the solution has."""
-        back = self.B - experts.B[: len(self.B)]
+    def permuted(self, permutation: IntArray) -> LeastSquares:
+        """The same under other labels."""
+        return LeastSquares(self.n[permutation], self.S[permutation], self.B[permutation], self.scatter[permutation])
+
+    def moments(self, at: Array) -> Moments:
+        """Moments of the residuals from coefficients ``at (K, q, p)``, from which a step leads here.
+
+        ``at`` may be of more experts: the first ones are meant.
+        """
+        back = self.B - at[: len(self.B)]
         scatter = self.scatter + _explained(back, self.S, self.scatter)
         plain = np.concatenate([self.n, (pack(scatter) if scatter.ndim == 3 else scatter).ravel()])
-        return Moments(plain, (back @ self.S).reshape(-1, experts.p), pack(self.S))
-
-
-def solution(experts: GaussianExperts, moments: Moments) -> Solution:
-    """Where the step from ``experts``, at which ``moments`` were taken, leads.
-
-    Examples
-    --------
-    See :class:`Solution`.
-    """
-    K, q, p = experts.B.shape
-    S, Sxr = unpack(moments.second), moments.first.reshape(K, q, p)
-    delta = np.array([solve_symmetric(a, b.T)[0].T for a, b in zip(S, Sxr, strict=True)])
-    packed = moments.plain[K:].reshape(K, -1)
-    about = unpack(packed) if cov.has_matrices(experts.structure) else packed
-    return Solution(moments.plain[:K], S, experts.B + delta, about - _explained(delta, S, about))
+        return Moments(plain, (back @ self.S).reshape(-1, at.shape[2]), pack(self.S))
 
 
 def _explained(delta: Array, S: Array, like: Array) -> Array:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Self, cast
 
 import numpy as np
 from scipy.special import gammaln, pdtr, pdtrik
 
 from consilience.model.families.base import Evaluated, Scores
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty, slope_mask
-from consilience.model.rows import Block
-from consilience.numerics.arrays import Array, IntArray, kronecker, unpack
-from consilience.numerics.linalg import capped, solve_symmetric
-from consilience.numerics.newton import minimise
-
-LARGEST_LOG_MEAN = 100.0
-"""Linear predictors are cut here: a mean of e^100 is a rejected step, not an overflow."""
-LONGEST_STEP = 30.0
-"""Largest change of a coefficient in one step."""
+from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts, mean_per_size, whole_counts
+from consilience.model.moments import Layout, Weights
+from consilience.model.rows import Block, Rows
+from consilience.numerics.arrays import Array, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +24,7 @@ class PoissonEvaluated(Evaluated):
 
 
 @dataclass(frozen=True, eq=False)
-class PoissonExperts:
+class PoissonExperts(GeneralisedLinearExperts):
     """Experts ``y | x, k ~ Poisson(exposure · exp(x̃ᵀ b_k))``.
 
     Parameters
@@ -45,39 +38,33 @@ class PoissonExperts:
     array([1.])
     """
 
-    B: Array
-
-    discrete = True
-    newton_type = True
     family = "poisson"
-    channels = 1
-    shapes = 0
-    shape_parameters = 0
-    full_curvature = True
+    discrete = True
+    size_name = "exposure"
+    range_sentence = "the response must be one column of counts 0, 1, 2, …"
 
-    @property
-    def K(self) -> int:
-        """Number of experts."""
-        return len(self.B)
+    def in_range(self, rows: Rows) -> bool:
+        """Whether the response is a count."""
+        return whole_counts(rows)
 
-    @property
-    def p(self) -> int:
-        """Number of coefficients."""
-        return int(self.B.shape[1])
+    def response_features(self, rows: Rows) -> Array:
+        """Log rates ``(n, 1)``."""
+        exposure = 1.0 if rows.exposure is None else rows.exposure[:, None]
+        log_rate: Array = np.log((rows.Y + 0.5) / exposure)
+        return log_rate
 
-    @property
-    def parameter_count(self) -> int:
-        """Free parameters, ``K p``."""
-        return self.B.size
+    def at_level(self, rows: Rows) -> Self:
+        """The blank experts at the log of the overall rate."""
+        return self.with_intercept(float(np.log(max(mean_per_size(rows), 1e-8))))
 
     # ------------------------------------------------------------------ the pass
 
     def evaluate(self, block: Block) -> PoissonEvaluated:
         """``y log μ - μ - log y!`` and the mean."""
         eta = self.B @ block.panel
-        if block.log_exposure is not None:
-            eta += block.log_exposure
-        np.minimum(eta, LARGEST_LOG_MEAN, out=eta)
+        if block.exposure is not None:
+            eta += np.log(block.exposure)
+        np.minimum(eta, LARGEST_PREDICTOR, out=eta)
         mu = np.exp(eta)
         y = block.Y[0]
         return PoissonEvaluated(y * eta - mu - gammaln(y + 1), mu, y - mu)
@@ -90,65 +77,20 @@ class PoissonExperts:
         """Rows for ``Σ τ``, ``Σ τ (y - μ) x`` and ``Σ τ μ x xᵀ``; ``tau (K, n)`` includes case weights."""
         return Weights(tau.sum(axis=1), tau * at.residual, tau * at.mu)
 
-    # ------------------------------------------------------------------ the step
-
-    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> PoissonExperts:
-        """One safeguarded Newton step per expert."""
-        mask = penalty.expert_ridge * slope_mask(self.p, intercept)
-        gradient = moments.first - mask * self.B
-        direction = [
-            solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0]
-            for H, g in zip(unpack(moments.second), gradient, strict=True)
-        ]
-        return PoissonExperts(self.B + fraction * capped(np.array(direction), LONGEST_STEP))
-
-    def full_rank(self, moments: Moments) -> bool:
-        """Always: the ridge identifies the slopes."""
-        return True
-
-    def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """What the ridge subtracts from the log-likelihood."""
-        return 0.5 * penalty.expert_ridge * float(np.sum(self.B[:, int(intercept) :] ** 2))
-
-    def admissible(self, penalty: Penalty) -> bool:
-        """Always: no variance to bound."""
-        return True
-
-    # ------------------------------------------------------------------ derivatives
-
     def scores(self, at: PoissonEvaluated) -> Scores:
         """``y - μ`` on ``x``."""
         return Scores(at.residual[:, None], np.empty((self.K, 0, at.mu.shape[1])))
 
-    def complete(self, moments: Moments) -> Array:
-        """``Σ τ μ x xᵀ`` of each expert, ``(K, p, p)``."""
-        return unpack(moments.second)
-
-    def score(self, moments: Moments) -> tuple[Array, Array]:
-        """Observed score ``(K, 1, p)``; no shapes."""
-        return moments.first[:, None], np.empty((self.K, 0))
-
-    def tie(self) -> Array:
-        """No shape parameters: ``(0, 0)``."""
-        return np.empty((0, 0))
-
-    def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
-        """Second derivative of the ridge."""
-        return kronecker(np.eye(self.K), np.diag(penalty.expert_ridge * slope_mask(self.p, intercept)))
-
-    def free_coefficients(self) -> Array:
-        """Coefficients, flat."""
-        return self.B.ravel()
-
-    def moved(self, coefficients: Array, shapes: Array) -> PoissonExperts:
-        """The experts with ``coefficients`` added."""
-        return PoissonExperts(self.B + coefficients.reshape(self.B.shape))
+    def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
+        """``μ - mean η`` with ``μ = exp η``, and its derivatives."""
+        mu = np.exp(eta)
+        return mu - mean * eta, mean - mu, mu
 
     # ------------------------------------------------------------------ use
 
     def mean(self, panel: Array) -> Array:
         """Rate at unit exposure, ``(K, 1, n)``."""
-        return cast(Array, np.exp(np.minimum(self.B @ panel, LARGEST_LOG_MEAN)))[:, None]
+        return cast(Array, np.exp(self.predictor(panel)))[:, None]
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Counts ``(n, 1)`` from the experts named by ``labels (n,)``."""
@@ -167,34 +109,9 @@ class PoissonExperts:
         counts: Array = np.nan_to_num(pdtrik(probability, self.mean(panel)[:, 0]))
         return counts
 
-    def divergence(self, other: PoissonExperts, panel: Array) -> Array:
+    def divergence(self, other: Self, panel: Array) -> Array:
         """``μ_k (log μ_k - log μ_l) - μ_k + μ_l`` at unit exposure, ``(K, L, n)``."""
-        ours, theirs = (np.minimum(B @ panel, LARGEST_LOG_MEAN) for B in (self.B, other.B))
+        ours, theirs = self.predictor(panel), other.predictor(panel)
         mu = np.exp(ours)[:, None]
         divergence: Array = mu * (ours[:, None] - theirs - 1.0) + np.exp(theirs)
         return divergence
-
-    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> PoissonExperts:
-        """Minimises ``Σ_i mass_i (μ_i - mean_i log μ_i)`` of each expert by Newton's method."""
-        B = [self._nearest(b, panel, m, v[0]) if m.sum() > 0 else b for b, m, v in zip(self.B, mass, mean, strict=True)]
-        return PoissonExperts(np.array(B))
-
-    def _nearest(self, start: Array, panel: Array, mass: Array, mean: Array) -> Array:
-        def value(b: Array) -> float:
-            eta = np.minimum(b @ panel, LARGEST_LOG_MEAN)
-            return float(np.sum(mass * (np.exp(eta) - mean * eta)))
-
-        def step(b: Array) -> Array:
-            mu = np.exp(np.minimum(b @ panel, LARGEST_LOG_MEAN))
-            H = (panel * (mass * mu)) @ panel.T
-            return capped(solve_symmetric(H, (panel @ (mass * (mean - mu)))[:, None])[0][:, 0], LONGEST_STEP)
-
-        return minimise(start, value, step)
-
-    def permuted(self, order: IntArray) -> PoissonExperts:
-        """Experts in the given order."""
-        return PoissonExperts(self.B[order])
-
-    def transformed(self, T: Array) -> PoissonExperts:
-        """Coefficients ``T b``, for a change of covariate coordinates."""
-        return PoissonExperts(self.B @ T.T)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from consilience.fit.summary import BLOCK, ColumnSummary, column_summary
 from consilience.model import Rows
+from consilience.model.summary import BLOCK, ColumnSummary, column_summary
 from strategies import Shape, shapes
 
 FIELDS = ("weight", "x_mean", "x_squares", "y_mean", "y_products")

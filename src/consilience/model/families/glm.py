@@ -1,0 +1,189 @@
+"""Generalised linear experts with one linear predictor: the Newton step, the ridge and the projection they share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from consilience.model.families.base import Experts, MessageFields, Options, arrays_problem
+from consilience.model.moments import Moments
+from consilience.model.penalty import Penalty, slope_mask
+from consilience.model.rows import Rows
+from consilience.model.summary import ColumnSummary
+from consilience.numerics.arrays import Array, IntArray, kronecker, unpack
+from consilience.numerics.linalg import capped, solve_symmetric
+from consilience.numerics.newton import minimise
+
+LARGEST_PREDICTOR = 100.0
+"""Linear predictors are cut here: a mean of e^100 is a rejected step, not an overflow."""
+LONGEST_STEP = 30.0
+"""Largest change of a coefficient in one step."""
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralisedLinearExperts(Experts):
+    """Experts whose response depends on ``x`` through ``η_k = x̃ᵀ b_k``; a family adds its link and its density.
+
+    Parameters
+    ----------
+    B : (K, p) array
+        Coefficients of the linear predictor, intercept first.
+    """
+
+    B: Array
+
+    message_fields: ClassVar[MessageFields] = {"B": (2,)}
+
+    @property
+    def K(self) -> int:
+        """Number of experts."""
+        return len(self.B)
+
+    @property
+    def p(self) -> int:
+        """Number of coefficients."""
+        return int(self.B.shape[1])
+
+    @classmethod
+    def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
+        """K experts with coefficients 0."""
+        return cls(np.zeros((K, p)))
+
+    @classmethod
+    def numbers(cls, p: int, q: int, options: Options) -> int:
+        """Coefficients and their weights."""
+        return 2 * p
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The experts of several parts as one."""
+        return cls(np.concatenate([part.B for part in parts]))
+
+    def invalid(self) -> str:
+        """Why the coefficients are not proper; empty where they are."""
+        return arrays_problem({"B": (self.B, self.B.shape)})
+
+    def with_intercept(self, value: float) -> Self:
+        """The experts with this first coefficient."""
+        B = self.B.copy()
+        B[:, 0] = value
+        return replace(self, B=B)
+
+    # ------------------------------------------------------------------ the pointwise loss
+
+    @abstractmethod
+    def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
+        """Negative expected log density at ``η`` of responses with a mean, up to constants and a positive factor.
+
+        Returns
+        -------
+        loss, slope, curvature
+            The loss, minus its first and its second derivative in ``η``; all of the shape of ``eta``.
+        """
+
+    def predictor(self, panel: Array) -> Array:
+        """``η_k(x_i)``, ``(K, n)``."""
+        return np.minimum(self.B @ panel, LARGEST_PREDICTOR)
+
+    # ------------------------------------------------------------------ the step
+
+    def stepped(self, gradient: Array, curvature: Array, penalty: Penalty, intercept: bool, fraction: float) -> Array:
+        """Coefficients after ``fraction`` of a safeguarded Newton step of the penalised log-likelihood.
+
+        Parameters
+        ----------
+        gradient : (K, p) array
+        curvature : (K, p (p + 1) / 2) array
+            Upper triangles.
+        penalty, intercept, fraction
+            As in :meth:`step`.
+        """
+        mask = penalty.expert_ridge * slope_mask(self.p, intercept)
+        uphill = gradient - mask * self.B
+        direction = [
+            solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0]
+            for H, g in zip(unpack(curvature), uphill, strict=True)
+        ]
+        return self.B + fraction * capped(np.array(direction), LONGEST_STEP)
+
+    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
+        """One safeguarded Newton step per expert."""
+        return replace(self, B=self.stepped(moments.first, moments.second, penalty, intercept, fraction))
+
+    def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
+        """What the ridge subtracts from the log-likelihood."""
+        return 0.5 * penalty.expert_ridge * float(np.sum(self.B[:, int(intercept) :] ** 2))
+
+    def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
+        """Second derivative of the ridge."""
+        return kronecker(np.eye(self.K), np.diag(penalty.expert_ridge * slope_mask(self.p, intercept)))
+
+    # ------------------------------------------------------------------ derivatives
+
+    def complete(self, moments: Moments) -> Array:
+        """``Σ τ h(η) x xᵀ`` of each expert, ``(K, p, p)``, with the curvature ``h`` of the loss."""
+        return unpack(moments.second)
+
+    def score(self, moments: Moments) -> tuple[Array, Array]:
+        """Observed score ``(K, 1, p)``; no shapes."""
+        return moments.first[:, None], np.empty((self.K, 0))
+
+    def free_coefficients(self) -> Array:
+        """Coefficients, flat."""
+        return self.B.ravel()
+
+    def moved(self, coefficients: Array, shapes: Array) -> Self:
+        """The experts with ``coefficients`` added."""
+        return replace(self, B=self.B + coefficients.reshape(self.B.shape))
+
+    # ------------------------------------------------------------------ use
+
+    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
+        """Minimises the loss of each expert over the points by Newton's method."""
+        pairs = zip(self.B, mass, mean, strict=True)
+        B = [self._nearest(b, panel, m, v[0]) if m.sum() > 0 else b for b, m, v in pairs]
+        return replace(self, B=np.array(B))
+
+    def _nearest(self, start: Array, panel: Array, mass: Array, mean: Array) -> Array:
+        def at(b: Array) -> tuple[Array, Array, Array]:
+            return self.pointwise(np.minimum(b @ panel, LARGEST_PREDICTOR), mean)
+
+        def value(b: Array) -> float:
+            return float(np.sum(mass * at(b)[0]))
+
+        def step(b: Array) -> Array:
+            _, slope, curvature = at(b)
+            H = (panel * (mass * curvature)) @ panel.T
+            return capped(solve_symmetric(H, (panel @ (mass * slope))[:, None])[0][:, 0], LONGEST_STEP)
+
+        return minimise(start, value, step)
+
+    def permuted(self, permutation: IntArray) -> Self:
+        """The experts at these places."""
+        return replace(self, B=self.B[permutation])
+
+    def transformed(self, T: Array) -> Self:
+        """Coefficients ``T b``, for a change of covariate coordinates."""
+        return replace(self, B=self.B @ T.T)
+
+
+def whole_counts(rows: Rows) -> bool:
+    """Whether there is one response, and it is a count.
+
+    Examples
+    --------
+    >>> whole_counts(Rows(np.zeros((2, 1)), np.array([[0.0], [2.5]])))
+    False
+    """
+    return rows.Y.shape[1] == 1 and not np.any((rows.Y < 0) | (np.floor(rows.Y) != rows.Y))
+
+
+def mean_per_size(rows: Rows) -> float:
+    """Mean response per unit of size (exposure or trials), over weighted rows."""
+    weight = np.ones(rows.n) if rows.weight is None else rows.weight
+    size = 1.0 if rows.exposure is None else rows.exposure
+    return float(weight @ rows.Y[:, 0] / np.sum(weight * size))

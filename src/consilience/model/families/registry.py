@@ -1,0 +1,47 @@
+"""The families of experts by name. A new family is one file and one line here."""
+
+from __future__ import annotations
+
+from consilience.errors import InvalidInputError
+from consilience.model.families.base import Experts
+from consilience.model.families.categorical import CategoricalExperts
+from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.poisson import PoissonExperts
+
+FAMILIES: dict[str, type[Experts]] = {
+    each.family: each
+    for each in (
+        GaussianExperts,
+        CategoricalExperts,
+        PoissonExperts,
+    )
+}
+"""In the order of their numbers in messages: new ones go to the end."""
+
+
+def family_of(name: str) -> type[Experts]:
+    """The family of a name; an error that lists the names where there is none.
+
+    Examples
+    --------
+    >>> family_of("poisson").size_name
+    'exposure'
+    >>> family_of("poison")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: family 'poison': expected one of gaussian, categorical, poisson...
+    """
+    if name not in FAMILIES:
+        raise InvalidInputError(f"family {name!r}: expected one of {', '.join(FAMILIES)}")
+    return FAMILIES[name]
+
+
+def regression_families() -> tuple[str, ...]:
+    """Names of the families whose responses are numbers, not classes.
+
+    Examples
+    --------
+    >>> "gaussian" in regression_families(), "categorical" in regression_families()
+    (True, False)
+    """
+    return tuple(name for name, family in FAMILIES.items() if not family.classes)
