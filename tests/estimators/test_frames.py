@@ -35,7 +35,7 @@ def test_frames_give_the_same_fit_as_arrays_and_keep_their_names(kind: str) -> N
     assert model.feature_names_in_.tolist() == NAMES
     assert not hasattr(plain, "feature_names_in_")
     assert np.allclose(model.predict(X), plain.predict(DATA.X))
-    assert np.allclose(model.score_samples(X, DATA.y), plain.score_samples(DATA.X, DATA.y))
+    assert np.allclose(model.log_density(X, DATA.y), plain.log_density(DATA.X, DATA.y))
 
 
 @pytest.mark.parametrize("kind", KINDS)
