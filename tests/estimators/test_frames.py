@@ -146,6 +146,18 @@ def test_tidy_table_of_other_kinds() -> None:
     assert set(joint.query("part == 'expert'")["response"]) == {"y0", "y1"}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_backend_of_a_frame_is_the_name_of_its_module(kind: str) -> None:
+    assert frames.backend_of(KINDS[kind](COLUMNS)) == kind
+
+
+def test_without_the_library_of_X_a_table_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = regressor().fit(pl.DataFrame(COLUMNS), DATA.y)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match="polars"):
+        model.to_frame()
+
+
 def test_arrays_are_no_frames() -> None:
     assert frames.backend_of(DATA.X) is None
     assert frames.column_names(DATA.X) is None
