@@ -111,7 +111,7 @@ def test_evidence_of_the_fit_is_kept() -> None:
     assert model.stop_reason_ is StopReason.CONVERGED_NEWTON
     assert len(model.trace_) == model.n_iter_ + 1
     assert np.all(np.diff(model.trace_) >= -1e-9)
-    assert model.log_likelihood_ == pytest.approx(model.score_samples(data.X, data.y).sum())
+    assert model.log_likelihood_ == pytest.approx(model.log_density(data.X, data.y).sum())
     assert model.log_likelihood_ >= model.trace_[-1]
     assert model.starts_agree_
     assert model.n_features_in_ == 2

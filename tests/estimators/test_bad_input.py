@@ -251,7 +251,7 @@ def test_one_class_is_named() -> None:
 def test_an_unknown_class_is_named() -> None:
     model = FITS["classifier"](X)
     with pytest.raises(InvalidInputError, match="classes that were not in the fit"):
-        model.score_samples(X, np.full(N, 7))
+        model.log_density(X, np.full(N, 7))
 
 
 # ---------------------------------------------------------------------- too few rows
@@ -472,7 +472,7 @@ def assert_fitted_or_named(problem: tuple[Any, tuple[np.ndarray, ...], dict[str,
         assert np.all(np.isfinite(model.score_samples(data[0])))
     else:
         assert np.all(np.isfinite(model.predict(data[0])))
-        assert np.all(np.isfinite(model.score_samples(*data)))
+        assert np.all(np.isfinite(model.log_density(*data)))
 
 
 @settings(max_examples=120)

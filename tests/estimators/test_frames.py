@@ -35,7 +35,7 @@ def test_frames_give_the_same_fit_as_arrays_and_keep_their_names(kind: str) -> N
     assert model.feature_names_in_.tolist() == NAMES
     assert not hasattr(plain, "feature_names_in_")
     assert np.allclose(model.predict(X), plain.predict(DATA.X))
-    assert np.allclose(model.score_samples(X, DATA.y), plain.score_samples(DATA.X, DATA.y))
+    assert np.allclose(model.log_density(X, DATA.y), plain.log_density(DATA.X, DATA.y))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -144,6 +144,18 @@ def test_tidy_table_of_other_kinds() -> None:
     two = simulated(q=2, n=150)
     joint = regressor().fit(two.X, two.y).to_frame()
     assert set(joint.query("part == 'expert'")["response"]) == {"y0", "y1"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_backend_of_a_frame_is_the_name_of_its_module(kind: str) -> None:
+    assert frames.backend_of(KINDS[kind](COLUMNS)) == kind
+
+
+def test_without_the_library_of_X_a_table_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = regressor().fit(pl.DataFrame(COLUMNS), DATA.y)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match="polars"):
+        model.to_frame()
 
 
 def test_arrays_are_no_frames() -> None:

@@ -51,7 +51,7 @@ def test_responsibilities_follow_bayes() -> None:
     density = np.exp(-((y[:, None] - means) ** 2) / (2 * model.variances_)) / np.sqrt(2 * np.pi * model.variances_)
     joint = model.predict_gate(X) * density
     assert np.allclose(model.responsibilities(X, y), joint / joint.sum(axis=1, keepdims=True))
-    assert np.allclose(model.score_samples(X, y), np.log(joint.sum(axis=1)))
+    assert np.allclose(model.log_density(X, y), np.log(joint.sum(axis=1)))
 
 
 def test_classes_come_back_as_they_were_named() -> None:
@@ -66,7 +66,7 @@ def test_classes_come_back_as_they_were_named() -> None:
     assert set(drawn) <= {"a", "b", "c"}
     assert set(labels) <= {0, 1}
     chosen = proba[np.arange(300), data.y.astype(int)]
-    assert np.allclose(model.score_samples(data.X, names), np.log(chosen))
+    assert np.allclose(model.log_density(data.X, names), np.log(chosen))
 
 
 def test_gaussian_mixture_predicts_components() -> None:

@@ -45,7 +45,7 @@ class ConditionalMixture(MixtureEstimator):
         resp = self.mixture_.responsibilities(rows)
         return resp if rows.groups is None else resp[rows.groups.codes]
 
-    def score_samples(self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None) -> Array:
+    def log_density(self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None) -> Array:
         """Log density ``log p(y | x)`` of each row, ``(n,)``."""
         rows = self._measured(X, y, exposure=exposure, trials=trials)
         return self.mixture_.log_density(rows)

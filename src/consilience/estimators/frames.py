@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -30,18 +31,20 @@ def as_array(X: object) -> Any:
     return nw.from_native(X, eager_only=True).to_numpy()
 
 
-def backend_of(X: object) -> Any:
-    """The module (pandas, polars, …) that a frame comes from, or None for an array."""
+def backend_of(X: object) -> str | None:
+    """The name of the module (``"pandas"``, ``"polars"``, …) that a frame comes from, or None for an array."""
     if not is_frame(X):
         return None
-    return nw.get_native_namespace(nw.from_native(X, eager_only=True))
+    name: str = nw.get_native_namespace(nw.from_native(X, eager_only=True)).__name__
+    return name
 
 
-def to_frame(columns: Mapping[str, Sequence[Any]], backend: Any = None) -> Any:
+def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -> Any:
     """A frame of ``columns``: of the given backend, else of pandas where it is installed, else a ``pyarrow.Table``."""
-    if backend is None:
-        try:
-            import pandas as backend  # noqa: ICN001 - any backend will do
-        except ImportError:
-            return pa.table(dict(columns))
-    return nw.from_dict(dict(columns), native_namespace=backend).to_native()
+    try:
+        module = import_module(backend or "pandas")
+    except ImportError:
+        if backend is not None:
+            raise
+        return pa.table(dict(columns))
+    return nw.from_dict(dict(columns), native_namespace=module).to_native()

@@ -1,4 +1,4 @@
-"""Result of methods that fit one model per site: the centre, each site's model, and its shrinkage.
+"""Result of methods that fit one model per site: the centre, each site's model, and its shrinkage."""
 
 from __future__ import annotations
 
