@@ -7,19 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from consilience.fit import Specification
-from consilience.model import (
-    CategoricalExperts,
-    ConstantGate,
-    Design,
-    GaussianExperts,
-    Groups,
-    Mixture,
-    PoissonExperts,
-    Rows,
-    SoftmaxGate,
-)
+from consilience.model import ConstantGate, Design, Groups, Mixture, Rows, SoftmaxGate
+from families import CASES, NAMES
 
-FAMILIES = ("gaussian", "categorical", "poisson")
+FAMILIES = NAMES
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +32,15 @@ class Simulated:
         return self.rows.Y[:, 0] if self.rows.Y.shape[1] == 1 else self.rows.Y
 
 
+@dataclass(frozen=True)
+class Settings:
+    """What experts far from each other are made for."""
+
+    q: int
+    C: int
+    intercept: bool
+
+
 def simulated(
     family: str = "gaussian",
     *,
@@ -57,15 +57,14 @@ def simulated(
     seed: int = 0,
 ) -> Simulated:
     """Two experts with opposite slopes behind a soft gate; with ``group_size`` above 1 groups of rows share a label."""
+    case = CASES.get(family) or CASES[f"{family}-{structure}"]
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     p = d + intercept
     slopes = np.linspace(1.0, 2.0, p)
-    truth = Mixture(
-        Design.raw(d, intercept), _gate(gate, p, intercept), _experts(family, slopes, q, C, structure, intercept)
-    )
+    truth = Mixture(Design.raw(d, intercept), _gate(gate, p, intercept), case.apart(slopes, Settings(q, C, intercept)))
     groups = Groups.of(np.arange(n) // group_size) if group_size > 1 else None
-    E = rng.uniform(0.5, 3.0, n) if exposure else None
+    E = case.sizes(n, rng) if exposure and case.sizes is not None else None
     labels = None if groups is None else _group_labels(truth, X, groups, rng)
     Y, labels = truth.sample(X, rng, labels, E)
     weight = rng.integers(0, 3, n).astype(float) if weights else None
@@ -80,28 +79,6 @@ def _gate(kind: str, p: int, intercept: bool) -> SoftmaxGate | ConstantGate:
     if intercept:
         alpha[0] = 0.3
     return SoftmaxGate(np.array([alpha, -alpha]))
-
-
-def _experts(
-    family: str, slopes: np.ndarray, q: int, C: int, structure: str, intercept: bool
-) -> GaussianExperts | CategoricalExperts | PoissonExperts:
-    if family == "poisson":
-        B = 0.4 * np.array([slopes, -slopes])
-        if intercept:
-            B[:, 0] = 2.0, 0.5
-        return PoissonExperts(B)
-    if family == "categorical":
-        spread = np.linspace(-2.0, 2.0, C)[:, None] * slopes
-        return CategoricalExperts(np.array([spread, -spread]))
-    tilt = 1 + 0.3 * np.arange(q)[:, None]
-    S = 0.3 * np.eye(q) + 0.1
-    covariance = {
-        "full": np.array([S, 2 * S]),
-        "tied": S,
-        "diag": np.array([np.diag(S), 2 * np.diag(S)]),
-        "spherical": np.array([0.4, 0.8]),
-    }[structure]
-    return GaussianExperts(np.array([tilt * slopes, 1 - tilt * slopes]), covariance, structure)
 
 
 def _group_labels(truth: Mixture, X: np.ndarray, groups: Groups, rng: np.random.Generator) -> np.ndarray:

@@ -8,25 +8,12 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from consilience.model import (
-    CategoricalExperts,
-    ConstantGate,
-    Design,
-    GaussianExperts,
-    Groups,
-    Mixture,
-    PoissonExperts,
-    Rows,
-    SoftmaxGate,
-    Statistics,
-    expect,
-)
-from consilience.model.families.covariance import STRUCTURES
+from consilience.model import ConstantGate, Design, Experts, Groups, Mixture, Rows, SoftmaxGate, Statistics, expect
 from consilience.model.information import score
 from consilience.numerics.arrays import pack, triangle_size, unpack
+from families import CASES
 
-GAUSSIAN = tuple(f"gaussian-{structure}" for structure in STRUCTURES)
-FAMILIES = (*GAUSSIAN, "categorical", "poisson")
+FAMILIES = tuple(CASES)
 GATES = ("softmax", "constant")
 LABELS = ("row", "group")
 WEIGHTS = (None, "positive", "counts")  # counts: 0, 1 or 2, so that zeros are among them
@@ -71,25 +58,8 @@ def random_gate(kind: str, K: int, p: int, rng: np.random.Generator) -> SoftmaxG
     return SoftmaxGate(alpha - alpha.mean(axis=0))
 
 
-def random_covariance(structure: str, K: int, q: int, rng: np.random.Generator) -> np.ndarray:
-    A = 0.5 * rng.normal(size=(K, q, q))
-    S = A @ A.transpose(0, 2, 1) + rng.uniform(0.5, 1.5, (K, 1, 1)) * np.eye(q)
-    return {"full": S, "tied": S[0], "diag": np.einsum("kqq->kq", S).copy(), "spherical": S[:, 0, 0].copy()}[structure]
-
-
-def random_experts(
-    shape: Shape, p: int, rng: np.random.Generator
-) -> GaussianExperts | CategoricalExperts | PoissonExperts:
-    K = shape.K
-    if shape.family == "poisson":
-        return PoissonExperts(0.4 * rng.normal(size=(K, p)))
-    if shape.family == "categorical":
-        B = rng.normal(size=(K, shape.C, p))
-        return CategoricalExperts(B - B.mean(axis=1, keepdims=True))
-    structure = shape.family.removeprefix("gaussian-")
-    return GaussianExperts(
-        0.7 * rng.normal(size=(K, shape.q, p)), random_covariance(structure, K, shape.q, rng), structure
-    )
+def random_experts(shape: Shape, p: int, rng: np.random.Generator) -> Experts:
+    return CASES[shape.family].experts(shape, p, rng)
 
 
 def random_mixture(shape: Shape, rng: np.random.Generator) -> Mixture:
@@ -100,20 +70,16 @@ def random_mixture(shape: Shape, rng: np.random.Generator) -> Mixture:
 def random_rows(shape: Shape, rng: np.random.Generator) -> Rows:
     n = shape.n
     X = rng.normal(size=(n, shape.d))
-    if shape.family == "categorical":
-        Y = rng.integers(0, shape.C, (n, 1)).astype(float)
-    elif shape.family == "poisson":
-        Y = rng.poisson(2.0, (n, 1)).astype(float)
-    else:
-        Y = 1.5 * rng.normal(size=(n, shape.q))
+    case = CASES[shape.family]
+    sizes = None if case.sizes is None else case.sizes(n, rng)
+    Y = case.responses(shape, sizes, rng)
     weight = {
         None: None,
         "positive": rng.uniform(0.2, 2.5, n),
         "counts": rng.integers(0, 3, n).astype(float),
     }[shape.weights]
-    exposure = rng.uniform(0.5, 2, n) if shape.family == "poisson" else None
     groups = Groups.of(rng.integers(0, max(n // 3, 1), n)) if shape.labels == "group" else None
-    return Rows(X, Y, weight, exposure, groups)
+    return Rows(X, Y, weight, sizes, groups)
 
 
 @st.composite

@@ -41,6 +41,7 @@ from consilience.methods import ClusteredClients, OneShot
 from consilience.model import Mixture
 from consilience.runs import Engine, run
 from consilience.site import Columns, Site, respond
+from families import SIZED
 from sharded import totals, write_rows, write_sites
 from simulated import FAMILIES, simulated
 
@@ -148,7 +149,7 @@ def test_a_site_that_fails_at_its_own_question_is_named_and_the_others_go_on(ove
 def test_every_model_has_the_bits_of_the_reference(
     over: Over, tmp_path: Path, family: str, gate: str, group_size: int, in_memory: bool
 ) -> None:
-    exposure = family == "poisson"
+    exposure = family in SIZED
     data = simulated(family, gate=gate, n=800, group_size=group_size, weights=True, exposure=exposure)
     sites = write_rows(tmp_path, data, 17)
     some = tuple(site.name for site in sites[1::3])

@@ -34,6 +34,7 @@ from consilience.errors import (
 )
 from consilience.messages import Failure, FailureCode, Summarise, Total, encode
 from consilience.site import respond
+from families import SIZED
 from simulated import Simulated, simulated
 
 ESTIMATORS = {
@@ -61,7 +62,7 @@ def split(case: Simulated, sites: int = 3) -> dict[str, dict[str, np.ndarray]]:
 @pytest.mark.parametrize("family", ESTIMATORS)
 @pytest.mark.parametrize("group_size", [1, 5])
 def test_the_federated_model_is_the_pooled_one(family: str, group_size: int) -> None:
-    case = simulated(family, n=900, group_size=group_size, weights=True, exposure=family == "poisson", seed=2)
+    case = simulated(family, n=900, group_size=group_size, weights=True, exposure=family in SIZED, seed=2)
     metadata = {"sample_weight": case.rows.weight}
     if case.rows.exposure is not None:
         metadata["exposure"] = case.rows.exposure

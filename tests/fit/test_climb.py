@@ -20,6 +20,7 @@ from consilience.model.information import coefficient_slice, gate_slice, shape_s
 from consilience.model.statistics import Statistics
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
+from families import SIZED
 from simulated import FAMILIES, Simulated, simulated
 from strategies import Shape, shapes, take_labels
 
@@ -101,7 +102,7 @@ def test_climb_can_be_driven_by_hand() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("group_size", [1, 4])
 def test_sum_over_two_sites_gives_the_pooled_iteration(family: str, group_size: int) -> None:
-    data = simulated(family, n=200, group_size=group_size, exposure=family == "poisson", seed=3)
+    data = simulated(family, n=200, group_size=group_size, exposure=family in SIZED, seed=3)
     labels = len(data.rows.groups.bounds) - 1 if data.rows.groups else data.rows.n
     first = np.arange(labels) < labels // 3
     north, south = take_labels(data.rows, first), take_labels(data.rows, ~first)

@@ -18,6 +18,7 @@ from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.model import Design, GaussianExperts, Rows, SoftmaxGate
 from consilience.model.information import moved
 from consilience.model.mixture import Mixture
+from families import SIZED
 from simulated import FAMILIES, Simulated, simulated
 from strategies import Shape, shapes
 
@@ -241,7 +242,7 @@ def test_gate_spread_is_the_least_sum_of_pi_times_one_minus_pi() -> None:
 
 @pytest.mark.parametrize(("family", "group_size"), [("gaussian", 1), ("poisson", 4)])
 def test_bootstrap_agrees_with_the_information(family: str, group_size: int) -> None:
-    data = simulated(family, gate="constant", n=400, d=1, group_size=group_size, exposure=family == "poisson", seed=1)
+    data = simulated(family, gate="constant", n=400, d=1, group_size=group_size, exposure=family in SIZED, seed=1)
     fit = fitted(data)
     drawn = bootstrap(fit, data.rows, data.specification, rng=np.random.default_rng(0), draws=40)
     assert drawn.kind == "bootstrap"

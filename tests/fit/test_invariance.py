@@ -13,6 +13,7 @@ from consilience.model import Groups, Rows
 from consilience.model.alignment import alignment
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
+from families import SIZED
 from simulated import FAMILIES, Simulated, simulated
 from strategies import unweighted
 
@@ -38,7 +39,7 @@ def assert_same(a: Inference, b: Inference, tolerance: float = 1e-6) -> None:
 
 
 def data_of(family: str, gate: str = "softmax", **options: object) -> Simulated:
-    return simulated(family, gate=gate, group_size=4, exposure=family == "poisson", **options)
+    return simulated(family, gate=gate, group_size=4, exposure=family in SIZED, **options)
 
 
 def ungrouped(data: Simulated) -> Rows:
@@ -163,7 +164,7 @@ def test_one_row_per_group_is_row_labels(family: str, gate: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 def test_groups_that_share_a_label_are_recovered(family: str, gate: str) -> None:
-    data = simulated(family, gate=gate, n=600, group_size=12, exposure=family == "poisson")
+    data = simulated(family, gate=gate, n=600, group_size=12, exposure=family in SIZED)
     fit, inference = fitted(data.rows, data.specification)
     order = alignment(data.truth, fit.mixture)
     found = fit.mixture.responsibilities(data.rows).argmax(axis=1)[data.rows.groups.codes]

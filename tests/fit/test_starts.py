@@ -25,6 +25,7 @@ from consilience.fit.starts import (
 from consilience.model import Groups, Rows
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.summary import column_summary
+from families import SIZED
 from simulated import FAMILIES, Simulated, simulated
 from strategies import unweighted
 
@@ -74,7 +75,7 @@ def test_softened_labels_are_probabilities_that_favour_the_label() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_true_labels_make_a_mixture_near_the_truth(family: str) -> None:
-    data = simulated(family, n=3000, exposure=family == "poisson")
+    data = simulated(family, n=3000, exposure=family in SIZED)
     ground = ground_of(data, K=2)
     sharp = (np.arange(2)[:, None] == data.labels).astype(float)
     found = mixture_from(sharp, ground)

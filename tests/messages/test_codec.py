@@ -60,8 +60,9 @@ from consilience.model.families.covariance import STRUCTURES
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics.arrays import Array, pack, unpack
 from consilience.site import Site, respond
+from families import GAUSSIAN
 from simulated import simulated
-from strategies import FAMILIES, GATES, GAUSSIAN, Shape, shapes
+from strategies import FAMILIES, GATES, Shape, shapes
 
 TYPES = [record.type for record in KINDS]
 RANDOM_SPECIFICATION = Specification(K=3, family="poisson", gate="constant", structure="tied", intercept=False)

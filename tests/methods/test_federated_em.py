@@ -20,6 +20,7 @@ from consilience.model import Penalty, Rows, expect
 from consilience.model.summary import column_summary
 from consilience.runs import run
 from consilience.site import Site
+from families import SIZED
 from simulated import FAMILIES, simulated
 from strategies import GATES, LABELS, label_count, take_labels
 
@@ -68,7 +69,7 @@ def test_one_iteration_is_the_pooled_one(family: str, gate: str, labels: str, da
         n=120,
         group_size=3 if labels == "group" else 1,
         weights=data.draw(st.booleans(), "weights"),
-        exposure=family == "poisson",
+        exposure=family in SIZED,
         seed=data.draw(st.integers(0, 2**32 - 1), "seed"),
     )
     owner, sites = data.draw(partitions(label_count(case.rows)), "partition")

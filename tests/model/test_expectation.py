@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 from consilience.model import Groups, expect
 from consilience.model.expectation import score_products
 from consilience.numerics.arrays import pack
-from strategies import (
-    GAUSSIAN,
-    SUM_TOLERANCE,
-    Shape,
-    assert_same_sums,
-    contributions,
-    label_count,
-    shapes,
-    unweighted,
-)
+from families import GAUSSIAN
+from strategies import SUM_TOLERANCE, Shape, assert_same_sums, contributions, label_count, shapes, unweighted
 
 
 def assert_same_pass(mixture, a, b):

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consilience.model import Penalty, Rows, expect, multinomial
-from strategies import FAMILIES, GATES, GAUSSIAN, LABELS, Shape, label_count, shapes
+from families import GAUSSIAN
+from strategies import FAMILIES, GATES, LABELS, Shape, label_count, shapes
 
 ROUNDING = 1e-12  # of the terms of the likelihood
 HALVINGS = 0.5 ** np.arange(40)  # far more than a fit tries: that the step goes uphill is what is tested

@@ -11,7 +11,8 @@ from scipy import stats
 
 from consilience.model import Design, Groups, Penalty, Rows, expect
 from consilience.model.kernels import panels
-from strategies import FAMILIES, GATES, GAUSSIAN, Shape, random_design, shapes
+from families import GAUSSIAN
+from strategies import FAMILIES, GATES, Shape, random_design, shapes
 
 gaussian = st.sampled_from(GAUSSIAN)
 
@@ -130,13 +131,13 @@ def test_moving_and_scaling_the_covariates_is_a_change_of_coordinates(shape):
 def test_no_rows_give_empty_answers_of_the_right_shape(family, gate):
     mixture, rows = Shape(family=family, gate=gate, K=3, q=2, C=4, n=1).problem()
     none, X, rng = rows.take(np.arange(0)), np.empty((0, 2)), np.random.default_rng(0)
-    width = {"categorical": 4, "poisson": 1}.get(family, 2)
+    width = 4 if mixture.experts.classes else mixture.experts.q
     assert mixture.log_density(none).shape == (0,)
     assert mixture.responsibilities(none).shape == (0, 3)
     assert mixture.gate_weights(X).shape == (0, 3)
     assert mixture.mean(X).shape == (0, width)
     Y, labels = mixture.sample(X, rng)
-    assert Y.shape == (0, 2 if family in GAUSSIAN else 1)
+    assert Y.shape == (0, mixture.experts.q)
     assert labels.shape == (0,)
 
 
@@ -166,10 +167,11 @@ def test_parameters_are_counted(shape):
     K, p, q, C = shape.K, mixture.design.p, shape.q, shape.C
     gate = (K - 1) * (p if shape.gate == "softmax" else 1)
     shapes_of = {"full": K * q * (q + 1) // 2, "tied": q * (q + 1) // 2, "diag": K * q, "spherical": K}
-    experts = {"poisson": K * p, "categorical": K * (C - 1) * p} | {
+    experts = {"categorical": K * (C - 1) * p} | {
         f"gaussian-{structure}": K * q * p + count for structure, count in shapes_of.items()
     }
-    assert mixture.parameter_count == gate + experts[shape.family]
+    of_one_predictor = K * (p + mixture.experts.shapes)
+    assert mixture.parameter_count == gate + experts.get(shape.family, of_one_predictor)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, SoftmaxGate, expect
-from strategies import FAMILIES, GATES, GAUSSIAN, LABELS, Shape, label_count, one_label_each, shapes
+from families import GAUSSIAN
+from strategies import FAMILIES, GATES, LABELS, Shape, label_count, one_label_each, shapes
 
 
 @given(shape=shapes())

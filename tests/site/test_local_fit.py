@@ -18,6 +18,7 @@ from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack
 from consilience.site import Site, answer, shards
 from consilience.site.local_fit import gate_covariates, local_fit
+from families import SIZED
 from sharded import write_rows
 from simulated import FAMILIES, Simulated, simulated
 from strategies import unweighted
@@ -75,7 +76,7 @@ def test_units_and_places_of_covariates_are_those_of_the_rows() -> None:
 
 @pytest.mark.parametrize("family", ["categorical", "poisson"])
 def test_other_families_send_no_second_moments(family: str) -> None:
-    case = simulated(family, n=400, exposure=family == "poisson", seed=2)
+    case = simulated(family, n=400, exposure=family in SIZED, seed=2)
     model = of(case).model
     assert model.second.shape == (0, 0)
     assert_allclose(model.mass.sum(), 400)
@@ -92,7 +93,7 @@ def test_what_nothing_needs_is_not_sent() -> None:
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_precision_is_the_inverse_of_the_block_of_the_inverse_information(family: str, gate: str) -> None:
-    case = simulated(family, gate=gate, n=1_200, exposure=family == "poisson", seed=6)
+    case = simulated(family, gate=gate, n=1_200, exposure=family in SIZED, seed=6)
     question = FitSite(replace(case.specification, **NO_RIDGE), (2,), seed=0, start=case.truth)
     model = local_fit(question, Site("here", case.rows)).model
     J = expect(model.mixture, case.rows, information=True).information
@@ -120,7 +121,7 @@ def test_experts_stand_by_their_share() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_weight_is_a_repetition(family: str) -> None:
-    case = simulated(family, n=600, weights=True, exposure=family == "poisson", seed=3)
+    case = simulated(family, n=600, weights=True, exposure=family in SIZED, seed=3)
     assert_same_model(of(case), of(case, unweighted(case.rows)), 1e-6)
 
 

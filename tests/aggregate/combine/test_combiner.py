@@ -36,6 +36,7 @@ from consilience.fit.criteria import log_likelihood
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, Rows, SoftmaxGate
 from consilience.model.alignment import alignment
 from consilience.numerics.arrays import Array, unpack
+from families import SIZED
 from simulated import Simulated, simulated
 from strategies import Shape, shapes
 
@@ -139,7 +140,7 @@ def test_sites_with_nearly_the_same_model_give_back_that_model() -> None:
 
 @cache
 def case_of(family: str = "gaussian", gate: str = "softmax", n: int = 3_000, **options: object) -> Simulated:
-    return simulated(family, gate=gate, n=n, seed=1, exposure=family == "poisson", **options)
+    return simulated(family, gate=gate, n=n, seed=1, exposure=family in SIZED, **options)
 
 
 @cache

@@ -10,7 +10,8 @@ from scipy.optimize import linprog
 from scipy.stats import multivariate_normal, poisson
 
 from consilience.aggregate import exact_cost, exact_transport, relaxed_transport, support_costs
-from strategies import FAMILIES, GAUSSIAN, Shape, shapes
+from families import GAUSSIAN
+from strategies import FAMILIES, Shape, shapes
 
 
 def two_mixtures(shape: Shape):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart
 from consilience.aggregate.combine.reduce import reduced, spread_start
 from consilience.model import GaussianExperts, Mixture, Rows
-from strategies import GAUSSIAN, Shape, shapes
+from families import GAUSSIAN
+from strategies import Shape, shapes
 
 
 def components_of(mixture: Mixture, rows: Rows) -> MomentComponents:

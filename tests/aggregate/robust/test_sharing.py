@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from consilience.aggregate import Estimate, Sharing, division, geometric_median, in_common_labels, shared, shrunk
 from consilience.model import Mixture
 from consilience.model.families.covariance import STRUCTURES
-from strategies import GAUSSIAN, Shape, random_experts, random_mixture, shapes
+from families import GAUSSIAN
+from strategies import Shape, random_experts, random_mixture, shapes
 
 SEEDS = st.integers(0, 2**32 - 1)
 

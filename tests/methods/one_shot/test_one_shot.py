@@ -39,6 +39,7 @@ from consilience.methods import CombinedFit
 from consilience.model import Groups, Mixture, Rows
 from consilience.runs import Journal, Run, run
 from consilience.site import Site, answer, respond
+from families import SIZED
 from simulated import FAMILIES, simulated
 
 SOFT = Specification(K=3)
@@ -174,7 +175,7 @@ CASES = [
 def test_every_model_ends_at_the_pooled_maximum(family: str, gate: str) -> None:
     case = softly_categorical(gate=gate, n=8_000)
     if family != "categorical":
-        case = simulated(family, gate=gate, n=8_000, exposure=family == "poisson", seed=4)
+        case = simulated(family, gate=gate, n=8_000, exposure=family in SIZED, seed=4)
     reference = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
     dialogue = OneShot(refine=25).dialogue([case.specification], 2, 1, start=case.truth, seed=0)
     (fit,) = run(dialogue, InProcess().over(sites_of(parted(case.rows, 4)))).value

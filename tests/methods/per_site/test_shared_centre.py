@@ -27,6 +27,7 @@ from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Ro
 from consilience.model.alignment import alignment
 from consilience.runs import Journal, Run, run
 from consilience.site import Site, answer
+from families import SIZED
 from sharded import write_sites
 from simulated import FAMILIES, Simulated, simulated
 
@@ -104,7 +105,7 @@ def bits(fit: SharedFit) -> dict[str, bytes]:
 def case_of(family: str, gate: str, n: int = 1_000, **options: Any) -> Simulated:
     if family == "categorical":
         return softly_categorical(gate=gate, n=n)
-    return simulated(family, gate=gate, n=n, exposure=family == "poisson", seed=3, **options)
+    return simulated(family, gate=gate, n=n, exposure=family in SIZED, seed=3, **options)
 
 
 # ---------------------------------------------------------------------- sites that are alike

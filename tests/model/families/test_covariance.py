@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from consilience.model.families import covariance as cov
 from consilience.model.families.covariance import STRUCTURES
 from consilience.numerics.linalg import symmetric_exponential
-from strategies import random_covariance
+from families import random_covariance
 
 structures, seeds = st.sampled_from(STRUCTURES), st.integers(0, 2**32 - 1)
 every_structure = pytest.mark.parametrize("structure", STRUCTURES)

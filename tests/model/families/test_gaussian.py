@@ -6,7 +6,8 @@ from scipy import stats
 
 from consilience.model import GaussianExperts, Penalty, Rows, expect
 from consilience.model.families.covariance import STRUCTURES
-from strategies import GAUSSIAN, Shape, label_count, shapes
+from families import GAUSSIAN
+from strategies import Shape, label_count, shapes
 
 gaussian = st.sampled_from(GAUSSIAN)
 

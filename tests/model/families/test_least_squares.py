@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from consilience.model import GaussianExperts, Moments, Penalty, expect
-from strategies import GAUSSIAN, Shape
+from families import GAUSSIAN
+from strategies import Shape
 
 
 def renamed(experts: GaussianExperts, moments: Moments, order: np.ndarray) -> Moments:

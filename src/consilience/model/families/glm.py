@@ -20,8 +20,6 @@ from consilience.numerics.newton import minimise
 
 LARGEST_PREDICTOR = 100.0
 """Linear predictors are cut here: a mean of e^100 is a rejected step, not an overflow."""
-LONGEST_STEP = 30.0
-"""Largest change of a coefficient in one step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +35,8 @@ class GeneralisedLinearExperts(Experts):
     B: Array
 
     message_fields: ClassVar[MessageFields] = {"B": (2,)}
+    longest_step: ClassVar[float] = 30.0
+    """Largest change of a coefficient in one step."""
 
     @property
     def K(self) -> int:
@@ -108,7 +108,7 @@ class GeneralisedLinearExperts(Experts):
             solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0]
             for H, g in zip(unpack(curvature), uphill, strict=True)
         ]
-        return self.B + fraction * capped(np.array(direction), LONGEST_STEP)
+        return self.B + fraction * capped(np.array(direction), self.longest_step)
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """One safeguarded Newton step per expert."""
@@ -158,7 +158,7 @@ class GeneralisedLinearExperts(Experts):
         def step(b: Array) -> Array:
             _, slope, curvature = at(b)
             H = (panel * (mass * curvature)) @ panel.T
-            return capped(solve_symmetric(H, (panel @ (mass * slope))[:, None])[0][:, 0], LONGEST_STEP)
+            return capped(solve_symmetric(H, (panel @ (mass * slope))[:, None])[0][:, 0], self.longest_step)
 
         return minimise(start, value, step)
 
