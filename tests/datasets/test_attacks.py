@@ -388,7 +388,7 @@ def test_other_experts_are_refused(family: str) -> None:
     case = simulated(family, n=60)
     site = Site("liar", case.rows)
     for question in (Expect(case.truth), FitSite(case.specification, (2,), 0, start=case.truth)):
-        with pytest.raises(InvalidInputError, match="attacks are made for Gaussian experts"):
+        with pytest.raises(InvalidInputError, match="expected Gaussian experts, got"):
             lie(attacks.sign_flip, question, site)
 
 

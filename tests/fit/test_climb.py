@@ -217,7 +217,7 @@ def test_a_start_too_far_for_eight_halvings_stalls_and_is_returned(monkeypatch: 
     rows = Rows(np.empty((50, 0)), np.full((50, 1), 20.0))
     start = poisson_start(-9.0)
     assert drive(climb(start, Penalty()), answering(rows)).stop.converged  # steps of limited length come back
-    monkeypatch.setattr("consilience.model.families.poisson.LONGEST_STEP", np.inf)
+    monkeypatch.setattr("consilience.model.families.poisson.PoissonExperts.longest_step", np.inf)
     ascent = drive(climb(start, Penalty()), answering(rows))
     assert ascent.stop is StopReason.STALLED
     assert not ascent.stop.converged

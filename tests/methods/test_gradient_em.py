@@ -389,7 +389,7 @@ def refused(specification: Specification, q: int = 1, *, symmetric: bool = False
 
 def test_other_families_and_several_responses_are_refused() -> None:
     for specification, q in ((Specification(K=2, family="poisson"), 1), (Specification(K=2), 2)):
-        with pytest.raises(InvalidInputError, match="Gaussian experts with one response: use FederatedEM"):
+        with pytest.raises(InvalidInputError, match="GradientEM needs Gaussian experts with one response"):
             refused(specification, q)
 
 

@@ -329,7 +329,7 @@ def test_other_models_are_refused(specification: Specification) -> None:
 
 
 def test_several_responses_and_several_orders_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="one real response"):
+    with pytest.raises(InvalidInputError, match="MinimaxRegression needs Gaussian experts with one response"):
         next(MinimaxRegression().dialogue([TIED], 2, 2))
     with pytest.raises(InvalidInputError, match="MinimaxRegression fits one number of experts at a time"):
         next(MinimaxRegression().dialogue([TIED, replace(TIED, K=3)], 2, 1))
@@ -416,7 +416,10 @@ STRANGE: dict[str, tuple[Callable[[CriticSums], CriticSums], str]] = {
     "vectors of other experts": (lambda c: replace(c, below=np.zeros((3, 3))), "do not fit together"),
     "not finite": (lambda c: replace(c, below=np.full((2, 3), np.nan)), "not finite"),
     "overflow": (lambda c: replace(c, above=np.full((2, 3), 1e200)), "not finite"),
-    "softmax": (lambda c: replace(c, mixture=replace(c.mixture, gate=SOFTMAX)), "another mixture"),
+    "softmax": (
+        lambda c: replace(c, mixture=replace(c.mixture, gate=SOFTMAX)),
+        "expected regressions with one response",
+    ),
     "two variances": (
         lambda c: replace(
             c,
@@ -430,7 +433,7 @@ STRANGE: dict[str, tuple[Callable[[CriticSums], CriticSums], str]] = {
         lambda c: replace(
             c, mixture=replace(c.mixture, experts=GaussianExperts(np.zeros((2, 2, 3)), np.tile(np.eye(2), (2, 1, 1))))
         ),
-        "another mixture",
+        "expected regressions with one response",
     ),
 }
 

@@ -470,7 +470,7 @@ def asked(specification: Specification, q: int = 1, method: ClusteredClients | N
 
 def test_other_families_and_several_responses_are_refused() -> None:
     for specification, q in ((Specification(K=2, family="poisson", gate="constant"), 1), (Specification(K=2), 2)):
-        with pytest.raises(InvalidInputError, match="Gaussian experts with one response: use FederatedEM with groups"):
+        with pytest.raises(InvalidInputError, match="ClusteredClients needs Gaussian experts with one response"):
             asked(specification, q)
     points = {"X": np.random.default_rng(0).normal(size=(30, 2)), "groups": np.arange(30) // 3}
     with pytest.raises(InvalidInputError, match="Gaussian experts with one response"):

@@ -332,7 +332,9 @@ def test_a_site_that_leaves_takes_its_anchors_along(monkeypatch: pytest.MonkeyPa
     ids=["softmax", "poisson", "two responses"],
 )
 def test_other_models_are_refused(specification: Specification, q: int) -> None:
-    with pytest.raises(InvalidInputError, match="regressions with one response"):
+    with pytest.raises(
+        InvalidInputError, match="FedMomentDescent needs Gaussian experts with one response behind a constant gate"
+    ):
         next(FedMomentDescent().dialogue([specification], 2, q))
 
 
