@@ -10,6 +10,7 @@ import numpy as np
 
 from consilience.model import CategoricalExperts, Experts, GaussianExperts, PoissonExperts
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.families.gamma import GammaExperts
 
 Rng = np.random.Generator
 
@@ -77,6 +78,11 @@ CASES = {
         lambda shape, _, rng: rng.poisson(2.0, (shape.n, 1)).astype(float),
         lambda slopes, at: PoissonExperts(opposite(slopes, at, 2.0, 0.5)),
         lambda n, rng: rng.uniform(0.5, 3.0, n),
+    ),
+    "gamma": FamilyCase(
+        lambda shape, p, rng: GammaExperts(0.4 * rng.normal(size=(shape.K, p)), rng.uniform(0.7, 5.0, shape.K)),
+        lambda shape, _, rng: rng.gamma(2.0, 0.7, (shape.n, 1)),
+        lambda slopes, at: GammaExperts(opposite(slopes, at, 1.5, -0.5), np.array([8.0, 3.0])),
     ),
 }
 """For each family, and each covariance structure of the Gaussian one, how tests make it."""

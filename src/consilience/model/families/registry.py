@@ -5,6 +5,7 @@ from __future__ import annotations
 from consilience.errors import InvalidInputError
 from consilience.model.families.base import Experts
 from consilience.model.families.categorical import CategoricalExperts
+from consilience.model.families.gamma import GammaExperts
 from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.families.poisson import PoissonExperts
 
@@ -14,6 +15,7 @@ FAMILIES: dict[str, type[Experts]] = {
         GaussianExperts,
         CategoricalExperts,
         PoissonExperts,
+        GammaExperts,
     )
 }
 """In the order of their numbers in messages: new ones go to the end."""

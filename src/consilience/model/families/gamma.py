@@ -1,0 +1,292 @@
+"""Gamma experts: log-linear regressions of positive responses, each with a dispersion of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self, cast
+
+import numpy as np
+from scipy.special import digamma, gammainc, gammaincinv, gammaln, polygamma
+
+from consilience.model.families.base import Evaluated, MessageFields, Options, Scores, arrays_problem
+from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts
+from consilience.model.moments import Layout, Moments, Weights
+from consilience.model.penalty import Penalty
+from consilience.model.rows import Block, Rows
+from consilience.model.summary import ColumnSummary
+from consilience.numerics.arrays import Array, IntArray, unpack
+
+LEAST_SHAPE = 1e-3
+"""Shapes are kept above this: a dispersion of 1,000 is a response that is almost always nearly 0."""
+NEWTON_STEPS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class GammaEvaluated(Evaluated):
+    """``e = y / μ`` and ``r = log e``, both ``(K, n)``."""
+
+    ratio: Array
+    log_ratio: Array
+
+
+@dataclass(frozen=True, eq=False)
+class GammaExperts(GeneralisedLinearExperts):
+    """Experts ``y | x, k ~ Gamma`` with mean ``μ = exp(x̃ᵀ b_k)`` and variance ``μ² / ν_k``.
+
+    With ``r = log(y / μ)`` the log density is ``ν log ν - log Γ(ν) + ν (r - eʳ) - log y``. The free shape is ``log ν``;
+    people read the dispersion ``1 / ν``.
+
+    Parameters
+    ----------
+    B : (K, p) array
+        Coefficients of the log mean, intercept first.
+    nu : (K,) array
+        Shapes ``ν``, positive.
+
+    Examples
+    --------
+    >>> experts = GammaExperts(B=np.array([[0.0, 1.0]]), nu=np.array([4.0]))
+    >>> experts.mean(np.array([[1.0], [0.0]])).ravel(), experts.attributes()["dispersions_"]
+    (array([1.]), array([0.25]))
+    """
+
+    nu: Array
+
+    family = "gamma"
+    shape_name = "dispersion"
+    range_sentence = "the response must be one column of positive numbers"
+    message_fields: ClassVar[MessageFields] = {"B": (2,), "nu": (1,)}
+    longest_step = 1.0  # where means are too large the curvature ``eʳ`` is far too small
+
+    @classmethod
+    def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
+        """K experts with mean 1 and dispersion 1."""
+        return cls(np.zeros((K, p)), np.ones(K))
+
+    @classmethod
+    def floor(cls, summary: ColumnSummary, fraction: float) -> Array:
+        """Least dispersion, ``(1, 1)``: it has no unit."""
+        return np.full((1, 1), fraction)
+
+    @classmethod
+    def unfittable(cls, summary: ColumnSummary) -> str:
+        """A response that does not vary has no dispersion to estimate."""
+        if not np.any(summary.constant_responses):
+            return ""
+        return f"the response is constant over n_samples={summary.weight:g}: its dispersion has no estimate"
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """The experts of several parts as one."""
+        return cls(np.concatenate([part.B for part in parts]), np.concatenate([part.nu for part in parts]))
+
+    @property
+    def shapes(self) -> int:
+        """One shape per expert."""
+        return 1
+
+    def in_range(self, rows: Rows) -> bool:
+        """Whether the response is positive."""
+        return rows.Y.shape[1] == 1 and bool(np.all(rows.Y > 0))
+
+    def predictor(self, panel: Array) -> Array:
+        """``η_k(x_i)``, ``(K, n)``, cut on both sides: a mean near 0 would make ``y / μ`` overflow."""
+        return np.clip(self.B @ panel, -LARGEST_PREDICTOR, LARGEST_PREDICTOR)
+
+    def response_features(self, rows: Rows) -> Array:
+        """Standardised logarithms ``(n, 1)``."""
+        logs = np.log(rows.Y)
+        spread = logs.std()
+        scaled: Array = (logs - logs.mean()) / (spread if spread > 0 else 1.0)
+        return scaled
+
+    def at_level(self, rows: Rows) -> Self:
+        """The blank experts at the overall mean, with the dispersion of the responses around it."""
+        weight = np.ones(rows.n) if rows.weight is None else rows.weight
+        share = weight / weight.sum()
+        mean = float(share @ rows.Y[:, 0])
+        excess = float(np.log(mean) - share @ np.log(rows.Y[:, 0]))
+        return replace(self.with_intercept(float(np.log(mean))), nu=np.repeat(best_shape(np.array([excess])), self.K))
+
+    def invalid(self) -> str:
+        """Why coefficients and shapes are not proper; empty where they are."""
+        problem = arrays_problem({"B": (self.B, self.B.shape), "nu": (self.nu, (self.K,))})
+        return problem or ("" if np.all(self.nu > 0) else "a shape is not positive")
+
+    # ------------------------------------------------------------------ the pass
+
+    def evaluate(self, block: Block) -> GammaEvaluated:
+        """Log density and ratios of the responses to their means."""
+        log_y = np.log(block.Y[0])
+        r = log_y - self.predictor(block.panel)
+        ratio = np.exp(r)
+        constant = (self.nu * np.log(self.nu) - gammaln(self.nu))[:, None]
+        return GammaEvaluated(constant + self.nu[:, None] * (r - ratio) - log_y, ratio, r)
+
+    def layout(self, p: int) -> Layout:
+        """Shape of the experts' moments."""
+        return Layout(2 * self.K, self.K, self.K, p)
+
+    def weights(self, at: GammaEvaluated, tau: Array, p: int) -> Weights:
+        """Rows for ``Σ τ``, ``Σ τ (eʳ - r - 1)``, ``Σ τ (eʳ - 1) x`` and ``Σ τ eʳ x xᵀ``."""
+        excess = np.einsum("kn,kn->k", tau, at.ratio - at.log_ratio - 1.0)
+        return Weights(np.concatenate([tau.sum(axis=1), excess]), tau * (at.ratio - 1.0), tau * at.ratio)
+
+    # ------------------------------------------------------------------ the step
+
+    def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
+        """A Newton step of the coefficients, and the shape that is best at the current ones.
+
+        The coefficients' part of the log-likelihood is ``-ν_k Σ τ (log μ + y / μ)``: their maximum does not depend on
+        the shape, so that the two steps together raise the likelihood whenever the first one does.
+        """
+        nu = self.nu[:, None]
+        B = self.stepped(nu * moments.first, nu * moments.second, penalty, intercept, fraction)
+        return replace(self, B=B, nu=1 / self.shapes_at(moments, penalty)[:, 0])
+
+    def admissible(self, penalty: Penalty) -> bool:
+        """Whether dispersions respect their floor."""
+        return bool(np.all(1 / self.nu >= (1 - 1e-9) * penalty.floor[0, 0]))
+
+    # ------------------------------------------------------------------ derivatives
+
+    def scores(self, at: GammaEvaluated) -> Scores:
+        """``ν (eʳ - 1)`` on ``x``, and ``ν (log ν + 1 - ψ(ν) + r - eʳ)`` for ``log ν``."""
+        nu = self.nu[:, None]
+        shape = nu * (np.log(nu) - digamma(nu) - (at.ratio - at.log_ratio - 1.0))
+        return Scores((nu * (at.ratio - 1.0))[:, None], shape[:, None])
+
+    def score(self, moments: Moments) -> tuple[Array, Array]:
+        """Observed score: coefficients ``(K, 1, p)`` and log shapes ``(K, 1)``."""
+        n, excess = np.split(moments.plain, 2)
+        shapes = self.nu * (n * (np.log(self.nu) - digamma(self.nu)) - excess)
+        return (self.nu[:, None] * moments.first)[:, None], shapes[:, None]
+
+    def complete(self, moments: Moments) -> Array:
+        """``ν Σ τ eʳ x xᵀ``, ``-ν Σ τ (eʳ - 1) x`` and ``-∂²/∂(log ν)²``, ``(K, p + 1, p + 1)``."""
+        n, p, nu = moments.plain[: self.K], self.p, self.nu
+        J = np.empty((self.K, p + 1, p + 1))
+        J[:, :p, :p] = nu[:, None, None] * unpack(moments.second)
+        J[:, p, :p] = J[:, :p, p] = -nu[:, None] * moments.first
+        J[:, p, p] = n * (nu**2 * polygamma(1, nu) - nu) - self.score(moments)[1][:, 0]
+        return J
+
+    def moved(self, coefficients: Array, shapes: Array) -> Self:
+        """The experts with ``coefficients`` added, and ``shapes`` to the log shapes."""
+        B = self.B + coefficients.reshape(self.B.shape)
+        return replace(self, B=B, nu=self.nu * np.exp(np.clip(shapes, -50.0, 50.0)))
+
+    def log_shapes(self) -> Array:
+        """Log dispersions, ``(K, 1)``."""
+        return -np.log(self.nu)[:, None]
+
+    def log_shapes_jacobian(self) -> Array:
+        """``∂ log(1 / ν) / ∂ log ν = -1``."""
+        return -np.eye(self.K)
+
+    def attributes(self) -> dict[str, Array]:
+        """Dispersions ``(K,)``."""
+        return {"dispersions_": 1 / self.nu}
+
+    # ------------------------------------------------------------------ use
+
+    def mean(self, panel: Array) -> Array:
+        """``μ_k(x_i)``, ``(K, 1, n)``."""
+        return cast(Array, np.exp(self.predictor(panel)))[:, None]
+
+    def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
+        """Responses ``(n, 1)`` of the experts named by ``labels (n,)``."""
+        mean, nu = self.mean(panel)[labels, 0, np.arange(len(labels))], self.nu[labels]
+        drawn: Array = np.maximum(rng.gamma(nu, mean / nu), np.finfo(float).tiny)
+        return drawn[:, None]
+
+    def cdf(self, panel: Array, y: Array) -> Array:
+        """``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
+        nu = self.nu[:, None]
+        return gammainc(nu, nu * np.maximum(y, 0.0) / self.mean(panel)[:, 0])
+
+    def quantile(self, panel: Array, probability: float) -> Array:
+        """Quantile of each expert, ``(K, n)``."""
+        nu = self.nu[:, None]
+        return self.mean(panel)[:, 0] * gammaincinv(nu, probability) / nu
+
+    def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
+        """``η + mean exp(-η)`` and its derivatives."""
+        ratio = mean * np.exp(-eta)
+        return eta + ratio, ratio - 1.0, ratio
+
+    def divergence(self, other: Self, panel: Array) -> Array:
+        """``(ν - ν') ψ(ν) - log Γ(ν) / Γ(ν') + ν' log(β / β') + ν (β' / β - 1)`` with ``β = ν / μ``, ``(K, L, n)``."""
+        ours, theirs = (np.log(e.nu)[:, None] - e.predictor(panel) for e in (self, other))  # log β, (K, n)
+        nu, their_nu = self.nu[:, None], other.nu
+        constant = (nu - their_nu) * digamma(nu) - gammaln(nu) + gammaln(their_nu)  # (K, L)
+        gap = ours[:, None] - theirs  # (K, L, n)
+        divergence: Array = constant[:, :, None] + their_nu[:, None] * gap + nu[:, :, None] * np.expm1(-gap)
+        return divergence
+
+    def within(self, panel: Array, own: Array, mean: Array) -> Array:
+        """``Σ mass E log y`` over experts and points."""
+        logs = (digamma(self.nu) - np.log(self.nu))[:, None] + self.predictor(panel)
+        return np.asarray(np.sum(own * logs))
+
+    def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
+        """Coefficients nearest to ``mean``, then the shape from ``Σ mass (log μ + mean / μ - 1 - E log y)``."""
+        moved = super().projected(panel, mass, mean, within)
+        n = mass.sum(axis=1)
+        loss = np.sum(mass * moved.pointwise(moved.predictor(panel), mean[:, 0])[0], axis=1)
+        excess = (loss - within) / np.where(n > 0, n, 1.0) - 1.0
+        return replace(moved, nu=np.where(n > 0, best_shape(excess), self.nu))
+
+    def permuted(self, permutation: IntArray) -> Self:
+        """The experts at these places."""
+        return replace(self, B=self.B[permutation], nu=self.nu[permutation])
+
+    # ------------------------------------------------------------------ one model per site
+
+    def shape_values(self) -> Array:
+        """Dispersions ``(K, 1)``."""
+        return 1 / self.nu[:, None]
+
+    def with_shape_values(self, values: Array) -> Self:
+        """The experts with these dispersions."""
+        return replace(self, nu=1 / values[:, 0])
+
+    def shapes_at(self, moments: Moments, penalty: Penalty) -> Array:
+        """Dispersions ``(K, 1)`` that are best at the current coefficients; an expert without rows keeps its own."""
+        n, excess = np.split(moments.plain, 2)
+        found = best_shape(excess / np.where(n > 0, n, 1.0))
+        dispersion = np.where(n > 0, 1 / found, 1 / self.nu)
+        return np.asarray(np.maximum(dispersion, penalty.floor[0, 0])[:, None])
+
+    def with_wide_shapes(self, summary: ColumnSummary, factor: float) -> Self:
+        """The experts with ``factor`` times the squared coefficient of variation of the response."""
+        squared = float(summary.y_covariance[0, 0] / summary.y_mean[0] ** 2)
+        return replace(self, nu=np.full(self.K, 1 / (factor * squared)))
+
+
+def best_shape(excess: Array) -> Array:
+    """The root ``ν`` of ``log ν - ψ(ν) = excess`` by Newton's method on ``log ν``.
+
+    ``excess`` is the mean of ``eʳ - r - 1``: the maximum-likelihood shape given the means.
+
+    Parameters
+    ----------
+    excess : (K,) array
+        Positive up to rounding.
+
+    Examples
+    --------
+    >>> best_shape(np.log(2.0) - digamma(np.array([2.0]))).round(9)
+    array([2.])
+    """
+    c = np.maximum(excess, 1e-12)
+    nu = (3 - c + np.sqrt((c - 3) ** 2 + 24 * c)) / (12 * c)  # Minka, "Estimating a Gamma distribution", 2002
+    for _ in range(NEWTON_STEPS):
+        gap = np.log(nu) - digamma(nu) - c
+        change = gap / (nu * polygamma(1, nu) - 1.0)
+        nu = nu * np.exp(np.clip(change, -2.0, 2.0))
+        if np.all(np.abs(change) < 1e-12):
+            break
+    found: Array = np.maximum(nu, LEAST_SHAPE)
+    return found
