@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from consilience.model import CategoricalExperts, Experts, GaussianExperts, PoissonExperts
+from consilience.model.families.binomial import BinomialExperts
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.gamma import GammaExperts
 
@@ -83,6 +84,12 @@ CASES = {
         lambda shape, p, rng: GammaExperts(0.4 * rng.normal(size=(shape.K, p)), rng.uniform(0.7, 5.0, shape.K)),
         lambda shape, _, rng: rng.gamma(2.0, 0.7, (shape.n, 1)),
         lambda slopes, at: GammaExperts(opposite(slopes, at, 1.5, -0.5), np.array([8.0, 3.0])),
+    ),
+    "binomial": FamilyCase(
+        lambda shape, p, rng: BinomialExperts(0.7 * rng.normal(size=(shape.K, p))),
+        lambda shape, trials, rng: rng.binomial(trials.astype(int), 0.4)[:, None].astype(float),
+        lambda slopes, at: BinomialExperts(opposite(slopes, at, 1.0, -1.0, scale=1.0)),
+        lambda n, rng: rng.integers(1, 12, n).astype(float),
     ),
 }
 """For each family, and each covariance structure of the Gaussian one, how tests make it."""

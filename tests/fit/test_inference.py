@@ -107,7 +107,8 @@ def test_parameters_keep_their_shapes_when_flat() -> None:
 def test_on_data_from_the_model_information_and_sandwich_agree_and_cover_the_truth(
     family: str, group_size: int
 ) -> None:
-    data = simulated(family, n=5000, d=1, C=2, group_size=max(group_size, 3) if family == "categorical" else group_size)
+    size = max(group_size, 3) if family == "categorical" else group_size
+    data = simulated(family, n=5000, d=1, C=2, group_size=size, exposure=family in SIZED)
     fit = fitted(data, start=data.truth)
     observed, sandwich = infer(fit, data.rows), infer(fit, data.rows, kind="sandwich")
     assert (observed.kind, sandwich.kind) == ("observed", "sandwich")

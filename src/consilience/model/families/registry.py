@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from consilience.errors import InvalidInputError
 from consilience.model.families.base import Experts
+from consilience.model.families.binomial import BinomialExperts
 from consilience.model.families.categorical import CategoricalExperts
 from consilience.model.families.gamma import GammaExperts
 from consilience.model.families.gaussian import GaussianExperts
@@ -16,6 +17,7 @@ FAMILIES: dict[str, type[Experts]] = {
         CategoricalExperts,
         PoissonExperts,
         GammaExperts,
+        BinomialExperts,
     )
 }
 """In the order of their numbers in messages: new ones go to the end."""

@@ -1,0 +1,119 @@
+"""Binomial experts: logistic regressions of numbers of successes, with numbers of trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self, cast
+
+import numpy as np
+from scipy.special import bdtr, expit, gammaln, log_expit, xlogy
+
+from consilience.model.families.base import Evaluated, Scores
+from consilience.model.families.glm import GeneralisedLinearExperts, mean_per_size, whole_counts
+from consilience.model.moments import Layout, Weights
+from consilience.model.rows import Block, Rows
+from consilience.numerics.arrays import Array, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class BinomialEvaluated(Evaluated):
+    """Variances ``m p (1 - p)`` and residuals ``y - m p``, both ``(K, n)``."""
+
+    variance: Array
+    residual: Array
+
+
+@dataclass(frozen=True, eq=False)
+class BinomialExperts(GeneralisedLinearExperts):
+    """Experts ``y | x, k ~ Binomial(trials, 1 / (1 + exp(-x̃ᵀ b_k)))``; one trial where none are given.
+
+    Parameters
+    ----------
+    B : (K, p) array
+        Coefficients of the log odds, intercept first.
+
+    Examples
+    --------
+    >>> BinomialExperts(B=np.array([[0.0, 1.0]])).mean(np.array([[1.0], [0.0]])).ravel()
+    array([0.5])
+    """
+
+    family = "binomial"
+    discrete = True
+    size_name = "trials"
+    range_sentence = "the response must be one column of whole numbers from 0 to the number of trials"
+
+    def in_range(self, rows: Rows) -> bool:
+        """Whether the response is a number of successes."""
+        trials = np.ones(rows.n) if rows.exposure is None else rows.exposure
+        return whole_counts(rows) and bool(np.all(rows.Y[:, 0] <= trials) and np.all(np.floor(trials) == trials))
+
+    def response_features(self, rows: Rows) -> Array:
+        """Empirical log odds ``(n, 1)``."""
+        trials = 1.0 if rows.exposure is None else rows.exposure[:, None]
+        odds: Array = np.log((rows.Y + 0.5) / (trials - rows.Y + 0.5))
+        return odds
+
+    def at_level(self, rows: Rows) -> Self:
+        """The blank experts at the overall log odds."""
+        share = np.clip(mean_per_size(rows), 1e-8, 1 - 1e-8)
+        return self.with_intercept(float(np.log(share / (1 - share))))
+
+    # ------------------------------------------------------------------ the pass
+
+    def evaluate(self, block: Block) -> BinomialEvaluated:
+        """``log C(m, y) + y η - m log(1 + e^η)``, residuals and variances."""
+        eta, y = self.predictor(block.panel), block.Y[0]
+        m = np.ones_like(y) if block.exposure is None else block.exposure
+        share = expit(eta)
+        choose = gammaln(m + 1) - gammaln(y + 1) - gammaln(m - y + 1)
+        log_density = choose + y * eta + m * log_expit(-eta)
+        return BinomialEvaluated(log_density, m * share * (1 - share), y - m * share)
+
+    def layout(self, p: int) -> Layout:
+        """Shape of the experts' moments."""
+        return Layout(self.K, self.K, self.K, p)
+
+    def weights(self, at: BinomialEvaluated, tau: Array, p: int) -> Weights:
+        """Rows for ``Σ τ``, ``Σ τ (y - m p) x`` and ``Σ τ m p (1 - p) x xᵀ``; ``tau (K, n)`` includes case weights."""
+        return Weights(tau.sum(axis=1), tau * at.residual, tau * at.variance)
+
+    def scores(self, at: BinomialEvaluated) -> Scores:
+        """``y - m p`` on ``x``."""
+        return Scores(at.residual[:, None], np.empty((self.K, 0, at.residual.shape[1])))
+
+    def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
+        """``log(1 + e^η) - mean η`` and its derivatives, per trial."""
+        share = expit(eta)
+        return -log_expit(-eta) - mean * eta, mean - share, share * (1 - share)
+
+    # ------------------------------------------------------------------ use
+
+    def mean(self, panel: Array) -> Array:
+        """Probability of a success, ``(K, 1, n)``."""
+        return expit(self.predictor(panel))[:, None]
+
+    def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
+        """Successes ``(n, 1)`` of the experts named by ``labels (n,)``; ``exposure`` are the trials."""
+        share = self.mean(panel)[labels, 0, np.arange(len(labels))]
+        trials = np.ones(len(labels), dtype=np.int64) if exposure is None else exposure.astype(np.int64)
+        successes: Array = rng.binomial(trials, share).astype(np.float64)
+        return successes[:, None]
+
+    def cdf(self, panel: Array, y: Array) -> Array:
+        """``P(Y ≤ y_i | x_i, k)`` of one trial, ``(K, n)``."""
+        share = self.mean(panel)[:, 0]
+        inside = bdtr(np.clip(np.floor(y), 0, 1), 1, share)
+        return cast(Array, np.where(y < 0, 0.0, inside))
+
+    def quantile(self, panel: Array, probability: float) -> Array:
+        """Quantile of one trial, ``(K, n)``: 0 or 1."""
+        return (1 - self.mean(panel)[:, 0] < probability).astype(np.float64)
+
+    def divergence(self, other: Self, panel: Array) -> Array:
+        """``p_k log(p_k / p_l) + (1 - p_k) log((1 - p_k) / (1 - p_l))`` per trial, ``(K, L, n)``."""
+        ours, theirs = self.predictor(panel), other.predictor(panel)
+        share = expit(ours)
+        entropy = xlogy(share, share) + xlogy(1 - share, 1 - share)
+        cross = share[:, None] * log_expit(theirs) + (1 - share)[:, None] * log_expit(-theirs)
+        return entropy[:, None] - cross
