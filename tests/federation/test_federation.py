@@ -332,7 +332,7 @@ def test_shards_without_a_response(tmp_path: Path) -> None:
     assert table.fit(GaussianMixture(2, random_state=0)).model.means_.shape == (2, 2)
     with pytest.raises(InvalidInputError, match="name the column of the response"):
         table.fit(MixtureOfRegressions(2, random_state=0))
-    with pytest.raises(InvalidInputError, match="a Gaussian mixture has none"):
+    with pytest.raises(InvalidInputError, match="a Gaussian mixture has no target"):
         Federation.from_parquet(written(case, tmp_path), target="y").fit(GaussianMixture(2))
 
 

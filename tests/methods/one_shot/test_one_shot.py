@@ -315,7 +315,7 @@ def test_fits_that_stopped_early_are_remarked_and_used() -> None:
     (fit,) = run(dialogue, InProcess().over(sites_of(unequal_parts()))).value
     small, *others = fit.combination.sites
     remark = f"its own fit {StopReason.MAX_ITER}"
-    assert remark.startswith("its own fit stopped: the largest number of iterations")
+    assert remark.startswith("its own fit stopped: max_iter was reached")
     assert small.remarks == ()
     assert [site.remarks for site in others] == [(remark,)] * 3
     assert [site.status for site in others] == ["used"] * 3
