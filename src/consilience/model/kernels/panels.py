@@ -68,7 +68,7 @@ def first_moments(panel: Array, weights: Array) -> Array:
 
 
 def second_moments(panel: Array, weights: Array, workspace: Workspace) -> Array:
-    """Compute upper triangles of ``Σ_i w_hi x_i x_iᵀ``, ``(h, p (p + 1) / 2)``; ``weights (h, n)``, ``panel (p, n)``."""
+    """Compute upper triangles ``(h, p (p + 1) / 2)`` of ``Σ_i w_hi x_i x_iᵀ`` from ``(h, n)`` and ``(p, n)``."""
     if len(panel) > SHARED_PRODUCTS_UP_TO:
         return _by_scaled_panels(panel, weights, workspace)
     return _by_shared_products(panel, weights, workspace)
