@@ -183,7 +183,7 @@ def test_a_site_that_is_set_aside_is_warned_of_with_the_reason(refine: int) -> N
         result = Federation(sites).fit(ONE_SHOT, method=OneShot(refine=refine))
     (warning,) = caught
     assert warning.filename == __file__
-    assert "site 3: 2 of its 2 experts are like none of the other sites'" in str(warning.message)
+    assert "site 3: 2 of its 2 experts are far from all experts of the other sites" in str(warning.message)
     assert not any(f"site {i}:" in str(warning.message) for i in (0, 1, 2, 4))
     assert str(warning.message).endswith("See FederatedFit.sites")
     assert {site.name: site.status for site in result.sites} == {
