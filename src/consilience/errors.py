@@ -224,7 +224,7 @@ class SetAsideWarning(ConsilienceWarning):
     >>> from consilience.errors import SetAsideWarning
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warnings.warn("north: its gate is unlike those of the other sites", SetAsideWarning)
+    ...     warnings.warn("north: its gate is far from those of the other sites", SetAsideWarning)
     >>> caught[0].category.__name__
     'SetAsideWarning'
     """
