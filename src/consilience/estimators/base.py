@@ -37,7 +37,7 @@ class MixtureEstimator(BaseEstimator):
     # ------------------------------------------------------------------ defined by subclasses
 
     def order(self) -> int:
-        """Number of experts."""
+        """Return the number of experts."""
         raise NotImplementedError
 
     def specification(self) -> Specification:

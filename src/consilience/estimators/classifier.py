@@ -89,7 +89,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         self.verbose = verbose
 
     def order(self) -> int:
-        """Number of experts asked for."""
+        """Return the requested number of experts."""
         return self.n_experts
 
     def specification(self) -> Specification:

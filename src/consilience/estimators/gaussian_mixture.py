@@ -80,7 +80,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         self.verbose = verbose
 
     def order(self) -> int:
-        """Number of experts asked for."""
+        """Return the requested number of components."""
         return self.n_components
 
     def specification(self) -> Specification:

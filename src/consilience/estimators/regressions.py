@@ -78,5 +78,5 @@ class MixtureOfRegressions(RegressionMixture):
         self.verbose = verbose
 
     def order(self) -> int:
-        """Number of experts asked for."""
+        """Return the requested number of components."""
         return self.n_components

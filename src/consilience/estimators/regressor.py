@@ -219,5 +219,5 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.verbose = verbose
 
     def order(self) -> int:
-        """Number of experts asked for."""
+        """Return the requested number of experts."""
         return self.n_experts

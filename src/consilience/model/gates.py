@@ -278,7 +278,7 @@ class ConstantGate(Gate):
 
     @classmethod
     def blank(cls, K: int, p: int) -> Self:
-        """Equal probabilities."""
+        """Return the gate with equal probabilities."""
         return cls(np.full(K, 1 / K))
 
     def invalid(self, p: int) -> str:

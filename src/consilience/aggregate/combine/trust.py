@@ -53,7 +53,7 @@ def copies(pool: Pool) -> dict[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Which components agree with other sites, and the cost of each at the consensus.
+    """Agreement of each component with other sites, and its cost at the consensus.
 
     Parameters
     ----------

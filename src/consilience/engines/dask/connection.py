@@ -137,7 +137,7 @@ def said(error: BaseException, address: str = "") -> str:
     known = {
         "CERTIFICATE_VERIFY_FAILED": "its certificate is not signed by the tls_ca_file of security",
         "ALERT": closed,
-        "WRONG_VERSION_NUMBER": "it does not speak TLS; start it with certificates",
+        "WRONG_VERSION_NUMBER": "it does not use TLS; start it with certificates",
         "KEY_VALUES_MISMATCH": "tls_client_key is not the key of tls_client_cert",
         "FileNotFoundError": "a file named in it was not found",
         "Name or service not known": "no machine has that name",

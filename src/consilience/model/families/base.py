@@ -213,7 +213,7 @@ class Experts(ABC):
 
     @abstractmethod
     def scores(self, at: Any) -> Scores:
-        """Complete-data scores."""
+        """Compute the complete-data scores."""
 
     @property
     def full_curvature(self) -> bool:

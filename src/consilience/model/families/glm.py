@@ -133,7 +133,7 @@ class GeneralisedLinearExperts(Experts):
         return moments.first[:, None], np.empty((self.K, 0))
 
     def free_coefficients(self) -> Array:
-        """Coefficients, flat."""
+        """Return the coefficients, flat."""
         return self.B.ravel()
 
     def moved(self, coefficients: Array, shapes: Array) -> Self:
