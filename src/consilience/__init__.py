@@ -1,6 +1,6 @@
-"""One interpretable mixture model from data that live in many places.
+"""Mixtures of experts, mixtures of regressions and Gaussian mixtures, fitted to data in one or many places.
 
-Names are loaded when first used (PEP 562), so ``import consilience`` costs nothing.
+Names are imported on first use (PEP 562), so ``import consilience`` is fast.
 
 Examples
 --------
@@ -76,7 +76,7 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its home, once."""
+    """Import a public name from its module on first use."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -85,5 +85,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not."""
+    """Return the public names, imported or not."""
     return sorted(globals().keys() | _HOME.keys())

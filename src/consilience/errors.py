@@ -1,24 +1,24 @@
 """Errors and warnings of the library.
 
-Each error says what was got, what was expected and what to do. The tree::
+Each error message says what was received, what was expected and what to do. The hierarchy::
 
     Exception
     └── ConsilienceError
         ├── InvalidInputError              also a ValueError
-        ├── MessageError                   bytes that are not a message of ours
+        ├── MessageError                   bytes that are not a valid message, or not the expected answer
         ├── JournalError                   a journal that is damaged, in use, or of another run
-        ├── EngineError                    a cluster that cannot be reached or must not be used
-        ├── messages.SiteError             data of a site that cannot be read, said by a code
-        └── RoundStoppedError              a round that sites did not complete; the run can be resumed
+        ├── EngineError                    a cluster that cannot be reached or is not allowed
+        ├── messages.SiteError             data of a site that cannot be read, reported as a code
+        └── RoundStoppedError              a round that some sites did not answer; the run can be resumed
 
     UserWarning
     └── ConsilienceWarning
         ├── ConvergenceWarning             the fit stopped before it converged
-        ├── DegenerateFitWarning           an expert emptied or sits on a boundary
-        ├── StartsDisagreeWarning          the best starts end at different optima
+        ├── DegenerateFitWarning           an expert is empty, or a parameter is on a boundary
+        ├── StartsDisagreeWarning          the best starts converged to different optima
         ├── RankDeficientWarning           the design has linearly dependent columns
-        ├── SetAsideWarning                a site's model was not used, or not as a whole
-        └── UntrustedWarning               so many sites disagree that the result cannot be trusted
+        ├── SetAsideWarning                a site's model was excluded, wholly or in part
+        └── UntrustedWarning               too many sites disagree for the result to be reliable
 
 Catch :class:`ConsilienceError` to catch every error the library raises on purpose; filter on
 :class:`ConsilienceWarning` to silence, or turn into errors, all of its warnings.
@@ -45,7 +45,7 @@ __all__ = [
 
 
 class ConsilienceError(Exception):
-    """Base of every error the library raises on purpose.
+    """Base class of all errors raised on purpose by the library.
 
     Examples
     --------
@@ -59,9 +59,9 @@ class ConsilienceError(Exception):
 
 
 class InvalidInputError(ConsilienceError, ValueError):
-    """An argument, a table or a file is not what the call needs.
+    """Raised for an argument, table or file that is not valid.
 
-    It is also a :class:`ValueError`, so code written against scikit-learn habits catches it.
+    It is also a :class:`ValueError`, as scikit-learn users expect.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class InvalidInputError(ConsilienceError, ValueError):
 
 
 class MessageError(ConsilienceError):
-    """Bytes that are not a message of this library, or not the answer that was asked for.
+    """Raised for bytes that are not a valid message, or not the expected answer.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class MessageError(ConsilienceError):
 
 
 class JournalError(ConsilienceError):
-    """A journal that is damaged, in use by another process, or the journal of another run.
+    """Raised for a journal that is damaged, in use by another process, or of another run.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class JournalError(ConsilienceError):
 
 
 class EngineError(ConsilienceError):
-    """A cluster that cannot be reached, has another version, or must not be used as it is.
+    """Raised for a cluster that cannot be reached, runs another version, or is not allowed.
 
     Examples
     --------
@@ -112,14 +112,14 @@ class EngineError(ConsilienceError):
 
 
 class RoundStoppedError(ConsilienceError):
-    """Sites failed or did not answer in time, and the run stopped; with a journal it can be resumed.
+    """Raised if sites failed or did not answer in time; with a journal the run can be resumed.
 
     Attributes
     ----------
     sites : tuple of str
-        The sites that are missing.
+        The sites that did not answer.
     record : Record
-        What had been asked and answered until then.
+        The questions asked and answers received so far.
 
     Examples
     --------
@@ -135,11 +135,11 @@ class RoundStoppedError(ConsilienceError):
 
 
 class ConsilienceWarning(UserWarning):
-    """Base of every warning the library gives.
+    """Base class of all warnings of the library.
 
     Examples
     --------
-    Turn all of them into errors:
+    Turn all warnings into errors:
 
     >>> import warnings
     >>> from consilience.errors import ConsilienceWarning, ConvergenceWarning
@@ -154,9 +154,9 @@ class ConsilienceWarning(UserWarning):
 
 
 class ConvergenceWarning(ConsilienceWarning):
-    """The fit stopped before it converged; its estimates are not at a maximum.
+    """The fit stopped before convergence; its estimates are not at a maximum.
 
-    It is not scikit-learn's class of the same name: this layer imports nothing.
+    This is not scikit-learn's class of the same name: this module imports nothing.
 
     Examples
     --------
@@ -171,7 +171,7 @@ class ConvergenceWarning(ConsilienceWarning):
 
 
 class DegenerateFitWarning(ConsilienceWarning):
-    """An expert emptied, or a parameter sits on a boundary such as the variance floor.
+    """An expert is empty, or a parameter is on a boundary such as the variance floor.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class DegenerateFitWarning(ConsilienceWarning):
 
 
 class StartsDisagreeWarning(ConsilienceWarning):
-    """The best starts end at clearly different optima; the order or the optimum is in doubt.
+    """The best starts converged to clearly different optima; the number of experts or the optimum is in doubt.
 
     Examples
     --------
@@ -201,7 +201,7 @@ class StartsDisagreeWarning(ConsilienceWarning):
 
 
 class RankDeficientWarning(ConsilienceWarning):
-    """The design has linearly dependent columns; the minimum-norm solution was taken.
+    """The design has linearly dependent columns; the minimum-norm solution was used.
 
     Examples
     --------
@@ -216,7 +216,7 @@ class RankDeficientWarning(ConsilienceWarning):
 
 
 class SetAsideWarning(ConsilienceWarning):
-    """A site's model was not used, or not as a whole; the message says whose and why.
+    """A site's model was excluded, wholly or in part; the message names the site and the reason.
 
     Examples
     --------
@@ -224,14 +224,14 @@ class SetAsideWarning(ConsilienceWarning):
     >>> from consilience.errors import SetAsideWarning
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     warnings.warn("north: its gate is unlike those of the other sites", SetAsideWarning)
+    ...     warnings.warn("north: its gate is far from those of the other sites", SetAsideWarning)
     >>> caught[0].category.__name__
     'SetAsideWarning'
     """
 
 
 class UntrustedWarning(ConsilienceWarning):
-    """So many sites disagree that the result cannot be trusted; the message says in what way.
+    """Too many sites disagree for the result to be reliable; the message says in what way.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class UntrustedWarning(ConsilienceWarning):
 
 
 def warn(message: str, category: type[ConsilienceWarning]) -> None:
-    """Warn at the line of the caller's own code, however deep in the library the reason was found."""
+    """Issue a warning that points to the caller's own code, outside the library."""
     frame, depth = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "consilience":
         frame, depth = frame.f_back, depth + 1

@@ -379,7 +379,7 @@ def test_answers_that_say_nothing_of_experts_are_not_changed(attack: Attack) -> 
 
 
 def test_a_site_that_is_not_there_cannot_lie() -> None:
-    with pytest.raises(InvalidInputError, match="there is no site called nobody, west"):
+    with pytest.raises(InvalidInputError, match="attacks: unknown sites nobody, west"):
         Drill({"west": attacks.sign_flip, "north": attacks.sign_flip, "nobody": Replay()}).over(small_sites())
 
 

@@ -110,7 +110,7 @@ def test_tls_needs_security() -> None:
         ({"address": "tls://scheduler:1", "security": "cert.pem"}, "security='cert.pem': expected"),
         (
             {"address": "127.0.0.1:8786", "security": True},
-            "security=True makes certificates for workers .* started here",
+            "security=True creates certificates for workers .* started here",
         ),
     ],
 )
@@ -132,7 +132,7 @@ def test_importing_the_engines_does_not_import_dask() -> None:
 
 def test_sites_must_be_files(cluster: DaskCluster) -> None:
     rows = Site("north", Rows(np.zeros((2, 1)), np.zeros((2, 1))))
-    with pytest.raises(InvalidInputError, match=r"site 'north' holds rows in memory.* write them to Parquet"):
+    with pytest.raises(InvalidInputError, match=r"site 'north' has its rows in memory.* write them to Parquet"):
         cluster.over([rows])
     with pytest.raises(InvalidInputError, match="no sites"):
         cluster.over([])

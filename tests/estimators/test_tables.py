@@ -112,7 +112,7 @@ def test_more_than_a_screen_is_cut_and_says_where_the_rest_is() -> None:
 def test_withheld_intervals_are_dashes_with_the_reason() -> None:
     model = regressor(n=80)
     text = model.summary()
-    assert "Intervals withheld (gate): too few rows between experts" in text
+    assert "Intervals withheld (gate): experts overlap in too few rows" in text
     gate = text.split("Gate (centred")[1]
     assert "—" in next(line for line in gate.splitlines() if line.startswith("dose"))
 
@@ -121,7 +121,7 @@ def test_a_fit_cut_short_says_stopped() -> None:
     with pytest.warns(ConvergenceWarning, match="raise max_iter") as record:
         model = regressor(max_iter=1)
     assert record[0].filename == __file__
-    assert "stopped: the largest number of iterations" in model.summary()
+    assert "stopped: max_iter was reached" in model.summary()
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def one_shot(refine: int) -> MixtureOfExpertsRegressor:
     return Federation(parts).fit(estimator, method=OneShot(refine=refine)).model
 
 
-ESTIMATED = "The log-likelihood is an estimate from the sites' answers: a round of refinement measures it."
+ESTIMATED = "The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly."
 
 
 @pytest.mark.usefixtures("few_points")
@@ -149,7 +149,7 @@ def test_a_log_likelihood_that_nobody_measured_is_said_to_be_an_estimate() -> No
     assert ESTIMATED in lines
     assert "stopped: combined from one answer of each site" in model.summary()
     assert "Log-likelihood ≈" in model._repr_html_()
-    assert "The log-likelihood is an estimate" in model._repr_html_()
+    assert "The log-likelihood is estimated" in model._repr_html_()
 
 
 @pytest.mark.usefixtures("few_points")
@@ -159,7 +159,7 @@ def test_a_log_likelihood_that_was_measured_is_not_said_to_be_an_estimate(refine
     for text in (model.summary(), model._repr_html_(), regressor().summary()):
         assert "Log-likelihood" in text
         assert "≈" not in text
-        assert "estimate from the sites" not in text
+        assert "estimated from the sites" not in text
 
 
 @pytest.mark.usefixtures("few_points")

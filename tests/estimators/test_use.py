@@ -121,7 +121,7 @@ def test_probabilities_must_lie_between_zero_and_one(q: object) -> None:
 
 def test_two_responses_have_no_quantile() -> None:
     model, X, _ = fitted(q=2)
-    with pytest.raises(InvalidInputError, match="2 responses have no joint quantile: fit one response"):
+    with pytest.raises(InvalidInputError, match="2 responses have no joint quantile: fit a single response"):
         model.predict_quantiles(X)
 
 

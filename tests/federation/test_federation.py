@@ -184,7 +184,7 @@ def test_a_site_that_is_set_aside_is_warned_of_with_the_reason(refine: int) -> N
         result = Federation(sites).fit(ONE_SHOT, method=OneShot(refine=refine))
     (warning,) = caught
     assert warning.filename == __file__
-    assert "site 3: 2 of its 2 experts are like none of the other sites'" in str(warning.message)
+    assert "site 3: 2 of its 2 experts are far from all experts of the other sites" in str(warning.message)
     assert not any(f"site {i}:" in str(warning.message) for i in (0, 1, 2, 4))
     assert str(warning.message).endswith("See FederatedFit.sites")
     assert {site.name: site.status for site in result.sites} == {
@@ -333,7 +333,7 @@ def test_shards_without_a_response(tmp_path: Path) -> None:
     assert table.fit(GaussianMixture(2, random_state=0)).model.means_.shape == (2, 2)
     with pytest.raises(InvalidInputError, match="name the column of the response"):
         table.fit(MixtureOfRegressions(2, random_state=0))
-    with pytest.raises(InvalidInputError, match="a Gaussian mixture has none"):
+    with pytest.raises(InvalidInputError, match="a Gaussian mixture has no target"):
         Federation.from_parquet(written(case, tmp_path), target="y").fit(GaussianMixture(2))
 
 

@@ -255,7 +255,7 @@ def test_a_few_sites_without_answer_are_named_and_the_result_is_trusted(monkeypa
 
 @pytest.mark.filterwarnings("ignore::consilience.errors.UntrustedWarning")  # so early sites may seem in camps
 def test_rounds_that_are_too_few_are_warned_of() -> None:
-    with pytest.warns(ConvergenceWarning, match="largest number of rounds"):
+    with pytest.warns(ConvergenceWarning, match="maximum number of rounds"):
         result = Federation(clusters()).fit(CLUSTERS, SharedCentre(rounds=1))
     assert not result.model.converged_
 

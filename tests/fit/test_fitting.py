@@ -194,7 +194,7 @@ def test_an_expert_without_rows_is_a_warning() -> None:
         ConstantGate(np.array([0.5, 0.5])),
         GaussianExperts(np.array([[[0.0]], [[1e3]]]), np.ones((2, 1, 1))),
     )
-    with pytest.warns(DegenerateFitWarning, match="1 of 2 experts hold less than one row"):
+    with pytest.warns(DegenerateFitWarning, match="1 of 2 experts have less than one row"):
         fit = fitted(rows, Specification(K=2, gate="constant"), start=far)
     assert np.all(np.isfinite(fit.mixture.experts.B))
     assert np.all(np.isfinite(fit.mixture.experts.covariance))

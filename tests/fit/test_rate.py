@@ -150,7 +150,7 @@ def test_away_from_a_maximum_there_is_a_reason_instead() -> None:
     B = data.truth.experts.B
     saddle = replace(data.truth, experts=replace(data.truth.experts, B=np.repeat(B.mean(axis=0)[None], 2, axis=0)))
     rate = em_rate(saddle, expect(saddle, data.rows, information=True), Penalty())
-    assert "not a maximum" in rate.reason
+    assert "no maximum" in rate.reason
     assert np.all(np.isnan(rate.shares))
     assert np.isnan(rate.passes_per_digit)
 

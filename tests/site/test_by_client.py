@@ -86,7 +86,7 @@ def test_a_file_needs_a_column_of_groups(tmp_path: Path) -> None:
     moments = answer(Clients(Design.raw(1), np.zeros(2)), named.by_client())
     np.testing.assert_array_equal(moments.n, [2.0, 1.0])
     bare = Site("a", Shard(str(path), Columns(("x",), ("y",))))
-    with pytest.raises(InvalidInputError, match="labels belong to clients: name the column"):
+    with pytest.raises(InvalidInputError, match="one label per client: pass the column"):
         bare.by_client()
 
 

@@ -258,7 +258,7 @@ def test_responses_that_do_not_vary_are_no_trouble(n: int) -> None:
 
 @pytest.mark.parametrize(
     ("family", "value", "sentence"),
-    [("categorical", 3.0, "a class that the study names"), ("poisson", 0.5, "counts 0, 1, 2")],
+    [("categorical", 3.0, "one of the classes of the study"), ("poisson", 0.5, "counts 0, 1, 2")],
 )
 def test_responses_out_of_the_familys_range_are_named(family: str, value: float, sentence: str) -> None:
     case = simulated(family, n=200)

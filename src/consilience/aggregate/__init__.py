@@ -1,4 +1,4 @@
-"""One model from many: what it costs to let one expert stand for another, and few experts that stand for many."""
+"""Aggregation of models from many sites: transport costs, mixture reduction, robust centres, metrics."""
 
 from consilience.aggregate.combine.combination import Combination
 from consilience.aggregate.combine.combiner import combine_models, combine_orders

@@ -1,4 +1,4 @@
-"""How good a mixture is: its parameters against the truth, its predictions, clusters and density on test data."""
+"""Metrics of a mixture: parameter errors against the truth, predictions, clusters and density on test data."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from consilience.numerics.arrays import Array, IntArray
 
 @dataclass(frozen=True)
 class ParameterErrors:
-    """Mean squared errors of the parameters a person reads, in raw coordinates.
+    """Mean squared errors of the reported parameters, in raw coordinates.
 
     Parameters
     ----------
     gate : float
-        Of softmax coefficients that sum to zero over experts, or of the probabilities of a constant gate.
+        Error of softmax coefficients that sum to zero over experts, or of the probabilities of a constant gate.
     experts : float
-        Of coefficients; for classes those that sum to zero over classes, or log odds for two classes.
+        Error of coefficients; for classes those that sum to zero over classes, or log odds for two classes.
     log_shapes : float
-        Of logarithms of shapes, such as variances; nan for families without.
+        Error of logarithms of shapes, such as variances; nan for families without.
     all : float
-        Over all of these numbers together.
+        Error over all of these numbers together.
 
     Examples
     --------
@@ -45,17 +45,17 @@ class ParameterErrors:
 
 
 def parameter_errors(mixture: Mixture, truth: Mixture) -> ParameterErrors:
-    """Mean squared errors of a mixture's parameters, its experts matched to those of the truth.
+    """Compute mean squared errors of a mixture's parameters, with experts matched to those of the truth.
 
     Parameters
     ----------
     mixture, truth : Mixture
-        With as many experts of one family on one design, and gates of one kind.
+        Mixtures with equal numbers of experts, the same family and design, and the same type of gate.
 
     Raises
     ------
     InvalidInputError
-        Mixtures that cannot be compared number by number.
+        If the mixtures are not comparable.
 
     Examples
     --------
@@ -83,14 +83,14 @@ def _check_comparable(mixture: Mixture, truth: Mixture) -> None:
 
 
 def _kind(mixture: Mixture) -> str:
-    """What must be equal for parameters to be compared, in words."""
+    """Describe the properties that comparable mixtures share."""
     experts, design = mixture.experts, mixture.design
     predictors = f"{experts.channels} linear predictors of {design.p} coefficients (intercept: {design.intercept})"
     return f"{mixture.K} {experts.family} experts with {predictors} and a {mixture.gate.kind} gate"
 
 
 def _centred(gate: Array, truth: Mixture) -> Array:
-    """Coefficients of a gate that sum to zero over experts; probabilities as they are."""
+    """Centre gate coefficients to sum to zero over experts; return probabilities unchanged."""
     return gate - gate.mean(axis=0) if truth.gate.reads_covariates else gate
 
 
@@ -102,7 +102,7 @@ def _mean(values: Array) -> float:
 
 
 def relative_prediction_error(mixture: Mixture, X: Array, Y: Array) -> float:
-    """``Σ (y - ŷ)² / Σ y²`` with ``ŷ = E[y | x]``.
+    """Compute the relative squared error ``Σ (y - ŷ)² / Σ y²`` with ``ŷ = E[y | x]``.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def relative_prediction_error(mixture: Mixture, X: Array, Y: Array) -> float:
     Raises
     ------
     InvalidInputError
-        Responses of another shape than the predictions, class codes among them.
+        If responses and predictions differ in shape, or responses are class codes.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def relative_prediction_error(mixture: Mixture, X: Array, Y: Array) -> float:
     if predicted.shape != observed.shape:
         raise InvalidInputError(
             f"Y: got {observed.shape[1]} columns, the mixture predicts {predicted.shape[1]}; "
-            "the error is of real responses and counts, not of class codes"
+            "the relative error is defined for real responses and counts, not for class codes"
         )
     return float(np.sum((observed - predicted) ** 2) / np.sum(observed**2))
 
@@ -138,7 +138,7 @@ def relative_prediction_error(mixture: Mixture, X: Array, Y: Array) -> float:
 
 
 def cluster_labels(mixture: Mixture, rows: Rows) -> IntArray:
-    """The expert most probably behind each row ``(n,)``, or each group ``(G,)``, given its response; ties to the first.
+    """Return the most probable expert of each row ``(n,)``, or group ``(G,)``, given its response; ties to the first.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def cluster_labels(mixture: Mixture, rows: Rows) -> IntArray:
 
 
 def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
-    """Agreement of two labelings of n things: 1 for equal partitions, 0 on average for random ones.
+    """Compute the adjusted Rand index of two labelings: 1 for equal partitions, 0 on average for random ones.
 
     ``(Σ_ij C(n_ij) - E) / (½ (A + B) - E)`` where ``C(n) = n (n - 1) / 2``, ``n_ij`` counts those labelled i and j,
     ``A = Σ_i C(n_i.)``, ``B = Σ_j C(n_.j)`` and ``E = A B / C(n)``.
@@ -161,7 +161,7 @@ def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
     Parameters
     ----------
     a, b : (n,) arrays
-        Labels of any type; only which are equal matters.
+        Labels of any type.
 
     References
     ----------
@@ -176,7 +176,7 @@ def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
     """
     one, two = (np.unique(np.asarray(labels), return_inverse=True)[1].ravel() for labels in (a, b))
     if len(one) != len(two):
-        raise InvalidInputError(f"got {len(one)} and {len(two)} labels; expected two labels for each thing")
+        raise InvalidInputError(f"got {len(one)} and {len(two)} labels; expected equally many")
     both = one * (two.max(initial=0) + 1) + two
     together, A, B = (_pairs(np.unique(labels, return_counts=True)[1]) for labels in (both, one, two))
     pairs = _pairs(np.array([len(one)]))
@@ -185,7 +185,7 @@ def adjusted_rand_index(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def _pairs(counts: IntArray) -> int:
-    """``Σ n (n - 1) / 2``."""
+    """Compute ``Σ n (n - 1) / 2``."""
     return int(np.sum(counts * (counts - 1) // 2))
 
 
@@ -193,10 +193,10 @@ def _pairs(counts: IntArray) -> int:
 
 
 def mean_log_likelihood(mixture: Mixture, rows: Rows) -> float:
-    """``Σ w log p(y | x) / Σ w`` over rows; over groups the mean of each group's log density.
+    """Compute ``Σ w log p(y | x) / Σ w`` over rows; over groups the mean of each group's log density.
 
-    Groups with any weight count alike, as in the likelihood; the weights of rows are in the density of their group. nan
-    where nothing has weight.
+    Groups with positive weight count equally, as in the likelihood; row weights enter the density of their group. The
+    result is nan if all weights are zero.
 
     Examples
     --------
@@ -215,10 +215,10 @@ def mean_log_likelihood(mixture: Mixture, rows: Rows) -> float:
 
 
 def deficit_ratio(method: float, pooled: float, truth: float) -> float:
-    """How many times the pooled fit's loss a method loses: ``1 + (ll_pooled - ll_method) / (ll_truth - ll_pooled)``.
+    """Compute the ratio of losses to the pooled fit, ``1 + (ll_pooled - ll_method) / (ll_truth - ll_pooled)``.
 
-    1 is as good as the pooled fit, less is better; nan where the pooled fit is not below the truth, so that there is no
-    loss to compare with: take more test rows.
+    1 is as good as the pooled fit, less is better; nan if the pooled fit is not below the truth, which needs more test
+    rows.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""How far one mixture is from another: the cost of moving its gate's mass onto the other's experts, averaged over x.
+"""Optimal transport distance between mixtures: cost of moving one gate's mass to the other's experts, averaged over x.
 
-Exact transport keeps both gates: at each x the mass ``π_k(x)`` goes to experts in the shares ``ρ_l(x)``. Relaxed
-transport keeps the first only, and each expert goes to the nearest one. The two differ by orders of magnitude where
-gates are sharp, and neither stands for the other.
+Exact transport has both gates as margins: at each x the mass ``π_k(x)`` is moved to experts with masses ``ρ_l(x)``.
+Relaxed transport has only the first margin, and each expert is assigned to the nearest one. The two differ by orders
+of magnitude for sharp gates.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, kronecker
 
 NEGLIGIBLE = 1e-7
-"""Shares below this are none: the tolerance of the linear program."""
+"""Tolerance of the linear program, below which probabilities count as zero."""
 
 
 def relaxed_transport(mixture: Mixture, reference: Mixture, X: Array) -> float:
-    """``E_x Σ_k π_k(x) min_l KL(f_k ‖ g_l)(x)`` over the rows of ``X (n, d)``: only the first gate binds.
+    """Compute ``E_x Σ_k π_k(x) min_l KL(f_k ‖ g_l)(x)`` over the rows of ``X (n, d)``, with only the first margin.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def relaxed_transport(mixture: Mixture, reference: Mixture, X: Array) -> float:
 
 
 def exact_transport(mixture: Mixture, reference: Mixture, X: Array) -> float:
-    """``E_x min_P Σ_kl P_kl KL(f_k ‖ g_l)(x)`` over plans with both gates as margins, by a linear program for each row.
+    """Compute ``E_x min_P Σ_kl P_kl KL(f_k ‖ g_l)(x)`` with both gates as margins, by a linear program for each row.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def exact_transport(mixture: Mixture, reference: Mixture, X: Array) -> float:
 
 
 def exact_cost(share: Array, target: Array, cost: Array) -> float:
-    """``min Σ_kl P_kl c_kl`` over ``P ≥ 0`` with margins ``share (K,)`` and ``target (L,)``.
+    """Compute ``min Σ_kl P_kl c_kl`` over ``P ≥ 0`` with margins ``share (K,)`` and ``target (L,)``.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def exact_cost(share: Array, target: Array, cost: Array) -> float:
 
 
 def _at(mixture: Mixture, reference: Mixture, X: Array) -> tuple[Array, Array, Array]:
-    """Both gates ``(K, n)`` and ``(L, n)`` and the costs ``(K, L, n)``, in the coordinates of the first."""
+    """Return both gates ``(K, n)`` and ``(L, n)`` and the costs ``(K, L, n)``, in the coordinates of the first."""
     panel = mixture.design.panel(X)
     other = reference.in_coordinates(mixture.design)
     return mixture.gate_weights(X).T, reference.gate_weights(X).T, mixture.experts.divergence(other.experts, panel)

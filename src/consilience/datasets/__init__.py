@@ -1,4 +1,4 @@
-"""Data to learn and test on: simulated mixtures with a known truth, and loaders of public data sets."""
+"""Simulated mixtures with known truth, and loaders of public data sets."""
 
 from consilience.datasets.generators import Simulation, paper, soft
 from consilience.datasets.loaders import (

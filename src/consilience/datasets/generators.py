@@ -1,4 +1,4 @@
-"""Simulated mixtures of experts with a known truth: ``paper`` has a sharp gate, ``soft`` a well identified one.
+"""Simulated mixtures of experts with known truth: ``paper`` has a sharp gate, ``soft`` a well identified one.
 
 The truth (centres and coefficients) and the rows come from two separate random streams, so that many data sets can be
 drawn from one truth.
@@ -38,7 +38,7 @@ class Simulation:
     y : (n,) array
         Responses, drawn from ``p(y | x) = Σ_k π_k(x) N(y; x̃ᵀ β_k, σ_k²)`` with ``x̃ = (1, x)``.
     labels : (n,) array of int
-        The expert that made each row.
+        The expert that generated each row.
     truth : Mixture
         Gate and experts, in raw coordinates, intercept first.
 
@@ -66,7 +66,7 @@ def paper(
     random_state: RandomState = None,
     truth_state: RandomState = None,
 ) -> Simulation:
-    r"""Gaussian experts behind a nearly hard softmax gate.
+    r"""Simulate Gaussian experts with a nearly hard softmax gate.
 
     ``n / K`` covariate vectors are drawn around each of ``K`` centres ``c_j``, and the response by the mixture:
 
@@ -100,7 +100,7 @@ def paper(
     Raises
     ------
     InvalidInputError
-        A count that is not a positive integer, or more experts than this rule can give 0.2 / K of the rows.
+        If a count is not a positive integer, or if there are too many experts for each to have 0.2 / K of the rows.
 
     References
     ----------
@@ -109,7 +109,7 @@ def paper(
 
     Examples
     --------
-    Two data sets of one truth, say to train and to test:
+    Two data sets from one truth, for training and testing:
 
     >>> import numpy as np
     >>> from consilience.datasets import paper
@@ -132,14 +132,14 @@ def soft(
     random_state: RandomState = None,
     truth_state: RandomState = None,
 ) -> Simulation:
-    r"""Gaussian experts behind a soft, well identified gate.
+    r"""Simulate Gaussian experts with a soft, well identified gate.
 
     As :func:`paper`, with gate slopes divided by 25 and intercepts that make every logit zero on average,
 
     .. math::
         P(z = k \mid x) \propto \exp\{(x - \bar c)^\top a_k / 25\}, \qquad \bar c = \frac{1}{K} \sum_j c_j,
 
-    so that experts have shares of similar size. At the default size the gate has a mean entropy of 0.8 to
+    so that experts have similar weights. At the default size the gate has a mean entropy of 0.8 to
     0.9 nat (of ``log 4 = 1.39``).
 
     Parameters
@@ -161,7 +161,7 @@ def soft(
     Raises
     ------
     InvalidInputError
-        A count that is not a positive integer, or more experts than this rule can give 0.2 / K of the rows.
+        If a count is not a positive integer, or if there are too many experts for each to have 0.2 / K of the rows.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def _simulate(
 
 
 def _generator(name: str, state: RandomState, stream: int) -> np.random.Generator:
-    """The generator itself, or one stream of a seed: the truth and the rows never share random numbers."""
+    """Return the generator itself, or one stream of a seed: truth and rows have independent streams."""
     if state is None or isinstance(state, np.random.Generator):
         return np.random.default_rng(state)
     if isinstance(state, bool) or not isinstance(state, Integral) or state < 0:
@@ -234,14 +234,14 @@ def _integers(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 
 def _covariance_factor(d: int) -> Array:
-    """``L`` with ``z L ~ N(0, Σ)`` for a standard normal row ``z``, ``Σ_uv = 0.25^|u - v|``."""
+    """Return ``L`` with ``z L ~ N(0, Σ)`` for a standard normal row ``z``, ``Σ_uv = 0.25^|u - v|``."""
     index = np.arange(d)
     covariance: Array = CORRELATION ** np.abs(index[:, None] - index)
     return np.linalg.cholesky(covariance).T.astype(np.float64, copy=False)
 
 
 def _shares(centres: Array, alpha: Array, noise: Array) -> Array:
-    """Mean of ``π_k(x)`` over the covariates, ``(K,)``, on the same noise ``(m, d)`` around every centre."""
+    """Compute the mean of ``π_k(x)`` over the covariates, ``(K,)``, with the same noise ``(m, d)`` at every centre."""
     at_centres = centres @ alpha[:, 1:].T + alpha[:, 0]  # (K centres, K)
     logits = at_centres[:, None, :] + noise @ alpha[:, 1:].T  # (K centres, m, K)
     _, share = log_sum_exp(logits.reshape(-1, len(alpha)).T)

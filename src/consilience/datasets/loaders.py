@@ -1,4 +1,4 @@
-"""Read public data sets from a data directory, each file checked against its sha256 before it is parsed.
+"""Load public data sets from a data directory; each file is checked against its sha256 before it is parsed.
 
 Errors::
 
@@ -33,7 +33,7 @@ Entry = TypeVar("Entry")
 
 
 class DataError(InvalidInputError):
-    """A data file cannot be used.
+    """Raised if a data file cannot be used.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class DataError(InvalidInputError):
 
 
 class DataNotFoundError(DataError):
-    """There is no data directory, or the file is not in it; the message says where to get it.
+    """Raised if there is no data directory or the file is not in it; the message says where to get the file.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class DataNotFoundError(DataError):
 
 
 class DigestMismatchError(DataError):
-    """A file is not the one the registry describes; the message gives both digests.
+    """Raised if a file differs from the one in the registry; the message gives both digests.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class DigestMismatchError(DataError):
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Grey images with class labels, split as published.
+    """Greyscale images with class labels, split as published.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Images:
 
 
 def load_table(name: str, directory: str | os.PathLike[str] | None = None) -> Table:
-    """One table of a data directory, checked and as published: no cleaning, no dropped rows.
+    """Load a table of a data directory as published: no cleaning, no dropped rows.
 
     Parameters
     ----------
@@ -123,11 +123,11 @@ def load_table(name: str, directory: str | os.PathLike[str] | None = None) -> Ta
     Raises
     ------
     DataNotFoundError
-        No data directory, or no such file in it.
+        If there is no data directory, or no such file in it.
     DigestMismatchError
-        ``sha256(file)`` is not the one of the registry.
+        If ``sha256(file)`` is not that of the registry.
     InvalidInputError
-        Unknown name.
+        If the name is unknown.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def load_table(name: str, directory: str | os.PathLike[str] | None = None) -> Ta
 
 
 def load_images(name: str, directory: str | os.PathLike[str] | None = None) -> Images:
-    """A set of labelled images of a data directory, checked.
+    """Load a set of labelled images of a data directory.
 
     Parameters
     ----------
@@ -165,11 +165,11 @@ def load_images(name: str, directory: str | os.PathLike[str] | None = None) -> I
     Raises
     ------
     DataNotFoundError
-        No data directory, or no such file in it.
+        If there is no data directory, or no such file in it.
     DigestMismatchError
-        ``sha256(file)`` is not the one of the registry.
+        If ``sha256(file)`` is not that of the registry.
     InvalidInputError
-        Unknown name.
+        If the name is unknown.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def _look_up(registry: Mapping[str, Entry], name: str, kind: str) -> Entry:
 
 
 def _checked(file: DataFile, name: str, directory: str | os.PathLike[str] | None) -> Path:
-    """The path of a file whose digest is right."""
+    """Return the path of a file after checking its digest."""
     place = os.environ.get(ENVIRONMENT) if directory is None else directory
     source = f"{file.origin.address} ({file.origin.form})"
     if not place:
@@ -221,7 +221,7 @@ def _checked(file: DataFile, name: str, directory: str | os.PathLike[str] | None
 
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:
-    """An array of bytes in the IDX format: two zeros, type 8, the number of axes, big-endian lengths, the values."""
+    """Read an array of bytes in the IDX format: two zeros, type 8, number of axes, big-endian lengths, values."""
     content = gzip.decompress(path.read_bytes())
     axes = content[3]
     shape = np.frombuffer(content, ">u4", count=axes, offset=4).astype(int)

@@ -1,4 +1,4 @@
-"""Where each data file comes from, what it must hash to, and under which terms.
+"""Registry of data files: origin, sha256 and licence.
 
 The library ships no data. An entry names a file below the data directory, its sha256, and its public origin. Licences
 are as the publishers state them; read them at the address given before passing a file on.
@@ -13,14 +13,14 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a data set was published.
+    """Origin of a data set.
 
     Parameters
     ----------
     address : str
         Public address of the original.
     form : str
-        How the file is made from the original.
+        How the file is derived from the original.
     licence, citation : str
         Terms of use, and the work to cite.
 
@@ -44,7 +44,7 @@ class DataFile:
     Parameters
     ----------
     path : str
-        Place below the data directory, with forward slashes.
+        Path below the data directory, with forward slashes.
     sha256 : str
         Digest of the file, in hexadecimal.
     origin : Origin
@@ -265,7 +265,7 @@ IMAGES: Mapping[str, tuple[DataFile, ...]] = MappingProxyType(
 
 
 def available() -> dict[str, DataFile]:
-    """Every data set the loaders know, by name, with its file and its origin.
+    """Return all data sets that the loaders support, by name, with file and origin.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Simulated clients: few rows each, one regression for all rows of a client, few regressions for all clients."""
+"""Simulated clients with few rows each, one regression per client, and few distinct regressions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consilience.numerics.arrays import Array, IntArray
 
 @dataclass(frozen=True, eq=False)
 class ClientSimulation:
-    """Rows of clients, and the regressions they were drawn from.
+    """Rows of clients, and the true regressions.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class ClientSimulation:
     theta : (K, d) array
         The regression of each cluster.
     truth : Mixture
-        The same as a mixture, with the shares that labels were drawn with; no intercept.
+        The truth as a mixture, with the probabilities of the labels as weights; no intercept.
 
     Examples
     --------
@@ -58,26 +58,26 @@ def clients(
     spread: float = 1.0,
     random_state: int | np.random.Generator | None = None,
 ) -> ClientSimulation:
-    r"""Clients of a few clusters, each cluster with a regression of its own.
+    r"""Simulate clients in a few clusters, one regression per cluster.
 
     .. math::
         \theta_j \sim N(0, r^2 I_d / d), \qquad P(z_i = j) = p_j, \qquad
         x \mid z_i = j \sim N(0, \Sigma_j), \qquad y \mid x, z_i = j \sim N(x^\top \theta_j, \sigma^2),
 
-    with ``Σ_j`` diagonal, its entries between ``1 / s`` and ``s``, uniform on the log scale and drawn for each cluster.
+    with ``Σ_j`` diagonal, its entries between ``1 / s`` and ``s``, log-uniform and drawn for each cluster.
 
     Parameters
     ----------
     sizes : sequence of int, (G,)
-        Rows of each client.
+        Number of rows of each client.
     n_clusters, n_features : int
         ``K`` and ``d``.
     shares : sequence of float, (K,)
-        ``p``; equal ones by default.
+        Probabilities ``p`` of the clusters; equal by default.
     norm : float
-        ``r``, about the norm of each ``θ_j``.
+        ``r``, approximately the norm of each ``θ_j``.
     noise : float
-        ``σ``.
+        Standard deviation ``σ`` of the noise.
     spread : float
         ``s``, at least 1; with 1 all covariates are standard normal.
     random_state : int, numpy.random.Generator or None
@@ -90,7 +90,7 @@ def clients(
     Raises
     ------
     InvalidInputError
-        Sizes that are not counts, shares that are none, or numbers that are not positive.
+        If sizes are not counts, weights do not sum to 1, or numbers are not positive.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Who carries the questions: the sites of this process, or the workers of a cluster."""
+"""Engines that carry questions to sites: in this process, or on the workers of a Dask cluster."""
 
 from consilience.engines.dask import DaskCluster
 from consilience.engines.inprocess import InProcess

@@ -1,4 +1,4 @@
-"""The engine of this process: sites answer in threads; every message goes through the codec, as on a network."""
+"""In-process engine: sites answer in threads; every message is encoded and decoded as on a network."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from consilience.site.answer import respond
 from consilience.site.site import Site
 
 PATIENCE = 0.25
-"""Share of the time limit without a reply after which threads are added: those there are may hang."""
+"""Fraction of the time limit without a reply after which threads are added, since the existing ones may hang."""
 GATHER = 0.01
-"""Seconds that a reply waits for others while many are under way: threads that wake each other up cost time."""
+"""Time in seconds that a reply waits for others while many are pending, to reduce thread switches."""
 
 
 class InProcess:
-    """Sites in this process, the default engine.
+    """Engine with sites in this process; the default.
 
     Parameters
     ----------
     threads : int or None
-        Sites that answer at the same time; as many as there are processors by default.
+        Number of sites that answer at the same time; by default the number of processors.
 
     Examples
     --------
@@ -49,12 +49,12 @@ class InProcess:
         self.threads = threads or os.cpu_count() or 1
 
     def over(self, sites: Iterable[Site], *, in_memory: bool = False) -> InProcessSites:
-        """The engine that carries questions to ``sites``; with ``in_memory`` their files are read once."""
+        """Return the engine for ``sites``; with ``in_memory`` their files are read once."""
         return InProcessSites([replace(site, keep=True) for site in sites] if in_memory else sites, self.threads)
 
 
 class InProcessSites:
-    """Carries questions to sites of this process."""
+    """Sends questions to sites in this process."""
 
     def __init__(self, sites: Iterable[Site], threads: int) -> None:
         given = list(sites)
@@ -63,17 +63,17 @@ class InProcessSites:
         self._replies: queue.SimpleQueue[tuple[int, Reply]] = queue.SimpleQueue()
         self._run = self._number = 0
         if not given or len(self._sites) < len(given):
-            raise InvalidInputError("expected at least one site, and a name of its own for each")
+            raise InvalidInputError("expected at least one site, and distinct site names")
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Names of the sites, in the order of every sum."""
+        """Names of the sites, in the order of summation."""
         return tuple(self._sites)
 
     def ask(
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
     ) -> Iterator[list[Reply]]:
-        """Replies as they come; a site that hangs keeps its thread and no one else's."""
+        """Yield replies as they arrive; a site that hangs blocks only its own thread."""
         if number <= self._number:  # another run: what an earlier one left behind is not its business
             self._run += 1
         self._number, this_run = number, self._run
@@ -108,7 +108,7 @@ class InProcessSites:
         return Reply(number, (name,), message, (digest(message),), time.perf_counter() - began)
 
     def _arrived(self, patience: float | None, deadline: float, *, gather: bool) -> list[Reply]:
-        """Replies that are there, after waiting for the first; none where patience or time ran out."""
+        """Return available replies, after waiting for the first; none if patience or time ran out."""
         left = None if patience is None else min(patience, max(deadline - time.monotonic(), 0.0))
         arrived = []
         with contextlib.suppress(queue.Empty):

@@ -1,4 +1,4 @@
-"""Scikit-learn shells: validation, fitted attributes, tables; the mathematics is in ``fit`` and ``model``."""
+"""scikit-learn estimators: validation, fitted attributes and tables; ``fit`` and ``model`` do the mathematics."""
 
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
 from consilience.estimators.gaussian_mixture import GaussianMixture

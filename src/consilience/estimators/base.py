@@ -1,4 +1,4 @@
-"""What the four estimators share: parameters, the fit, fitted attributes, tables."""
+"""Base class of the estimators: parameters, fitting, fitted attributes and tables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from consilience.numerics.arrays import Array
 
 
 class MixtureEstimator(BaseEstimator):
-    """Base of the estimators: everything that does not depend on the kind of response."""
+    """Base class of the estimators: everything that does not depend on the type of response."""
 
     title = "Mixture"
     family: str = "gaussian"
@@ -34,22 +34,22 @@ class MixtureEstimator(BaseEstimator):
     inference_: Inference
     stop_reason_: StopReason
 
-    # ------------------------------------------------------------------ what a kind of estimator says
+    # ------------------------------------------------------------------ defined by subclasses
 
     def order(self) -> int:
-        """Number of experts."""
+        """Return the number of experts."""
         raise NotImplementedError
 
     def specification(self) -> Specification:
-        """The mixture to fit."""
+        """Return the specification of the mixture to fit."""
         raise NotImplementedError
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        """Validated rows; ``metadata`` are ``sample_weight``, ``groups``, ``exposure`` and ``trials``."""
+        """Return validated rows; ``metadata`` are ``sample_weight``, ``groups``, ``exposure`` and ``trials``."""
         raise NotImplementedError
 
     def _set_attributes(self, mixture: Mixture) -> None:
-        """Fitted attributes of the experts."""
+        """Set the fitted attributes of the experts."""
         raise NotImplementedError
 
     # ------------------------------------------------------------------ fit
@@ -95,10 +95,10 @@ class MixtureEstimator(BaseEstimator):
         if not (self.converged_ or fit.ascent.stop.by_choice):
             warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
 
-    # ------------------------------------------------------------------ in a federation, which has the data in its care
+    # ------------------------------------------------------------------ called by a federation, which holds the data
 
     def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]:
-        """Validated rows of each site, some of which may be empty; ``sites`` have the arguments of ``fit``."""
+        """Return the validated rows of each site (may be empty); each site is a mapping of the arguments of ``fit``."""
         first = sites[0]["X"]
         names, self._backend = frames.column_names(first), frames.backend_of(first)
         shape = np.shape(frames.as_array(first))
@@ -110,7 +110,7 @@ class MixtureEstimator(BaseEstimator):
     def set_columns(
         self, names: int | Sequence[str] | np.ndarray, classes: Sequence[Any] | np.ndarray | None = None
     ) -> None:
-        """Say which columns ``X`` will have (or how many), and which classes ``y``, before any data are seen."""
+        """Set the columns of ``X`` (names or number) and the classes of ``y`` before any data are seen."""
         check_parameters(self)
         if isinstance(names, int):
             self.n_features_in_ = names
@@ -128,24 +128,24 @@ class MixtureEstimator(BaseEstimator):
         return False
 
     def check_size(self, name: str | None) -> None:
-        """Raise an error where rows have a size of this name that the family does not read."""
+        """Raise an error if the family does not take a row size of this name (``exposure`` or ``trials``)."""
         if name is not None:
             check_size_name(self.family, name)
 
     def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Which columns of a table are covariates, and which are responses."""
+        """Return the covariate columns and the response columns of a table."""
         if not target:
             raise InvalidInputError("target: name the column of the response")
         return features, target
 
     def adopt(self, fit: Fit, inference: Inference | None = None) -> Self:
-        """Take over a fit that was made elsewhere, with standard errors from the information it brought along."""
+        """Set the fitted attributes from a fit made elsewhere; standard errors come from its information matrix."""
         if not hasattr(self, "_backend"):
             self._backend = None
         self._set_fit(fit, infer(fit) if inference is None else inference, fit.ascent.statistics.weight)
         return self
 
-    # ------------------------------------------------------------------ use
+    # ------------------------------------------------------------------ prediction
 
     def _covariates(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -153,7 +153,7 @@ class MixtureEstimator(BaseEstimator):
         return X_valid
 
     def predict_gate(self, X: Any) -> Array:
-        """Gate probabilities ``π_k(x)``.
+        """Compute the gate probabilities ``π_k(x)``.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class MixtureEstimator(BaseEstimator):
         return rows, criteria.log_likelihood(self.mixture_, rows), self.mixture_.parameter_count
 
     def aic(self, X: Any, y: Any = None, **metadata: Any) -> float:
-        """Akaike's criterion, ``-2 ll + 2 P``; smaller is better.
+        """Compute Akaike's information criterion, ``-2 ll + 2 P``; smaller is better.
 
         Parameters
         ----------
@@ -188,7 +188,7 @@ class MixtureEstimator(BaseEstimator):
         return criteria.aic(ll, P)
 
     def bic(self, X: Any, y: Any = None, **metadata: Any) -> float:
-        """Schwarz's criterion, ``-2 ll + P log n``; n is the total weight, or the number of groups.
+        """Compute the Bayesian information criterion, ``-2 ll + P log n``; n is the total weight or number of groups.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class MixtureEstimator(BaseEstimator):
         return criteria.bic(ll, P, criteria.label_count(rows))
 
     def icl(self, X: Any, y: Any = None, **metadata: Any) -> float:
-        """Integrated completed likelihood, BIC plus twice the entropy of the responsibilities.
+        """Compute the integrated completed likelihood criterion: BIC plus twice the entropy of the responsibilities.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class MixtureEstimator(BaseEstimator):
         trials: Any = None,
         draws: int = 50,
     ) -> Inference:
-        """Standard errors of another kind, from the data of the fit.
+        """Compute standard errors of another kind from the data of the fit.
 
         Parameters
         ----------
@@ -232,12 +232,12 @@ class MixtureEstimator(BaseEstimator):
         kind : {"observed", "sandwich", "bootstrap"}
             Inverse observed information, sandwich, or parametric bootstrap.
         draws : int
-            Data sets of the bootstrap.
+            Number of bootstrap data sets.
 
         Returns
         -------
         Inference
-            With ``standard_errors()`` and ``interval(level)``. Put it in ``inference_`` to have it in ``summary()``.
+            Has ``standard_errors()`` and ``interval(level)``. Assign it to ``inference_`` to use it in ``summary()``.
         """
         rows = self._measured(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
         if kind == "bootstrap":
@@ -249,23 +249,23 @@ class MixtureEstimator(BaseEstimator):
         return infer(self._fit_result, rows, kind=kind)
 
     def to_frame(self, level: float = 0.95) -> Any:
-        """All parameters as a tidy table, one row each.
+        """Return all parameters as a tidy table, one row per parameter.
 
         Columns: ``part`` (gate, expert, log_variance or weight), ``expert``, ``response``, ``term``, ``estimate``,
-        ``std_error``, ``lower``, ``upper``. A frame of the library that ``X`` came from; else of pandas where
-        installed, else a ``pyarrow.Table``.
+        ``std_error``, ``lower``, ``upper``. It is a frame of the library that ``X`` came from, else a pandas frame if
+        pandas is installed, else a ``pyarrow.Table``.
         """
         check_is_fitted(self)
         check_level(level)
         return frames.to_frame(table.tidy(self, level), self._backend)
 
     def summary(self, *, reference: int | None = None, level: float = 0.95) -> str:
-        """The fit on one screen: likelihood, experts with standard errors and intervals, gate.
+        """Return a one-screen text summary: likelihood, experts with standard errors and intervals, gate.
 
         Parameters
         ----------
         reference : int, optional
-            Print gate coefficients as contrasts against this expert (0 is the first) instead of centred.
+            Print gate coefficients as contrasts to this expert (0 is the first) instead of centred.
         level : float
             Confidence level of the intervals.
         """
@@ -286,7 +286,7 @@ def _without_X(site: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def split_intercept(coef: Array, intercept: bool) -> tuple[Array, Array]:
-    """Intercepts ``(...)`` and slopes ``(..., d)`` of coefficients ``(..., p)``."""
+    """Split coefficients ``(..., p)`` into intercepts ``(...)`` and slopes ``(..., d)``."""
     if intercept:
         return coef[..., 0].copy(), coef[..., 1:].copy()
     return np.zeros(coef.shape[:-1]), coef.copy()

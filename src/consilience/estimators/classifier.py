@@ -19,7 +19,7 @@ from consilience.numerics.arrays import Array
 
 
 class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
-    r"""Mixture of logistic (softmax) regressions whose shares depend on the covariates.
+    r"""Mixture of logistic (softmax) regressions whose weights depend on the covariates.
 
     .. math:: P(y = c \mid x) = \sum_k \pi_k(x)\,
               \frac{\exp(b_{kc0} + x^\top b_{kc})}{\sum_e \exp(b_{ke0} + x^\top b_{ke})}
@@ -29,11 +29,11 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
     n_experts : int
         Number of experts K.
     gate : {"softmax", "constant"}
-        Whether shares depend on the covariates; ``"constant"`` is a latent class regression.
+        Whether the weights depend on the covariates; ``"constant"`` gives a latent class regression.
     fit_intercept, n_init, max_iter, tol, gate_ridge, mixture_init, random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     expert_ridge : float
-        Total ridge on the experts' slopes, in standardised coordinates.
+        Total ridge penalty on the experts' slopes, in standardised coordinates.
 
     Attributes
     ----------
@@ -89,11 +89,11 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         self.verbose = verbose
 
     def order(self) -> int:
-        """Number of experts asked for."""
+        """Return the requested number of experts."""
         return self.n_experts
 
     def specification(self) -> Specification:
-        """The mixture to fit and its penalties."""
+        """Return the specification of the mixture to fit, with its penalties."""
         return Specification(
             K=self.order(),
             family=self.family,
@@ -118,7 +118,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
 
     @property
     def reads_classes(self) -> bool:
-        """The response is a class."""
+        """Return True: the response is a class."""
         return True
 
     def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray:
@@ -145,19 +145,19 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         y : (n,) array
             Class labels.
         sample_weight : (n,) array, optional
-            Frequencies: weight 2 is the row twice.
+            Frequency weights: weight 2 counts the row twice.
         groups : (n,) array, optional
-            Groups of rows that share one expert; the gate then reads the group's mean covariates.
+            Groups of rows that share one latent label; the gate then reads the group's mean covariates.
         """
         return self._fit(X, y, sample_weight=sample_weight, groups=groups)
 
     def predict_proba(self, X: Any) -> Array:
-        """Class probabilities ``(n, C)``, in the order of ``classes_``."""
+        """Compute class probabilities ``(n, C)``, in the order of ``classes_``."""
         X = self._covariates(X)
         return self.mixture_.mean(X)
 
     def predict(self, X: Any) -> Any:
-        """The most probable class of each row, ``(n,)``."""
+        """Predict the most probable class of each row, ``(n,)``."""
         probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[probable]
 

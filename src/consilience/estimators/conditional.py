@@ -1,4 +1,4 @@
-"""What estimators of ``y`` given ``X`` share."""
+"""Base class of the estimators of ``y`` given ``X``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consilience.numerics.arrays import Array, IntArray
 
 
 class ConditionalMixture(MixtureEstimator):
-    """Base of the mixtures of regressions and of experts."""
+    """Base class of the mixtures of regressions and of experts."""
 
     def _set_attributes(self, mixture: Mixture) -> None:
         coefficients = parameters(mixture).experts  # (K, c, p)
@@ -27,7 +27,7 @@ class ConditionalMixture(MixtureEstimator):
     def responsibilities(
         self, X: Any, y: Any, *, groups: Any = None, exposure: Any = None, trials: Any = None
     ) -> Array:
-        """``P(expert k | x, y)`` of each row; with ``groups``, of the group the row belongs to.
+        """Compute the posterior probabilities ``P(expert k | x, y)`` of each row, or of the row's group.
 
         Parameters
         ----------
@@ -46,18 +46,18 @@ class ConditionalMixture(MixtureEstimator):
         return resp if rows.groups is None else resp[rows.groups.codes]
 
     def log_density(self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None) -> Array:
-        """Log density ``log p(y | x)`` of each row, ``(n,)``."""
+        """Compute the log density ``log p(y | x)`` of each row, ``(n,)``."""
         rows = self._measured(X, y, exposure=exposure, trials=trials)
         return self.mixture_.log_density(rows)
 
     def sample(self, X: Any, random_state: Any = None) -> tuple[Any, IntArray]:
-        """Responses drawn at the rows of ``X``.
+        """Draw responses at the rows of ``X``.
 
         Returns
         -------
         y : (n,) or (n, q) array
         labels : (n,) array of int
-            The expert that made each response.
+            The expert that generated each response.
         """
         X = self._covariates(X)
         Y, labels = self.mixture_.sample(X, generator(random_state))
@@ -68,5 +68,5 @@ class ConditionalMixture(MixtureEstimator):
 
 
 def as_columns(y: Array) -> Array:
-    """Responses as a matrix ``(n, q)``."""
+    """Return the responses as a matrix ``(n, q)``."""
     return np.asarray(y, dtype=np.float64).reshape(len(y), -1)

@@ -1,4 +1,4 @@
-"""Data frames in and out: pandas, polars and others through narwhals, without depending on any of them."""
+"""Conversion from and to data frames of pandas, polars and others, through narwhals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pyarrow as pa
 
 
 def is_frame(X: object) -> bool:
-    """Whether ``X`` is a data frame that narwhals knows."""
+    """Whether ``X`` is a data frame that narwhals supports."""
     return isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame)
 
 
 def column_names(X: object) -> np.ndarray | None:
-    """Names of the columns of a frame whose names are all strings, else None."""
+    """Return the column names of a frame if all are strings, otherwise None."""
     if not is_frame(X):
         return None
     names = nw.from_native(X, eager_only=True).columns
@@ -25,14 +25,14 @@ def column_names(X: object) -> np.ndarray | None:
 
 
 def as_array(X: object) -> Any:
-    """A frame as a numpy array ``(n, d)``; anything else as it is."""
+    """Convert a frame to a numpy array ``(n, d)``; return anything else unchanged."""
     if not is_frame(X):
         return X
     return nw.from_native(X, eager_only=True).to_numpy()
 
 
 def backend_of(X: object) -> str | None:
-    """The name of the module (``"pandas"``, ``"polars"``, …) that a frame comes from, or None for an array."""
+    """Return the name of the module (``"pandas"``, ``"polars"``, …) of a frame, or None for an array."""
     if not is_frame(X):
         return None
     name: str = nw.get_native_namespace(nw.from_native(X, eager_only=True)).__name__
@@ -40,7 +40,7 @@ def backend_of(X: object) -> str | None:
 
 
 def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -> Any:
-    """A frame of ``columns``: of the given backend, else of pandas where it is installed, else a ``pyarrow.Table``."""
+    """Build a frame from ``columns``: of the given backend, else pandas if installed, else ``pyarrow.Table``."""
     try:
         module = import_module(backend or "pandas")
     except ImportError:

@@ -1,4 +1,4 @@
-"""Gaussian mixture: experts that read no covariates."""
+"""Gaussian mixture model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from consilience.numerics.arrays import Array, IntArray
 
 
 class GaussianMixture(DensityMixin, MixtureEstimator):
-    r"""Gaussian mixture, with scikit-learn's names, case weights, groups, standard errors.
+    r"""Gaussian mixture with scikit-learn's names, plus case weights, groups and standard errors.
 
     .. math:: p(x) = \sum_k \pi_k\, N(x;\; \mu_k, \Sigma_k)
 
@@ -31,7 +31,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
     n_init, max_iter, tol, mixture_init, random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     reg_covar : float
-        Variance floor, as a fraction of the covariance of ``X``.
+        Lower bound of the variances, as a fraction of the covariance of ``X``.
 
     Attributes
     ----------
@@ -80,11 +80,11 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         self.verbose = verbose
 
     def order(self) -> int:
-        """Number of experts asked for."""
+        """Return the requested number of components."""
         return self.n_components
 
     def specification(self) -> Specification:
-        """The mixture to fit and its penalties."""
+        """Return the specification of the mixture to fit, with its penalties."""
         if self.covariance_type not in STRUCTURES:
             raise InvalidInputError(
                 f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
@@ -96,9 +96,9 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         return rows_of(np.empty((len(X), 0)), X, self.family, **metadata)
 
     def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """All columns are responses."""
+        """Return the columns of a table by role: all columns are responses."""
         if target:
-            raise InvalidInputError("target: a Gaussian mixture has none; name its columns in features")
+            raise InvalidInputError("target: a Gaussian mixture has no target; name its columns in features")
         return (), features
 
     def _set_attributes(self, mixture: Mixture) -> None:
@@ -115,25 +115,25 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         y : None
             Ignored.
         sample_weight : (n,) array, optional
-            Frequencies: weight 2 is the row twice.
+            Frequency weights: weight 2 counts the row twice.
         groups : (n,) array, optional
-            Groups of rows that share one component.
+            Groups of rows that share one latent label.
         """
         self._fit(X, None, sample_weight=sample_weight, groups=groups)
         return self
 
     def responsibilities(self, X: Any, *, groups: Any = None) -> Array:
-        """``P(component k | x)`` of each row ``(n, K)``; with ``groups``, of the group the row belongs to."""
+        """Compute the posterior probabilities ``P(component k | x)`` ``(n, K)`` of each row, or of the row's group."""
         rows = self._measured(X, None, groups=groups)
         resp = self.mixture_.responsibilities(rows)
         return resp if rows.groups is None else resp[rows.groups.codes]
 
     def predict_proba(self, X: Any) -> Array:
-        """``P(component k | x)`` of each row, ``(n, K)``."""
+        """Compute the posterior probabilities ``P(component k | x)`` of each row, ``(n, K)``."""
         return self.responsibilities(X)
 
     def predict(self, X: Any) -> Any:
-        """The most probable component of each row, ``(n,)``."""
+        """Predict the most probable component of each row, ``(n,)``."""
         return self.responsibilities(X).argmax(axis=1)
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> Any:
@@ -141,20 +141,20 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         return self.fit(X, sample_weight=sample_weight).predict(X)
 
     def predict_gate(self, X: Any) -> Array:
-        """The weights, for each row: ``(n, K)``."""
+        """Return the mixture weights, repeated for each row: ``(n, K)``."""
         n = len(self._covariates(X))
         return self.mixture_.gate_weights(np.empty((n, 0)))
 
     def score_samples(self, X: Any) -> Array:
-        """Log density ``log p(x)`` of each row, ``(n,)``."""
+        """Compute the log density ``log p(x)`` of each row, ``(n,)``."""
         rows = self._measured(X, None)
         return self.mixture_.log_density(rows)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density."""
+        """Compute the mean log density."""
         return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> tuple[Array, IntArray]:
-        """Points ``(n_samples, d)`` drawn from the mixture, and their components ``(n_samples,)``."""
+        """Draw points ``(n_samples, d)`` from the mixture, and return them with their components ``(n_samples,)``."""
         check_is_fitted(self)
         return self.mixture_.sample(np.empty((n_samples, 0)), generator(random_state))

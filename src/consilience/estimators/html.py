@@ -1,4 +1,4 @@
-"""A fit as HTML, for notebooks."""
+"""HTML representation of a fitted estimator, for notebooks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAME = "padding:2px 10px;text-align:left"
 
 
 def html(estimator: Any) -> str:
-    """The fit as tables: facts, experts, gate, notes."""
+    """Render a fit as HTML tables: overview, experts, gate, notes."""
     parts = [*text.wide_parts(estimator), text.gate_part(estimator, None)]
     tables = "".join(_table(estimator, *part) for part in parts if part is not None)
     notes = "".join(f"<li>{escape(note)}</li>" for note in [str(estimator.stop_reason_), *text.notes(estimator)])
@@ -31,7 +31,7 @@ def _facts(estimator: Any) -> str:
 
 
 def _table(estimator: Any, title: str, names: list[str], estimate: Array, se: Array) -> str:
-    """One row per term, one column per expert; ``estimate, se (K, terms)``."""
+    """Render one table: a row per term, a column per expert; ``estimate, se (K, terms)``."""
     K, shown = min(len(estimate), text.EXPERTS_SHOWN), names[: text.TERMS_SHOWN]
     head = "".join(
         f'<th style="{CELL}">{unit(estimator)} {k}<br>share {estimator.weights_[k]:.3f}</th>' for k in range(K)

@@ -1,4 +1,4 @@
-"""The choice of K: fits of several orders side by side."""
+"""Selection of the number of experts K by information criteria."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CRITERIA = ("aic", "bic", "icl")
 
 @dataclass(frozen=True, eq=False)
 class OrderSelection:
-    """Fits of several orders, with their criteria.
+    """Fits with several numbers of experts, and their information criteria.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class OrderSelection:
     scores : dict of str to tuple of float
         ``aic``, ``bic``, ``icl`` and ``log_likelihood`` of each order.
     criterion : str
-        The criterion that chose.
+        The criterion used for the choice.
     """
 
     orders: tuple[int, ...]
@@ -36,22 +36,22 @@ class OrderSelection:
 
     @property
     def best_index(self) -> int:
-        """Index of the order with the least criterion."""
+        """Index of the order with the smallest criterion."""
         values = self.scores[self.criterion]
         return values.index(min(values))
 
     @property
     def best_order(self) -> int:
-        """The chosen K."""
+        """The selected number of experts."""
         return self.orders[self.best_index]
 
     @property
     def best_estimator(self) -> Any:
-        """The fit of the chosen K."""
+        """The fitted estimator with the selected number of experts."""
         return self.estimators[self.best_index]
 
     def to_frame(self) -> Any:
-        """One row per order: criteria, log-likelihood, whether the fit converged and its starts agreed."""
+        """Return a table with one row per order: criteria, log-likelihood, convergence, agreement of the starts."""
         columns: dict[str, list[Any]] = {
             "order": list(self.orders),
             **{name: list(values) for name, values in self.scores.items()},
@@ -70,14 +70,14 @@ def select_order(
     criterion: str = "bic",
     **fit_params: Any,
 ) -> OrderSelection:
-    """Fit a mixture of each order and compare them.
+    """Fit a mixture for each number of experts and compare information criteria.
 
     Parameters
     ----------
     estimator : estimator of this library
         Cloned for each order.
     X, y
-        Data; ``y`` is left out for :class:`GaussianMixture`.
+        Data; omit ``y`` for :class:`GaussianMixture`.
     orders : iterable of int
         Numbers of experts to try.
     criterion : {"bic", "aic", "icl"}
@@ -92,7 +92,7 @@ def select_order(
     Warns
     -----
     StartsDisagreeWarning
-        Where the two best starts of an order ended more than 0.005 per row apart: its criterion may be too large.
+        If the two best starts of an order differ by more than 0.005 per row in log-likelihood.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A progress line while a fit runs."""
+"""Progress display during a fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from consilience.fit.fitting import Progress
 
 @contextmanager
 def shown(verbose: bool, title: str) -> Iterator[Progress | None]:
-    """A callback that shows the passes of a fit, or None when not ``verbose``."""
+    """Yield a callback that displays the passes of a fit, or None if not ``verbose``."""
     if not verbose:
         yield None
         return

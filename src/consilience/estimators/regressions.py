@@ -1,4 +1,4 @@
-"""Mixture of regressions: a mixture of experts with a constant gate."""
+"""Mixture of regressions: a mixture of experts whose gate is constant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from consilience.model import Mixture
 
 
 class MixtureOfRegressions(RegressionMixture):
-    r"""Mixture of linear regressions with constant shares.
+    r"""Mixture of linear regressions with constant weights.
 
     .. math:: p(y \mid x) = \sum_k \pi_k\, N(y;\; b_{k0} + x^\top b_k,\; \sigma_k^2)
 
@@ -24,12 +24,12 @@ class MixtureOfRegressions(RegressionMixture):
     fit_intercept, n_init, max_iter, tol, reg_covar, mixture_init, random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
-        Of no effect: a constant gate has no slopes. Kept so that estimators can be exchanged.
+        No effect: a constant gate has no slopes. Kept so that estimators can be exchanged.
 
     Attributes
     ----------
     weights_ : (K,) array
-        The shares ``π_k``.
+        The mixture weights ``π_k``.
     mixture_, coef_, intercept_, variances_, log_likelihood_, inference_, n_iter_, converged_, stop_reason_, trace_
         As in :class:`MixtureOfExpertsRegressor`.
 
@@ -78,5 +78,5 @@ class MixtureOfRegressions(RegressionMixture):
         self.verbose = verbose
 
     def order(self) -> int:
-        """Number of experts asked for."""
+        """Return the requested number of components."""
         return self.n_components

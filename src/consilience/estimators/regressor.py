@@ -1,4 +1,4 @@
-"""Mixture of experts for regression: experts and gate both read the covariates."""
+"""Mixture of experts for regression: experts and gate depend on the covariates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from consilience.numerics.arrays import Array
 
 
 class RegressionMixture(RegressorMixin, ConditionalMixture):
-    """Base of the estimators with real or counted responses."""
+    """Base class of the estimators with real or count responses."""
 
     gate_kind: Any = "softmax"
 
@@ -29,7 +29,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         return tags
 
     def specification(self) -> Specification:
-        """The mixture to fit and its penalties."""
+        """Return the specification of the mixture to fit, with its penalties."""
         if self.family not in regression_families():
             raise InvalidInputError(f"family={self.family!r}: expected one of {', '.join(regression_families())}")
         if self.covariance_type not in STRUCTURES:
@@ -70,18 +70,18 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         X : (n, d) array or frame
         y : (n,) or (n, q) array
         sample_weight : (n,) array, optional
-            Frequencies: weight 2 is the row twice.
+            Frequency weights: weight 2 counts the row twice.
         groups : (n,) array, optional
-            Groups of rows that share one expert; a softmax gate then reads the group's mean covariates.
+            Groups of rows that share one latent label; a softmax gate then reads the group's mean covariates.
         exposure : (n,) array, optional
-            Exposure of each count, for families of counts.
+            Exposure of each count, for count families.
         trials : (n,) array, optional
-            Number of trials of each row, for families of successes; 1 by default.
+            Number of trials of each row, for binomial families; 1 by default.
         """
         return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
 
     def predict(self, X: Any) -> Array:
-        """Expected response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``; for counts the rate at unit exposure.
+        """Predict the mean response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``; for counts the rate at unit exposure.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         return self._decoded(self.mixture_.mean(X))
 
     def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> Array:
-        """Quantiles of the predictive distribution ``p(y | x)``, for one response.
+        """Compute quantiles of the predictive distribution ``p(y | x)`` of a single response.
 
         Parameters
         ----------
@@ -113,13 +113,13 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             raise InvalidInputError(f"q={q!r}: expected probabilities strictly between 0 and 1")
         if self.mixture_.experts.channels != 1:
             raise InvalidInputError(
-                f"{self.mixture_.experts.channels} responses have no joint quantile: fit one response"
+                f"{self.mixture_.experts.channels} responses have no joint quantile: fit a single response"
             )
         return np.column_stack([self.mixture_.quantile(X, float(p)) for p in probabilities])
 
 
 class MixtureOfExpertsRegressor(RegressionMixture):
-    r"""Mixture of linear regressions whose shares depend on the covariates.
+    r"""Mixture of linear regressions whose weights depend on the covariates.
 
     .. math:: p(y \mid x) = \sum_k \pi_k(x)\, N(y;\; b_{k0} + x^\top b_k,\; \sigma_k^2), \qquad
               \pi_k(x) \propto \exp(a_{k0} + x^\top a_k)
@@ -139,40 +139,40 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     fit_intercept : bool
         Whether gate and experts have an intercept.
     n_init : int
-        Number of starts, of mixed kinds, on a sample of at most 3,000 rows.
+        Number of starting points, drawn in several ways, on a sample of at most 3,000 rows.
     max_iter : int
-        Most steps over all rows.
+        Maximum number of EM and Newton iterations over all rows.
     tol : float
-        Gain in penalised log-likelihood per unit of weight at which a full EM step counts as converged.
+        Convergence tolerance: increase of the penalised log-likelihood per unit of weight in a full EM step.
     gate_ridge : float
-        Total ridge on the gate's slopes, in standardised coordinates.
+        Total ridge penalty on the gate's slopes, in standardised coordinates.
     reg_covar : float
-        Variance floor, as a fraction of the variance of the response.
+        Lower bound of the variances, as a fraction of the variance of the response.
     mixture_init : Mixture, optional
-        A start, for instance the ``mixture_`` of an earlier fit, in place of ``n_init`` of our own.
+        Starting point, for instance the ``mixture_`` of an earlier fit; replaces the ``n_init`` starting points.
     random_state : int, RandomState, Generator or None
-        For the starts.
+        Random state for the starting points.
     verbose : bool
-        Show a progress line.
+        Whether to show progress.
 
     Attributes
     ----------
     mixture_ : Mixture
-        The fitted value, in raw coordinates, experts by decreasing share.
+        The fitted mixture in raw coordinates, experts sorted by decreasing weight.
     coef_ : (K, d) or (K, q, d) array
     intercept_ : (K,) or (K, q) array
     variances_ : (K,) or (K, q) array
     gate_coef_ : (K, d) array
-        Summing to zero over experts.
+        Sums to zero over experts.
     gate_intercept_ : (K,) array
     weights_ : (K,) array
-        Share of each expert in the data.
+        Mean weight of each expert over the data.
     log_likelihood_ : float
-        Without penalty.
+        Log-likelihood without penalty.
     inference_ : Inference
-        Standard errors and intervals, with the reason where they are withheld.
+        Standard errors and intervals, or the reason why they are withheld.
     n_iter_, converged_, stop_reason_, trace_
-        How the fit ended.
+        Number of iterations, convergence, reason for stopping, and log-likelihood at each iteration.
 
     Examples
     --------
@@ -219,5 +219,5 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.verbose = verbose
 
     def order(self) -> int:
-        """Number of experts asked for."""
+        """Return the requested number of experts."""
         return self.n_experts

@@ -1,4 +1,4 @@
-"""The parameters of a fit as a tidy table, and the names its rows go by."""
+"""The parameters of a fit as a tidy table, with the names of its rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def terms(estimator: Any) -> list[str]:
-    """Names of the coefficients: the intercept and the covariates."""
+    """Return the names of the coefficients: the intercept and the covariates."""
     design = estimator.mixture_.design
     names = getattr(estimator, "feature_names_in_", None)
     features = [f"x{j}" for j in range(design.d)] if names is None or design.d == 0 else [str(name) for name in names]
@@ -14,7 +14,7 @@ def terms(estimator: Any) -> list[str]:
 
 
 def responses(estimator: Any) -> list[str]:
-    """Names of the linear predictors of an expert: classes, components of x, or responses."""
+    """Return the names of an expert's linear predictors: classes, components of x, or responses."""
     count = estimator.inference_.estimates.experts.shape[1]
     if estimator.mixture_.experts.classes:
         classes = [str(c) for c in estimator.classes_]
@@ -26,12 +26,12 @@ def responses(estimator: Any) -> list[str]:
 
 
 def unit(estimator: Any) -> str:
-    """What the parts of the mixture are called: expert or component."""
+    """Return the name of a mixture component: expert or component."""
     return "component" if estimator.order_name == "n_components" else "expert"
 
 
 def tidy(estimator: Any, level: float) -> dict[str, list[Any]]:
-    """Columns of the tidy table: one entry per parameter."""
+    """Return the columns of the tidy table: one entry per parameter."""
     inference = estimator.inference_
     keys = _keys(estimator)
     lower, upper = inference.interval(level)

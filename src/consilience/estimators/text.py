@@ -1,4 +1,4 @@
-"""A fit on one screen of text."""
+"""Text summary of a fitted estimator."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from consilience.fit.stop import StopReason
 from consilience.numerics.arrays import Array
 
 LONG_UP_TO = 32
-"""Coefficients up to which the summary has a line for each; above, a line per term and a column per expert."""
+"""Maximum number of coefficients printed one per line; above it, one line per term and one column per expert."""
 TERMS_SHOWN = 24
 EXPERTS_SHOWN = 6
 RESPONSES_SHOWN = 4
 
 
 def summary(estimator: Any, *, reference: int | None, level: float) -> str:
-    """The fit as text."""
+    """Format the fit as text."""
     sections = [
         _head(estimator),
         *_expert_tables(estimator, level),
@@ -34,7 +34,7 @@ def summary(estimator: Any, *, reference: int | None, level: float) -> str:
 
 
 def head_rows(estimator: Any) -> list[tuple[str, str, str, str]]:
-    """Facts of the fit, two to a row."""
+    """Return the overview of the fit, two entries per row."""
     n, P = estimator.n_labels_, estimator.mixture_.parameter_count
     left = [
         (f"{unit(estimator).capitalize()}s", f"{estimator.mixture_.K}"),
@@ -78,7 +78,7 @@ def _expert_tables(estimator: Any, level: float) -> list[str]:
 
 
 def expert_facts(estimator: Any) -> dict[str, list[str]]:
-    """Share, and for one response the variance, of each expert."""
+    """Return the weight of each expert and, for a single response, its variance."""
     facts = {"(share)": [f"{share:.3f}" for share in estimator.weights_]}
     log_shapes = estimator.inference_.estimates.log_shapes
     if log_shapes.shape[1] == 1:
@@ -87,7 +87,7 @@ def expert_facts(estimator: Any) -> dict[str, list[str]]:
 
 
 def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
-    """Titles, terms, estimates and standard errors ``(K, terms)`` of the experts' wide tables."""
+    """Return titles, terms, estimates and standard errors ``(K, terms)`` of the experts' wide tables."""
     inference, names, outputs = estimator.inference_, terms(estimator), responses(estimator)
     estimate, se = inference.estimates.experts, inference.standard_errors().experts
     if len(names) == 1:  # intercepts only: one table of all responses
@@ -107,7 +107,7 @@ def _expert_head(estimator: Any, k: int) -> str:
 
 
 def _shape(estimator: Any) -> str:
-    """What the shape parameter of an expert is called."""
+    """Return the name of an expert's shape parameter."""
     return str(estimator.mixture_.experts.shape_name)
 
 
@@ -136,7 +136,7 @@ def _bounds(estimate: Array, se: Array, level: float) -> tuple[Array, Array]:
 def wide_text(
     title: str, names: list[str], estimate: Array, se: Array, facts: Mapping[str, list[str]] | None = None
 ) -> str:
-    """One line per term, one column per expert; ``estimate, se (K, p)``."""
+    """Format a table with one line per term and one column per expert; ``estimate, se (K, p)``."""
     K = min(len(estimate), EXPERTS_SHOWN)
     width = max(12, *(len(name) for name in names[:TERMS_SHOWN]))
     lines = [
@@ -154,7 +154,7 @@ def wide_text(
 
 
 def gate_part(estimator: Any, reference: int | None) -> tuple[str, list[str], Array, Array] | None:
-    """Title, terms, estimates and standard errors ``(K, p)`` of a softmax gate; None for a constant one."""
+    """Return title, terms, estimates and standard errors ``(K, p)`` of a softmax gate; None for a constant gate."""
     inference = estimator.inference_
     if estimator.mixture_.K == 1 or not estimator.mixture_.gate.reads_covariates:
         return None
@@ -177,26 +177,26 @@ def _gate_table(estimator: Any, reference: int | None, level: float) -> str:
 
 
 def notes(estimator: Any) -> list[str]:
-    """What a reader must know beside the numbers."""
+    """Return notes on the standard errors, the log-likelihood and the starts."""
     inference = estimator.inference_
     kind = {
         "observed": "observed information",
         "sandwich": "sandwich",
         "bootstrap": "parametric bootstrap",
         "summed": "sum of the sites' information",
-        "between sites": "chance at the sites and differences between them",
+        "between sites": "sampling error at the sites and variance between sites",
     }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
     if estimator.stop_reason_ is StopReason.COMBINED:
-        said.append("The log-likelihood is an estimate from the sites' answers: a round of refinement measures it.")
+        said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
     if not estimator.starts_agree_:
         said.append("The two best starts disagree: raise n_init before trusting this fit.")
     return said
 
 
 def number(value: float) -> str:
-    """Four digits, or a dash where there is no number."""
+    """Format with four significant digits; a dash for a missing value."""
     return "—" if not np.isfinite(value) else f"{value:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""The border: arguments and data are checked here, once, with errors that say what to do."""
+"""Validation of arguments and data."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 
 SIZES = ("exposure", "trials")
-"""What the size of a row may be called."""
+"""Names of the size of a row, such as ``exposure``."""
 
 
 def check_parameters(estimator: Any) -> None:
-    """Named errors for constructor arguments that cannot be."""
+    """Raise an error for invalid constructor arguments."""
     whole = {"n_init": estimator.n_init, "max_iter": estimator.max_iter, estimator.order_name: estimator.order()}
     for name, value in whole.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
@@ -38,20 +38,20 @@ def check_parameters(estimator: Any) -> None:
 
 
 def check_level(level: float) -> None:
-    """A named error for what is not a confidence level."""
+    """Raise an error for an invalid confidence level."""
     if not 0 < level < 1:
         raise InvalidInputError(f"level={level!r}: expected a number strictly between 0 and 1")
 
 
 def generator(random_state: Any) -> np.random.Generator:
-    """A numpy Generator from scikit-learn's ``random_state``."""
+    """Return a numpy Generator for scikit-learn's ``random_state``."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
-    """Arrays in float64 from arrays or frames, with scikit-learn's checks and column names kept."""
+    """Convert arrays or frames to float64 arrays, with scikit-learn's checks; column names are kept."""
     names = frames.column_names(X)
     if names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
         if not reset:
@@ -64,7 +64,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, 
 
 
 def check_names(estimator: Any, names: np.ndarray) -> None:
-    """An error where the columns are not those of the fit, in their order."""
+    """Raise an error if the columns are not those of the fit, in the same order."""
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is not None and not np.array_equal(fitted, names):
         raise InvalidInputError(
@@ -73,7 +73,7 @@ def check_names(estimator: Any, names: np.ndarray) -> None:
 
 
 def rows_of(X: Array, Y: Array, family: str, **metadata: Any) -> Rows:
-    """Rows with checked weights, groups and sizes; ``metadata`` as in ``fit``."""
+    """Return rows with validated weights, groups and sizes; ``metadata`` as in ``fit``."""
     sample_weight, groups = metadata.get("sample_weight"), metadata.get("groups")
     weight = None
     if sample_weight is not None:
@@ -84,7 +84,7 @@ def rows_of(X: Array, Y: Array, family: str, **metadata: Any) -> Rows:
 
 
 def _sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
-    """Sizes of rows ``(n,)``: the exposure or the trials, whichever the family reads."""
+    """Return the sizes of rows ``(n,)``: exposure or trials, depending on the family."""
     found = None
     for name in SIZES:
         if metadata.get(name) is None:
@@ -97,7 +97,7 @@ def _sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
 
 
 def check_size_name(family: str, name: str) -> None:
-    """An error where a family does not read a size of rows of this name."""
+    """Raise an error if the family does not take a row size of this name."""
     if family_of(family).size_name == name:
         return
     readers = [f"family={each!r}" for each, kind in FAMILIES.items() if kind.size_name == name]
@@ -105,7 +105,7 @@ def check_size_name(family: str, name: str) -> None:
 
 
 def check_range(specification: Specification, rows: Rows) -> None:
-    """An error where responses are not in the range of their family."""
+    """Raise an error if responses are outside the range of their family."""
     d, q = rows.X.shape[1], rows.Y.shape[1]
     experts = specification.blank(ColumnSummary.unit(d, q)).experts
     if not experts.in_range(rows):
@@ -113,12 +113,12 @@ def check_range(specification: Specification, rows: Rows) -> None:
 
 
 def group_labels(groups: Any, n: int) -> np.ndarray:
-    """Labels ``(n,)`` of groups that can be told apart: none missing, all of one kind."""
+    """Return validated group labels ``(n,)``: no missing values, one type."""
     labels = np.asarray(frames.as_array(groups))
     if labels.shape not in ((n,), (n, 1)):
         raise InvalidInputError(f"groups has shape {labels.shape} for {n} rows: pass one group label per row")
     labels = labels.ravel()
     kinds = {type(label) for label in labels} if labels.dtype == object else set()
     if len(kinds) > 1 or not np.array_equal(labels, labels):  # NaN differs from itself
-        raise InvalidInputError("groups: expected labels of one kind without missing values; fill or drop those rows")
+        raise InvalidInputError("groups: expected labels of one type without missing values; fill or drop those rows")
     return labels

@@ -1,4 +1,4 @@
-"""Fitting: the EM loop, starts, the choice of K, and inference."""
+"""Fitting: EM and Newton iterations, starts, selection of K, and inference."""
 
 from consilience.fit.bootstrap import bootstrap
 from consilience.fit.climb import Ascent, Expect, climb, drive

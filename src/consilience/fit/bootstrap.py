@@ -1,4 +1,4 @@
-"""Parametric bootstrap: data drawn from the fit, fitted again; a cross-check of the information."""
+"""Parametric bootstrap: refit to data simulated from the fitted mixture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from consilience.numerics.arrays import IntArray
 
 
 def simulate(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Rows:
-    """Rows with the same covariates, exposures and groups, and responses drawn from ``mixture``."""
+    """Draw responses from ``mixture`` for the covariates, exposures and groups of ``rows``."""
     labels = None if rows.groups is None else _group_labels(mixture, rows, rng)[rows.groups.codes]
     Y, _ = mixture.sample(rows.X, rng, labels, rows.exposure)
     return Rows(rows.X, Y, rows.weight, rows.exposure, rows.groups)
@@ -32,9 +32,9 @@ def _group_labels(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Int
 def bootstrap(
     fit: Fit, rows: Rows, specification: Specification, *, rng: np.random.Generator, draws: int = 50
 ) -> Inference:
-    """Covariance of the estimates over ``draws`` data sets simulated from the fit.
+    """Estimate the covariance of the estimates from ``draws`` data sets simulated from the fit.
 
-    Each draw is fitted from the estimates, and its experts are matched to them by optimal assignment.
+    Each refit starts at the estimates; its experts are matched to them by optimal assignment.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def bootstrap(
     True
     """
     if rows.weight is not None and not np.all(rows.weight == 1.0):
-        raise InvalidInputError("the parametric bootstrap draws each row once: repeat rows instead of weighting them")
+        raise InvalidInputError("the parametric bootstrap takes no weights: repeat rows instead of weighting them")
     reference = fit.ascent.mixture.permuted(fit.order)
     drawn = []
     for _ in range(draws):

@@ -1,4 +1,4 @@
-"""Named errors for problems without a solution, and warnings for solutions to doubt."""
+"""Errors for problems without a solution, and warnings for degenerate solutions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from consilience.model.summary import ColumnSummary
 
 
 def check_start(start: Mixture, blank: Mixture) -> None:
-    """A named error where a start is not of the kind to fit, of which ``blank`` is one."""
+    """Raise an error if a start has another family, gate or shape than ``blank``, a mixture of the model to fit."""
     for part, got, expected in (
         ("gate", start.gate.kind, blank.gate.kind),
         ("family of experts", start.experts.family, blank.experts.family),
@@ -28,7 +28,7 @@ def check_start(start: Mixture, blank: Mixture) -> None:
             raise InvalidInputError(f"the start has another {part} than the model: got {got}, expected {expected}")
     problem = start.experts.invalid() or start.gate.invalid(start.design.p)
     if problem:
-        raise InvalidInputError(f"the start is no proper mixture: {problem}; pass the mixture_ of a fit")
+        raise InvalidInputError(f"the start is not a valid mixture: {problem}; pass the mixture_ of a fit")
 
 
 def _shape(mixture: Mixture) -> tuple[int, int, int]:
@@ -36,7 +36,7 @@ def _shape(mixture: Mixture) -> tuple[int, int, int]:
 
 
 def check_labels(parts: Sequence[Rows], specification: Specification) -> None:
-    """A named error for fewer labels than experts, over all ``parts`` of the data."""
+    """Raise an error if there are fewer labels than experts over all ``parts`` of the data."""
     labels = sum(rows.n if rows.groups is None else len(rows.groups.bounds) - 1 for rows in parts)
     what = "rows" if parts[0].groups is None else "groups"
     if labels < specification.K:
@@ -47,9 +47,9 @@ def check_labels(parts: Sequence[Rows], specification: Specification) -> None:
 
 
 def check_fittable(specification: Specification, summary: ColumnSummary) -> None:
-    """Named errors for data on which the likelihood has no maximum."""
+    """Raise an error for data on which the likelihood has no maximum."""
     if not (np.all(np.isfinite(summary.x_squares)) and np.all(np.isfinite(summary.y_products))):
-        raise InvalidInputError("X or y has values whose squares overflow: divide those columns by their size")
+        raise InvalidInputError("X or y has values whose squares overflow: rescale those columns")
     if not summary.weight > 0:
         raise InvalidInputError("all weights are zero: pass at least one positive sample_weight")
     problem = specification.experts.unfittable(summary)
@@ -63,7 +63,7 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
     empty = int(np.sum(mass < 1.0))
     if empty:
         warn(
-            f"{empty} of {ascent.mixture.K} experts hold less than one row: refit with fewer experts",
+            f"{empty} of {ascent.mixture.K} experts have less than one row: refit with fewer experts",
             DegenerateFitWarning,
         )
     elif on_floor(ascent.mixture, penalty):
@@ -81,6 +81,6 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
 
 
 def on_floor(mixture: Mixture, penalty: Penalty) -> bool:
-    """Whether an expert covariance touches its floor."""
+    """Whether an expert's covariance is at the variance floor."""
     raised = Penalty(penalty.gate_ridge, penalty.expert_ridge, 1.001 * penalty.floor)
     return not mixture.experts.admissible(raised)

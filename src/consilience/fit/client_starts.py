@@ -1,8 +1,8 @@
-"""Starts for mixtures whose labels belong to clients, from the clients' moments in a few directions.
+"""Starting values for mixtures with one label per client, from the clients' moments in a low-dimensional subspace.
 
-In the directions that the experts span, a client's own least-squares fit is good enough to be clustered, and EM on the
-clients' labels costs next to nothing: many starts are tried, and experts that are empty or double are put where clients
-are explained worst.
+In the subspace that the experts span, a client's own least-squares fit is accurate enough to be clustered, and EM on
+the clients' labels is cheap. Many starts are tried, and experts that are empty or duplicated are moved to clients that
+the mixture fits worst.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from consilience.numerics.kmeans import draw, kmeans, squared_distances
 TOL = 1e-6
 ITERATIONS = 200
 LEAST_NOISE = 1e-3
-"""Of the mean square of residuals: noise that a client's own fit is at least thought to have."""
+"""Lower bound of the noise variance of a client's own fit, as a fraction of the mean square of residuals."""
 RESEEDS = 3
-"""Vain attempts in a row after which no expert is put elsewhere any more."""
+"""Number of consecutive failed moves after which no expert is moved again."""
 
 
 def client_ascents(
     moments: ClientMoments, spread: Array, K: int, structure: str, rng: np.random.Generator, *, n_init: int
 ) -> list[Ascent]:
-    """Ends of EM on the labels of clients from ``n_init`` clusterings of their own fits, best first.
+    """Run EM on the labels of clients from ``n_init`` clusterings of their own fits; best first.
 
     Parameters
     ----------
     moments : ClientMoments
-        In ``f`` directions with covariates of unit variance.
+        Moments in ``f`` directions with covariates of unit variance.
     spread : (f,) array
-        Mean squares over clients of the coefficients in each direction: clients with few rows are drawn to 0 by it.
+        Mean squares over clients of the coefficients in each direction; coefficients of clients with few rows are
+        shrunk to 0 by it.
     K : int
     structure : {"full", "diag", "spherical", "tied"}
-        Of the variances.
+        Covariance structure of the experts.
     rng : numpy.random.Generator
     n_init : int
 
@@ -71,12 +72,12 @@ def client_ascents(
 
 
 def _place(end: Ascent, moments: ClientMoments) -> tuple[bool, float]:
-    """Of an end among others, the best first; one with an expert on the variance floor is likely spurious."""
+    """Return the sort key of a result, best first; an expert at the variance floor suggests a spurious maximum."""
     return on_floor(end.mixture, _penalty(moments)), -end.penalised
 
 
 def _noise(moments: ClientMoments, spread: Array) -> float:
-    """Variance of residuals that the coefficients do not explain."""
+    """Estimate the residual variance not explained by the coefficients."""
     square = float(moments.c.sum() / moments.n.sum())
     return max(square - float(spread.sum()), LEAST_NOISE * square)
 
@@ -89,7 +90,7 @@ def _clusterings(
 
 
 def _from_labels(moments: ClientMoments, labels: IntArray, K: int, structure: str) -> Mixture:
-    """The mixture of clients with these labels."""
+    """Fit a mixture to clients with these labels."""
     square = max(float(moments.c.sum() / moments.n.sum()), np.finfo(float).tiny)
     design = Design.raw(moments.f, intercept=False)
     blank = mixture_of_regressions(np.full(K, 1 / K), np.zeros((K, moments.f)), square, design, structure)
@@ -107,7 +108,7 @@ def _ascent(start: Mixture, moments: ClientMoments) -> Ascent:
 
 
 def _reseeded(best: Ascent, moments: ClientMoments, fits: Array, rng: np.random.Generator) -> Ascent:
-    """The best end after experts that are empty, or nearest to another, were put where clients are explained worst."""
+    """Improve the best result by moving experts that are empty, or closest to another, to clients with a poor fit."""
     if best.mixture.K == 1:
         return best
     vain = 0
@@ -120,7 +121,7 @@ def _reseeded(best: Ascent, moments: ClientMoments, fits: Array, rng: np.random.
 
 
 def _moved(mixture: Mixture, moments: ClientMoments, fits: Array, rng: np.random.Generator) -> Mixture:
-    """One expert at the own fit of a client that the others explain badly, drawn by what it would gain."""
+    """Move one expert to the own fit of a client, drawn with probability proportional to the gain in likelihood."""
     B, K = Regressions.of(mixture).B, mixture.K
     spare = _least_needed(mixture, moments)
     explained = moments.squares(B[np.arange(K) != spare]).min(axis=0)
@@ -132,7 +133,7 @@ def _moved(mixture: Mixture, moments: ClientMoments, fits: Array, rng: np.random
 
 
 def _least_needed(mixture: Mixture, moments: ClientMoments) -> int:
-    """An expert without clients, else the smaller of the two nearest to each other."""
+    """Return an expert without clients, otherwise the smaller of the two closest to each other."""
     share = np.asarray(mixture.gate.evaluate(np.empty((moments.f, 0)))[1]).ravel()
     if share.min() * moments.G < 1:
         return int(share.argmin())

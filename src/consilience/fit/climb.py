@@ -1,7 +1,8 @@
-"""EM as a conversation with whoever has the data: one question per pass, acceptance decided here.
+"""Safeguarded EM and Newton iterations as a generator: one request for statistics per pass over the data.
 
-``climb`` asks for statistics at a proposal and receives them: from rows on this machine, or as a sum over sites. The
-likelihood that comes with the statistics decides whether the proposal is accepted, so each iteration is one pass.
+``climb`` requests statistics at a proposed mixture and receives them: from rows on this machine, or as a sum over
+sites. The likelihood that comes with the statistics decides whether the proposal is accepted, so each iteration is one
+pass.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import cholesky_or_none
 
 ROUNDING = 1e-12
-"""A fall of the likelihood below this fraction of its scale is rounding, not a failure."""
+"""Relative decrease of the likelihood below which a step is still accepted, as rounding error."""
 HALVINGS = 8
 SAME_WEIGHT = 1e-11
-"""Total weights that differ by more than this fraction are those of other data."""
+"""Relative difference of total weights above which two passes are over different data."""
 NEWTON_FROM = 1e-4
-"""Relative gain of an EM step from which Newton steps are tried."""
+"""Relative gain of an EM step below which Newton steps are tried."""
 LONGEST_WAIT = 16
-"""Most EM steps between two attempts at a Newton step."""
+"""Maximum number of EM steps between two attempts at a Newton step."""
 NEWTON_DECREMENT = 1e-8
 NEWTON_DECREMENT_AT_MOST = 5e-3
-"""However many rows: a decrement this small leaves every interval unaffected."""
+"""Upper limit of the Newton decrement at convergence, for any number of rows; it is negligible for intervals."""
 
 
 @dataclass(frozen=True, eq=False)
 class Expect:
-    """A question: the statistics at ``mixture``, with the observed information if ``information``.
+    """Request for the statistics at ``mixture``, with the observed information if ``information``.
 
     Examples
     --------
@@ -51,7 +52,7 @@ class Expect:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         K = self.mixture.K
         sums = f"sums over rows, weighted by responsibilities, of 1, x, xxᵀ and residuals for {K} experts"
         return f"{sums}, and the log-likelihood" + (", and the observed information" if self.information else "")
@@ -67,22 +68,22 @@ class NewtonStep:
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
-    """Where a climb ended and how it got there.
+    """Result of a climb: the final mixture and the history of the iterations.
 
     Parameters
     ----------
     mixture : Mixture
         The last accepted mixture.
     statistics : Statistics
-        Taken at that mixture; with the information if the climb ended in its Newton phase.
+        Statistics at that mixture, with the information if the climb ended in its Newton phase.
     trace : tuple of float
-        Penalised log-likelihood of every accepted mixture, never falling within a segment.
+        Penalised log-likelihood of every accepted mixture, non-decreasing within a segment.
     passes, informed_passes, halvings : int
-        Questions asked, how many of them with the information, and how many steps were shortened.
+        Number of passes, number of passes with the information, and number of shortened steps.
     stop : StopReason
     segments : tuple of int
-        Where in ``trace`` each segment begins. A new one opens when the data become others (a site left): likelihoods
-        are compared, and do not fall, within a segment only.
+        Index in ``trace`` at which each segment begins. A new segment begins when the data change (a site left):
+        likelihoods are compared, and do not decrease, within a segment only.
 
     Examples
     --------
@@ -118,7 +119,7 @@ class Ascent:
         passes: int,
         stop: StopReason,
     ) -> Ascent:
-        """The end of a fit that was not a climb: of its statistics only the labels ``(K,)``, likelihood and weight."""
+        """Build the result of a fit without iterations: label counts ``(K,)``, likelihood and weight only."""
         blank = layout_of(mixture).zeros(information=False)
         plain = blank.gate.plain.copy()
         plain[: mixture.K] = labels
@@ -133,7 +134,7 @@ class Ascent:
 
     @property
     def penalised(self) -> float:
-        """Penalised log-likelihood at the end."""
+        """Penalised log-likelihood of the final mixture."""
         return self.trace[-1]
 
     @property
@@ -146,7 +147,7 @@ Climb = Generator[Expect, Statistics, Ascent]
 
 
 def newton_step(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> NewtonStep | None:
-    """The Newton step on the penalised likelihood, or None where ``J + R`` is not positive definite."""
+    """Compute the Newton step on the penalised likelihood, or None if ``J + R`` is not positive definite."""
     if statistics.information is None:
         return None
     R = ridge(mixture, penalty)
@@ -160,7 +161,7 @@ def newton_step(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> N
 
 @dataclass
 class _Log:
-    """Counts of one climb."""
+    """Counters of one climb."""
 
     trace: list[float] = field(default_factory=list)
     passes: int = 0
@@ -191,7 +192,7 @@ def climb(
     newton: bool = True,
     near: bool = False,
 ) -> Climb:
-    """Climb the penalised likelihood from ``start``: safeguarded EM, then Newton on the observed information.
+    """Maximise the penalised likelihood from ``start``: safeguarded EM, then Newton on the observed information.
 
     Yields :class:`Expect` questions, receives :class:`~consilience.model.Statistics`, returns an :class:`Ascent`.
 
@@ -200,13 +201,13 @@ def climb(
     start : Mixture
     penalty : Penalty
     tol : float
-        Gain per unit of weight below which a full EM step counts as converged.
+        Convergence tolerance: gain per unit of weight in a full EM step.
     max_iter : int
-        Most steps, accepted or not.
+        Maximum number of steps, accepted or not.
     newton : bool
         Whether to switch to Newton steps once a full EM step gains less than ``1e-4`` of the likelihood.
     near : bool
-        Whether the start is near the top, so that the first step already brings the information.
+        Whether the start is close to the maximum, so that the first pass already requests the information.
 
     Examples
     --------
@@ -273,9 +274,9 @@ def climb(
 
 
 def is_over_same_data(a: Statistics, b: Statistics) -> bool:
-    """Whether two passes saw data of the same total weight; else their likelihoods must not be compared.
+    """Whether two passes saw data of the same total weight; otherwise their likelihoods are not comparable.
 
-    A site that left takes its weight with it. Rounding differs between passes only where weights are fractions.
+    The weight of a site that left is missing. Rounding differs between passes only if weights are fractions.
 
     Examples
     --------
@@ -290,14 +291,14 @@ def is_over_same_data(a: Statistics, b: Statistics) -> bool:
 
 
 def _converged(step: NewtonStep | None, statistics: Statistics, small: bool) -> StopReason | None:
-    """Why a climb has converged, if it has: by its Newton decrement, or by a small gain where EM is all there is."""
+    """Return the reason of convergence: a small Newton decrement, or a small gain if only EM is used; else None."""
     if step is not None and step.decrement < decrement_bound(statistics.weight):
         return StopReason.CONVERGED_NEWTON
     return StopReason.CONVERGED_EM if small else None
 
 
 def shortened(fraction: float) -> float:
-    """The next fraction of a Newton-type step to try: a half, and nothing after ``HALVINGS`` halvings.
+    """Return the next fraction of a Newton-type step to try: half of it, and 0 after ``HALVINGS`` halvings.
 
     Examples
     --------
@@ -308,7 +309,7 @@ def shortened(fraction: float) -> float:
 
 
 def decrement_bound(weight: float) -> float:
-    """Newton decrement below which a climb over this much weight has converged.
+    """Return the Newton decrement below which a climb over data of this weight has converged.
 
     Examples
     --------
@@ -320,7 +321,7 @@ def decrement_bound(weight: float) -> float:
 
 @dataclass
 class _Switch:
-    """When to ask for the information: near the top, and a while later each time a Newton step was refused."""
+    """Decides when to request the information: close to the maximum, and later after each rejected Newton step."""
 
     newton: bool
     failures: int = 0
@@ -328,16 +329,16 @@ class _Switch:
 
     @property
     def has_failed(self) -> bool:
-        """Whether EM is all there is: no Newton wanted, or it was refused."""
+        """Whether only EM steps are used: Newton is disabled, or a Newton step was rejected."""
         return not self.newton or self.failures > 0
 
     def refused(self) -> None:
-        """Newton did not do: twice as many EM steps as last time come first, up to ``LONGEST_WAIT``."""
+        """Back off: double the number of EM steps before the next Newton attempt, up to ``LONGEST_WAIT``."""
         self.failures += 1
         self.wait = min(2**self.failures, LONGEST_WAIT)
 
     def is_near(self, gain: float, statistics: Statistics, tol: float) -> bool:
-        """Whether the next pass should bring the information."""
+        """Whether the next pass should request the information."""
         near = max(NEWTON_FROM * statistics.scale, tol * statistics.weight)
         self.wait = max(self.wait - 1, 0)
         return self.newton and self.wait == 0 and gain <= near
@@ -346,7 +347,7 @@ class _Switch:
 def _propose(
     mixture: Mixture, statistics: Statistics, penalty: Penalty, step: NewtonStep | None
 ) -> tuple[Mixture, bool]:
-    """The Newton proposal where there is an admissible one, else the EM proposal; and which it is."""
+    """Return the Newton proposal if it is admissible, otherwise the EM proposal, and which of the two it is."""
     if step is not None and np.all(np.isfinite(step.direction)):
         proposal = moved(mixture, step.direction)
         if proposal.experts.admissible(penalty):
@@ -355,7 +356,7 @@ def _propose(
 
 
 def drive(dialogue: Climb, respond: Callable[[Expect], Statistics]) -> Ascent:
-    """Run a climb with ``respond`` answering its questions.
+    """Run a climb; ``respond`` answers its requests.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Information criteria: smaller is better."""
+"""Information criteria; smaller is better."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from consilience.model.rows import Rows
 
 
 def label_count(rows: Rows) -> float:
-    """The n of BIC: total weight, or the number of groups with any weight."""
+    """Return the n of BIC: the total weight, or the number of groups with positive weight."""
     weight = np.ones(rows.n) if rows.weight is None else rows.weight
     if rows.groups is None:
         return float(weight.sum())
@@ -17,12 +17,12 @@ def label_count(rows: Rows) -> float:
 
 
 def log_likelihood(mixture: Mixture, rows: Rows) -> float:
-    """``Σ w log p(y | x)`` over rows or groups."""
+    """Compute ``Σ w log p(y | x)`` over rows or groups."""
     return float(sum(np.sum(at.log_density * at.mass) for _, at in mixture.posteriors(rows)))
 
 
 def aic(ll: float, P: int) -> float:
-    """Akaike's criterion, ``-2 ll + 2 P``, of a log-likelihood with ``P`` parameters.
+    """Compute Akaike's information criterion, ``-2 ll + 2 P``, for ``P`` parameters.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def aic(ll: float, P: int) -> float:
 
 
 def bic(ll: float, P: int, n: float) -> float:
-    """Schwarz's criterion, ``-2 ll + P log n``.
+    """Compute the Bayesian information criterion, ``-2 ll + P log n``.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def bic(ll: float, P: int, n: float) -> float:
 
 
 def entropy(mixture: Mixture, rows: Rows) -> float:
-    """``-Σ w Σ_k τ_k log τ_k`` of the responsibilities."""
+    """Compute the entropy ``-Σ w Σ_k τ_k log τ_k`` of the responsibilities."""
     total = 0.0
     for _, at in mixture.posteriors(rows):
         log_tau = np.log(np.maximum(at.tau, np.finfo(float).tiny))

@@ -1,4 +1,4 @@
-"""Fitting a mixture to rows: starts on a sample, moves where they disagree, the best finished on all rows."""
+"""Fit a mixture to rows: multiple starts on a sample, split-and-merge moves, and the best start run on all rows."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from consilience.numerics.threads import threads_for
 START_TOL = 1e-6
 START_ITERATIONS = 300
 DISAGREE = 5e-3
-"""Starts disagree when their likelihoods differ by more than this per unit of weight."""
+"""Difference in log-likelihood per unit of weight above which two starts disagree."""
 MOVES = 8
 
 Progress = Callable[[str, float], None]
-"""Called after each pass with a phase and the log-likelihood per unit of weight."""
+"""Callback after each pass, with the phase and the log-likelihood per unit of weight."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted mixture with the evidence of how it was reached.
+    """A fitted mixture with the record of its optimisation.
 
     Parameters
     ----------
     mixture : Mixture
-        In raw coordinates, experts by decreasing share.
+        The mixture in raw coordinates, experts sorted by decreasing weight.
     ascent : Ascent
         The final climb, in standardised coordinates and its own order of experts.
     order : (K,) array of int
-        Place in the ascent of each expert of ``mixture``.
+        Index in the ascent of each expert of ``mixture``.
     penalty : Penalty
     start_values : tuple of float
         Penalised log-likelihood per unit of weight of each start on the sample, best first; empty for a given start.
@@ -95,11 +95,11 @@ def fit_mixture(
     rng : numpy.random.Generator
         For the starts.
     n_init : int
-        Number of starts, of mixed kinds, on a sample of at most 3,000 rows.
+        Number of starting points, drawn in several ways, on a sample of at most 3,000 rows.
     tol, max_iter, newton
         As in :func:`~consilience.fit.climb.climb`.
     start : Mixture or None
-        A start in place of ``n_init`` of our own.
+        Starting point; replaces the ``n_init`` starting points.
     progress : callable or None
 
     Returns
@@ -131,14 +131,14 @@ def fit_mixture(
 
 
 def finished(ascent: Ascent, penalty: Penalty, start_values: tuple[float, ...]) -> Fit:
-    """The fit that a climb ends with: experts by decreasing share, raw coordinates; warns of a degenerate one."""
+    """Return the fit of a climb in raw coordinates, experts by decreasing weight; warn if it is degenerate."""
     order = np.argsort(-ascent.statistics.gate.plain[: ascent.mixture.K], kind="stable")  # by share of labels
     warn_of_degeneracy(ascent, penalty)
     return Fit(ascent.mixture.permuted(order).raw(), ascent, order, penalty, start_values)
 
 
 def responder(rows: Rows, phase: str, progress: Progress | None) -> Callable[[Expect], Statistics]:
-    """Answers the questions of a climb from rows on this machine."""
+    """Return a function that answers the requests of a climb from rows on this machine."""
 
     def respond(question: Expect) -> Statistics:
         statistics = expect(question.mixture, rows, information=question.information)
@@ -158,7 +158,7 @@ def best_start(
     n_init: int,
     progress: Progress | None,
 ) -> tuple[Mixture, tuple[float, ...]]:
-    """The best of ``n_init`` mixed starts on a sample, improved by moves where the two best disagree."""
+    """Return the best of ``n_init`` starts on a sample, improved by moves if the two best disagree."""
     sample = subsample(rows, SUBSAMPLE, rng)
     ground = start_sample(sample, specification, summary)
     penalty = specification.penalty(summary)
@@ -179,7 +179,7 @@ def best_start(
 
 
 def ranked(found: list[Ascent], penalty: Penalty) -> list[Ascent]:
-    """Best first; an end with an expert on the variance floor is likely spurious and goes behind the others."""
+    """Sort ascents, best first; those with an expert at the variance floor, likely spurious, come last."""
     return sorted(found, key=lambda ascent: (on_floor(ascent.mixture, penalty), -ascent.penalised))
 
 
@@ -190,7 +190,7 @@ def _gap(found: list[Ascent]) -> float:
 def improved(
     found: list[Ascent], ground: StartSample, run: Callable[[Array], Ascent], penalty: Penalty, rng: np.random.Generator
 ) -> list[Ascent]:
-    """Split and merge moves from the best end, until ``MOVES`` in a row bring nothing or two ends agree."""
+    """Try split-and-merge moves from the best ascent, until ``MOVES`` in a row fail or two ascents agree."""
     tried = 0
     while tried < MOVES:
         for resp in islice(moves(found[0].mixture, ground, rng), MOVES - tried):

@@ -1,4 +1,4 @@
-"""Standard errors and intervals, and when they are withheld."""
+"""Standard errors and confidence intervals, and the conditions under which they are withheld."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from consilience.numerics.linalg import cholesky_or_none
 from consilience.numerics.threads import threads_for
 
 RIDGE_SHARE = 0.05
-"""Largest share of the gate's information that may come from the ridge."""
+"""Maximum fraction of the gate's information that may come from the ridge."""
 LOOSEST_DIRECTION = 0.5
-"""Largest standard error of a gate slope, over all directions, per standard deviation of the covariates."""
+"""Maximum standard error of a gate slope, over all directions, per standard deviation of the covariates."""
 SPREAD_PER_COEFFICIENT = 10.0
-"""Least ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
+"""Minimum of ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
 GATE_DECREMENT = 0.01
 EXPERT_DECREMENT = 0.1
 
@@ -42,11 +42,11 @@ class Inference:
     ----------
     estimates : Parameters
     covariance : (D, D) array
-        Of ``estimates.flat()``; NaN where nothing can be said.
+        Covariance of ``estimates.flat()``; NaN where it is not available.
     kind : str
         ``"observed"``, ``"sandwich"`` or ``"bootstrap"``; ``"summed"`` over sites; ``"between sites"``.
     decrement : float
-        Newton decrement at the estimates: half the likelihood still to be gained.
+        Newton decrement at the estimates: an estimate of the log-likelihood still to be gained.
     withheld : mapping of str to str
         Reason for each part (``"gate"``, ``"experts"``) without intervals.
 
@@ -70,7 +70,7 @@ class Inference:
     withheld: Mapping[str, str] = field(default_factory=dict)
 
     def standard_errors(self) -> Parameters:
-        """Standard errors; NaN for withheld parts."""
+        """Return standard errors; NaN for withheld parts."""
         se = self.estimates.like(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
         gate = np.full_like(se.gate, np.nan) if "gate" in self.withheld else se.gate
         if "experts" in self.withheld:
@@ -78,13 +78,13 @@ class Inference:
         return Parameters(gate, se.experts, se.log_shapes)
 
     def interval(self, level: float = 0.95) -> tuple[Parameters, Parameters]:
-        """Lower and upper bounds at a confidence level; NaN for withheld parts."""
+        """Return lower and upper bounds at a confidence level; NaN for withheld parts."""
         reach = float(ndtri(0.5 + level / 2)) * self.standard_errors().flat()
         flat = self.estimates.flat()
         return self.estimates.like(flat - reach), self.estimates.like(flat + reach)
 
     def gate_contrasts(self, reference: int) -> tuple[Array, Array]:
-        """Gate coefficients against expert ``reference`` with standard errors, both ``(K, p)``."""
+        """Return gate coefficients relative to expert ``reference`` with standard errors, both ``(K, p)``."""
         K, p = self.estimates.gate.shape
         A = np.kron(np.eye(K) - np.eye(K)[reference], np.eye(p))
         covariance = A @ self.covariance[: K * p, : K * p] @ A.T
@@ -95,13 +95,13 @@ class Inference:
 
 
 def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Inference:
-    """Standard errors from the observed information, or the sandwich ``(J + R)⁻¹ (Σ w s sᵀ) (J + R)⁻¹``.
+    """Compute standard errors from the observed information, or the sandwich ``(J + R)⁻¹ (Σ w s sᵀ) (J + R)⁻¹``.
 
     Parameters
     ----------
     fit : Fit
     rows : Rows or None
-        The rows of the fit; read where the fit did not end with the information at hand, and for the sandwich.
+        The rows of the fit; used for the sandwich, and if the fit ended without the information.
     kind : {"observed", "sandwich"}
 
     Examples
@@ -137,9 +137,9 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
 
 
 def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[str, str]) -> Inference:
-    """Standard errors of the experts' coefficients alone, from the covariance ``(K, f, f)`` of each expert's.
+    """Compute standard errors of the experts' coefficients from the covariance ``(K, f, f)`` of each expert's.
 
-    It is in the coordinates and the order of the ascent; ``withheld`` says why the other parts have none.
+    The covariance is in the coordinates and order of the ascent; ``withheld`` has the reasons for the other parts.
     """
     mixture, estimates = fit.ascent.mixture, parameters(fit.mixture)
     of_all = np.zeros((mixture.parameter_count, mixture.parameter_count))
@@ -155,14 +155,14 @@ def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[st
 
 
 def refused(estimates: Parameters, kind: str, reason: str) -> Inference:
-    """Estimates without standard errors, and the reason."""
+    """Return estimates without standard errors, with the reason."""
     size = len(estimates.flat())
     return Inference(estimates, np.full((size, size), np.nan), kind, np.nan, {"gate": reason, "experts": reason})
 
 
 @dataclass(frozen=True, eq=False)
 class InferredFit(Fit):
-    """A fit that brings its own standard errors, or the reason why it has none.
+    """A fit with its own standard errors, or the reason why it has none.
 
     Parameters
     ----------
@@ -183,12 +183,12 @@ class InferredFit(Fit):
 
     @classmethod
     def without(cls, fit: Fit, reason: str) -> InferredFit:
-        """The fit without standard errors."""
+        """Return the fit without standard errors."""
         return cls(**vars(fit), inference=refused(parameters(fit.mixture), "observed", reason))
 
 
 def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array | None:
-    """``(J + R)⁻¹ (P, P)``, or None where ``J + R`` is not positive definite."""
+    """Compute ``(J + R)⁻¹ (P, P)``, or None if ``J + R`` is not positive definite."""
     if statistics.information is None:
         return None
     L = cholesky_or_none(statistics.information + ridge(mixture, penalty))
@@ -201,14 +201,12 @@ def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penal
 def reasons(
     mixture: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array, decrement: float
 ) -> dict[str, str]:
-    """Why the intervals of a part are withheld; empty where they are not."""
+    """Return the reason why the intervals of each part are withheld; empty if none is."""
     found = {}
     if on_floor(mixture, penalty):
         return dict.fromkeys(("gate", "experts"), "an expert's variance is at its floor: the maximum is on a boundary")
     if decrement >= EXPERT_DECREMENT:
-        found["experts"] = (
-            f"the fit is not at its maximum: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
-        )
+        found["experts"] = f"the fit has not converged: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
     if mixture.gate.reads_covariates and mixture.K > 1:
         reason = gate_reason(mixture, statistics, penalty, inverse, decrement)
         if reason:
@@ -217,12 +215,12 @@ def reasons(
 
 
 def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array, decrement: float) -> str:
-    """Why the gate's intervals are withheld, or an empty string."""
+    """Return the reason why the gate's intervals are withheld, or an empty string."""
     if decrement >= GATE_DECREMENT:
-        return f"the fit is not at its maximum: Newton decrement {decrement:.2g}, at most {GATE_DECREMENT}"
+        return f"the fit has not converged: Newton decrement {decrement:.2g}, at most {GATE_DECREMENT}"
     loosest, share = loosest_direction(mixture, inverse), ridge_share(mixture, penalty, inverse)
     if share > RIDGE_SHARE:
-        part = f"{min(share, 1.0):.0%} of its information is the ridge's, at most {RIDGE_SHARE:.0%}"
+        part = f"{min(share, 1.0):.0%} of its information comes from the ridge, at most {RIDGE_SHARE:.0%}"
         return f"the gate is nearly separated: {part}"
     if loosest > LOOSEST_DIRECTION:
         return (
@@ -231,12 +229,12 @@ def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inve
         )
     spread, needed = gate_spread(mixture, statistics), SPREAD_PER_COEFFICIENT * mixture.design.p
     if spread < needed:
-        return f"too few rows between experts: sum of π(1-π) is {spread:.0f}, at least {needed:.0f} are needed"
+        return f"experts overlap in too few rows: sum of π(1-π) is {spread:.0f}, at least {needed:.0f} are needed"
     return ""
 
 
 def loosest_direction(mixture: Mixture, inverse: Array) -> float:
-    """Largest standard error over directions of the gate's centred slopes, in standardised coordinates."""
+    """Return the largest standard error over directions of the gate's centred slopes, in standardised coordinates."""
     gate = gate_slice(mixture)
     R = ridge(mixture, Penalty(gate_ridge=1.0))[gate, gate]
     values, vectors = np.linalg.eigh(R)
@@ -245,10 +243,10 @@ def loosest_direction(mixture: Mixture, inverse: Array) -> float:
 
 
 def ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
-    """``λ_max(R (J + R)⁻¹)`` over the gate: the largest share of information that is the ridge's."""
+    """Compute ``λ_max(R (J + R)⁻¹)`` over the gate: the largest fraction of information due to the ridge."""
     return penalty.gate_ridge * loosest_direction(mixture, inverse) ** 2
 
 
 def gate_spread(mixture: Mixture, statistics: Statistics) -> float:
-    """``min_k Σ_i w_i π_k (1 - π_k)``."""
+    """Compute ``min_k Σ_i w_i π_k (1 - π_k)``."""
     return float(statistics.gate.plain[mixture.K :].min())

@@ -1,7 +1,7 @@
-r"""The game between a critic and a mixture of regressions: simultaneous steps of both, from sums over rows.
+r"""Minimax estimation of a mixture of regressions: simultaneous gradient steps of critic and mixture.
 
-Covariates are whitened, ``W`` with ``Wᵀ (X'X / n) W = I``, and the steps of expert j divided by its share: the
-information of known labels is then the identity, whatever the covariates and shares.
+Covariates are whitened, ``W`` with ``Wᵀ (X'X / n) W = I``, and the steps of expert j are divided by its weight. The
+complete-data information is then the identity, for any covariates and weights.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
 
 LEAST_SHARE = 1e-3
-"""Share of an expert below which its steps are no longer made longer."""
+"""Weight of an expert below which its step length no longer increases."""
 SLOWER = 10.0
-"""How much shorter the steps of the mixture are than the critic's."""
+"""Ratio of the critic's step length to the mixture's."""
 FARTHEST = 1e6
-"""Coefficients in units of ``σ``, and ``σ`` in units of where it began, beyond which a game has run away."""
+"""Divergence bound: on the coefficients in units of ``σ``, and on ``σ`` relative to its initial value."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stand:
-    """Where both sides of the game stand.
+    """State of the game: the parameters of the mixture and of the critic.
 
     Parameters
     ----------
     U : (K, r) array
         Coefficients of the mixture on whitened covariates.
     pi : (K,) array
-        Its shares.
+        Weights of the mixture.
     sigma2 : float
-        Its variance.
+        Variance of the mixture.
     above, below, reference : (K, r) array
-        The critic's vectors and what they are drawn to, on whitened covariates and in units of ``σ``.
+        The critic's vectors and their shrinkage target, on whitened covariates and in units of ``σ``.
 
     Examples
     --------
@@ -55,31 +55,31 @@ class Stand:
     reference: Array
 
     def refreshed(self) -> Stand:
-        """The same with the mixture's coefficients as reference."""
+        """Return the state with the mixture's coefficients as reference."""
         return replace(self, reference=self.U / np.sqrt(self.sigma2))
 
     def facing(self, reference: Array) -> Stand:
-        """The same mixture, and a critic without an opinion at another reference."""
+        """Return the same mixture with another reference, and the critic equal to the reference."""
         return replace(self, above=reference, below=reference, reference=reference)
 
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """The fixed problem: coordinates, penalty, floor, and whether the mixture is a symmetric pair.
+    """Constants of the game: coordinates, penalty, variance floor, and whether the mixture is a symmetric pair.
 
     Parameters
     ----------
     design : Design
     structure : Structure
-        How the one variance is stored.
+        Storage form of the single variance.
     W : (p, r) array
-        From coefficients on whitened covariates to those on the design.
+        Map from coefficients on whitened covariates to coefficients on the design.
     penalty : float
-        ``λ``.
+        Penalty ``λ``.
     floor : float
-        Of the variance.
+        Lower bound of the variance.
     symmetric : bool
-        Two regressions that are each other's negative, in equal shares.
+        Whether the mixture is a pair of regressions with opposite coefficients and equal weights.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class Game:
     symmetric: bool
 
     def standing(self, B: Array, pi: Array, sigma2: float) -> Stand:
-        """A mixture with coefficients ``B (K, p)``, and a critic without an opinion with it as reference."""
+        """Return the initial state for coefficients ``B (K, p)``: the reference and the critic equal the mixture."""
         whitened = solve_symmetric(self.W.T @ self.W, self.W.T @ B.T)[0].T
         U, shares = (odd(whitened), np.full(2, 0.5)) if self.symmetric else (whitened, pi)
         none = np.zeros_like(U)
@@ -105,16 +105,16 @@ class Game:
         return first.facing(first.reference)
 
     def mixture(self, stand: Stand) -> Mixture:
-        """The mixture, in the coordinates of the design."""
+        """Return the mixture, in the coordinates of the design."""
         return mixture_of_regressions(stand.pi, stand.U @ self.W.T, stand.sigma2, self.design, self.structure)
 
     def critic(self, stand: Stand) -> tuple[Array, Array]:
-        """The critic's two groups of vectors ``(K, p)``, in the coordinates of the design."""
+        """Return the critic's two sets of vectors ``(K, p)``, in the coordinates of the design."""
         sigma = np.sqrt(stand.sigma2)
         return sigma * stand.above @ self.W.T, sigma * stand.below @ self.W.T
 
     def stepped(self, stand: Stand, sums: MinimaxSums) -> Stand:
-        r"""Both sides after one step of each, and shares and variance after an E-step.
+        r"""Take one gradient step for critic and mixture, and one EM step for weights and variance.
 
         .. math::
             \gamma \leftarrow \gamma + \alpha \{\sigma \nabla_\gamma - \lambda (\gamma - \tilde\gamma)\}, \qquad
@@ -138,7 +138,7 @@ class Game:
 
 
 def odd(pair: Array) -> Array:
-    """``(K, r)`` to the nearest pair of vectors that are each other's negative.
+    """Project ``(K, r)`` onto pairs of opposite vectors.
 
     Examples
     --------
@@ -149,7 +149,7 @@ def odd(pair: Array) -> Array:
 
 
 def has_run_away(first: Stand, now: Stand) -> bool:
-    """Whether steps were too long: numbers beyond all measure, or none.
+    """Whether the iteration has diverged: parameters are not finite or exceed the bound.
 
     Examples
     --------
@@ -163,9 +163,9 @@ def has_run_away(first: Stand, now: Stand) -> bool:
 
 
 def largest_move(before: Stand, after: Stand, weight: float) -> float:
-    """The largest change in a round: the length of an expert's, in standard errors of known labels.
+    """Compute the largest change of an expert in a round, in standard errors for known labels.
 
-    Lengths on whitened covariates are the same in all coordinates.
+    Lengths on whitened covariates do not depend on the coordinates.
 
     Examples
     --------

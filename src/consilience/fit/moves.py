@@ -1,4 +1,4 @@
-"""Split and merge moves: the way out of a local maximum where one expert serves two and two serve one."""
+"""Split-and-merge moves to leave local maxima where one expert covers two groups and two experts share one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from consilience.numerics.kmeans import kmeans
 
 
 def merge_order(resp: Array) -> list[tuple[int, int]]:
-    """Pairs of experts, those whose responsibilities ``(K, m)`` overlap most first."""
+    """Return pairs of experts, sorted by decreasing overlap of their responsibilities ``(K, m)``."""
     unit = resp / np.maximum(np.linalg.norm(resp, axis=1, keepdims=True), np.finfo(float).tiny)
     overlap = unit @ unit.T
     k, l = np.triu_indices(len(resp), 1)
@@ -21,7 +21,7 @@ def merge_order(resp: Array) -> list[tuple[int, int]]:
 
 
 def halves(t: StartSample, inside: IntArray, rng: np.random.Generator) -> IntArray:
-    """Two-way split (0 or 1) of the labels at ``inside``: by covariates and responses, or by a random direction."""
+    """Split the labels at ``inside`` in two (0 or 1): by covariates and responses, or by a random direction."""
     if rng.random() < 0.5:
         Z = np.hstack([t.X[inside], t.F[inside] * np.sqrt(t.X.shape[1] + 1.0)])
         return kmeans(Z, 2, t.weight[inside], rng)
@@ -31,7 +31,7 @@ def halves(t: StartSample, inside: IntArray, rng: np.random.Generator) -> IntArr
 
 
 def moves(mixture: Mixture, t: StartSample, rng: np.random.Generator) -> Iterator[Array]:
-    """Responsibilities ``(K, m)`` after merging one pair of experts and splitting another expert in two."""
+    """Yield responsibilities ``(K, m)`` after merging one pair of experts and splitting another expert in two."""
     resp = mixture.responsibilities(t.rows).T.copy()
     labels = resp.argmax(axis=0)
     K = len(resp)

@@ -1,4 +1,4 @@
-"""Parameters as people read them: raw coordinates, all experts alike, log shapes; and their derivatives."""
+"""Reported parameters (raw coordinates, symmetric coding, log shapes) and their derivatives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consilience.numerics.arrays import Array, IntArray, kronecker
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """One number per parameter a person reads: estimates, standard errors, or bounds of intervals.
+    """One number per reported parameter: estimates, standard errors, or interval bounds.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class Parameters:
     log_shapes: Array
 
     def flat(self) -> Array:
-        """All numbers in one array: gate, experts, log shapes."""
+        """Return all numbers in one array: gate, experts, log shapes."""
         return np.concatenate([self.gate.ravel(), self.experts.ravel(), self.log_shapes.ravel()])
 
     def like(self, flat: Array) -> Parameters:
-        """Another set of numbers in the same shapes."""
+        """Return other numbers in the same shapes."""
         cuts = np.cumsum([self.gate.size, self.experts.size])
         gate, experts, log_shapes = np.split(flat, cuts)
         return Parameters(
@@ -53,7 +53,7 @@ class Parameters:
 
 
 def parameters(mixture: Mixture) -> Parameters:
-    """The parameters of a mixture, in raw coordinates."""
+    """Return the parameters of a mixture, in raw coordinates."""
     raw = mixture.raw()
     free = raw.experts.free_coefficients().reshape(raw.K, raw.experts.channels, -1)
     read = np.einsum("cf,kfp->kcp", raw.experts.coefficient_map(), free)
@@ -61,7 +61,7 @@ def parameters(mixture: Mixture) -> Parameters:
 
 
 def jacobian(mixture: Mixture, order: IntArray) -> Array:
-    """Derivative of the read parameters of ``mixture.permuted(order)`` by the free parameters of ``mixture``.
+    """Compute the derivative of the reported parameters of ``mixture.permuted(order)`` by those of ``mixture``.
 
     Returns
     -------

@@ -1,11 +1,11 @@
-"""How fast EM converges: the share of information that is missing because labels are not seen.
+"""Convergence rate of EM: the largest fraction of missing information.
 
 Near a maximum one EM step multiplies the error of the parameters by
 
     M = I - (J_complete + R)⁻¹ (J_observed + R) = (J_complete + R)⁻¹ J_missing,
 
-so that EM's rate is the largest eigenvalue of ``M``. A gate or an expert that takes one Newton step on its part of the
-expected complete likelihood has the same ``M`` as one that goes to its maximum: the two differ by squares.
+so the rate of EM is the largest eigenvalue of ``M``. A gate or an expert that takes one Newton step on its part of the
+expected complete likelihood has the same ``M`` as one that is maximised exactly: the difference is of second order.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from consilience.numerics.linalg import cholesky_or_none
 
 @dataclass(frozen=True, eq=False)
 class Rate:
-    """The local rate of EM, from the shares of information that are missing.
+    """The local convergence rate of EM, from the fractions of missing information.
 
-    A rate near 0 says that responses and covariates tell the labels. A rate near 1 says that experts overlap: most of
-    what labels would tell about some direction of the parameters is missing, EM creeps along it, and the Newton steps
-    of :func:`~consilience.fit.climb` pay, though each of their passes costs two to three plain ones.
+    A rate near 0 means that responses and covariates determine the labels. A rate near 1 means that experts overlap:
+    most of the information on some direction of the parameters is missing, EM converges slowly along it, and the Newton
+    steps of :func:`~consilience.fit.climb` are worth their cost of two to three EM passes each.
 
     Parameters
     ----------
     shares : (P,) array
-        Eigenvalues of ``(J_complete + R)⁻¹ J_missing``, the largest first, each in ``[0, 1]``; not numbers where
-        there is a reason.
+        Eigenvalues of ``(J_complete + R)⁻¹ J_missing``, the largest first, each in ``[0, 1]``; NaN if there is a
+        reason.
     reason : str
-        Why there is no rate; empty where there is one.
+        Why there is no rate; empty if there is one.
 
     Examples
     --------
@@ -52,35 +52,35 @@ class Rate:
 
     @property
     def rate(self) -> float:
-        """What an EM step leaves of the error of the parameters; of the gap in likelihood it leaves the square."""
+        """Factor by which an EM step reduces the error of the parameters; its square reduces the likelihood gap."""
         return float(self.shares[0])
 
     @property
     def passes_per_digit(self) -> float:
-        """EM steps for one more decimal digit of the parameters, ``-1 / log10(rate)``."""
+        """Number of EM steps per decimal digit of the parameters, ``-1 / log10(rate)``."""
         with np.errstate(divide="ignore"):  # a rate of 0 needs none, a rate of 1 never gets there
             return float(1 / np.abs(np.log10(self.rate)))
 
 
 def em_rate(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Rate:
-    """The rate of EM at ``mixture``: the largest eigenvalue of ``I - (J_complete + R)⁻¹ (J_observed + R)``.
+    """Compute the rate of EM at ``mixture``: the largest eigenvalue of ``I - (J_complete + R)⁻¹ (J_observed + R)``.
 
-    It is the rate with which EM's last steps shrink if ``mixture`` is a maximum of the penalised likelihood, and near
-    one a good guess. The label may belong to rows or to groups. No data are read: over sites, the sum of their
-    statistics gives the rate of federated EM.
+    At a maximum of the penalised likelihood it is the linear rate of EM's last steps; near one, an approximation.
+    Labels may belong to rows or to groups. No data are read: over sites, the sum of their statistics gives the rate of
+    federated EM.
 
     Parameters
     ----------
     mixture : Mixture
-        In the coordinates in which the penalty is meant: ``fit.ascent.mixture``.
+        The mixture in the coordinates of the penalty: ``fit.ascent.mixture``.
     statistics : Statistics
-        Taken at ``mixture``, with the information.
+        Statistics at ``mixture``, with the information.
     penalty : Penalty
 
     Returns
     -------
     Rate
-        With a reason in place of numbers where ``J_observed + R`` is not positive definite.
+        Has a reason instead of numbers if ``J_observed + R`` is not positive definite.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def em_rate(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Rate:
     complete, observed = complete_information(mixture, statistics) + R, statistics.information + R
     L = cholesky_or_none(complete)
     if L is None or cholesky_or_none(observed) is None:
-        return Rate(np.full(len(R), np.nan), "the information is not positive definite: not a maximum, or a flat one")
+        return Rate(np.full(len(R), np.nan), "the information is not positive definite: no maximum, or a flat one")
     half = solve_triangular(L, complete - observed, lower=True, check_finite=False)
     missing = solve_triangular(L, half.T, lower=True, check_finite=False)
     return Rate(np.clip(eigvalsh(missing)[::-1], 0.0, 1.0))

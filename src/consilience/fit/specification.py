@@ -1,4 +1,4 @@
-"""Which mixture to fit: the fixed problem, apart from the moving parameters."""
+"""Specification of the mixture to fit: family, gate, number of experts and penalties."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Specification:
     structure : {"full", "diag", "spherical", "tied"}
         Covariance structure of Gaussian experts.
     n_classes : int
-        Classes of categorical experts.
+        Number of classes of categorical experts.
     intercept : bool
     gate_ridge, expert_ridge : float
-        Total ridges on slopes, in standardised coordinates.
+        Total ridge penalties on slopes, in standardised coordinates.
     reg_covar : float
-        Variance floor as a fraction of the responses' covariance.
+        Lower bound of the variances, as a fraction of the responses' covariance.
 
     Examples
     --------
@@ -67,34 +67,34 @@ class Specification:
 
     @property
     def gate_type(self) -> type[Gate]:
-        """The kind of gate."""
+        """The type of gate."""
         return gate_of(self.gate)
 
     @property
     def options(self) -> Options:
-        """What some families read."""
+        """Options that some families read."""
         return Options(self.intercept, self.structure, self.n_classes)
 
     def with_order(self, K: int) -> Specification:
-        """The same problem with another number of experts."""
+        """Return the same specification with another number of experts."""
         return replace(self, K=K)
 
     def penalty(self, summary: ColumnSummary) -> Penalty:
-        """Ridges and floor for data with this summary."""
+        """Return the ridges and the variance floor for data with this summary."""
         return Penalty(self.gate_ridge, self.expert_ridge, self.experts.floor(summary, self.reg_covar))
 
     @property
     def needs_covariates(self) -> bool:
-        """Whether fits are combined on points of the covariates: a gate reads them, or moments do not suffice."""
+        """Whether combining fits needs covariate points: the gate reads covariates, or moments are not sufficient."""
         return self.gate_type.reads_covariates or not self.has_moments
 
     @property
     def has_moments(self) -> bool:
-        """Whether second moments of the covariates suffice to combine experts."""
+        """Whether second moments of the covariates are sufficient to combine experts."""
         return issubclass(self.experts, MomentExperts)
 
     def blank(self, summary: ColumnSummary) -> Mixture:
-        """A mixture of K equal experts on standardised covariates: the place from which labels make a start."""
+        """Return a mixture of K equal experts on standardised covariates, from which starts are computed."""
         design = summary.design(self.intercept)
         experts = self.experts.blank(self.K, design.p, summary, self.options)
         return Mixture(design, self.gate_type.blank(self.K, design.p), experts)

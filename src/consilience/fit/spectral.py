@@ -1,11 +1,11 @@
-r"""A start for two regressions that are each other's negative, from the spectrum of :math:`\sum y^2 x x^\top`.
+r"""Spectral start for a symmetric pair of regressions, from the eigenvectors of :math:`\sum y^2 x x^\top`.
 
 For :math:`y = \pm x^\top b + \sigma \varepsilon` with either sign equally often and :math:`x \sim N(0, I)`,
 
 .. math:: E[y^2 x x^\top] = (\|b\|^2 + \sigma^2) I + 2\, b b^\top :
 
-the top eigenvector has the direction of ``b``, and how far its eigenvalue stands out says how long ``b`` is. Other
-covariates are whitened first.
+the top eigenvector has the direction of ``b``, and its eigenvalue determines the length of ``b``. Other covariates are
+whitened first.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from consilience.numerics.arrays import Array, triangle_size, unpack
 from consilience.numerics.linalg import whitening
 
 LEAST_PART = 0.01
-"""Of the mean square of the response that signal and noise of the start each have: they are differences of large
-numbers, and a start without signal would stay where it is."""
+"""Minimum signal and noise of the start, as a fraction of the mean square of the response. Both are differences of
+large numbers, and EM does not leave a start without signal."""
 
 
 @dataclass(frozen=True, eq=False)
 class SquaredMoments(Additive):
-    """``Σ w y² x̃ x̃ᵀ`` and ``Σ w``.
+    """The sums ``Σ w y² x̃ x̃ᵀ`` and ``Σ w``.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class SquaredMoments(Additive):
 
 
 def squared_moments(design: Design, rows: Rows) -> SquaredMoments:
-    """``Σ w y² x̃ x̃ᵀ`` over rows with one response, block by block; labels, of rows or of groups, do not matter.
+    """Compute ``Σ w y² x̃ x̃ᵀ`` over rows with one response, block by block; groups are ignored.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def squared_moments(design: Design, rows: Rows) -> SquaredMoments:
 
 
 def symmetric_pair(squared: Array, second: Array, square: float) -> tuple[Array, float]:
-    r"""Coefficients and noise of ``y = ± xᵀ b + σ ε`` from means over rows.
+    r"""Estimate coefficients and noise variance of ``y = ± xᵀ b + σ ε`` from means over rows.
 
     With the eigenvalues :math:`l_1 \ge l_2 \ge \dots` of whitened ``squared``, ``b`` lies along the first eigenvector,
     :math:`\|b\|^2 = (l_1 - \operatorname{mean} y^2) / 2`, and :math:`\sigma^2 = \operatorname{mean} y^2 - \|b\|^2`.
@@ -80,9 +80,9 @@ def symmetric_pair(squared: Array, second: Array, square: float) -> tuple[Array,
     Returns
     -------
     b : (p,) array
-        Up to its sign, which the data do not tell: the largest entry is positive.
+        Coefficients up to sign, which is not identified: the largest entry is positive.
     sigma2 : float
-        Neither it nor ``‖b‖²`` is below 0.01 of the mean square of ``y``.
+        Noise variance. Neither it nor ``‖b‖²`` is below 0.01 of the mean square of ``y``.
 
     Examples
     --------

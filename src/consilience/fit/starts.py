@@ -1,4 +1,4 @@
-"""Starts of several kinds: no single kind is safe, mixed kinds nearly always contain a good one.
+"""Starting values of several kinds: no single kind is reliable, a mixture of kinds nearly always contains a good one.
 
 A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); one M-step turns it into a mixture.
 """
@@ -21,12 +21,12 @@ from consilience.numerics.linalg import solve_symmetric
 
 SUBSAMPLE = 3000
 SOFTNESS = 0.1
-"""Responsibility that a start leaves to the experts a label was not given to."""
+"""Total responsibility that a start gives to the experts other than the assigned one."""
 
 
 @dataclass(frozen=True, eq=False)
 class StartSample:
-    """A sample of the data as the starts see it: one point per label."""
+    """A sample of the data for the starts: one point per label."""
 
     rows: Rows
     specification: Specification
@@ -42,7 +42,7 @@ class StartSample:
 
 
 def start_sample(rows: Rows, specification: Specification, summary: ColumnSummary) -> StartSample:
-    """Points for the starts on ``rows``."""
+    """Build the points for the starts from ``rows``."""
     X = summary.design(specification.intercept).panel(rows.X).T
     F = specification.blank(summary).experts.response_features(rows)
     weight = np.ones(rows.n) if rows.weight is None else rows.weight
@@ -58,18 +58,18 @@ Start = Callable[[StartSample, np.random.Generator], IntArray]
 
 
 def by_covariates(t: StartSample, rng: np.random.Generator) -> IntArray:
-    """Labels by k-means of the covariates (of the responses where there are none)."""
+    """Assign labels by k-means on the covariates (on the responses if there are none)."""
     return kmeans(t.X if t.rows.X.shape[1] else t.F, t.specification.K, t.weight, rng)
 
 
 def by_covariates_and_responses(t: StartSample, rng: np.random.Generator) -> IntArray:
-    """Labels by k-means of covariates and responses; responses count as much as all covariates together."""
+    """Assign labels by k-means on covariates and responses; responses have the same total scale as the covariates."""
     weighted = t.F * np.sqrt(max(t.X.shape[1], 1) / t.F.shape[1])
     return kmeans(np.hstack([t.X, weighted]), t.specification.K, t.weight, rng)
 
 
 def by_grouped_cells(t: StartSample, rng: np.random.Generator) -> IntArray:
-    """Labels by grouping 3K k-means cells at random."""
+    """Assign labels by grouping 3K k-means cells at random."""
     K = t.specification.K
     Z = np.hstack([t.X, t.F])
     cells = kmeans(Z, min(3 * K, t.m), t.weight, rng, max_iter=10)
@@ -77,7 +77,7 @@ def by_grouped_cells(t: StartSample, rng: np.random.Generator) -> IntArray:
 
 
 def by_residuals(t: StartSample, rng: np.random.Generator) -> IntArray:
-    """Labels by the best of K regressions, each fitted around a seed drawn where the others fit badly."""
+    """Assign labels by the best of K regressions, each fitted around a seed drawn where the others fit badly."""
     p = t.X.shape[1]
     size = min(t.m, max(4 * p, 20))
     error: Array = np.full(t.m, np.inf)
@@ -93,14 +93,14 @@ def by_residuals(t: StartSample, rng: np.random.Generator) -> IntArray:
 
 
 def ridge_regression(X: Array, F: Array, weight: Array) -> Array:
-    """Coefficients ``(p, f)`` of a lightly penalised least squares fit."""
+    """Compute the coefficients ``(p, f)`` of a lightly penalised least squares fit."""
     A = (X * weight[:, None]).T @ X
     ridge = 1e-3 * max(float(np.trace(A)) / max(len(A), 1), np.finfo(float).tiny)
     return solve_symmetric(A + ridge * np.eye(len(A)), (X * weight[:, None]).T @ F)[0]
 
 
 def at_random(t: StartSample, rng: np.random.Generator) -> IntArray:
-    """Labels by chance."""
+    """Assign labels at random."""
     return rng.permutation(np.arange(t.m) % t.specification.K)
 
 
@@ -115,7 +115,7 @@ KINDS: tuple[Start, ...] = (
 
 
 def softened(labels: IntArray, K: int) -> Array:
-    """Responsibilities ``(K, m)`` that favour the labels ``(m,)``.
+    """Return responsibilities ``(K, m)`` that favour the labels ``(m,)``.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def softened(labels: IntArray, K: int) -> Array:
 
 
 def mixture_from(resp: Array, t: StartSample) -> Mixture:
-    """The mixture that an M-step (two, where steps are of Newton type) makes of responsibilities ``(K, m)``."""
+    """Compute the mixture for responsibilities ``(K, m)`` by an M-step (two for Newton-type steps)."""
     mixture = t.specification.with_order(len(resp)).blank(t.summary)
     if mixture.design.intercept:
         mixture = replace(mixture, experts=mixture.experts.at_level(t.rows))
@@ -139,7 +139,7 @@ def mixture_from(resp: Array, t: StartSample) -> Mixture:
 
 
 def merged(rows: Rows) -> Rows:
-    """Distinct rows in sorted order with summed weights: starts do not depend on the order or repetition of rows."""
+    """Merge duplicate rows, sorted, with summed weights, so that starts depend on neither order nor repetition."""
     exposure = np.ones(rows.n) if rows.exposure is None else rows.exposure
     weight = np.ones(rows.n) if rows.weight is None else rows.weight
     table = np.column_stack([rows.X, rows.Y, exposure])
@@ -151,7 +151,7 @@ def merged(rows: Rows) -> Rows:
 
 
 def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
-    """At most about ``size`` rows with weight, whole groups where labels belong to groups."""
+    """Draw at most about ``size`` rows with positive weight; groups stay whole."""
     present = np.ones(rows.n, dtype=bool) if rows.weight is None else rows.weight > 0
     if rows.groups is None:
         index = np.flatnonzero(present)

@@ -1,4 +1,4 @@
-"""Why a fit stopped: members are the sentences that users read."""
+"""Reasons why a fit stopped, as sentences for users."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from enum import Enum
 
 
 class StopReason(Enum):
-    """Why an ascent ended; *converged* and *stopped* are different words.
+    """Reason why an ascent ended; *converged* and *stopped* are distinct.
 
     Examples
     --------
     >>> StopReason.MAX_ITER.converged
     False
     >>> print(StopReason.MAX_ITER)
-    stopped: the largest number of iterations was reached before convergence
+    stopped: max_iter was reached before convergence
     """
 
     CONVERGED_EM = "converged: a full EM step gained less than tol per unit of weight"
     CONVERGED_NEWTON = "converged: the Newton decrement fell below its bound"
-    MAX_ITER = "stopped: the largest number of iterations was reached before convergence"
+    MAX_ITER = "stopped: max_iter was reached before convergence"
     STALLED = "stopped: no fraction of the Newton step raised the likelihood, twice in a row"
-    REFINED = "stopped: the rounds of refinement that were asked for are over"
+    REFINED = "stopped: the requested refinement rounds are complete"
     COMBINED = "stopped: combined from one answer of each site, without a round of refinement"
-    SETTLED = "converged: in a round coefficients moved by no more than a small part of their standard errors"
-    ROUNDS = "stopped: the largest number of rounds was reached before coefficients had settled"
+    SETTLED = "converged: in a round coefficients changed by no more than a small fraction of their standard errors"
+    ROUNDS = "stopped: the maximum number of rounds was reached before convergence"
 
     @property
     def converged(self) -> bool:
@@ -32,7 +32,7 @@ class StopReason(Enum):
 
     @property
     def by_choice(self) -> bool:
-        """Whether the fit ended where it was asked to end."""
+        """Whether the fit ended as requested."""
         return self in (StopReason.REFINED, StopReason.COMBINED, StopReason.ROUNDS)
 
     def __str__(self) -> str:

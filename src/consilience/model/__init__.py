@@ -1,4 +1,4 @@
-"""Mixtures as values: gates, experts, statistics that add, and what the data say about them."""
+"""Mixtures as immutable values: gates, experts, additive sufficient statistics, score and information."""
 
 from consilience.model.design import Design
 from consilience.model.expectation import expect

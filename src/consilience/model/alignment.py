@@ -1,4 +1,4 @@
-"""Matching the experts of two mixtures: labels are arbitrary, so every comparison starts here."""
+"""Match the experts of two mixtures: labels are arbitrary, so mixtures are aligned before they are compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from consilience.numerics.arrays import IntArray
 
 
 def alignment(mixture: Mixture, reference: Mixture) -> IntArray:
-    """The order in which ``mixture.permuted(order)`` is nearest to ``reference``, by optimal assignment.
+    """Return the order for which ``mixture.permuted(order)`` is closest to ``reference``, by optimal assignment.
 
     Distance: squared difference of expert coefficients in the coordinates of the reference's design.
 

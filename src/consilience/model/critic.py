@@ -1,12 +1,12 @@
-r"""Data against a mixture of regressions, as a critic tells them apart: a value and its gradients, as sums over rows.
+r"""Value and gradients of a log-ratio critic between data and a mixture of regressions, as sums over rows.
 
 The critic is the log ratio of two mixtures that share ``π`` and ``σ²`` with the mixture under test,
 
 .. math:: \psi(x, y) = \log \sum_j \pi_j e^{-(y - \gamma_j^\top x)^2 / 2\sigma^2}
           - \log \sum_j \pi_j e^{-(y - \gamma_j'^\top x)^2 / 2\sigma^2},
 
-and what is summed over rows is :math:`\psi(x_i, y_i) - E\,\psi(x_i, Y)` with ``Y`` drawn from the mixture at the same
-``x_i``: what depends on covariates alone cancels. The expectation is over ``K`` experts and a normal variable.
+and the sum over rows is that of :math:`\psi(x_i, y_i) - E\,\psi(x_i, Y)` with ``Y`` drawn from the mixture at the same
+``x_i``: terms in the covariates alone cancel. The expectation is over ``K`` experts and a normal variable.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class MinimaxSums(Additive):
     shares : (K,) array
         Sums of responsibilities.
     squares : float
-        Squared residuals, weighted by responsibilities.
+        Sum of squared residuals, weighted by responsibilities.
     log_likelihood, weight : float
-        Of the rows under the mixture, and their number.
+        Log-likelihood of the rows under the mixture, and their weight.
 
     Examples
     --------
@@ -61,9 +61,9 @@ class MinimaxSums(Additive):
 
 
 def minimax_sums(mixture: Mixture, above: Array, below: Array, rows: Rows) -> MinimaxSums:
-    r"""The sums of ``rows`` at a mixture of regressions with constant shares, one response and one variance.
+    r"""Compute the sums over ``rows`` at a mixture of regressions with constant gate, one response and one variance.
 
-    With the weights :math:`r_j(x, y)` of the mixture of ``above`` and :math:`r_j'` of that of ``below``,
+    With the responsibilities :math:`r_j(x, y)` of the mixture of ``above`` and :math:`r_j'` of that of ``below``,
 
     .. math::
         \partial_{\gamma_j} \psi = r_j\,(y - \gamma_j^\top x)\,x / \sigma^2, \qquad
@@ -75,11 +75,11 @@ def minimax_sums(mixture: Mixture, above: Array, below: Array, rows: Rows) -> Mi
     above, below : (K, p) array
         :math:`\gamma` and :math:`\gamma'`, in the coordinates of the mixture's design.
     rows : Rows
-        Each row has a label of its own.
+        Rows without groups.
 
     Examples
     --------
-    A critic without an opinion has no value, and there is nothing to gain for the mixture:
+    If both sets of critic vectors are equal, the value and the mixture's gradients are zero:
 
     >>> from consilience.model import Design, mixture_of_regressions
     >>> B = np.array([[1.0], [-1.0]])
@@ -131,7 +131,7 @@ class _Side:
 
 
 def _side(y: Array, a: Array, log_pi: Array, sigma2: float, signed: Array) -> _Side:
-    """``log Σ_j π_j exp(-(y - a_j)² / 2σ²)`` at points ``y (S, n)`` with means ``a (K, n)``, weighted by ``signed``."""
+    """Compute ``log Σ_j π_j exp(-(y - a_j)² / 2σ²)`` at ``y (S, n)``, means ``a (K, n)``, weighted by ``signed``."""
     gap = y - a[:, None]  # (K, S, n)
     total, r = log_sum_exp(log_pi[:, :, None] - gap**2 / (2 * sigma2))
     mean = np.einsum("ksn,kn->sn", r, a)

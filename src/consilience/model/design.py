@@ -37,7 +37,7 @@ class Design:
 
     @classmethod
     def raw(cls, d: int, intercept: bool = True) -> Design:
-        """The identity map of ``d`` covariates."""
+        """Return the identity map of ``d`` covariates."""
         return cls(np.zeros(d), np.ones(d), intercept)
 
     @property
@@ -51,7 +51,7 @@ class Design:
         return self.d + self.intercept
 
     def panel(self, X: Array, out: Array | None = None) -> Array:
-        """Design rows as columns: raw ``X (n, d)`` to ``(p, n)``, features on axis 0."""
+        """Compute the design panel ``(p, n)`` of raw ``X (n, d)``, features on axis 0."""
         panel = np.empty((self.p, len(X))) if out is None else out
         rows = panel[self.intercept :]
         if self.intercept:
@@ -66,14 +66,14 @@ class Design:
         return bool(np.all(self.centre == 0) and np.all(self.scale == 1))
 
     def to_raw(self) -> Array:
-        """Matrix ``T (p, p)`` with ``b_raw = T b`` for the coefficients ``b`` of one linear predictor."""
+        """Return the matrix ``T (p, p)`` with ``b_raw = T b`` for the coefficients ``b`` of a linear predictor."""
         T = np.diag(np.concatenate([np.ones(int(self.intercept)), 1 / self.scale]))
         if self.intercept:
             T[0, 1:] = -self.centre / self.scale
         return T
 
     def from_raw(self) -> Array:
-        """Inverse of :meth:`to_raw`, ``(p, p)``."""
+        """Return the inverse of :meth:`to_raw`, ``(p, p)``."""
         T = np.diag(np.concatenate([np.ones(int(self.intercept)), self.scale]))
         if self.intercept:
             T[0, 1:] = self.centre

@@ -1,4 +1,4 @@
-"""A pass over the data: rows in, statistics out."""
+"""The E-step: sufficient statistics from one pass over the rows."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from consilience.numerics.arrays import Array
 
 
 def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Array | None = None) -> Statistics:
-    """E-step: the statistics of ``rows`` at ``mixture``, in one pass over blocks of rows.
+    """E-step: compute the statistics of ``rows`` at ``mixture``, in one pass over blocks of rows.
 
     Parameters
     ----------
     mixture : Mixture
     rows : Rows
     information : bool
-        Whether to add the observed information ``J (P, P)``, at about twice the cost; an error unless
+        Whether to add the observed information ``J (P, P)``, at about twice the cost; raises an error unless
         :func:`~consilience.model.information.is_informable`.
     given : (K, m) array or None
-        Responsibilities to use in place of the mixture's own: the way a start is made from labels.
+        Responsibilities to use instead of the mixture's own, as starts from labels do.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
     (500.0, (4, 231))
     """
     if information and not is_informable(mixture):
-        raise ValueError(f"no information for {mixture.parameter_count} parameters: ask is_informable first")
+        raise ValueError(f"no information for {mixture.parameter_count} parameters: check is_informable first")
     short = information and rows.groups is None and has_short_scores(mixture)
     total = layout_of(mixture).zeros(information=False)
     missing: Moments | Array | None = None
@@ -75,7 +75,7 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
 
 
 def score_sums(mixture: Mixture, rows: Rows) -> Statistics:
-    """The statistics of ``rows`` at ``mixture`` without any ``x xᵀ``: what a gradient step needs.
+    """Compute the statistics of ``rows`` at ``mixture`` without any ``x xᵀ``, as a gradient step needs them.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def score_sums(mixture: Mixture, rows: Rows) -> Statistics:
 def block_statistics(
     mixture: Mixture, block: Block, at: Posterior, extra: list[Weights], *, curvature: bool = True
 ) -> tuple[Statistics, *tuple[Moments, ...]]:
-    """Statistics of one block without information, and the moments of extra weights that share its products."""
+    """Compute the statistics of a block without information, and the moments of extra weights in the same products."""
     p = mixture.design.p
     weighted = at.tau if isinstance(at.mass, float) else at.tau * at.mass
     gate = mixture.gate.weights(at.pi, weighted, at.mass, p)
@@ -112,7 +112,7 @@ def block_statistics(
 
 
 def moments_of(block: Block, parts: list[Weights], panel: Array | None = None) -> list[Moments]:
-    """Moments of several parts' weights in one product each for ``x`` and ``x xᵀ``."""
+    """Compute the moments of several weight sets in one product each for ``x`` and ``x xᵀ``."""
     panel = block.panel if panel is None else panel
     first = first_moments(panel, np.concatenate([part.first for part in parts]))
     second = second_moments(panel, np.concatenate([part.second for part in parts]), block.workspace)
@@ -125,7 +125,7 @@ def moments_of(block: Block, parts: list[Weights], panel: Array | None = None) -
 
 
 def score_products(mixture: Mixture, rows: Rows) -> Array:
-    """``Σ w s sᵀ`` over rows, or ``Σ_g s_g s_gᵀ`` over groups, ``(P, P)``: the meat of the sandwich."""
+    """Compute ``Σ w s sᵀ`` over rows, or ``Σ_g s_g s_gᵀ`` over groups, ``(P, P)``: the meat of the sandwich."""
     meat = np.zeros((mixture.parameter_count, mixture.parameter_count))
     for block, at in mixture.posteriors(rows):
         S = observed_scores(mixture, block, at)

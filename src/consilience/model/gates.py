@@ -18,26 +18,26 @@ from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 SMALLEST_WEIGHT = 1e-300
 NO_SHARE = -20.0
-"""Log odds of an expert that a gate knows nothing of."""
+"""Log odds of an expert that is not among those of the gate."""
 SUM_TOLERANCE = 1e-6
 
 
 class Gate(ABC):
-    """The interface of a gate; :data:`GATES` lists the gates by name."""
+    """Interface of a gate; :data:`GATES` lists the gates by name."""
 
     kind: ClassVar[str]
     """Name in the registry."""
     reads_covariates: ClassVar[bool]
     """Whether probabilities depend on the covariates."""
     part: ClassVar[str]
-    """What its parameters are called in tables."""
+    """Name of its parameters in tables."""
     message_fields: ClassVar[Mapping[str, tuple[int, ...]]]
-    """For each field of the dataclass its number of axes."""
+    """For each field of the dataclass: its number of axes."""
 
     @classmethod
     @abstractmethod
     def blank(cls, K: int, p: int) -> Self:
-        """Equal probabilities everywhere."""
+        """Return the gate with equal probabilities."""
 
     @property
     @abstractmethod
@@ -51,19 +51,19 @@ class Gate(ABC):
 
     @abstractmethod
     def invalid(self, p: int) -> str:
-        """Why the arrays are not those of a gate on ``p`` features; empty where they are."""
+        """Return the reason why the arrays are not a gate on ``p`` features; empty if they are."""
 
     @abstractmethod
     def evaluate(self, panel: Array) -> tuple[Array, Array]:
-        """``log π_k(x_i)`` and ``π_k(x_i)``, both ``(K, n)`` or ``(K, 1)``, for a design panel ``(p, n)``."""
+        """Compute ``log π_k(x_i)`` and ``π_k(x_i)``, both ``(K, n)`` or ``(K, 1)``, for a design panel ``(p, n)``."""
 
     @abstractmethod
     def layout(self, p: int) -> Layout:
-        """Shape of the gate's moments."""
+        """Return the shape of the gate's moments."""
 
     @abstractmethod
     def weights(self, pi: Array, tau: Array, mass: Array | float, p: int) -> Weights:
-        """What the gate wants summed, from ``pi, tau (K, n)`` (``tau`` weighted)."""
+        """Return the weights to sum, from ``pi, tau (K, n)`` (``tau`` weighted)."""
 
     @abstractmethod
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
@@ -71,51 +71,51 @@ class Gate(ABC):
 
     @abstractmethod
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """What the ridge subtracts from the log-likelihood."""
+        """Return the ridge penalty, which is subtracted from the log-likelihood."""
 
     @abstractmethod
     def complete(self, moments: Moments) -> Array:
-        """Complete-data information of the contrasts."""
+        """Compute the complete-data information of the contrasts."""
 
     @abstractmethod
     def score(self, moments: Moments) -> Array:
-        """Observed score of the contrasts, flat."""
+        """Compute the observed score of the contrasts, flat."""
 
     @abstractmethod
     def contrasts(self) -> Array:
-        """Free parameters, against the last expert, ``(K - 1, ·)``."""
+        """Return the free parameters, contrasts to the last expert, ``(K - 1, ·)``."""
 
     @abstractmethod
     def moved(self, delta: Array) -> Self:
-        """The gate with ``delta`` added to its flat contrasts."""
+        """Add ``delta`` to the flat contrasts."""
 
     @abstractmethod
     def permuted(self, permutation: IntArray) -> Self:
-        """The experts at these places."""
+        """Reorder the experts."""
 
     @abstractmethod
     def transformed(self, T: Array) -> Self:
-        """The same gate after a change of coordinates ``T (p, p)`` of the covariates."""
+        """Return the same gate after a change of coordinates ``T (p, p)`` of the covariates."""
 
     @abstractmethod
     def read(self) -> Array:
-        """Parameters as people read them, ``(K, ·)``."""
+        """Return the reported parameters, ``(K, ·)``."""
 
     @abstractmethod
     def read_jacobian(self, T: Array) -> Array:
-        """Derivative of ``transformed(T).read()``, flat, by the contrasts."""
+        """Compute the derivative of ``transformed(T).read()``, flat, by the contrasts."""
 
     @abstractmethod
     def with_shares(self, shares: Array) -> Self:
-        """A gate of this kind with the same probabilities ``shares (K,)`` everywhere."""
+        """Return a gate of this type with constant probabilities ``shares (K,)``."""
 
     @abstractmethod
     def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
-        """The gate nearest in divergence to masses ``target (K, S)`` at points ``panel (p, S)``, from this one."""
+        """Fit the gate closest in divergence to masses ``target (K, S)`` at points ``panel (p, S)``, from this one."""
 
     @abstractmethod
     def relabelled(self, labels: IntArray, K: int) -> Self:
-        """The gate for K experts to which its own went by ``labels``; one to which none went has next to no share."""
+        """Return the gate for K experts to which its own are assigned by ``labels``; others get a negligible weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +144,11 @@ class SoftmaxGate(Gate):
 
     @classmethod
     def blank(cls, K: int, p: int) -> Self:
-        """Equal probabilities everywhere."""
+        """Return the gate with equal probabilities."""
         return cls(np.zeros((K, p)))
 
     def invalid(self, p: int) -> str:
-        """Why the coefficients are not those of a gate on ``p`` features; empty where they are."""
+        """Return the reason why the coefficients are not a gate on ``p`` features; empty if they are."""
         if self.alpha.shape[1] != p:
             return f"the gate has {self.alpha.shape[1]} coefficients per expert, expected {p}"
         return "" if np.all(np.isfinite(self.alpha)) else "the gate has coefficients that are not finite"
@@ -160,22 +160,22 @@ class SoftmaxGate(Gate):
 
     @property
     def parameter_count(self) -> int:
-        """Free parameters, ``(K - 1) p``."""
+        """Number of free parameters, ``(K - 1) p``."""
         return (self.K - 1) * int(self.alpha.shape[1])
 
     def evaluate(self, panel: Array) -> tuple[Array, Array]:
-        """``log π_k(x_i)`` and ``π_k(x_i)``, both ``(K, n)``, for a design panel ``(p, n)``."""
+        """Compute ``log π_k(x_i)`` and ``π_k(x_i)``, both ``(K, n)``, for a design panel ``(p, n)``."""
         eta = self.alpha @ panel
         total, pi = log_sum_exp(eta)
         eta -= total
         return eta, pi
 
     def layout(self, p: int) -> Layout:
-        """Shape of the gate's moments."""
+        """Return the shape of the gate's moments."""
         return Layout(2 * self.K, self.K - 1, multinomial.curvature_row_count(self.K, p), p)
 
     def weights(self, pi: Array, tau: Array, mass: Array | float, p: int) -> Weights:
-        """Rows for the gradient ``Σ w (τ_k - π_k) x`` and the curvature, from ``pi, tau (K, n)`` (``tau`` weighted)."""
+        """Return weights for the gradient ``Σ w (τ_k - π_k) x`` and the curvature, from ``pi, tau (K, n)``."""
         prior = pi if isinstance(mass, float) else pi * mass
         spread = prior.sum(axis=1) - np.einsum("kn,kn->k", prior, pi)
         return Weights(
@@ -185,7 +185,7 @@ class SoftmaxGate(Gate):
         )
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
-        """One safeguarded Newton step from the gate's moments."""
+        """Take one safeguarded Newton step from the gate's moments."""
         return type(self)(
             multinomial.step(
                 self.alpha,
@@ -198,54 +198,54 @@ class SoftmaxGate(Gate):
         )
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """What the ridge subtracts from the log-likelihood."""
+        """Return the ridge penalty, which is subtracted from the log-likelihood."""
         return multinomial.ridge_value(self.alpha, ridge=penalty.gate_ridge, intercept=intercept)
 
     def complete(self, moments: Moments) -> Array:
-        """Complete-data information of the contrasts, ``((K - 1) p, (K - 1) p)``: the full curvature."""
+        """Compute the complete-data information of the contrasts, ``((K - 1) p, (K - 1) p)``: the full curvature."""
         return multinomial.blocks_to_matrix(moments.second, self.K - 1, int(self.alpha.shape[1]))
 
     def score(self, moments: Moments) -> Array:
-        """Observed score of the contrasts, flat."""
+        """Compute the observed score of the contrasts, flat."""
         return moments.first.ravel()
 
     def contrasts(self) -> Array:
-        """Free parameters: ``α_k - α_K``, ``(K - 1, p)``."""
+        """Return the free parameters ``α_k - α_K``, ``(K - 1, p)``."""
         return multinomial.contrasts(self.alpha)
 
     def moved(self, delta: Array) -> Self:
-        """The gate with ``delta`` added to its flat contrasts."""
+        """Add ``delta`` to the flat contrasts."""
         return type(self)(multinomial.centred(self.contrasts() + delta.reshape(self.K - 1, self.alpha.shape[1])))
 
     def permuted(self, permutation: IntArray) -> Self:
-        """The experts at these places."""
+        """Reorder the experts."""
         return type(self)(self.alpha[permutation])
 
     def transformed(self, T: Array) -> Self:
-        """Coefficients ``T α_k``, for a change of coordinates ``T (p, p)``."""
+        """Return the gate with coefficients ``T α_k``, for a change of coordinates ``T (p, p)``."""
         return type(self)(self.alpha @ T.T)
 
     def read(self) -> Array:
-        """Coefficients, summing to zero over experts, ``(K, p)``."""
+        """Return the coefficients, summing to zero over experts, ``(K, p)``."""
         return self.alpha
 
     def read_jacobian(self, T: Array) -> Array:
-        """``∂ T α / ∂ contrasts``, ``(K p, (K - 1) p)``."""
+        """Compute ``∂ T α / ∂ contrasts``, ``(K p, (K - 1) p)``."""
         centring = multinomial.centred(np.eye(self.K - 1)) if self.K > 1 else np.zeros((1, 0))
         return kronecker(centring, T)
 
     def with_shares(self, shares: Array) -> Self:
-        """No slopes, and intercepts that give these probabilities; for a design with an intercept."""
+        """Return a gate without slopes whose intercepts give these probabilities; the design needs an intercept."""
         alpha = np.zeros_like(self.alpha)
         alpha[:, 0] = np.log(np.maximum(shares, SMALLEST_WEIGHT))
         return type(self)(alpha - alpha.mean(axis=0))
 
     def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
-        """Softmax regression on soft labels."""
+        """Fit the gate by softmax regression on soft labels."""
         return type(self)(multinomial.fitted(self.alpha, panel, target, ridge=ridge, intercept=intercept))
 
     def relabelled(self, labels: IntArray, K: int) -> Self:
-        """Coefficients are averaged where several experts went to one."""
+        """Average the coefficients of experts assigned to the same label."""
         alpha = np.zeros((K, self.alpha.shape[1]))
         alpha[:, 0] = NO_SHARE
         for k in np.unique(labels):
@@ -255,7 +255,7 @@ class SoftmaxGate(Gate):
 
 @dataclass(frozen=True, eq=False)
 class ConstantGate(Gate):
-    """Gate with the same probabilities everywhere, ``π_k(x) = weights_k``.
+    """Gate with constant probabilities, ``π_k(x) = weights_k``.
 
     Parameters
     ----------
@@ -278,11 +278,11 @@ class ConstantGate(Gate):
 
     @classmethod
     def blank(cls, K: int, p: int) -> Self:
-        """Equal probabilities."""
+        """Return the gate with equal probabilities."""
         return cls(np.full(K, 1 / K))
 
     def invalid(self, p: int) -> str:
-        """Why the probabilities are not such; empty where they are."""
+        """Return the reason why the probabilities are not valid; empty if they are."""
         pi = self.probabilities
         proper = np.all(np.isfinite(pi)) and np.all(pi >= 0) and abs(pi.sum() - 1) < SUM_TOLERANCE
         return "" if proper else "the weights of a constant gate must be at least 0 and sum to 1"
@@ -294,11 +294,11 @@ class ConstantGate(Gate):
 
     @property
     def parameter_count(self) -> int:
-        """Free parameters, ``K - 1``."""
+        """Number of free parameters, ``K - 1``."""
         return self.K - 1
 
     def evaluate(self, panel: Array) -> tuple[Array, Array]:
-        """``log π_k`` and ``π_k``, both ``(K, 1)``: they broadcast over the columns of any panel."""
+        """Compute ``log π_k`` and ``π_k``, both ``(K, 1)``, which broadcast over the columns of any panel."""
         return self._log[:, None], self.probabilities[:, None]
 
     @property
@@ -306,77 +306,77 @@ class ConstantGate(Gate):
         return np.log(np.maximum(self.probabilities, SMALLEST_WEIGHT))
 
     def layout(self, p: int) -> Layout:
-        """Shape of the gate's moments."""
+        """Return the shape of the gate's moments."""
         return Layout(self.K, 0, 0, p)
 
     def weights(self, pi: Array, tau: Array, mass: Array | float, p: int) -> Weights:
-        """The sums ``Σ w τ_k``; no moments of covariates."""
+        """Return the weights of the sums ``Σ w τ_k``; no moments of covariates."""
         none = np.empty((0, tau.shape[1]))
         return Weights(tau.sum(axis=1), none, none)
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
-        """The exact maximiser, ``Σ τ_k / Σ τ``."""
+        """Compute the exact maximiser, ``Σ τ_k / Σ τ``."""
         total = moments.plain.sum()
         return self if total <= 0 else type(self)(moments.plain / total)
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """No ridge: 0."""
+        """Return 0: there is no ridge."""
         return 0.0
 
     def complete(self, moments: Moments) -> Array:
-        """Complete-data information of the log odds, ``n (diag π - π πᵀ)``, ``(K - 1, K - 1)``."""
+        """Compute the complete-data information of the log odds, ``n (diag π - π πᵀ)``, ``(K - 1, K - 1)``."""
         pi = self.probabilities[:-1]
         return float(moments.plain.sum()) * (np.diag(pi) - np.outer(pi, pi))
 
     def score(self, moments: Moments) -> Array:
-        """Observed score of the log odds, ``Σ τ_k - n π_k``, ``(K - 1,)``."""
+        """Compute the observed score of the log odds, ``Σ τ_k - n π_k``, ``(K - 1,)``."""
         score: Array = moments.plain - moments.plain.sum() * self.probabilities
         return score[:-1]
 
     def contrasts(self) -> Array:
-        """Free parameters: ``log π_k - log π_K``, ``(K - 1, 1)``."""
+        """Return the free parameters ``log π_k - log π_K``, ``(K - 1, 1)``."""
         return multinomial.contrasts(self._log[:, None])
 
     def moved(self, delta: Array) -> Self:
-        """The gate with ``delta`` added to its log odds."""
+        """Add ``delta`` to the log odds."""
         return type(self)(np.exp(log_softmax(multinomial.centred(self.contrasts() + delta.reshape(-1, 1))))[:, 0])
 
     def permuted(self, permutation: IntArray) -> Self:
-        """The experts at these places."""
+        """Reorder the experts."""
         return type(self)(self.probabilities[permutation])
 
     def transformed(self, T: Array) -> Self:
-        """The same gate: coordinates of covariates do not concern it."""
+        """Return the gate unchanged: it does not depend on the covariates."""
         return self
 
     def read(self) -> Array:
-        """Probabilities, ``(K, 1)``."""
+        """Return the probabilities, ``(K, 1)``."""
         return self.probabilities[:, None]
 
     def read_jacobian(self, T: Array) -> Array:
-        """``∂ π / ∂ log odds = diag π - π πᵀ`` without its last column, ``(K, K - 1)``."""
+        """Compute ``∂ π / ∂ log odds = diag π - π πᵀ`` without its last column, ``(K, K - 1)``."""
         pi = self.probabilities
         return (np.diag(pi) - np.outer(pi, pi))[:, :-1]
 
     def with_shares(self, shares: Array) -> Self:
-        """The gate with these probabilities."""
+        """Return the gate with these probabilities."""
         return type(self)(shares)
 
     def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
-        """Shares of the mass."""
+        """Fit the probabilities as fractions of the total mass."""
         return type(self)(target.sum(axis=1) / target.sum())
 
     def relabelled(self, labels: IntArray, K: int) -> Self:
-        """Probabilities add where several experts went to one."""
+        """Add the probabilities of experts assigned to the same label."""
         return type(self)(np.bincount(labels, self.probabilities, K).astype(np.float64))
 
 
 GATES: dict[str, type[Gate]] = {gate.kind: gate for gate in (SoftmaxGate, ConstantGate)}
-"""In the order of their numbers in messages: new ones go to the end."""
+"""Gates in the order of their codes in messages: add new ones at the end."""
 
 
 def gate_of(kind: str) -> type[Gate]:
-    """The gate of a name; an error that lists the names where there is none.
+    """Return the gate of this name, or raise an error that lists the names.
 
     Examples
     --------

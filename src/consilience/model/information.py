@@ -16,38 +16,38 @@ from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, IntArray
 
 LARGEST = 3000
-"""Parameters above which there is no full information."""
+"""Number of parameters above which the full information is not computed."""
 
 
 def is_informable(mixture: Mixture) -> bool:
-    """Whether the mixture's information is formed: few enough parameters, and full curvature in its statistics."""
+    """Whether the information is available: few enough parameters, and full curvature in the statistics."""
     p = mixture.design.p
     full_gate = not mixture.gate.reads_covariates or multinomial.is_full(mixture.K, p)
     return mixture.parameter_count <= LARGEST and full_gate and mixture.experts.full_curvature
 
 
-# ---------------------------------------------------------------------- where parameters stand
+# ---------------------------------------------------------------------- positions of the parameters
 
 
 def gate_slice(mixture: Mixture) -> slice:
-    """Where the gate's parameters stand among the free parameters."""
+    """Return the positions of the gate's parameters among the free parameters."""
     start = 0 if mixture.gate.reads_covariates else len(mixture.experts.free_coefficients())
     return slice(start, start + mixture.gate.parameter_count)
 
 
 def coefficient_slice(mixture: Mixture) -> slice:
-    """Where the experts' coefficients stand among the free parameters."""
+    """Return the positions of the experts' coefficients among the free parameters."""
     start = mixture.gate.parameter_count if mixture.gate.reads_covariates else 0
     return slice(start, start + len(mixture.experts.free_coefficients()))
 
 
 def shape_slice(mixture: Mixture) -> slice:
-    """Where the experts' shape parameters stand among the free parameters."""
+    """Return the positions of the experts' shape parameters among the free parameters."""
     return slice(mixture.parameter_count - mixture.experts.shape_parameters, mixture.parameter_count)
 
 
 def owners(mixture: Mixture) -> IntArray:
-    """The expert that owns each entry of the complete score, before tying."""
+    """Return the expert of each entry of the complete score, before tying."""
     K, p, experts = mixture.K, mixture.design.p, mixture.experts
     gate = np.repeat(np.arange(K - 1), mixture.gate.parameter_count // max(K - 1, 1))
     coefficients, shapes = np.repeat(np.arange(K), experts.channels * p), np.repeat(np.arange(K), experts.shapes)
@@ -56,7 +56,7 @@ def owners(mixture: Mixture) -> IntArray:
 
 
 def free_parameters(mixture: Mixture) -> Array:
-    """Gate contrasts and expert coefficients in the order of the information; shapes count as zero."""
+    """Return gate contrasts and expert coefficients in the order of the information; shapes are zero."""
     theta = np.zeros(mixture.parameter_count)
     theta[gate_slice(mixture)] = mixture.gate.contrasts().ravel()
     theta[coefficient_slice(mixture)] = mixture.experts.free_coefficients()
@@ -64,7 +64,7 @@ def free_parameters(mixture: Mixture) -> Array:
 
 
 def moved(mixture: Mixture, delta: Array) -> Mixture:
-    """The mixture with ``delta (P,)`` added to its free parameters."""
+    """Add ``delta (P,)`` to the free parameters."""
     return Mixture(
         mixture.design,
         mixture.gate.moved(delta[gate_slice(mixture)]),
@@ -76,7 +76,7 @@ def moved(mixture: Mixture, delta: Array) -> Mixture:
 
 
 def score(mixture: Mixture, statistics: Statistics) -> Array:
-    """Observed score ``(P,)`` in the free parameters, from statistics taken at ``mixture``."""
+    """Compute the observed score ``(P,)`` in the free parameters, from statistics at ``mixture``."""
     coefficients, shapes = mixture.experts.score(statistics.experts)
     tied = mixture.experts.tie().T @ shapes.ravel()
     parts = [mixture.gate.score(statistics.gate), coefficients.ravel()]
@@ -84,7 +84,7 @@ def score(mixture: Mixture, statistics: Statistics) -> Array:
 
 
 def complete_information(mixture: Mixture, statistics: Statistics) -> Array:
-    """Expected information ``(P, P)`` of the complete data, from statistics taken at ``mixture``."""
+    """Compute the expected complete-data information ``(P, P)``, from statistics at ``mixture``."""
     owner = owners(mixture)
     J = np.zeros((len(owner), len(owner)))
     gate = gate_slice(mixture)
@@ -97,7 +97,7 @@ def complete_information(mixture: Mixture, statistics: Statistics) -> Array:
 
 
 def ridge(mixture: Mixture, penalty: Penalty) -> Array:
-    """Second derivative ``R (P, P)`` of the ridges in the free parameters."""
+    """Compute the second derivative ``R (P, P)`` of the ridges in the free parameters."""
     P, intercept = mixture.parameter_count, mixture.design.intercept
     R = np.zeros((P, P))
     if mixture.gate.reads_covariates:

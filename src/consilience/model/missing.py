@@ -1,13 +1,13 @@
-"""The information that is missing because labels are not seen: ``Σ Cov_τ(complete score)`` over labels.
+"""Missing information due to unobserved labels: ``Σ Cov_τ(complete score)`` over labels.
 
-A complete score is a stack of entries, each owned by one expert: gate entries ``x`` (or 1 for a constant gate),
+A complete score is a stack of entries, each belonging to one expert: gate entries ``x`` (or 1 for a constant gate),
 coefficient entries ``a x``, shape entries. For two entries s, t with owners k, l
 
     Cov_τ = s t τ_k (1[k = l] - τ_l),
 
 so that with ``U = τ s`` all blocks, gate and experts alike, are ``Σ U sᵀ`` within an owner minus ``Σ U Uᵀ``. There are
-two ways to sum them: products of full scores, which serve rows and groups; and for rows, where every entry is a number
-times ``x`` or times 1, moments of the covariates under the products of those numbers, which share the work of a pass.
+two ways to sum them: products of full scores, for rows and groups; and for rows, where every entry is a number times
+``x`` or times 1, moments of the covariates under the products of those numbers, which share the work of a pass.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from consilience.numerics.arrays import Array, IntArray, triangle_size
 
 
 def complete_scores(mixture: Mixture, block: Block, at: Posterior) -> tuple[Array, IntArray]:
-    """Complete score of each label of a block, before tying and without the gate's ``π`` term.
+    """Compute the complete score of each label of a block, before tying and without the gate's ``π`` term.
 
     Returns
     -------
     S : (P, m) array
-        Entries owner after owner: ``owners(mixture)`` sorted, stably.
+        Entries sorted by owner, stably, as in ``owners(mixture)``.
     bounds : (K + 1,) array of int
-        Where each owner's entries start.
+        Offset of each owner's entries.
     """
     scores = mixture.experts.scores(at.at)
     owner = np.sort(owners(mixture))
@@ -51,7 +51,7 @@ def complete_scores(mixture: Mixture, block: Block, at: Posterior) -> tuple[Arra
 
 
 def _summed(rows: Array, block: Block) -> Array:
-    """Scores of rows as they are; with groups, the weighted sum over each group's rows."""
+    """Return scores of rows unchanged; with groups, the weighted sum over each group's rows."""
     if block.groups is None:
         return rows
     weighted = rows if block.weight is None else rows * block.weight
@@ -59,7 +59,7 @@ def _summed(rows: Array, block: Block) -> Array:
 
 
 def missing_information(mixture: Mixture, block: Block, at: Posterior) -> Array:
-    """``Σ Cov_τ(complete score)`` over the labels of a block, ``(P, P)``."""
+    """Compute ``Σ Cov_τ(complete score)`` over the labels of a block, ``(P, P)``."""
     S, bounds = complete_scores(mixture, block, at)
     U = block.workspace.array("responsible scores", *S.shape)
     return missing_of_scores(mixture, S, bounds, at.tau, at.mass, out=U)
@@ -68,7 +68,7 @@ def missing_information(mixture: Mixture, block: Block, at: Posterior) -> Array:
 def missing_of_scores(
     mixture: Mixture, S: Array, bounds: IntArray, tau: Array, mass: Array | float, *, out: Array | None = None
 ) -> Array:
-    """``Σ Cov_τ(S)`` of complete scores ``S (P, m)``, owner after owner, where ``bounds (K + 1,)`` say; ``(P, P)``."""
+    """Compute ``Σ Cov_τ(S)``, ``(P, P)``, for complete scores ``S (P, m)``, owners at offsets ``bounds (K + 1,)``."""
     U = np.empty_like(S) if out is None else out
     mine = [slice(bounds[k], bounds[k + 1]) for k in range(mixture.K)]
     for k, entries in enumerate(mine):
@@ -88,7 +88,7 @@ def missing_of_scores(
 
 @dataclass(frozen=True, eq=False)
 class ScoreRows:
-    """Complete scores of rows in short: entries on ``x`` are ``linear ⊗ x``, the others ``plain``; with owners."""
+    """Complete scores of rows in compact form: entries on ``x`` are ``linear ⊗ x``, others ``plain``; with owners."""
 
     linear: Array  # (M, n)
     linear_owner: IntArray
@@ -97,26 +97,26 @@ class ScoreRows:
 
 
 def row_counts(mixture: Mixture) -> tuple[int, int]:
-    """Numbers M and m of short score rows that act on ``x`` and on nothing."""
+    """Return the numbers M and m of compact score rows on ``x`` and on 1."""
     gate, softmax = mixture.K - 1, mixture.gate.reads_covariates
     M, m = mixture.K * mixture.experts.channels, mixture.K * mixture.experts.shapes
     return (M + gate, m) if softmax else (M, m + gate)
 
 
 def has_short_scores(mixture: Mixture) -> bool:
-    """Whether moments of short scores are cheaper than products of full scores."""
+    """Whether moments of compact scores are cheaper than products of full scores."""
     M, m = row_counts(mixture)
     return triangle_size(M) + M * m <= mixture.parameter_count
 
 
 def missing_layout(mixture: Mixture) -> Layout:
-    """Shape of the moments of :func:`missing_weights`."""
+    """Return the shape of the moments of :func:`missing_weights`."""
     M, m = row_counts(mixture)
     return Layout(m * m, M * m, triangle_size(M), mixture.design.p)
 
 
 def score_rows(mixture: Mixture, at: Posterior) -> ScoreRows:
-    """Short scores of a block of n rows; gate rows are 1."""
+    """Compute the compact scores of a block of n rows; gate rows are 1."""
     K, n = at.tau.shape
     scores, experts = mixture.experts.scores(at.at), mixture.experts
     linear, shape = scores.linear.reshape(-1, n), scores.shape.reshape(-1, n)
@@ -128,7 +128,7 @@ def score_rows(mixture: Mixture, at: Posterior) -> ScoreRows:
 
 
 def missing_weights(mixture: Mixture, at: Posterior) -> Weights:
-    """Weights of ``x xᵀ``, ``x`` and 1 whose moments are the missing information of a block with row labels."""
+    """Compute weights of ``x xᵀ``, ``x`` and 1 whose moments are the missing information of a block with row labels."""
     rows = score_rows(mixture, at)
     U, V = at.tau[rows.linear_owner] * rows.linear, at.tau[rows.plain_owner] * rows.plain
     wU, wV = U * at.mass, V * at.mass
@@ -149,7 +149,7 @@ def missing_weights(mixture: Mixture, at: Posterior) -> Weights:
 
 
 def missing_from_moments(moments: Moments, mixture: Mixture) -> Array:
-    """The missing information ``(P, P)`` from the moments of :func:`missing_weights`."""
+    """Compute the missing information ``(P, P)`` from the moments of :func:`missing_weights`."""
     M, m = row_counts(mixture)
     p = mixture.design.p
     cross = moments.first.reshape(M, m, p).transpose(0, 2, 1).reshape(M * p, m)
@@ -158,7 +158,7 @@ def missing_from_moments(moments: Moments, mixture: Mixture) -> Array:
 
 
 def observed_scores(mixture: Mixture, block: Block, at: Posterior) -> Array:
-    """Score of each label's log density, ``(P, m)``, before the label's mass."""
+    """Compute the score of each label's log density, ``(P, m)``, not multiplied by the label's weight."""
     owner = owners(mixture)
     order = np.argsort(owner, kind="stable")
     S = np.empty((len(owner), at.tau.shape[1]))

@@ -1,4 +1,4 @@
-"""The mixture as a value: a gate and experts on one design."""
+"""The mixture of experts as an immutable value: a gate and experts on one design."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from consilience.numerics.bisection import bisected
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """``p(y | x) = Σ_k π_k(x) f_k(y | x)``: a gate ``π`` and K experts ``f``, as a value.
+    """Mixture of experts ``p(y | x) = Σ_k π_k(x) f_k(y | x)`` with a gate ``π`` and K experts ``f``, immutable.
 
-    Methods take raw covariates ``X (n, d)`` whatever the coordinates of the coefficients, and read them in blocks.
+    Methods take raw covariates ``X (n, d)``, whatever the coordinates of the coefficients, and process them in blocks.
 
     Parameters
     ----------
@@ -59,34 +59,34 @@ class Mixture:
 
     @property
     def parameter_count(self) -> int:
-        """Free parameters of gate and experts."""
+        """Number of free parameters of gate and experts."""
         return self.gate.parameter_count + self.experts.parameter_count
 
     @property
     def coefficients(self) -> Array:
-        """Free coefficients of each expert, ``(K, f)``."""
+        """Return the free coefficients of each expert, ``(K, f)``."""
         return self.experts.free_coefficients().reshape(self.K, -1)
 
-    # ------------------------------------------------------------------ reading data
+    # ------------------------------------------------------------------ evaluation on data
 
     def block_size(self, *, information: bool = False) -> int:
-        """Rows per block of a pass, so that the block's arrays stay small."""
+        """Return the number of rows per block of a pass."""
         p = self.design.p
         gate, experts = self.gate.layout(p), self.experts.layout(p)
         weights = 2 * (gate.g + gate.h + experts.g + experts.h) + 6 * self.K
         return block_rows(p, weights + 4 * self.parameter_count * information)
 
     def posteriors(self, rows: Rows) -> Iterator[tuple[Block, Posterior]]:
-        """Blocks of ``rows`` with their responsibilities."""
+        """Yield blocks of ``rows`` with their responsibilities."""
         for block in rows.blocks(self.design, self.block_size()):
             yield block, posterior(self.gate, self.experts, block)
 
     def log_density(self, rows: Rows) -> Array:
-        """``log p(y_i | x_i)`` of each row ``(n,)``, or of each group ``(G,)``."""
+        """Compute ``log p(y_i | x_i)`` of each row ``(n,)``, or of each group ``(G,)``."""
         return _joined([at.log_density for _, at in self.posteriors(rows)], ())
 
     def responsibilities(self, rows: Rows) -> Array:
-        """``P(label = k | data)`` of each row ``(n, K)``, or of each group ``(G, K)``."""
+        """Compute ``P(label = k | data)`` of each row ``(n, K)``, or of each group ``(G, K)``."""
         return _joined([at.tau.T for _, at in self.posteriors(rows)], (self.K,))
 
     def _panels(self, X: Array) -> Iterator[Array]:
@@ -94,12 +94,12 @@ class Mixture:
         return (self.design.panel(X[i : i + size]) for i in range(0, max(len(X), 1), size))
 
     def gate_weights(self, X: Array) -> Array:
-        """``π_k(x_i)``, ``(n, K)``."""
+        """Compute ``π_k(x_i)``, ``(n, K)``."""
         parts = [np.broadcast_to(self.gate.evaluate(P)[1], (self.K, P.shape[1])).T for P in self._panels(X)]
         return _joined(parts, (self.K,))
 
     def mean(self, X: Array) -> Array:
-        """``E[y | x] = Σ_k π_k(x) E[y | x, k]``: means ``(n, q)``, class probabilities ``(n, C)``, rates ``(n, 1)``."""
+        """Compute ``E[y | x] = Σ_k π_k(x) E[y | x, k]``: means ``(n, q)`` or class probabilities ``(n, C)``."""
         parts = [
             np.einsum(
                 "kn,kqn->nq", np.broadcast_to(self.gate.evaluate(P)[1], (self.K, P.shape[1])), self.experts.mean(P)
@@ -109,7 +109,7 @@ class Mixture:
         return _joined(parts, (self.experts.mean(np.empty((self.design.p, 0))).shape[1],))
 
     def quantile(self, X: Array, probability: float) -> Array:
-        """The ``probability`` quantile of ``p(y | x_i)``, ``(n,)``: the root of ``Σ_k π_k(x_i) F_k(y | x_i)``."""
+        """Compute the ``probability`` quantile of ``p(y | x_i)``, ``(n,)``, a root of ``Σ_k π_k(x_i) F_k(y | x_i)``."""
         return _joined([self._quantile(P, probability) for P in self._panels(X)], ())
 
     def _quantile(self, panel: Array, probability: float) -> Array:
@@ -127,7 +127,7 @@ class Mixture:
     def sample(
         self, X: Array, rng: np.random.Generator, labels: IntArray | None = None, exposure: Array | None = None
     ) -> tuple[Array, IntArray]:
-        """Responses ``(n, q)`` at the rows of ``X (n, d)``, and the labels ``(n,)`` that made them."""
+        """Draw responses ``(n, q)`` at the rows of ``X (n, d)``, with their labels ``(n,)``."""
         if labels is None:
             below = np.cumsum(self.gate_weights(X), axis=1) < rng.random((len(X), 1))
             labels = np.minimum(below.sum(axis=1), self.K - 1)
@@ -138,19 +138,19 @@ class Mixture:
             parts.append(self.experts.sample(panel, labels[part], rng, None if exposure is None else exposure[part]))
         return np.concatenate(parts), labels
 
-    # ------------------------------------------------------------------ the step
+    # ------------------------------------------------------------------ the M-step
 
     def penalised(self, statistics: Statistics, penalty: Penalty) -> float:
-        """Penalised log-likelihood, from statistics taken at this mixture."""
+        """Compute the penalised log-likelihood from statistics at this mixture."""
         return statistics.log_likelihood - self.ridge(penalty)
 
     def ridge(self, penalty: Penalty) -> float:
-        """What the ridges subtract from the log-likelihood."""
+        """Return the ridge penalties, which are subtracted from the log-likelihood."""
         intercept = self.design.intercept
         return self.gate.penalty(penalty, intercept=intercept) + self.experts.penalty(penalty, intercept=intercept)
 
     def maximise(self, statistics: Statistics, penalty: Penalty, fraction: float = 1.0) -> Mixture:
-        """M-step: exact where a closed form exists, else ``fraction`` of one Newton step."""
+        """M-step: exact if a closed form exists, otherwise ``fraction`` of one Newton step."""
         intercept = self.design.intercept
         return Mixture(
             self.design,
@@ -163,24 +163,24 @@ class Mixture:
         """Whether any part of the M-step is a Newton step that may have to be shortened."""
         return self.experts.newton_type or (self.gate.reads_covariates and self.K > 1)
 
-    # ------------------------------------------------------------------ other names, other coordinates
+    # ------------------------------------------------------------------ permutation and coordinates
 
     def permuted(self, order: IntArray) -> Mixture:
-        """The same mixture with its experts in another order."""
+        """Return the mixture with its experts in another order."""
         return Mixture(self.design, self.gate.permuted(order), self.experts.permuted(order))
 
     def in_coordinates(self, design: Design) -> Mixture:
-        """The same mixture with its coefficients on another design."""
+        """Return the mixture with its coefficients on another design."""
         T = design.from_raw() @ self.design.to_raw()
         return replace(self, design=design, gate=self.gate.transformed(T), experts=self.experts.transformed(T))
 
     def raw(self) -> Mixture:
-        """The same mixture with its coefficients on raw covariates."""
+        """Return the mixture with its coefficients on raw covariates."""
         return self.in_coordinates(Design.raw(self.design.d, self.design.intercept))
 
 
 def layout_of(mixture: Mixture) -> StatisticsLayout:
-    """Shapes of the statistics of ``mixture``.
+    """Return the shapes of the statistics of ``mixture``.
 
     Examples
     --------
@@ -194,7 +194,7 @@ def layout_of(mixture: Mixture) -> StatisticsLayout:
 
 
 def score_layout(mixture: Mixture) -> StatisticsLayout:
-    """Shapes of the statistics of ``mixture`` without any ``x xᵀ``.
+    """Return the shapes of the statistics of ``mixture`` without any ``x xᵀ``.
 
     Examples
     --------

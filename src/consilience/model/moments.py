@@ -1,4 +1,4 @@
-"""Records of sums that add, and go to and from one flat array."""
+"""Additive records of sums, with conversion to and from a flat array."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from consilience.numerics.arrays import Array, triangle_size
 
 
 class Additive:
-    """Mixin for frozen dataclasses whose fields add, one by one; None adds to nothing but None."""
+    """Mixin for frozen dataclasses that add field by field; None adds only to None."""
 
     def __add__(self, other: Self) -> Self:
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))  # type: ignore[arg-type]
@@ -20,7 +20,7 @@ class Additive:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """What one part of a mixture wants summed over a block of n rows."""
+    """Weights of the sums of one part of a mixture over a block of n rows."""
 
     plain: Array  # (s,)      already summed over the rows
     first: Array  # (g, n)    wanted: Σ_i first_gi x_i
@@ -29,7 +29,7 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Moments(Additive):
-    """Weighted sums of ``1``, ``x`` and ``x xᵀ`` over rows: all that a step of a mixture needs from data.
+    """Weighted sums of ``1``, ``x`` and ``x xᵀ`` over rows: sufficient for an M-step.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Moments(Additive):
     second: Array
 
     def to_array(self) -> Array:
-        """All sums as one flat array."""
+        """Return all sums as one flat array."""
         return np.concatenate([self.plain, self.first.ravel(), self.second.ravel()])
 
 
@@ -71,10 +71,10 @@ class Layout:
         return self.s + self.g * self.p + self.h * triangle_size(self.p)
 
     def zeros(self) -> Moments:
-        """Moments of no rows."""
+        """Return the moments of an empty set of rows."""
         return self.from_array(np.zeros(self.size))
 
     def from_array(self, flat: Array) -> Moments:
-        """Moments from a flat array of length ``size``; inverse of :meth:`Moments.to_array`."""
+        """Return moments from a flat array of length ``size``; inverse of :meth:`Moments.to_array`."""
         plain, first, second = np.split(flat, [self.s, self.s + self.g * self.p])
         return Moments(plain, first.reshape(self.g, self.p), second.reshape(self.h, triangle_size(self.p)))

@@ -1,4 +1,4 @@
-"""Softmax regression as the gate and the categorical experts share it: curvature rows, the step, the ridge.
+"""Softmax regression for the gate and for categorical experts: curvature, Newton step, ridge.
 
 ``C`` classes with coefficients ``b_c`` that sum to zero; derivatives are taken in the ``C - 1`` contrasts against the
 last class. The curvature is the full Hessian, or above ``FULL_UP_TO`` parameters the block-diagonal bound
@@ -20,7 +20,7 @@ from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 FULL_UP_TO = 1500
 LONGEST_STEP = 30.0
-"""Largest change of a coefficient in one step: a saturated softmax has next to no curvature, and asks for any."""
+"""Maximum change of a coefficient in one step: the curvature of a saturated softmax is nearly zero."""
 
 
 def is_full(C: int, p: int) -> bool:
@@ -29,12 +29,12 @@ def is_full(C: int, p: int) -> bool:
 
 
 def curvature_row_count(C: int, p: int) -> int:
-    """Number of weight rows of :func:`curvature_rows`."""
+    """Return the number of weight rows of :func:`curvature_rows`."""
     return triangle_size(C - 1) if is_full(C, p) else C
 
 
 def pair_rows(pi: Array, mass: Array | float = 1.0) -> Array:
-    """Rows ``mass π_k (1[k = l] - π_l)`` for the pairs ``k ≤ l < C - 1`` of ``pi (C, n)``."""
+    """Compute rows ``mass π_k (1[k = l] - π_l)`` for the pairs ``k ≤ l < C - 1`` of ``pi (C, n)``."""
     C, n = pi.shape
     weighted = pi if isinstance(mass, float) and mass == 1.0 else pi * mass
     rows = np.empty((triangle_size(C - 1), n))
@@ -48,14 +48,14 @@ def pair_rows(pi: Array, mass: Array | float = 1.0) -> Array:
 
 
 def curvature_rows(pi: Array, mass: Array | float, p: int) -> Array:
-    """Weights whose second moments are the curvature, ``(curvature_row_count, n)``."""
+    """Compute the weights whose second moments are the curvature, ``(curvature_row_count, n)``."""
     if is_full(len(pi), p):
         return pair_rows(pi, mass)
     return 2 * mass * pi * (1 - pi)
 
 
 def centred(contrasts: Array) -> Array:
-    """Coefficients ``(C, p)`` that sum to zero, from contrasts ``(C - 1, p)`` against the last class.
+    """Convert contrasts ``(C - 1, p)`` to the last class into coefficients ``(C, p)`` that sum to zero.
 
     Examples
     --------
@@ -69,13 +69,13 @@ def centred(contrasts: Array) -> Array:
 
 
 def contrasts(coef: Array) -> Array:
-    """Contrasts ``(C - 1, p)`` against the last class, the inverse of :func:`centred`."""
+    """Return contrasts ``(C - 1, p)`` to the last class, the inverse of :func:`centred`."""
     difference: Array = coef[:-1] - coef[-1]
     return difference
 
 
 def blocks_to_matrix(packed: Array, m: int, p: int) -> Array:
-    """Matrix ``(m p, m p)`` from the packed blocks of the pairs ``k ≤ l < m``."""
+    """Assemble the matrix ``(m p, m p)`` from the packed blocks of the pairs ``k ≤ l < m``."""
     k, l = np.triu_indices(m)
     H = np.empty((m, p, m, p))
     blocks = unpack(packed)
@@ -86,13 +86,13 @@ def blocks_to_matrix(packed: Array, m: int, p: int) -> Array:
 
 @lru_cache(maxsize=64)
 def ridge_matrix(C: int, p: int, intercept: bool, ridge: float) -> Array:
-    """The ridge in contrasts: ``R = r (I - 1 1ᵀ / C) ⊗ diag(slopes)``, ``((C - 1) p, (C - 1) p)``."""
+    """Compute the ridge in contrasts: ``R = r (I - 1 1ᵀ / C) ⊗ diag(slopes)``, ``((C - 1) p, (C - 1) p)``."""
     mask = np.diag(slope_mask(p, intercept))
     return ridge * kronecker(np.eye(C - 1) - 1 / C, mask)
 
 
 def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, intercept: bool, fraction: float) -> Array:
-    """One Newton-type step of the penalised softmax log-likelihood.
+    """Take one Newton-type step of the penalised softmax log-likelihood.
 
     Parameters
     ----------
@@ -130,19 +130,19 @@ def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, interc
 
 
 def ridge_value(coef: Array, *, ridge: float, intercept: bool) -> float:
-    """``(r / 2) Σ_c ‖slopes_c‖²``."""
+    """Compute ``(r / 2) Σ_c ‖slopes_c‖²``."""
     return 0.5 * ridge * float(np.sum(coef[..., int(intercept) :] ** 2))
 
 
 def fitted(start: Array, panel: Array, labels: Array, *, ridge: float = 0.0, intercept: bool = False) -> Array:
-    """Softmax regression on soft labels: minimises ``-Σ_i Σ_c labels_ci log p_c(x_i)`` and the ridge, by Newton.
+    """Fit a softmax regression on soft labels: minimise ``-Σ_i Σ_c labels_ci log p_c(x_i)`` plus ridge, by Newton.
 
     Parameters
     ----------
     start : (C, p) array
     panel : (p, n) array
     labels : (C, n) array
-        Mass of each class at each point; its sum over classes is the weight of the point.
+        Weight of each class at each point; the sum over classes is the weight of the point.
     ridge, intercept
         Ridge on slopes, and whether feature 0 is the intercept.
 

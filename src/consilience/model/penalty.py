@@ -1,4 +1,4 @@
-"""What is added to the likelihood, once, in the M-step: ridges on slopes and a floor on variances."""
+"""Penalties of the M-step: ridges on slopes and a lower bound on variances."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """Ridges and variance floor of a fit; statistics never contain them.
+    """Ridges and variance floor of a fit; they are not part of the statistics.
 
     The penalised log-likelihood is ``Σ_i ll_i - (gate_ridge / 2) Σ_k ‖slopes_k‖²`` in the coordinates of the
     mixture's design with ``Σ_k alpha_k = 0``, and likewise for the slopes of categorical and Poisson experts.
@@ -20,9 +20,9 @@ class Penalty:
     Parameters
     ----------
     gate_ridge, expert_ridge : float
-        Ridge on slopes; the expert ridge binds on categorical and Poisson experts only.
+        Ridge on slopes; the expert ridge applies to categorical and Poisson experts only.
     floor : (q, q) array
-        Lower bound of every expert covariance in the positive semi-definite order; zeros for none.
+        Lower bound of every expert covariance in the positive semidefinite order; zeros for none.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class Penalty:
 
 
 def slope_mask(p: int, intercept: bool) -> Array:
-    """``(p,)`` ones where a coefficient is a slope, zero at the intercept.
+    """Return ``(p,)`` ones for slopes and zero for the intercept.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The E-step on one block: how likely each label is, given the data, for rows or for groups of rows."""
+"""The E-step on one block: posterior probabilities of labels, for rows or for groups of rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Posterior:
 
 
 def posterior(gate: Gate, experts: Experts, block: Block, given: Array | None = None) -> Posterior:
-    """Responsibilities ``τ_k ∝ π_k Π_{i in label} f_k(y_i | x_i)^{w_i}``, or those ``given (K, m)``."""
+    """Compute responsibilities ``τ_k ∝ π_k Π_{i in label} f_k(y_i | x_i)^{w_i}``, or use those ``given (K, m)``."""
     at = experts.evaluate(block)
     if block.groups is not None:
         return _group_posterior(gate, at, block, given)

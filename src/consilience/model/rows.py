@@ -1,4 +1,4 @@
-"""Rows as the mathematics reads them: in blocks, features on axis 0, groups whole."""
+"""Rows of covariates and responses, read in blocks with features on axis 0; groups stay whole."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Rows sorted by group: an index into the rows, nothing is copied.
+    """Rows sorted by group, as an index into the rows; nothing is copied.
 
     Examples
     --------
@@ -56,14 +56,14 @@ class Groups:
 
     @classmethod
     def of(cls, labels: np.ndarray) -> Groups:
-        """Index of the groups named by ``labels (n,)``."""
+        """Build the index of the groups given by ``labels (n,)``."""
         _, codes = np.unique(labels, return_inverse=True)
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes)
         return cls(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), codes.astype(np.intp))
 
     def chunks(self, size: int) -> Iterator[IntArray]:
-        """Bounds of consecutive groups that together have at most ``size`` rows (or are one group)."""
+        """Yield bounds of consecutive groups that together have at most ``size`` rows (or are one group)."""
         G = len(self.bounds) - 1
         first = 0
         while first < G:
@@ -84,9 +84,9 @@ class Rows:
     Y : (n, q) array
         Responses: q real numbers, a class code, or a count.
     weight : (n,) array or None
-        Frequencies.
+        Frequency weights.
     exposure : (n,) array or None
-        Size of each row, where its family has one: the exposure of a count, or the number of trials.
+        Size of each row, if its family has one: the exposure of a count, or the number of trials.
     groups : Groups or None
         With groups, the latent label belongs to the group.
 
@@ -109,7 +109,7 @@ class Rows:
         return len(self.Y)
 
     def blocks(self, design: Design, size: int) -> Iterator[Block]:
-        """Blocks of about ``size`` rows in the coordinates of ``design``; groups are never split."""
+        """Yield blocks of about ``size`` rows in the coordinates of ``design``; groups are never split."""
         workspace = Workspace()
         if self.groups is not None:
             for bounds in self.groups.chunks(size):
@@ -128,7 +128,7 @@ class Rows:
         return Block(panel, self.Y[index].T, weight, exposure, groups, workspace)
 
     def take(self, index: IntArray) -> Rows:
-        """The rows at ``index``, copied."""
+        """Return a copy of the rows at ``index``."""
         return Rows(
             self.X[index],
             self.Y[index],
@@ -139,7 +139,7 @@ class Rows:
 
 
 def sampled(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
-    """The rows of labels that are sampled, each with probability ``share``: rows, or whole groups.
+    """Sample labels (rows, or whole groups), each with probability ``share``.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def sampled(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
 
 
 def group_block(panel: Array, weight: Array | None, bounds: IntArray) -> GroupBlock:
-    """Weighted group means of a panel ``(p, n)`` whose groups start at ``bounds (G + 1,)``."""
+    """Compute weighted group means of a panel ``(p, n)`` whose groups start at ``bounds (G + 1,)``."""
     starts, sizes = bounds[:-1], np.diff(bounds)
     if weight is None:
         return GroupBlock(starts, sizes, np.add.reduceat(panel, starts, axis=1) / sizes, np.ones(len(starts)))

@@ -1,4 +1,4 @@
-"""The statistics of a pass over the data: sums that add over blocks, shards and sites."""
+"""Sufficient statistics of a pass over the data, additive over blocks, shards and sites."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from consilience.numerics.arrays import Array, pack, triangle_size, unpack
 
 @dataclass(frozen=True, eq=False)
 class Statistics(Additive):
-    """What the data say about the next mixture, at the current one: ``Statistics + Statistics`` is over both data.
+    """Sufficient statistics for the next M-step, at the current mixture; ``+`` combines data.
 
     They contain no penalty and no floor.
 
@@ -27,7 +27,7 @@ class Statistics(Additive):
     weight : float
         ``Σ_i w_i``, or the number of groups.
     information : (P, P) array or None
-        Observed information in the free parameters, where it was asked for.
+        Observed information in the free parameters, if requested.
 
     Examples
     --------
@@ -52,25 +52,25 @@ class Statistics(Additive):
 
     @property
     def scale(self) -> float:
-        """Size of the terms of the likelihood: ``Σ |ll_i|``, at least one per unit of weight."""
+        """Scale of the likelihood terms: ``Σ |ll_i|``, at least one per unit of weight."""
         return max(self.absolute, self.weight)
 
     def scaled(self, factor: float) -> Statistics:
-        """The statistics of ``factor`` times as much of the same data."""
+        """Multiply the statistics, as if of ``factor`` times the data."""
         gate, experts = (Moments(*(factor * part for part in vars(m).values())) for m in (self.gate, self.experts))
         information = None if self.information is None else factor * self.information
         rest = (factor * self.log_likelihood, factor * self.absolute, factor * self.weight)
         return Statistics(gate, experts, *rest, information)
 
     def to_array(self) -> Array:
-        """All sums as one flat array."""
+        """Return all sums as one flat array."""
         scalars = np.array([self.log_likelihood, self.absolute, self.weight])
         information = np.empty(0) if self.information is None else pack(self.information)
         return np.concatenate([scalars, self.gate.to_array(), self.experts.to_array(), information])
 
     @classmethod
     def from_array(cls, flat: Array, layout: StatisticsLayout) -> Statistics:
-        """Statistics from their flat array; a length that does not fit the layout is an error."""
+        """Return statistics from their flat array; raise an error if its length does not fit the layout."""
         plain, informed = layout.size(information=False), layout.size(information=True)
         if flat.shape not in ((plain,), (informed,)):
             raise ValueError(f"statistics of {flat.shape} numbers where {plain} or {informed} were expected")
@@ -94,5 +94,5 @@ class StatisticsLayout:
         return 3 + self.gate.size + self.experts.size + information * triangle_size(self.parameters)
 
     def zeros(self, *, information: bool) -> Statistics:
-        """Statistics of no rows."""
+        """Return the statistics of an empty set of rows."""
         return Statistics.from_array(np.zeros(self.size(information=information)), self)

@@ -1,4 +1,4 @@
-"""Weights, means and covariances of the columns of data, as values that add: the scale of a problem."""
+"""Weights, means and covariances of columns, as additive values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array
 
 CONSTANT = 1e-13
-"""A column whose spread is below this fraction of its size is constant up to rounding."""
+"""Relative spread below which a column is constant up to rounding."""
 BLOCK = 8192
 
 
@@ -19,7 +19,7 @@ BLOCK = 8192
 class ColumnSummary:
     """Weight, means and centred sums of squares of covariates; means and centred products of responses.
 
-    ``a + b`` is the summary of both data (Chan's update), so that blocks, shards and sites add.
+    ``a + b`` is the summary of both data sets (Chan's update), over blocks, shards and sites.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class ColumnSummary:
 
     @classmethod
     def unit(cls, d: int, q: int) -> ColumnSummary:
-        """Columns with mean 0 and variance 1, for mixtures of which only the kind matters."""
+        """Return columns with mean 0 and variance 1, for mixtures of which only the type matters."""
         return cls(1.0, np.zeros(d), np.ones(d), np.zeros(q), np.eye(q))
 
     @property
@@ -64,16 +64,16 @@ class ColumnSummary:
 
     @property
     def constant_covariates(self) -> np.ndarray:
-        """Which covariates do not vary, ``(d,)`` of bool."""
+        """Mask of the constant covariates, ``(d,)`` of bool."""
         return np.sqrt(self.x_variance) <= CONSTANT * np.abs(self.x_mean)
 
     @property
     def constant_responses(self) -> np.ndarray:
-        """Which responses do not vary, ``(q,)`` of bool."""
+        """Mask of the constant responses, ``(q,)`` of bool."""
         return np.sqrt(np.diagonal(self.y_covariance)) <= CONSTANT * np.abs(self.y_mean)
 
     def design(self, intercept: bool) -> Design:
-        """Standardised coordinates; without an intercept covariates are scaled, not centred."""
+        """Return standardised coordinates; without an intercept covariates are scaled, not centred."""
         if intercept:
             scale = np.where(self.constant_covariates, 1.0, np.sqrt(self.x_variance))
             return Design(self.x_mean, scale, True)
@@ -81,7 +81,7 @@ class ColumnSummary:
         return Design(np.zeros_like(size), np.where(size > 0, size, 1.0), False)
 
     def floor(self, fraction: float) -> Array:
-        """Floor of expert covariances: ``fraction`` of the responses' covariance (its diagonal where singular)."""
+        """Return the floor of covariances: ``fraction`` of the responses' covariance (its diagonal if singular)."""
         covariance = self.y_covariance
         sd = np.sqrt(np.diagonal(covariance))
         correlation = covariance / np.outer(sd, sd)
@@ -91,7 +91,7 @@ class ColumnSummary:
 
 
 def column_summary(rows: Rows) -> ColumnSummary:
-    """Summary of all rows, block by block; sums that overflow are not finite."""
+    """Summarise all rows, block by block; sums that overflow are not finite."""
     d, q = rows.X.shape[1], rows.Y.shape[1]
     total = ColumnSummary(0.0, np.zeros(d), np.zeros(d), np.zeros(q), np.zeros((q, q)))
     with np.errstate(over="ignore", invalid="ignore"):

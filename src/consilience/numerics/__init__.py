@@ -1,1 +1,1 @@
-"""Stable linear algebra, softmax, clustering and root finding: no statistics, no data structures."""
+"""Numerical routines: linear algebra, softmax, clustering, root finding; no statistics, no data structures."""

@@ -1,4 +1,4 @@
-"""The one array type of the library, and symmetric matrices stored as their upper triangle."""
+"""Array types, and symmetric matrices packed as their upper triangle."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def _triangle(p: int) -> tuple[IntArray, IntArray]:
 
 
 def triangle_size(p: int) -> int:
-    """Number of entries on and above the diagonal of a ``(p, p)`` matrix, ``p (p + 1) / 2``."""
+    """Return the number of entries on and above the diagonal of a ``(p, p)`` matrix, ``p (p + 1) / 2``."""
     return p * (p + 1) // 2
 
 
 def kronecker(A: Array, B: Array) -> Array:
-    """Kronecker product ``A ⊗ B``, typed."""
+    """Compute the Kronecker product ``A ⊗ B``."""
     product: NDArray[np.float64] = np.kron(A, B).astype(np.float64, copy=False)
     return product
 
 
 def pack(matrix: Array) -> Array:
-    """Upper triangles of symmetric matrices, row by row: ``(..., p, p)`` to ``(..., p (p + 1) / 2)``.
+    """Pack symmetric matrices as upper triangles, row by row: ``(..., p, p)`` to ``(..., p (p + 1) / 2)``.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def pack(matrix: Array) -> Array:
 
 
 def unpack(triangle: Array) -> Array:
-    """Symmetric matrices from their upper triangles, the inverse of :func:`pack`.
+    """Unpack symmetric matrices from their upper triangles, the inverse of :func:`pack`.
 
     Examples
     --------

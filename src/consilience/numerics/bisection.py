@@ -1,4 +1,4 @@
-"""Roots of increasing functions, many at once."""
+"""Vectorised bisection for increasing functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STEPS = 60
 
 
 def bisected(f: Callable[[Array], Array], target: float, lower: Array, upper: Array) -> Array:
-    """The least ``y`` with ``f(y) ≥ target``, elementwise, for increasing ``f`` and ``f(lower) < target ≤ f(upper)``.
+    """Find the least ``y`` with ``f(y) ≥ target``, elementwise, for increasing ``f``, ``f(lower) < target ≤ f(upper)``.
 
     Examples
     --------

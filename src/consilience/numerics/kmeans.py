@@ -1,4 +1,4 @@
-"""Lloyd's k-means with k-means++ seeds, weighted: for starts, where speed matters more than the last digit."""
+"""Weighted k-means (Lloyd) with k-means++ seeds, for starting values: fast rather than exact."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from consilience.numerics.arrays import Array, IntArray
 
 
 def squared_distances(Z: Array, centres: Array) -> Array:
-    """``‖z_i - c_j‖²``, ``(m, k)``, for points ``Z (m, d)`` and ``centres (k, d)``."""
+    """Compute ``‖z_i - c_j‖²``, ``(m, k)``, for points ``Z (m, d)`` and ``centres (k, d)``."""
     cross = Z @ centres.T
     distances: Array = np.einsum("id,id->i", Z, Z)[:, None] - 2 * cross + np.einsum("jd,jd->j", centres, centres)
     return np.maximum(distances, 0.0)
 
 
 def draw(mass: Array, rng: np.random.Generator) -> int:
-    """An index with probability proportional to ``mass (m,)``; uniform where all mass is zero."""
+    """Draw an index with probability proportional to ``mass (m,)``; uniform if all mass is zero."""
     total = np.cumsum(mass)
     if not total[-1] > 0:
         return int(rng.integers(len(mass)))
@@ -23,7 +23,7 @@ def draw(mass: Array, rng: np.random.Generator) -> int:
 
 
 def seeds(Z: Array, k: int, weight: Array, rng: np.random.Generator) -> Array:
-    """k-means++ seeds ``(k, d)``: each next point drawn by its squared distance to the seeds so far."""
+    """Draw k-means++ seeds ``(k, d)``: each next point with probability proportional to its squared distance."""
     chosen = [draw(weight, rng)]
     nearest = squared_distances(Z, Z[chosen])[:, 0]
     while len(chosen) < k:
@@ -33,7 +33,7 @@ def seeds(Z: Array, k: int, weight: Array, rng: np.random.Generator) -> Array:
 
 
 def kmeans(Z: Array, k: int, weight: Array, rng: np.random.Generator, max_iter: int = 30) -> IntArray:
-    """Cluster labels ``(m,)`` of points ``Z (m, d)`` with weights ``(m,)``.
+    """Compute cluster labels ``(m,)`` of points ``Z (m, d)`` with weights ``(m,)``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Symmetric systems that may be singular, and symmetric matrices bounded from below."""
+"""Linear algebra for symmetric, possibly singular matrices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RANK_TOLERANCE = 1e-11
 
 
 def cholesky_or_none(A: Array) -> Array | None:
-    """Lower Cholesky factor of ``A (p, p)``, or None where ``A`` is not numerically positive definite.
+    """Return the lower Cholesky factor of ``A (p, p)``, or None if ``A`` is not numerically positive definite.
 
     Examples
     --------
@@ -38,12 +38,12 @@ def cholesky_or_none(A: Array) -> Array | None:
 
 
 def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
-    """Solve ``A x = b`` for positive semi-definite ``A (p, p)``; minimum-norm where ``A`` is singular.
+    """Solve ``A x = b`` for positive semidefinite ``A (p, p)``; minimum-norm if ``A`` is singular.
 
     Parameters
     ----------
     A : (p, p) array
-        Symmetric positive semi-definite.
+        Symmetric positive semidefinite.
     b : (p, m) array
         Right-hand sides.
 
@@ -71,7 +71,7 @@ def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
 
 
 def capped(direction: Array, longest: float) -> Array:
-    """``direction``, shortened as a whole where an entry exceeds ``longest`` in size.
+    """Scale ``direction`` so that no entry exceeds ``longest`` in absolute value.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def capped(direction: Array, longest: float) -> Array:
 
 
 def inverse_factor(L: Array) -> Array:
-    """Inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
+    """Compute the inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
     if len(L) == 1:
         return 1 / L
     inverse: Array = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
@@ -91,9 +91,9 @@ def inverse_factor(L: Array) -> Array:
 
 
 def whitening(S: Array) -> Array:
-    """``W (p, r)`` with ``Wᵀ S W = I``, where ``r`` is the rank of ``S (p, p)``, symmetric and not negative.
+    """Compute ``W (p, r)`` with ``Wᵀ S W = I`` for positive semidefinite ``S (p, p)`` of rank ``r``.
 
-    Coefficients ``W u`` of whitened covariates ``Wᵀ x`` are those of ``x``, of least norm where ``S`` is singular.
+    Coefficients ``u`` of whitened covariates ``Wᵀ x`` are ``W u`` for ``x``, of least norm if ``S`` is singular.
 
     Examples
     --------
@@ -107,9 +107,9 @@ def whitening(S: Array) -> Array:
 
 
 def bounded_below(S: Array, floor: Array) -> Array:
-    """``S`` with its eigenvalues relative to ``floor`` clipped at 1.
+    """Clip the eigenvalues of ``S`` relative to ``floor`` at 1.
 
-    Maximises ``-log|Σ| - tr(Σ⁻¹ S)`` over ``Σ ≽ floor``: in coordinates where the floor is the identity
+    Maximises ``-log|Σ| - tr(Σ⁻¹ S)`` over ``Σ ≽ floor``: in coordinates in which the floor is the identity
     the constrained maximiser clips the eigenvalues.
 
     Parameters
@@ -138,7 +138,7 @@ def bounded_below(S: Array, floor: Array) -> Array:
 
 
 def symmetric_exponential(E: Array) -> Array:
-    """Matrix exponential of a symmetric ``E (q, q)``.
+    """Compute the matrix exponential of a symmetric ``E (q, q)``.
 
     Examples
     --------

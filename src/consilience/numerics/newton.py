@@ -1,4 +1,4 @@
-"""Newton's method on a convex function, shortened where a step overshoots."""
+"""Newton's method for convex functions, with step halving."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def minimise(
     tol: float = 1e-13,
     max_iter: int = 100,
 ) -> Array:
-    """The minimiser of a convex ``value``, by steps that are halved until they do not raise it.
+    """Minimise a convex ``value`` by Newton steps, halved until the value does not increase.
 
     Examples
     --------

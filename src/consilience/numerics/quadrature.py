@@ -1,4 +1,4 @@
-"""Expectations over a standard normal variable as weighted sums over a few nodes."""
+"""Gauss-Hermite quadrature for expectations over a standard normal variable."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from consilience.numerics.arrays import Array
 
 NODES = 8
-"""Exact for polynomials of degree 15; for a log of a sum of exponentials within 0.003, in means over rows less."""
+"""Number of nodes: exact for polynomials of degree 15; error below 0.003 for a log of a sum of exponentials."""
 
 
 @lru_cache(maxsize=8)
 def normal_nodes(count: int = NODES) -> tuple[Array, Array]:
-    """Gauss-Hermite nodes and weights, both ``(count,)``, with ``E f(ε) ≈ Σ_q w_q f(t_q)`` for ``ε ~ N(0, 1)``.
+    """Return Gauss-Hermite nodes and weights ``(count,)`` with ``E f(ε) ≈ Σ_q w_q f(t_q)`` for ``ε ~ N(0, 1)``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Softmax over the first axis: components are rows, so that every operation runs along contiguous memory."""
+"""Softmax over the first axis: components are rows, so every operation runs along contiguous memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from consilience.numerics.arrays import Array
 
 SMALLEST_LOG_SHARE = -300.0
-"""Shares below e^-300 are raised to it: no likelihood changes, and subnormal numbers do not slow later products."""
+"""Lower bound of log probabilities: it changes no likelihood, and subnormal numbers do not slow later products."""
 
 
 def log_sum_exp(A: Array) -> tuple[Array, Array]:
-    """Stable ``log Σ_k exp A_k`` over axis 0, and the normalised exponentials.
+    """Compute ``log Σ_k exp A_k`` over axis 0 without overflow, and the normalised exponentials.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def log_sum_exp(A: Array) -> tuple[Array, Array]:
 
 
 def log_softmax(A: Array) -> Array:
-    """``A_k - log Σ_l exp A_l`` over axis 0, same shape as ``A (K, ...)``.
+    """Compute ``A_k - log Σ_l exp A_l`` over axis 0, same shape as ``A (K, ...)``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Leading subspaces of symmetric matrices, and how many directions stand out of noise."""
+"""Leading eigenspaces of symmetric matrices, and the number of eigenvalues above the noise level."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from consilience.numerics.arrays import Array
 
 NOISE_MARGIN = 2.0
-"""Times the most negative eigenvalue: what counts as standing out."""
+"""Multiple of the most negative eigenvalue above which an eigenvalue counts as signal."""
 
 
 def leading(A: Array, k: int) -> tuple[Array, Array]:
-    """The ``k`` eigenvalues of symmetric ``A (p, p)`` that are largest in size, and their eigenvectors ``(p, k)``.
+    """Return the ``k`` eigenvalues of symmetric ``A (p, p)`` largest in absolute value, and eigenvectors ``(p, k)``.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def leading(A: Array, k: int) -> tuple[Array, Array]:
 
 
 def orthonormal(A: Array) -> Array:
-    """An orthonormal basis of the columns of ``A (p, k)``: a step of orthogonal iteration ends with it.
+    """Compute an orthonormal basis of the columns of ``A (p, k)``, as in orthogonal iteration.
 
     Examples
     --------
@@ -37,9 +37,9 @@ def orthonormal(A: Array) -> Array:
 
 
 def standing_out(values: Array) -> int:
-    """How many of the eigenvalues of an estimate of a positive semi-definite matrix stand out of its noise.
+    """Count the eigenvalues above noise in an estimate of a positive semidefinite matrix.
 
-    The matrix itself has no negative eigenvalues: those of the estimate show how large noise makes them, to both sides.
+    The matrix itself has no negative eigenvalues: those of the estimate measure the noise.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Threads of the linear algebra library: many small products are fastest on one."""
+"""BLAS threads: many small products are fastest on a single thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 SINGLE_UP_TO = 64
-"""Features up to which a block's products are too small to share between threads."""
+"""Number of features up to which a block's products are computed on one thread."""
 
 
 @lru_cache(maxsize=1)
@@ -20,7 +20,7 @@ def _controller() -> Any:
 
 
 class _Limit:
-    """One BLAS thread for as long as anyone is inside: the limit is the process's, its users may be many threads."""
+    """Limits BLAS to one thread while any user is inside; the limit holds for the process, users may be threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ _LIMIT = _Limit()
 
 @contextmanager
 def threads_for(p: int) -> Iterator[None]:
-    """One BLAS thread inside, where blocks have at most ``SINGLE_UP_TO`` features; else as many as set.
+    """Limit BLAS to one thread for blocks with at most ``SINGLE_UP_TO`` features.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Running a dialogue over an engine: rounds, the record of what was sent, and the journal that resumes a run."""
+"""Run a dialogue over an engine: rounds, the record of exchanged messages, and the journal to resume a run."""
 
 from consilience.runs.engine import Engine, Reply
 from consilience.runs.journal import Journal

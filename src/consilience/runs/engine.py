@@ -1,4 +1,4 @@
-"""Who carries the questions: the one interface between a run and the sites."""
+"""Interface between a run and the sites: engines that carry questions and answers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back from a site, or from several whose answers were added on the way.
+    """Reply of a site, or of several sites whose answers were added on the way.
 
     Parameters
     ----------
     number : int
-        Number of the round it answers.
+        Number of the round.
     sites : tuple of str
-        Whose answer it is. Several sites are a whole branch of the tree (:mod:`consilience.runs.tree_sum`).
+        The sites that answered. Several sites are a complete subtree (:mod:`consilience.runs.tree_sum`).
     message : bytes
         An encoded answer, or an encoded :class:`Failure`.
     digests : tuple of bytes
-        BLAKE2b of each site's own answer, taken where it was given.
+        BLAKE2b digest of each site's own answer, computed at the site.
     seconds : float
-        Spent on answering.
+        Time spent on answering.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class Reply:
 
 
 def digest(message: bytes) -> bytes:
-    """BLAKE2b of a site's answer, 16 bytes: what the journal keeps of it when a round closes.
+    """Compute the BLAKE2b digest of a site's answer, 16 bytes, for the journal.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def digest(message: bytes) -> bytes:
 
 
 class Engine(Protocol):
-    """Carries an encoded question to sites and brings encoded replies back; never raises for what a site does.
+    """Carries an encoded question to sites and returns encoded replies; does not raise for failures of sites.
 
     Examples
     --------
@@ -75,23 +75,23 @@ class Engine(Protocol):
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Names of all sites, in the order of every sum."""
+        """Names of all sites, in the order of summation."""
         ...
 
     def ask(
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
     ) -> Iterator[list[Reply]]:
-        """Put a question to ``sites``; replies as they come, until all have replied or ``timeout`` seconds are over.
+        """Send a question to ``sites``; yield replies as they arrive, until all have replied or ``timeout`` is over.
 
         Parameters
         ----------
         number : int
-            Of the round. A reply to an earlier round may come with the others: it says so.
+            Number of the round. A reply to an earlier round may arrive too; it carries its own number.
         question : bytes
         sites : sequence of str
-            In the order of :attr:`sites`.
+            Sites in the order of :attr:`sites`.
         total : bool
-            Whether only the sum matters, so that whole branches of the tree may be added on the way.
+            Whether only the sum is needed, so that subtrees may be added on the way.
         timeout : float or None
         """
         ...

@@ -1,8 +1,8 @@
-"""The journal of a run: every answer is on disk before it is used, so that a killed coordinator resumes by replay.
+"""Write-ahead journal of a run: every answer is on disk before it is used, so a killed run resumes by replay.
 
-Two files. ``PATH`` holds the closed rounds: the question as it was sent and, for a ``Total``, the sum with a digest of
-each site's answer (the single answers are gone), for an ``Each``, the answers. ``PATH.round`` holds the answers of the
-round that is under way; it is emptied when the round has been written to ``PATH``.
+There are two files. ``PATH`` holds the closed rounds: the question as sent and, for a ``Total``, the sum with a digest
+of each site's answer (single answers are not kept), for an ``Each``, the answers. ``PATH.round`` holds the answers of
+the current round; it is emptied once the round has been written to ``PATH``.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from consilience.runs.journal_file import FrameFile, separated
 
 HEADER, ROUND, QUESTION, ANSWER = range(4)
 SAME = 1e-9
-"""How far a question asked again may differ from the journaled one, in each value."""
+"""Relative tolerance, per value, within which a repeated question equals the journaled one."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClosedRound:
-    """A round of the journal: its question, its answers (one sum for a ``Total``) and its failures."""
+    """A closed round of the journal: its question, its answers (one sum for a ``Total``) and its failures."""
 
     request: str
     asked: tuple[str, ...]
@@ -45,9 +45,9 @@ class Journal:
     Parameters
     ----------
     path : str or Path
-        Made if it is not there.
+        File to use; created if missing.
     study : str
-        What identifies the run: a hash of its study or of its arguments. A journal of another study is refused.
+        Identifier of the run: a hash of its study or of its arguments. A journal of another study is refused.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class Journal:
 
     @contextlib.contextmanager
     def opened(self, sites: tuple[str, ...]) -> Iterator[None]:
-        """Read what is there, hold the files, and close them at the end."""
+        """Read existing records, lock the files, and close them on exit."""
         with _held(self.path):
             try:
                 self._read(sites)
@@ -120,7 +120,7 @@ class Journal:
     # ------------------------------------------------------------------ a round
 
     def begin(self, number: int, request: str, asked: Sequence[str], question: bytes) -> bytes:
-        """The question of a round as it stands: the journaled bytes where there are any, else ``question``, written."""
+        """Return the question of a round: the journaled bytes if any, otherwise ``question``, which is then written."""
         if number <= len(self.rounds):
             closed = self.rounds[number - 1]
             same = closed.request == request and closed.asked == tuple(asked)
@@ -173,7 +173,7 @@ class Journal:
         answers: Sequence[tuple[tuple[str, ...], bytes]],
         failures: dict[str, Failure],
     ) -> None:
-        """Write the round as one record and drop its single answers."""
+        """Write the round as one record and delete its single answers."""
         digests = {s: d.hex() for reply in self.open_replies for s, d in zip(reply.sites, reply.digests, strict=True)}
         meta = {
             "number": number,
@@ -191,7 +191,7 @@ class Journal:
 
 
 def is_same_question(journaled: bytes, question: bytes) -> bool:
-    """Whether two encoded questions agree in kind and shape, and in every value to ``SAME``.
+    """Whether two encoded questions agree in type and shape, and in every value to ``SAME``.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def _closed_round(parts: list[bytes]) -> ClosedRound:
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[None]:
-    """Keep other processes away from a journal; the system lets go when this process ends, however it ends."""
+    """Lock a journal against other processes; the system releases the lock when this process ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl

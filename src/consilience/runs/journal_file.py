@@ -1,8 +1,8 @@
-"""Records in an append-only file: framed, chained by digests, fsynced; a torn end is told from damage.
+"""Append-only file of records: framed, chained by digests, fsynced; a truncated end is distinguished from damage.
 
-A record is ``mark | kind u8 | length u64 | CRC-32 of these | payload | digest``, the digest taken over the digest of
-the record before it and all of this one. A write that was cut short leaves the beginning of a record at the end of the
-file and nothing else; whatever else does not check is damage.
+A record is ``mark | kind u8 | length u64 | CRC-32 of these | payload | digest``; the digest is over the digest of the
+record before it and all of this one. An interrupted write leaves the beginning of a record at the end of the file and
+nothing else; any other inconsistency is damage.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SEED = b"\0" * DIGEST
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
-    """Parts as one payload.
+    """Join parts into one payload.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def joined(parts: Sequence[bytes]) -> bytes:
 
 
 def separated(payload: bytes) -> list[bytes]:
-    """The parts of a payload."""
+    """Split a payload into its parts."""
     (count,) = struct.unpack_from("<I", payload)
     lengths = struct.unpack_from(f"<{count}Q", payload, 4)
     parts, at = [], 4 + 8 * count
@@ -48,7 +48,7 @@ def separated(payload: bytes) -> list[bytes]:
 
 
 class FrameFile:
-    """An append-only file of records, opened for reading first and for appending then."""
+    """Append-only file of records, opened for reading and then for appending."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +56,7 @@ class FrameFile:
         self._chain = SEED
 
     def read(self) -> list[tuple[int, bytes]]:
-        """All whole records as ``(kind, payload)``; a torn end is cut off, damage is an error that names the record."""
+        """Return all complete records as ``(kind, payload)``; truncate an incomplete end, raise an error for damage."""
         data = self.path.read_bytes() if self.path.exists() else b""
         self._chain = SEED
         records: list[tuple[int, bytes]] = []
@@ -71,7 +71,7 @@ class FrameFile:
         return records
 
     def _record(self, data: bytes, at: int, index: int) -> tuple[int, bytes, int] | None:
-        """The record at ``at`` and where it ends, or None where the file ends within it."""
+        """Return the record at ``at`` and its end, or None if the file ends within it."""
         start = at + HEAD.size + CRC.size
         if not any(data[at:]):  # space that was allocated and never written
             return None
@@ -81,7 +81,7 @@ class FrameFile:
             return None
         _, kind, length = HEAD.unpack_from(data, at)
         if CRC.unpack_from(data, at + HEAD.size)[0] != zlib.crc32(data[at : at + HEAD.size]):
-            raise JournalError(f"{self.path}: record {index} (byte {at}) is damaged in its head; restore the file")
+            raise JournalError(f"{self.path}: the header of record {index} (byte {at}) is damaged; restore the file")
         end = start + length + DIGEST
         if end > len(data):
             return None
@@ -94,7 +94,7 @@ class FrameFile:
         return blake2b(self._chain + record, digest_size=DIGEST).digest()
 
     def append(self, records: Sequence[tuple[int, Sequence[bytes]]]) -> None:
-        """Write records ``(kind, parts)`` and wait until the disk has them."""
+        """Write records ``(kind, parts)`` and fsync the file."""
         if self._file is None:
             self._file = self.path.open("ab")
             _sync_folder(self.path.parent)
@@ -121,7 +121,7 @@ class FrameFile:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Wait until the disk knows the names in a folder, where the system can be asked that."""
+    """Fsync the directory (POSIX)."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

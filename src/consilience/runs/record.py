@@ -1,4 +1,4 @@
-"""What was asked, what left each site, and how each exchange ended: the evidence of a run."""
+"""Record of a run: questions asked, data sent by each site, and the outcome of each exchange."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LATE = "late: recorded, not used"
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One site's part in a round, or that of several sites whose answers were added on the way.
+    """One site's exchange in a round, or that of several sites whose answers were added on the way.
 
     Examples
     --------
@@ -30,7 +30,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Round:
-    """One question and the exchanges it caused.
+    """One question and its exchanges.
 
     Examples
     --------
@@ -68,21 +68,21 @@ class Record:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes that went to sites."""
+        """Number of bytes sent to sites."""
         return sum(exchange.bytes_sent for r in self.rounds for exchange in r.exchanges)
 
     @property
     def bytes_received(self) -> int:
-        """Bytes that left sites."""
+        """Number of bytes received from sites."""
         return sum(exchange.bytes_received for r in self.rounds for exchange in r.exchanges)
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Every site that took part, sorted."""
+        """All participating sites, sorted."""
         return tuple(sorted({site for r in self.rounds for exchange in r.exchanges for site in exchange.sites}))
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per round and site; bytes and seconds of answers that were added on the way are shared evenly."""
+        """Return one row per round and site; bytes and seconds of answers summed on the way are divided evenly."""
         return [
             {
                 "round": r.number,

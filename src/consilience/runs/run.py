@@ -1,4 +1,4 @@
-"""Drive a dialogue over an engine: rounds, failures, drop-outs, the journal and the record."""
+"""Run a dialogue over an engine: rounds, failures, drop-outs, the journal and the record."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from consilience.runs.tree_sum import Span, tree_sum
 R = TypeVar("R")
 OnDrop = Literal["stop", "continue", "skip"]
 Progress = Callable[[str, int, int], None]
-"""Called as replies come, with the question, how many sites have replied and how many were asked."""
+"""Callback as replies arrive, with the question, the number of sites that replied and the number asked."""
 
 
 @dataclass(frozen=True, eq=False)
 class Run(Generic[R]):
-    """What a dialogue returned, with the record of its rounds.
+    """Result of a dialogue, with the record of its rounds.
 
     Examples
     --------
@@ -50,20 +50,20 @@ def run(
     on_drop: OnDrop = "stop",
     progress: Progress | None = None,
 ) -> Run[R]:
-    """Drive ``dialogue``: carry each request over ``engine``, send the answer back, until it returns.
+    """Run ``dialogue``: send each request over ``engine`` and return the answer to it, until it ends.
 
     Parameters
     ----------
     dialogue : Dialogue
     engine : Engine
     journal : Journal or None
-        Where answers are kept. A run with the journal of an interrupted one repeats its rounds from there and asks only
-        for answers that had not been written.
+        File for the answers. With the journal of an interrupted run, its rounds are replayed, and only answers that had
+        not been written are requested again.
     deadline : float or None
-        Seconds that a round may take; None waits.
+        Maximum time of a round in seconds; None for no limit.
     on_drop : {"stop", "continue", "skip"}
-        When a site fails or misses the deadline: stop with an error that names it (resumable with a journal), leave it
-        out for the rest of the run, or go on without it in this round and ask it again in the next.
+        What to do if a site fails or misses the deadline: stop with an error that names it (resumable with a journal),
+        exclude it from the rest of the run, or skip it in this round and ask it again in the next.
     progress : callable or None
 
     Returns
@@ -91,7 +91,7 @@ def run(
     if on_drop not in get_args(OnDrop):
         raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop', 'continue' or 'skip'")
     if not isinstance(dialogue, Generator):
-        raise InvalidInputError("expected a dialogue, which is what a generator function returns: call the function")
+        raise InvalidInputError("expected a dialogue, as returned by a generator function: call the function")
     talk = _Conversation(engine, journal, deadline, on_drop, progress)
     with nullcontext() if journal is None else journal.opened(engine.sites):
         try:
@@ -104,7 +104,7 @@ def run(
 
 @dataclass
 class _Gathered:
-    """The answers of one round, as they come, to what was asked."""
+    """Answers of one round, collected as they arrive."""
 
     question: Question | Bundle
     answers: dict[Span, tuple[Any, Reply]] = field(default_factory=dict)
@@ -112,12 +112,12 @@ class _Gathered:
     exchanges: list[Exchange] = field(default_factory=list)
 
     def settled(self) -> set[str]:
-        """Sites that have answered or failed."""
+        """Return the sites that have answered or failed."""
         return {site for _, reply in self.answers.values() for site in reply.sites} | set(self.failures)
 
 
 class _Conversation:
-    """The rounds of one run, so far."""
+    """State of a run: the rounds so far."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class _Conversation:
     # ------------------------------------------------------------------ a round
 
     def answer(self, request: Request) -> Any:
-        """The answer to a request, from the journal or from the sites."""
+        """Return the answer to a request, from the journal or from the sites."""
         if not isinstance(request, Total | Each | PerSite):
             raise InvalidInputError(
                 "a dialogue yields Total(question), Each(question) or PerSite({site: question}), "
@@ -165,14 +165,14 @@ class _Conversation:
         return [site for site in self._participants if site in request.sites]
 
     def _carried(self, request: Request, asked: Sequence[str]) -> Question | Bundle:
-        """What the engine carries: the question, or one for each of those asked."""
+        """Return the message for the engine: the question, or one for each site asked."""
         if not isinstance(request, PerSite):
             return request.question
         places = tuple(self._roster[site] for site in asked)
         return Bundle(places, tuple(request.questions[site] for site in asked))
 
     def _sent(self, sites: Sequence[str], question: bytes, gathered: _Gathered) -> int:
-        """Bytes that went to these sites."""
+        """Count the bytes sent to these sites."""
         if not isinstance(gathered.question, Bundle):
             return len(question)
         return len(encode(question_for(gathered.question, self._roster[sites[0]])))
@@ -180,7 +180,7 @@ class _Conversation:
     def _gather(
         self, number: int, question: bytes, asked: Sequence[str], request: Request, gathered: _Gathered
     ) -> None:
-        """Ask those who have not answered yet; those who then have not are failures too."""
+        """Ask the sites that have not answered yet; those that still have not answered count as failures."""
         settled = gathered.settled()
         missing = [site for site in asked if site not in settled]
         if missing:
@@ -208,7 +208,7 @@ class _Conversation:
                 )
 
     def _arrived(self, number: int, reply: Reply, question: bytes, gathered: _Gathered) -> bool:
-        """Take a reply; whether it is an answer of this round."""
+        """Process a reply; return whether it is an answer of this round."""
         if reply.number != number:
             exchanges = self._rounds[reply.number - 1][1]
             exchanges.append(Exchange(reply.sites, 0, len(reply.message), reply.seconds, LATE))
@@ -229,7 +229,7 @@ class _Conversation:
         return not failed
 
     def _drop(self, number: int, failures: dict[str, Failure]) -> None:
-        """Stop, or go on without the sites that failed."""
+        """Stop, or continue without the sites that failed."""
         named = "; ".join(f"{site}: {failure}" for site, failure in failures.items())
         if self._on_drop == "stop":
             resumed = "" if self._journal is None else f"; run again with the journal {self._journal.path} to resume"
@@ -247,7 +247,7 @@ class _Conversation:
     # ------------------------------------------------------------------ the end of a round
 
     def _closed(self, number: int, request: Request, asked: Sequence[str], gathered: _Gathered) -> Any:
-        """The answer to the request; the journal then has the round as one record."""
+        """Return the answer to the request, and write the round to the journal as one record."""
         if isinstance(request, Total) and not gathered.answers:
             gone = tuple(request.sites or self._roster)
             raise RoundStoppedError(f"round {number}: no site is left of those asked", gone, self.record())
@@ -275,7 +275,7 @@ class _Conversation:
         return {sites[0]: decode(message) for sites, message in closed.answers}
 
     def record(self) -> Record:
-        """The rounds so far."""
+        """Return the rounds so far."""
         rounds = tuple(
             Round(
                 i + 1,
@@ -290,7 +290,7 @@ class _Conversation:
 
 
 def _disclosed(request: Request) -> str:
-    """What the answers to a request disclose; of questions that differ from site to site, all that any of them asks."""
+    """Describe what the answers to a request disclose; for questions per site, the union over sites."""
     questions = request.questions.values() if isinstance(request, PerSite) else (request.question,)
     return "; ".join(dict.fromkeys(disclosure(question) for question in questions))
 

@@ -1,4 +1,4 @@
-"""Sums over sites in one fixed tree: the same bits whoever adds, however many sites are added on the way.
+"""Sums over sites in one fixed binary tree, so that results are bitwise reproducible.
 
 The tree over positions ``lo … hi`` splits at the largest power of two below their number. Blocks of ``2^j`` positions
 that start at multiples of ``2^j`` are its nodes, so that a worker may add such a block and send one sum.
@@ -11,11 +11,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Span = tuple[int, int]
-"""Positions ``lo`` to ``hi``, ``hi`` not included."""
+"""Half-open range of positions, ``lo`` to ``hi``."""
 
 
 def split(lo: int, hi: int) -> int:
-    """Where the tree over ``lo … hi`` has its two branches meet.
+    """Return the position at which the tree over ``lo … hi`` splits.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def split(lo: int, hi: int) -> int:
 
 
 def tree_sum(nodes: Mapping[Span, T], lo: int, hi: int, add: Callable[[T, T], T]) -> T | None:
-    """Sum over positions ``lo … hi`` from leaves and from sums of whole branches; absent positions count nothing.
+    """Sum over positions ``lo … hi`` from leaves and from sums of subtrees; missing positions are skipped.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def tree_sum(nodes: Mapping[Span, T], lo: int, hi: int, add: Callable[[T, T], T]
 
 
 def blocks(count: int, size: int) -> list[Span]:
-    """Branches of the tree over ``count`` positions with ``size`` (a power of two) positions each, the last shorter.
+    """Return the subtrees over ``count`` positions with ``size`` (a power of two) positions each, the last shorter.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def blocks(count: int, size: int) -> list[Span]:
 
 
 def block_size(count: int, wanted: int) -> int:
-    """The largest power of two that leaves at least ``wanted`` blocks, where there are as many positions.
+    """Return the largest power of two that leaves at least ``wanted`` blocks, if there are as many positions.
 
     Examples
     --------

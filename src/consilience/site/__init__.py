@@ -1,4 +1,4 @@
-"""A site: its data, and the one function that answers questions about them."""
+"""A site: its data, and the function that answers questions about them."""
 
 from consilience.site.answer import answer, respond
 from consilience.site.columns import Columns

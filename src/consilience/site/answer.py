@@ -1,4 +1,4 @@
-"""The one function that sees data, and its border: questions in, answers or coded failures out."""
+"""Answer questions from the rows of a site: decoded questions in, encoded answers or failure codes out."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ from consilience.site.site import Site
 
 
 def answer(question: Question, site: Site, policy: None = None) -> Answer:
-    """Answer a question from the rows of a site: the only function of the library that sees a site's data.
+    """Answer a question from the rows of a site: the only function of the library that reads a site's data.
 
     Parameters
     ----------
     question : Question
     site : Site
     policy : None
-        There is none where the data have one owner: in simulation and on a cluster.
+        Reserved for disclosure policies; None for data of a single owner.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def answer(question: Question, site: Site, policy: None = None) -> Answer:
     Raises
     ------
     SiteError
-        With the :class:`FailureCode` that may leave the site.
+        Has the :class:`FailureCode` that may leave the site.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def _add(a: Answer, b: Answer) -> Answer:
 
 
 def _contribution(question: Question, rows: Rows) -> Answer:
-    """What ``rows`` add to the answer."""
+    """Compute the contribution of ``rows`` to the answer."""
     if isinstance(question, Several):
         return Answers(tuple(_contribution(part, rows) for part in question.questions))
     if type(question) not in CONTRIBUTIONS:
@@ -107,7 +107,7 @@ def _contribution(question: Question, rows: Rows) -> Answer:
 
 
 def _sampled(question: Sample, site: Site) -> Statistics:
-    """The answer of labels sampled at random, divided by the share of them."""
+    """Answer from a random sample of labels, divided by the sampling fraction."""
     rng = np.random.default_rng([question.seed, crc32(site.name.encode())])
     parts = (_contribution(question.question, sampled(rows, question.share, rng)) for rows in site.chunks())
     total: Statistics = reduce(_add, parts)  # type: ignore[assignment]
@@ -115,17 +115,17 @@ def _sampled(question: Sample, site: Site) -> Statistics:
 
 
 def _anchored(question: Anchors, site: Site) -> AnchorSteps:
-    """The steps of some clients, which are counted over all pieces of the data."""
+    """Compute the steps of some clients, numbered over all pieces of the data."""
     for rows in site.chunks():
         _reads_design(question, rows)
     found = anchor_steps(site.chunks(), question.places, question.design, question.theta, question.basis)
     if np.any(np.isnan(found.step)):
-        raise MessageError("a question to a client that the site does not have")
+        raise MessageError("the question names a client that the site does not have")
     return found
 
 
 def _candidates(question: ProposeStart, site: Site) -> StartCandidates:
-    """A mixture fitted to a sample of the rows; none where there are fewer labels than experts."""
+    """Fit a mixture to a sample of the rows; return none if there are fewer labels than experts."""
     rng = np.random.default_rng(question.seed)
     rows, summary = site.sample(rng), question.summary
     _check_rows(rows, question.specification.blank(summary))
@@ -139,7 +139,7 @@ def _candidates(question: ProposeStart, site: Site) -> StartCandidates:
 
 
 def _local_fit(question: FitSite, site: Site) -> LocalFit:
-    """The site's own fit, where its rows are such as the mixture reads."""
+    """Fit the site's own mixture, after checking its rows."""
     (d, q), specification = question.columns or site.shape, question.specification
     for rows in site.chunks():
         _check_rows(rows, specification.blank(ColumnSummary.unit(d, q)))
@@ -147,7 +147,7 @@ def _local_fit(question: FitSite, site: Site) -> LocalFit:
 
 
 def _labels(rows: Rows) -> int:
-    """Labels with any weight: rows, or groups."""
+    """Count the labels with positive weight: rows, or groups."""
     present = np.ones(rows.n, dtype=bool) if rows.weight is None else rows.weight > 0
     return int(present.sum()) if rows.groups is None else len(np.unique(rows.groups.codes[present]))
 
@@ -161,7 +161,7 @@ def _check_shape(rows: Rows, d: int, q: int) -> None:
 
 
 def _check_rows(rows: Rows, mixture: Mixture) -> None:
-    """Refuse rows that a mixture cannot read, with a failure code."""
+    """Raise a failure code for rows that the mixture cannot take."""
     experts = mixture.experts
     _check_shape(rows, mixture.design.d, experts.q)
     if not experts.in_range(rows):
@@ -200,13 +200,13 @@ CONTRIBUTIONS: dict[type, tuple[Callable[[Any, Rows], None], Callable[[Any, Rows
     ),
     CriticSums: (_reads_rows_alone, lambda asked, rows: minimax_sums(asked.mixture, asked.above, asked.below, rows)),
 }
-"""For each question whose answers add over rows: what it takes to read the rows, and what they add to the answer."""
+"""For each question with additive answers: the check of the rows, and their contribution to the answer."""
 
-# ---------------------------------------------------------------- the border
+# ---------------------------------------------------------------- encoded questions and answers
 
 
 def respond(question: bytes | Question, site: Site, policy: None = None) -> bytes:
-    """Answer an encoded question with an encoded answer or failure; nothing is raised, no trace leaves.
+    """Answer an encoded question with an encoded answer or failure; never raises, and no traceback leaves the site.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Columns of a file by the part they play in a model, and their way from arrow to the rows of a buffer."""
+"""Columns of a file by their role in a model, and their conversion from arrow to rows."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ Label = str | int | float | bool
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns by the part they play in the model.
+    """Names of columns by their role in the model.
 
     Parameters
     ----------
     features : tuple of str
         Covariates, in the order of the model; empty for a Gaussian mixture.
     target : tuple of str
-        Responses: mostly one column; all columns of a Gaussian mixture.
+        Responses: usually one column; all columns of a Gaussian mixture.
     weight, exposure, groups : str, optional
         Columns of case weights, of exposures of counts, and of group labels.
     classes : tuple of str, int, float or bool, optional
-        Sorted labels of a categorical response, which is then read as their codes 0, 1, ...
+        Sorted labels of a categorical response, which is read as codes 0, 1, ...
 
     Examples
     --------
@@ -56,13 +56,13 @@ class Columns:
             raise InvalidInputError("got no feature and no target, expected at least one column")
         for part in (self.features, self.target):
             if len(set(part)) < len(part):
-                raise InvalidInputError(f"{', '.join(part)}: a column is named twice; name each once")
+                raise InvalidInputError(f"{', '.join(part)}: duplicate column name; name each column once")
         if self.classes is not None:
             _check_classes(self.classes, self.target)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns to read, in order, each once."""
+        """All columns to read, in order, without repetition."""
         return tuple(dict.fromkeys(name for name in (*self.numeric, self.groups) if name is not None))
 
     @property
@@ -73,7 +73,7 @@ class Columns:
 
 def _check_classes(classes: tuple[Label, ...], target: tuple[str, ...]) -> None:
     if len(target) != 1:
-        raise InvalidInputError(f"classes: got {len(target)} target columns, expected the one that holds the classes")
+        raise InvalidInputError(f"classes: got {len(target)} target columns, expected the single column of the classes")
     text = {isinstance(label, str) for label in classes}
     if len(text) != 1 or not all(isinstance(label, str | int | float) for label in classes):
         raise InvalidInputError("classes: expected labels that are all text or all numbers")
@@ -82,13 +82,13 @@ def _check_classes(classes: tuple[Label, ...], target: tuple[str, ...]) -> None:
 
 
 class Chunk:
-    """Rows under construction: one buffer, a column of the file to a row of it.
+    """Buffer of rows under construction: one buffer row per column of the file.
 
     Parameters
     ----------
     columns : Columns
     size : int
-        Number of rows there is room for.
+        Capacity in rows.
 
     Examples
     --------
@@ -109,11 +109,11 @@ class Chunk:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no room left."""
+        """Whether the buffer is full."""
         return self.n == self.buffer.shape[1]
 
     def fill(self, batch: pa.RecordBatch, start: int = 0) -> int:
-        """Copy rows of ``batch`` from ``start`` on, as many as there is room for; their number."""
+        """Copy rows of ``batch`` from ``start`` on, up to the capacity; return their number."""
         length = int(min(batch.num_rows - start, self.buffer.shape[1] - self.n))
         rows = slice(self.n, self.n + length)
         for name, row, read in self._readers():
@@ -126,7 +126,7 @@ class Chunk:
         return length
 
     def rows(self) -> Rows:
-        """What was filled in; ``X.T`` and ``Y.T`` are C-contiguous."""
+        """Return the rows filled in; ``X.T`` and ``Y.T`` are C-contiguous."""
         columns, d, q = self.columns, len(self.columns.features), len(self.columns.target)
         buffer = self.buffer if self.is_full else np.ascontiguousarray(self.buffer[:, : self.n])
         weight = None if columns.weight is None else buffer[d + q]
@@ -155,26 +155,26 @@ class Chunk:
         self._codes.append(np.asarray(known, dtype=np.intp)[codes])
 
     def _ranks(self) -> IntArray:
-        """Group of each row, numbered in the order of the labels: as if the labels themselves were sorted."""
+        """Return the group of each row, numbered in the sort order of the labels."""
         ranks = np.empty(len(self._index), dtype=np.intp)
         ranks[[self._index[value] for value in sorted(self._index)]] = np.arange(len(ranks))
         return ranks[np.concatenate(self._codes)]
 
 
 def encode(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:
-    """Distinct values of a column of labels, and for each row the index of its own.
+    """Return the distinct values of a column of labels, and for each row the index of its value.
 
     Parameters
     ----------
     column : pyarrow.Array
-        Text, whole numbers, or anything else that has an order.
+        Text, integers, or any other ordered type.
     name : str
-        Its name, for the error.
+        Name of the column, for the error.
 
     Returns
     -------
     values : list
-        In the order they appear.
+        Values in order of appearance.
     codes : (n,) array
 
     Examples
@@ -194,7 +194,7 @@ def encode(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:
 
 
 def _numbers(column: pa.Array, name: str) -> NDArray[Any]:
-    """A numeric column as an array, a view where its type allows."""
+    """Return a numeric column as an array, a view if its type allows."""
     kind = column.type
     plain = pa.types.is_floating(kind) or pa.types.is_integer(kind)
     if not (plain or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
@@ -205,7 +205,7 @@ def _numbers(column: pa.Array, name: str) -> NDArray[Any]:
 
 
 def _codes(column: pa.Array, name: str, classes: tuple[Label, ...]) -> NDArray[Any]:
-    """Codes of a column of classes."""
+    """Return the codes of a column of classes."""
     column = _plain(column)
     _check_nulls(column, name)
     if (str(column.type) in TEXT) != isinstance(classes[0], str):

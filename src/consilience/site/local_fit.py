@@ -1,4 +1,4 @@
-"""A site's own fit, and the one small answer that it makes of it."""
+"""A site's own fit, and its summary as one answer."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from consilience.numerics.threads import threads_for
 from consilience.site.site import Site
 
 DESCRIBED_ROWS = 20_000
-"""Most rows from which the spread of the covariates is described."""
+"""Maximum number of rows used to describe the distribution of the covariates."""
 
 
 def local_fit(question: FitSite, site: Site) -> LocalFit:
-    """The site's fit of the order with the least BIC; none where it has no more labels than the mixture parameters.
+    """Fit the site's mixture with the least BIC over orders; none if labels do not outnumber parameters.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def local_fit(question: FitSite, site: Site) -> LocalFit:
 
 
 def _merit(ascent: Ascent, penalty: Penalty) -> tuple[bool, float]:
-    """What the orders are compared by: a fit on the variance floor is likely spurious, then BIC."""
+    """Return the sort key of an order: fits at the variance floor, likely spurious, come last, then BIC."""
     statistics = ascent.statistics
     value = bic(statistics.log_likelihood, ascent.mixture.parameter_count, statistics.weight)
     return on_floor(ascent.mixture, penalty), value
@@ -71,7 +71,7 @@ def _merit(ascent: Ascent, penalty: Penalty) -> tuple[bool, float]:
 def _ascent(
     question: FitSite, specification: Specification, summary: ColumnSummary, site: Site, rng: np.random.Generator
 ) -> Ascent | None:
-    """The fit of one order on all rows of the site."""
+    """Fit one order on all rows of the site."""
 
     def respond(asked: Expect) -> Statistics:
         return _pass(asked.mixture, site, information=asked.information)
@@ -108,7 +108,7 @@ def _site_model(
     *,
     describe: bool,
 ) -> SiteModel:
-    """The answer in raw coordinates, experts by decreasing share."""
+    """Build the answer in raw coordinates, experts by decreasing weight."""
     mixture, statistics = ascent.mixture, ascent.statistics
     labels = statistics.gate.plain[: mixture.K]
     order = np.argsort(-labels, kind="stable")
@@ -131,7 +131,7 @@ def _site_model(
 
 
 def _precision(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array:
-    """Inverse covariance of each expert's free coefficients, all else unknown too, ``(K, f (f + 1) / 2)``."""
+    """Compute the inverse covariance of each expert's free coefficients (marginal), ``(K, f (f + 1) / 2)``."""
     inverse = inverse_information(mixture, statistics, penalty)
     if inverse is None:
         return np.empty((0, 0))
@@ -144,13 +144,13 @@ def _precision(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Ar
 
 
 def _described(site: Site, rng: np.random.Generator) -> CovariateSummary:
-    """How the covariates that the gate reads are spread: of rows, or of the means of groups."""
+    """Summarise the distribution of the covariates that the gate reads: of rows, or of group means."""
     X, weight = gate_covariates(site.sample(rng, DESCRIBED_ROWS))
     return covariate_summary(X, weight, rng)
 
 
 def gate_covariates(rows: Rows) -> tuple[Array, Array]:
-    """What a softmax gate reads, with its weight: the rows ``(n, d)``, or the means of groups ``(G, d)``.
+    """Return the covariates that a softmax gate reads, with weights: rows ``(n, d)``, or group means ``(G, d)``.
 
     Examples
     --------

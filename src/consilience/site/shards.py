@@ -1,7 +1,7 @@
-"""Shards: files of rows, local or in an S3 store, named by an address and read in pieces.
+"""Shards: files of rows, local or in an S3 store, read in chunks.
 
-A shard is opened anew for each pass and holds nothing between passes, so its address and columns are all that a
-cluster worker needs. Reading uses one thread and bounded memory, whatever the size of the file's row groups.
+A shard is opened again for each pass and keeps nothing between passes, so a cluster worker needs only its address and
+columns. Reading uses one thread and bounded memory, whatever the size of the file's row groups.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ REMOTE_BUFFER = 1 << 26  # bytes for all columns: each request to a store asks f
 
 @dataclass(frozen=True)
 class Shard:
-    """A Parquet or CSV file of rows, read in pieces.
+    """A Parquet or CSV file of rows, read in chunks.
 
     Parameters
     ----------
     uri : str
         A local path, ``file://`` or ``s3://`` address that ends in ``.parquet``, ``.pq``, ``.csv`` or ``.csv.gz``.
     columns : Columns
-        What to read from it.
+        Columns to read.
 
     Notes
     -----
-    Credentials of an S3 store come from where the AWS tools look for them: the environment
+    Credentials of an S3 store are found where the AWS tools find them: the environment
     (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``), the profile, or the machine's role.
-    They do not belong in the address. A store that is not Amazon's is named by ``AWS_ENDPOINT_URL_S3`` or
-    ``AWS_ENDPOINT_URL``, or in the address, which wins:
+    They do not belong in the address. A store that is not Amazon's is set by ``AWS_ENDPOINT_URL_S3`` or
+    ``AWS_ENDPOINT_URL``, or in the address, which takes precedence:
     ``s3://bucket/key.parquet?endpoint_override=localhost:9000&scheme=http&region=us-east-1``.
     Other characters than letters, digits and ``-._~/`` in a key are written as in any URI (``%20``).
-    A store that is down is given up after some seconds, one that is silent after about 40.
+    A connection to a store that is down fails after some seconds, to one that does not respond after about 40.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Shard:
     columns: Columns
 
     def count(self) -> int:
-        """Number of rows: from the footer of a Parquet file, by a pass over a CSV file."""
+        """Count the rows: from the footer of a Parquet file, by a pass over a CSV file."""
         if is_parquet(self.uri):
             with named(self.uri), _parquet(self.uri) as file:
                 return int(file.metadata.num_rows)
@@ -69,9 +69,9 @@ class Shard:
         return sum(batch.num_rows for batch in _batches(self.uri, Columns((), (first,)), {first: pa.binary()}))
 
     def chunks(self) -> Iterator[Rows]:
-        """Rows in the order of the file, 65,536 at a time; with groups all at once, since a group must stay whole.
+        """Yield rows in file order, 65,536 at a time; with groups all at once, since a group must stay whole.
 
-        Where the chunks end depends on nothing but the number of rows before. No rows, no chunk.
+        Chunk boundaries depend only on the number of rows before them. An empty file has no chunks.
         """
         size = CHUNK if self.columns.groups is None else max(1, self.count())
         chunk = Chunk(self.columns, size)
@@ -87,7 +87,7 @@ class Shard:
 
 
 def column_names(uri: str) -> tuple[str, ...]:
-    """Names of the columns of a file, in its order.
+    """Return the column names of a file, in file order.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def column_names(uri: str) -> tuple[str, ...]:
 
 
 def distinct(uri: str, column: str) -> list[Any]:
-    """Sorted distinct values of one column, found in one pass that keeps nothing else.
+    """Return the sorted distinct values of one column, in one pass that keeps nothing else.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def _distinct(batches: Iterator[pa.RecordBatch], column: str) -> list[Any]:
 
 
 def _batches(uri: str, columns: Columns, types: dict[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
-    """Record batches with the named columns; ``types`` of a CSV file's columns, by default those of their parts."""
+    """Yield record batches with the named columns; ``types`` of CSV columns default to those of their roles."""
     with named(uri):
         if is_parquet(uri):
             with _parquet(uri, len(columns.names)) as file:
@@ -175,10 +175,10 @@ def _batches(uri: str, columns: Columns, types: dict[str, Any] | None = None) ->
 
 @contextmanager
 def _parquet(uri: str, width: int = 1) -> Iterator[parquet.ParquetFile]:
-    """A Parquet file read through a small buffer per column.
+    """Open a Parquet file with a small buffer per column.
 
     Without the buffer a whole column chunk is held for each column; mapped memory would count as the process's own,
-    which makes a cluster's memory watch stop workers.
+    and a cluster's memory monitor would stop workers.
     """
     files, path = store(uri)
     buffer = max(LOCAL_BUFFER, REMOTE_BUFFER // width) if is_remote(uri) else LOCAL_BUFFER
@@ -199,7 +199,7 @@ def _csv(uri: str, options: csv.ConvertOptions) -> Iterator[csv.CSVStreamingRead
 
 
 def _schema(uri: str) -> pa.Schema:
-    """Names and types of all columns; those of a CSV file as its first block suggests."""
+    """Return the names and types of all columns; for a CSV file inferred from its first block."""
     if is_parquet(uri):
         with _parquet(uri) as file:
             return file.schema_arrow
@@ -215,7 +215,7 @@ def _check_columns(schema: pa.Schema, columns: Columns, uri: str) -> None:
 
 
 def _csv_type(name: str, columns: Columns, schema: pa.Schema) -> Any:
-    """Type to read a CSV column as: numbers, unless it is of labels or its first block has true and false."""
+    """Return the type to read a CSV column as: number, unless it has labels or its first block is boolean."""
     inferred = _type_of(schema, name)
     if name == columns.groups and name not in columns.numeric:
         return pa.string()

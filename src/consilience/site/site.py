@@ -1,4 +1,4 @@
-"""A site: its rows, in memory or in a file, read in pieces."""
+"""A site: its rows, in memory or in a file, read in chunks."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _log.addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """A named holding of rows.
+    """Named rows of one site.
 
     Parameters
     ----------
     name : str
     data : Rows or Shard
-        Rows in memory, or a file that is read piece by piece at every question.
+        Rows in memory, or a file that is read in chunks at every question.
     keep : bool
         Whether the rows of a file are kept in memory once they have been read.
     traces : deque of str
-        Full traces of what went wrong here, the last 20. They stay at the site, and go to the logger
-        ``consilience.site``; what leaves is a code and the number of the trace.
+        Full tracebacks of the last 20 failures. They stay at the site and go to the logger ``consilience.site``; only
+        a code and the number of the traceback leave the site.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Site:
     traces: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_TRACES), repr=False)
 
     def chunks(self) -> Iterator[Rows]:
-        """The rows in pieces, at least one; groups are never split between pieces."""
+        """Yield the rows in chunks, at least one; groups are never split."""
         if isinstance(self.data, Rows):
             yield self.data
         elif self.keep:
@@ -61,7 +61,7 @@ class Site:
             yield from _or_empty(self.data)
 
     def sample(self, rng: np.random.Generator, size: int = SUBSAMPLE) -> Rows:
-        """At most ``size`` rows, drawn without replacement; all of them where labels belong to groups."""
+        """Draw at most ``size`` rows without replacement; all rows if there are groups."""
         if isinstance(self.data, Shard) and not self.keep:
             n, grouped = self.data.count(), self.data.columns.groups is not None
         else:
@@ -72,17 +72,17 @@ class Site:
         return joined([rows.take(index) for rows, index in _places(self.chunks(), wanted)])
 
     def loaded(self) -> Site:
-        """The same site with its rows in memory."""
+        """Return the same site with its rows in memory."""
         if isinstance(self.data, Rows):
             return self
         return Site(self.name, self._kept, traces=self.traces)
 
     def by_client(self) -> Site:
-        """The same site with its groups as clients; without groups all its rows are one client's."""
+        """Return the same site with its groups as clients; without groups all its rows are one client."""
         if isinstance(self.data, Rows):
             return replace(self, data=as_clients(self.data))
         if self.data.columns.groups is None:
-            raise InvalidInputError("labels belong to clients: name the column that tells clients apart as groups")
+            raise InvalidInputError("this method has one label per client: pass the column of client names as groups")
         return self
 
     @property
@@ -95,13 +95,13 @@ class Site:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of covariates and of responses."""
+        """Number of covariates and number of responses."""
         if isinstance(self.data, Rows):
             return int(self.data.X.shape[1]), int(self.data.Y.shape[1])
         return len(self.data.columns.features), len(self.data.columns.target)
 
     def keep_trace(self, error: Exception) -> int:
-        """Keep the trace of an exception; its number, counted from 1, is what may leave the site."""
+        """Store the traceback of an exception; return its number, counted from 1, which may leave the site."""
         reference = next(self._references)
         self.traces.append("".join(traceback.format_exception(error)))
         _log.error("site %s could not answer (reference %d)", self.name, reference, exc_info=error)
@@ -109,7 +109,7 @@ class Site:
 
 
 def _or_empty(shard: Shard) -> Iterator[Rows]:
-    """The pieces of a shard; one without rows where it has none."""
+    """Yield the chunks of a shard, or one empty chunk if it has no rows."""
     empty = True
     for rows in shard.chunks():
         empty = False
@@ -119,7 +119,7 @@ def _or_empty(shard: Shard) -> Iterator[Rows]:
 
 
 def _places(chunks: Iterator[Rows], wanted: IntArray) -> Iterator[tuple[Rows, IntArray]]:
-    """Pieces with the places in them of the ``wanted`` rows, which are sorted."""
+    """Yield chunks with the positions in them of the ``wanted`` rows, which are sorted."""
     first = 0
     for rows in chunks:
         inside = wanted[(wanted >= first) & (wanted < first + rows.n)] - first
@@ -128,7 +128,7 @@ def _places(chunks: Iterator[Rows], wanted: IntArray) -> Iterator[tuple[Rows, In
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """Pieces as one; features stay contiguous, as a pass reads them.
+    """Concatenate chunks; features stay contiguous.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where shards are: addresses of files here or in an S3 store, and the names of what goes wrong there."""
+"""Addresses of files, local or in an S3 store, and the translation of their errors."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pyarrow import fs
 from consilience.errors import InvalidInputError
 from consilience.messages.failures import FailureCode, SiteError
 
-# What pyarrow's errors say of a store that refuses: a HEAD request has no body, so an expired token is a bare 400.
+# pyarrow's messages when a store denies access: a HEAD request has no body, so an expired token is a bare 400.
 REFUSED = re.compile(
     r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE|INVALID_CLIENT_TOKEN_ID|MISSING_AUTHENTICATION_TOKEN"
     r"|UNRECOGNIZED_CLIENT|REQUEST_EXPIRED|REQUEST_TIME_TOO_SKEWED|HTTP status 40[013]"
 )
 UNREACHABLE = re.compile(r"NETWORK_CONNECTION|curlCode")
 ABSENT = re.compile(r"NO_SUCH_BUCKET|NO_SUCH_KEY|RESOURCE_NOT_FOUND|HTTP status 404")
-# Where a CSV file is not as expected, and the type that was expected; never the value, which comes after.
+# Position of a CSV error and the expected type; never the value, which comes after.
 PLACE = re.compile(r"(?:In |CSV parse error: )?((?:CSV column #\d+: )?Row #\d+)?(?:: CSV conversion error to (\w+))?")
 
 
 def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
-    """Addresses of the files that match a pattern, sorted; a list of addresses is taken as it is.
+    """Return the addresses of the files that match a pattern, sorted; a list of addresses is returned unchanged.
 
     Parameters
     ----------
@@ -40,12 +40,12 @@ def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        Local files by their absolute paths, so that they mean the same on every worker that sees the disk.
+        Absolute paths of local files, so that they are valid on every worker with access to the disk.
 
     Raises
     ------
     InvalidInputError
-        Nothing matches.
+        If nothing matches.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
 
 @contextmanager
 def named(uri: str) -> Iterator[None]:
-    """Give pyarrow's errors their names; those of CSV quote values, so they end here."""
+    """Translate pyarrow's errors to failure codes; those of CSV quote values and are not passed on."""
     try:
         yield
     except FileNotFoundError as error:
@@ -87,7 +87,7 @@ def named(uri: str) -> Iterator[None]:
 
 
 def _code(text: str) -> FailureCode:
-    """What an operating system's or a store's error is about."""
+    """Return the failure code of an operating system's or a store's error message."""
     if REFUSED.search(text):
         return FailureCode.NO_CREDENTIALS
     if ABSENT.search(text):
@@ -101,7 +101,7 @@ def is_remote(uri: str) -> bool:
 
 
 def is_parquet(uri: str) -> bool:
-    """Whether an address names a Parquet file; if not, it must name a CSV file."""
+    """Whether an address names a Parquet file; otherwise it must name a CSV file."""
     path = urlsplit(uri).path if is_remote(uri) else uri
     if path.endswith((".parquet", ".pq")):
         return True
@@ -111,7 +111,7 @@ def is_parquet(uri: str) -> bool:
 
 
 def address(uri: str) -> str:
-    """An address to show: without keys, should someone have written them into it."""
+    """Return an address for display, without any credentials in it."""
     if not is_remote(uri):
         return uri
     parts = urlsplit(uri)
@@ -119,12 +119,12 @@ def address(uri: str) -> str:
 
 
 def store(uri: str) -> tuple[fs.FileSystem, str]:
-    """The file system of an address and the path in it."""
+    """Return the file system of an address and the path in it."""
     return _s3(uri) if is_remote(uri) else (fs.LocalFileSystem(), _local_path(uri))
 
 
 def _s3(uri: str) -> tuple[fs.FileSystem, str]:
-    """An S3 store and the path in it; built here because pyarrow's own reading of the address knows no time limits."""
+    """Return an S3 file system and the path in it; pyarrow's own parser of the address sets no timeouts."""
     parts = urlsplit(uri)
     if "@" in parts.netloc:
         raise SiteError(
@@ -163,7 +163,7 @@ def _local(pattern: str) -> list[str]:
 
 
 def _stored(pattern: str) -> list[str]:
-    """Addresses in an S3 store that match a pattern, part by part."""
+    """Return the addresses in an S3 store that match a pattern, part by part."""
     query = urlsplit(pattern).query
     with named(pattern):
         store, path = _s3(pattern)

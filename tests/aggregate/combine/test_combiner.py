@@ -118,9 +118,9 @@ def test_copies_count_once_and_are_named(shape: Shape) -> None:
     assert_same_mixture(aligned(combination, mixture), mixture, experts=1e-5)
     kept, *others = combination.sites
     assert [site.status for site in combination.sites] == ["used", "set aside", "set aside"]
-    assert "other sites have sent its model too" in str(kept)
+    assert "other sites sent an identical model" in str(kept)
     for site in others:
-        assert f"its model is that of {kept.name}" in str(site)
+        assert f"its model is identical to that of {kept.name}" in str(site)
 
 
 def test_sites_with_nearly_the_same_model_give_back_that_model() -> None:
@@ -341,7 +341,7 @@ def test_public_points_do_where_sites_describe_nothing(family: str) -> None:
 
 def test_a_plan_per_row_behind_a_constant_gate_needs_a_support() -> None:
     models, X = models_of(gate="constant"), np.random.default_rng(0).normal(size=(50, 2))
-    with pytest.raises(InvalidInputError, match="the sites have described none: pass a support"):
+    with pytest.raises(InvalidInputError, match="the sites sent no summaries: pass a support"):
         combine_models(models, 2, design=Design.raw(2), plan="row")
     assert combine_models(models, 2, design=Design.raw(2), plan="row", support=X).mixture.K == 2
 

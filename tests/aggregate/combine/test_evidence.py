@@ -78,7 +78,7 @@ def test_a_site_without_a_model_has_its_name_its_weight_and_a_reason() -> None:
 def test_a_site_with_most_of_the_rows_is_named_and_used() -> None:
     combination = combined(models_of_sizes(700, 300, 250))
     said = evidence(combination)
-    assert said["site 0"].remarks == ("by its own account it has 56% of all rows: the result is mostly its word",)
+    assert said["site 0"].remarks == ("it reports 56% of all rows and dominates the result",)
     assert said["site 1"].remarks == said["site 2"].remarks == ()
     assert {site.status for site in combination.sites} == {"used"}
     assert combination.set_aside == {}
@@ -120,7 +120,7 @@ def test_a_site_that_moves_the_result_far_is_named_and_used() -> None:
     combination = combined({**models, "site 2": shifted(models["site 2"], 0.25)})
     site = evidence(combination)["site 2"]
     assert site.status == "used"
-    assert site.remarks[0].startswith("leaving it out moves an expert by ")
+    assert site.remarks[0].startswith("leaving it out changes an expert by ")
     assert combination.set_aside == {}
     assert set(combination.named) == {"site 2"}
     others = [each.influence for each in combination.sites if each.name != "site 2"]
@@ -157,6 +157,6 @@ def test_a_copy_says_whose_it_is() -> None:
     kept = said[extra.copy_of]
     assert {extra.name, kept.name} == {"double", "site 2"}
     assert (extra.status, kept.status) == ("set aside", "used")
-    assert extra.reasons == (f"its model is that of {kept.name}: of copies one is kept",)
-    assert "other sites have sent its model too: of copies one is kept" in kept.remarks
+    assert extra.reasons == (f"its model is identical to that of {kept.name}: only one is kept",)
+    assert "other sites sent an identical model: only one is kept" in kept.remarks
     assert kept.copy_of is None

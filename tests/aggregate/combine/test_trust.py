@@ -133,7 +133,7 @@ def test_of_one_wrong_expert_only_that_one_is_left_out() -> None:
         assert sum(site.experts) == (2 if site.name in bad else 3)
         assert site.status == ("used in part" if site.name in bad else "used")
         if site.name in bad:
-            assert "1 of its 3 experts are like none of the other sites'" in str(site)
+            assert "1 of its 3 experts are far from all experts of the other sites" in str(site)
             assert np.sum(combination.plan[site.name] == -1) == 1
             assert not site.gate
 
@@ -143,7 +143,7 @@ def test_a_gate_is_left_out_and_its_experts_are_used() -> None:
     for site in combined(models).sites:
         assert all(site.experts)
         assert site.gate == (site.name not in bad)
-        assert site.reasons == (("its gate is unlike those of the other sites",) if site.name in bad else ())
+        assert site.reasons == (("its gate is far from those of the other sites",) if site.name in bad else ())
 
 
 def test_a_false_model_sent_by_many_is_one_voice() -> None:

@@ -439,7 +439,7 @@ def test_shards_need_a_column_that_tells_clients_apart(tmp_path: Path, fleet: Fl
     done = table.fit(regressions(), method=ClusteredClients())
     assert done.fit.log_likelihood == pytest.approx(whole.fit.log_likelihood, rel=1e-9)
     rows = Federation.from_parquet(str(tmp_path / "*.parquet"), target="y", features=[f"x{j}" for j in range(D)])
-    with pytest.raises(InvalidInputError, match="name the column that tells clients apart as groups"):
+    with pytest.raises(InvalidInputError, match="pass the column of client names as groups"):
         rows.fit(regressions(), method=ClusteredClients())
 
 

@@ -299,7 +299,7 @@ def test_orders_can_be_chosen_with_a_share_of_the_clients() -> None:
 
 def test_rounds_that_are_too_few_are_named() -> None:
     model = regressions(max_iter=2)
-    with pytest.warns(ConvergenceWarning, match="the largest number of rounds was reached"):
+    with pytest.warns(ConvergenceWarning, match="the maximum number of rounds was reached"):
         done = Federation(dealt(4)).fit(model, method=ClusteredClients(participation=0.5))
     assert done.fit.ascent.stop is StopReason.ROUNDS
     assert not done.model.converged_

@@ -1,1 +1,1 @@
-"""One mixture from the models of many sites: transport cost, reduction, gates, and the evidence for them."""
+"""Combine the models of many sites into one mixture: transport cost, reduction, gates, and diagnostics per site."""

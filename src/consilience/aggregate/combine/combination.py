@@ -1,4 +1,4 @@
-"""The combined mixture, with all that was learnt on the way."""
+"""Result of combining site models."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from consilience.numerics.arrays import Array, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """The combined mixture, with the evidence of how it came about.
+    """The combined mixture, with diagnostics of the combination.
 
     Parameters
     ----------
     mixture : Mixture
-        In the coordinates it was combined in.
+        The mixture in the coordinates of the combination.
     shares : (K,) array
-        Labels of each expert over the sites that were used.
+        Number of labels of each expert over the sites that were used.
     weight : float
-        Total weight of the sites that the log-likelihood is over: used as a whole, for every order that is compared.
+        Total weight of the sites in the log-likelihood: those used as a whole, for every order that is compared.
     log_likelihood : float
-        An estimate: what these sites' models reach on their rows, less what the combined mixture costs them.
+        Estimated log-likelihood: that of these sites' models on their rows, less the cost of the combined mixture.
     precision : (K, f, f) array
-        Information on each expert's free coefficients, summed over the sites that have sent theirs; zero if none has.
+        Information on each expert's free coefficients, summed over the sites that sent it; zero if none did.
     heterogeneity : Heterogeneity
-        Of the coefficients on raw covariates, between sites.
+        Heterogeneity between sites of the coefficients on raw covariates.
     sites : tuple of SiteEvidence
     trace : tuple of float
-        Objective of the reduction.
+        Objective of the reduction at each iteration.
     plan : mapping of str to array
-        The expert that each expert of a site went to, -1 for one that was not used.
+        The combined expert that each expert of a site was assigned to, -1 for an expert that was not used.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class Combination:
     plan: Mapping[str, IntArray]
 
     def permuted(self, order: IntArray) -> Combination:
-        """The same combination with its experts in another order."""
+        """Return the combination with its experts in another order."""
         place = np.append(np.argsort(order), -1)  # -1 stays
         return replace(
             self,
@@ -82,6 +82,6 @@ class Combination:
 
     @property
     def named(self) -> dict[str, str]:
-        """Sites of which anything is to be said: why they were not used as a whole, or a remark."""
+        """Sites with a reason why they were not used as a whole, or with a remark."""
         said = {site.name: (*site.reasons, *site.remarks) for site in self.sites}
         return {name: "; ".join(parts) for name, parts in said.items() if parts}

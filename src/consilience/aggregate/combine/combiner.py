@@ -1,4 +1,4 @@
-"""One mixture from the models of many sites: trust, reduction, gate, and the evidence for all three."""
+"""Combine the models of many sites into one mixture: detection of outlying sites, reduction, gate, diagnostics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from consilience.numerics.arrays import Array, IntArray, Mask, unpack
 
 PlanKind = Literal["expert", "row"]
 NEARLY_ALL = 0.8
-"""Share of a site's labels that must belong to experts that were used, for its gate to count."""
+"""Minimum fraction of a site's labels that must belong to used experts for its gate to be used."""
 
 
 def combine_models(
@@ -43,24 +43,24 @@ def combine_models(
     support: SupportKind = "summaries",
     seed: int = 0,
 ) -> Combination:
-    """Combine the models of sites to one mixture of ``K`` experts.
+    """Combine the models of sites into one mixture of ``K`` experts.
 
     Parameters
     ----------
     models : mapping of str to SiteModel
-        All of one family, with any numbers of experts.
+        Models of one family, with any numbers of experts.
     K : int
     design : Design
-        Coordinates of the result, in which the ridge binds.
+        Coordinates of the result, in which the ridge is defined.
     penalty : Penalty
-        Its gate ridge.
+        Penalty, of which the gate ridge is used.
     plan : {"expert", "row"}
-        Whether each expert of a site goes to one combined expert as a whole, or at every point anew (the paper's plan).
+        Whether each expert of a site is assigned to one combined expert as a whole, or at every point (the paper).
     support : "summaries", mapping of str to (n, d) arrays, or (n, d) array
-        Where gates are compared: points drawn from the sites' covariate summaries, covariates that sites gave, or
-        public ones.
+        Points at which gates are compared: drawn from the sites' covariate summaries, covariates given by sites, or
+        public covariates.
     seed : int
-        Of the points and of the starts.
+        Seed of the points and of the starts.
 
     Examples
     --------
@@ -92,10 +92,10 @@ def combine_orders(
     support: SupportKind = "summaries",
     seed: int = 0,
 ) -> tuple[Combination | None, ...]:
-    """Combine the models of sites for several numbers of experts, with likelihoods over the same sites where possible.
+    """Combine the models of sites for several numbers of experts, with likelihoods over the same sites if possible.
 
-    None stands for a number that the sites have too few experts for, unless that is so for all of them. Mixtures whose
-    responses are classes are moved to where their predictions are nearest to those of the sites.
+    The result is None for a number of experts that the sites cannot provide, unless that holds for all numbers.
+    Mixtures with class responses are refitted to the predictions of the sites.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def combine_orders(
 
 @dataclass(frozen=True, eq=False)
 class _Combiner:
-    """The steps from a judged pool to one mixture of K experts."""
+    """Steps from a pool with accepted components to one mixture of K experts."""
 
     pool: Pool
     copied: dict[int, int]
@@ -137,16 +137,16 @@ class _Combiner:
 
     @cached_property
     def used(self) -> Mask:
-        """The components that the mixture is made of, ``(L,)``."""
+        """Mask of the components that are combined, ``(L,)``."""
         return self.verdict.agrees & ~np.isin(self.pool.owner, list(self.copied))
 
     @cached_property
     def whole(self) -> Mask:
-        """Sites all of whose experts were used, ``(M,)``."""
+        """Mask of the sites all of whose experts were used, ``(M,)``."""
         return np.asarray(np.bincount(self.pool.owner, ~self.used, self.pool.M) == 0)
 
     def combination(self, counted: Mask) -> Combination:
-        """Experts, gate and evidence; the likelihood is over the sites ``counted``, or all whole ones if none is."""
+        """Compute experts, gate and diagnostics; the likelihood is over the sites ``counted``, or all whole ones."""
         pool, counted = self.pool, counted if counted.any() else self.whole
         reduction, labels = self._reduction()
         gate, trusted, gate_cost = self._gate(reduction, labels)
@@ -172,7 +172,7 @@ class _Combiner:
         )
 
     def _reduction(self) -> tuple[Reduction, IntArray]:
-        """The best reduction over all starts, and the label of every component."""
+        """Return the best reduction over all starts, and the label of every component."""
         pool = self.pool
         components = pool.components.taken(np.flatnonzero(self.used))
         starts = reduction_starts(pool, components, self.used, self.K, self.seed)
@@ -183,7 +183,7 @@ class _Combiner:
         return found, labels
 
     def _gate(self, reduction: Reduction, labels: IntArray) -> tuple[Gate, Mask, Array]:
-        """The gate, the sites whose gates it is made of, and what it costs each of them."""
+        """Fit the gate; return it with the sites whose gates were used, and its cost at each site."""
         pool, whole = self.pool, self.whole
         like = pool.models[0].mixture.gate
         if not like.reads_covariates:
@@ -200,7 +200,7 @@ class _Combiner:
         return softmax, trusted, gate_costs(pool, softmax, labels, heard)
 
     def _heard(self) -> Mask:
-        """Sites whose gates count: their experts were used for nearly all of their labels; all if there is none."""
+        """Return the sites whose gates are used: nearly all of their labels belong to used experts; all if none."""
         counted = np.concatenate([model.labels for model in self.pool.models])
         used = np.bincount(self.pool.owner, self.used * counted, self.pool.M)
         heard = used >= NEARLY_ALL * np.bincount(self.pool.owner, counted, self.pool.M)
@@ -212,7 +212,7 @@ class _Combiner:
         return blank.fitted(part.panel, target, ridge=self.penalty.gate_ridge, intercept=design.intercept)
 
     def _shared_part(self, *, exposed: bool) -> SupportPart:
-        """All used experts on all points: what a plan per row compares; mass counts exposure, or labels."""
+        """Return all used experts on all points, for a plan per row; mass counts exposure, or labels."""
         pool, (points,), (panel,) = self.pool, self.pool.points, self.pool.panels
         masses = []
         for model, share in zip(pool.models, points.share, strict=True):
@@ -222,12 +222,12 @@ class _Combiner:
         return whole.taken(np.flatnonzero(self.used))
 
     def _shares(self, labels: IntArray) -> Array:
-        """Labels of each combined expert, ``(K,)``."""
+        """Return the number of labels of each combined expert, ``(K,)``."""
         counted = np.concatenate([model.labels for model in self.pool.models])
         return np.bincount(labels[self.used], counted[self.used], self.K).astype(np.float64)
 
     def _precision(self, labels: IntArray) -> Array:
-        """``Σ_l J_l`` over the components of each expert that have sent theirs; zero where none has."""
+        """Compute ``Σ_l J_l`` over the components of each expert that sent theirs; zero if none did."""
         known = self.used & self.pool.informed
         total = np.zeros((self.K, self.pool.precision.shape[1]))
         np.add.at(total, labels[known], self.pool.precision[known])

@@ -1,7 +1,7 @@
-"""The experts of all sites side by side, with the rows they explain: what reduction starts from.
+"""The experts of all sites with the rows they explain: the input of the reduction.
 
-Two ways to say which rows: moments, from which some families have everything in closed form, and a support, points of
-the covariates on which experts of any family are compared.
+Rows are represented by moments, for which some families have closed forms, or by a support: points of the covariates at
+which experts of any family are compared.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from consilience.model.families.base import Experts
 from consilience.numerics.arrays import Array, IntArray
 
 BLOCK = 2**21
-"""Most numbers of a table of divergences that is held at once."""
+"""Maximum size of an array of divergences."""
 
 
 @dataclass(frozen=True, eq=False)
 class MomentComponents:
-    """L experts of one design with their moments; their barycentres have closed forms, without covariates.
+    """L experts on one design with their moments; barycentres have closed forms and need no covariates.
 
     Parameters
     ----------
     experts : Experts
-        All sites' experts, one site after the other, of a family that is
+        Experts of all sites, site after site, of a family that is
         :class:`~consilience.model.families.base.MomentExperts`.
     mass : (L,) array
         ``m_l = Σ_i τ_il``.
@@ -52,42 +52,42 @@ class MomentComponents:
 
     @classmethod
     def joined(cls, parts: Sequence[MomentComponents]) -> MomentComponents:
-        """The components of several sites as one."""
+        """Concatenate the components of several sites."""
         experts = joined_experts([part.experts for part in parts])
         return cls(
             experts, np.concatenate([part.mass for part in parts]), np.concatenate([part.second for part in parts])
         )
 
     def taken(self, index: IntArray) -> MomentComponents:
-        """The components at ``index``, which is sorted."""
+        """Return the components at ``index``, which is sorted."""
         if len(index) == len(self.mass):
             return self
         return MomentComponents(self.experts.permuted(index), self.mass[index], self.second[index])
 
     def costs(self, targets: Any) -> Array:
-        """Cost of each component at each target, ``(L, K)``."""
+        """Compute the cost of each component at each target, ``(L, K)``."""
         costs: Array = self.experts.moment_costs(targets, self.mass, self.second)
         return costs
 
     def plan(self, targets: Any) -> tuple[IntArray, float]:
-        """The nearest target of each component, ``(L,)``, and the objective."""
+        """Return the nearest target of each component, ``(L,)``, and the objective."""
         return nearest(self.costs(targets))
 
     def barycentres(self, labels: IntArray, current: Any) -> Any:
-        """For each target the expert nearest to the components that ``labels (L,)`` give it; one without any stays."""
+        """Compute the barycentre of the components that ``labels (L,)`` assign to each target; unchanged if none."""
         return current.moment_barycentres(self.experts, labels, self.mass, self.second)
 
 
 @dataclass(frozen=True, eq=False)
 class SupportPart:
-    """Experts on points of the covariates, with the mass that each expert has there.
+    """Experts on points of the covariates, with the mass of each expert at each point.
 
     Parameters
     ----------
     experts : Experts
-        L of them.
+        L experts.
     panel : (p, S) array
-        The points in their design.
+        The points in the experts' design.
     mass : (L, S) array
 
     Examples
@@ -103,16 +103,16 @@ class SupportPart:
     mass: Array
 
     def taken(self, index: IntArray) -> SupportPart:
-        """The components at ``index``."""
+        """Return the components at ``index``."""
         return SupportPart(self.experts.permuted(index), self.panel, self.mass[index])
 
     def costs(self, targets: Experts) -> Array:
-        """Cost of each component at each target, ``(L, K)``."""
+        """Compute the cost of each component at each target, ``(L, K)``."""
         parts = [support_costs(self.experts, targets, X, m) for X, m in self._blocks(targets.K)]
         return np.asarray(np.sum(parts, axis=0))
 
     def row_plan(self, targets: Experts) -> tuple[IntArray, float]:
-        """The nearest target of each component at each point, ``(L, S)``, and the objective."""
+        """Return the nearest target of each component at each point, ``(L, S)``, and the objective."""
         labels, value = [], 0.0
         for panel, mass in self._blocks(targets.K):
             divergence = self.experts.divergence(targets, panel)  # (L, K, ·)
@@ -126,7 +126,7 @@ class SupportPart:
         return [(self.panel[:, i : i + size], self.mass[:, i : i + size]) for i in places]
 
     def gathered(self, labels: IntArray, K: int) -> tuple[Array, Array, Array]:
-        """What falls to each target: mass ``(K, S)``, mean response ``(K, ·, S)``, and what a projection needs.
+        """Sum for each target: mass ``(K, S)``, mean response ``(K, ·, S)``, and the statistics of a projection.
 
         ``labels`` are those of the components, ``(L,)``, or of the components at each point, ``(L, S)``.
         """
@@ -145,14 +145,14 @@ class SupportPart:
 
 @dataclass(frozen=True, eq=False)
 class SupportComponents:
-    """Experts of any family, each site's on points of its own, or all of them on the same points.
+    """Experts of any family, each site's on its own points, or all on the same points.
 
     Parameters
     ----------
     parts : tuple of SupportPart
     per_row : bool
-        Whether the plan is made at every point anew, as in the paper, instead of for each expert as a whole. Needs one
-        part, in which all experts share their points.
+        Whether the plan is per point, as in the paper, instead of per expert. Needs one part, in which all experts
+        share their points.
 
     Examples
     --------
@@ -168,7 +168,7 @@ class SupportComponents:
 
     @cached_property
     def experts(self) -> Any:
-        """All experts, one part after the other."""
+        """Experts of all parts, part after part."""
         return joined_experts([part.experts for part in self.parts])
 
     @property
@@ -177,7 +177,7 @@ class SupportComponents:
         return np.concatenate([part.mass.sum(axis=1) for part in self.parts])
 
     def taken(self, index: IntArray) -> SupportComponents:
-        """The components at ``index``, which is sorted."""
+        """Return the components at ``index``, which is sorted."""
         edges = np.cumsum([0, *(part.experts.K for part in self.parts)])
         if len(index) == edges[-1]:
             return self
@@ -186,15 +186,15 @@ class SupportComponents:
         return SupportComponents(tuple(parts), self.per_row)
 
     def costs(self, targets: Any) -> Array:
-        """Cost of each component at each target, ``(L, K)``."""
+        """Compute the cost of each component at each target, ``(L, K)``."""
         return np.concatenate([part.costs(targets) for part in self.parts])
 
     def plan(self, targets: Any) -> tuple[IntArray, float]:
-        """The nearest target of each component, ``(L,)`` or ``(L, S)``, and the objective."""
+        """Return the nearest target of each component, ``(L,)`` or ``(L, S)``, and the objective."""
         return self.parts[0].row_plan(targets) if self.per_row else nearest(self.costs(targets))
 
     def barycentres(self, labels: IntArray, current: Any) -> Any:
-        """For each target the expert nearest to what ``labels`` give it; one without any stays."""
+        """Compute the barycentre of what ``labels`` assign to each target; unchanged if nothing."""
         edges = np.cumsum([part.experts.K for part in self.parts])[:-1]
         gathered = [p.gathered(own, current.K) for p, own in zip(self.parts, np.split(labels, edges), strict=True)]
         mass, mean, within = zip(*gathered, strict=True)
@@ -208,7 +208,7 @@ Components = MomentComponents | SupportComponents
 
 
 def nearest(costs: Array) -> tuple[IntArray, float]:
-    """The cheapest target of each component, the first of equals, and the sum of these costs.
+    """Return the cheapest target of each component, the first of ties, and the sum of these costs.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def nearest(costs: Array) -> tuple[IntArray, float]:
 
 
 def joined_experts(parts: Sequence[Any]) -> Any:
-    """Experts of one family as one.
+    """Concatenate experts of one family.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What it costs to let one expert stand for another: Kullback-Leibler divergence, over the rows it explains."""
+"""Transport cost between experts: Kullback-Leibler divergence averaged over a support."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from consilience.numerics.arrays import Array
 
 
 def support_costs(experts: Experts, others: Experts, panel: Array, mass: Array) -> Array:
-    """Cost of each expert at each of ``others``, averaged over a support: ``Σ_s mass_ls KL(f_l ‖ g_k)(x_s)``.
+    """Compute the cost of each expert at each of ``others``: ``Σ_s mass_ls KL(f_l ‖ g_k)(x_s)``.
 
     Parameters
     ----------
     experts, others : Experts
-        L and K of one family.
+        L and K experts of one family.
     panel : (p, S) array
-        The support in their design.
+        The support in the experts' design.
     mass : (L, S) array
-        How much of each point belongs to each expert.
+        Mass of each expert at each point.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What the combination made of each site, in words that a reader can check."""
+"""Diagnostics of each site in a combination."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from consilience.aggregate.combine.trust import Verdict
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 INFLUENTIAL = 5.0
-"""How many times the shift of the combined experts that is usual for its size a site may cause without a remark."""
+"""Multiple of the usual influence for its size above which a site gets a remark."""
 LOW = 0.25
-"""A site's likelihood per row is low when it is this far below the median of the upper half of the sites."""
+"""Distance below the median of the upper half of the sites at which a likelihood per row counts as low."""
 MOST = 0.5
-"""Share of all rows above which a site's word decides the result."""
+"""Fraction of all rows above which a site dominates the result."""
 NO_MODEL = "it has too few rows for a fit of its own, or the fit failed"
 
 
 @dataclass(frozen=True, eq=False)
 class SiteEvidence:
-    """What the combination made of one site, and why.
+    """Diagnostics of one site in a combination.
 
     Parameters
     ----------
     name : str
     weight, log_likelihood_per_row : float
-        By the site's own account.
+        As reported by the site.
     distance : float
-        Likelihood per row that the combined experts would cost it.
+        Loss in log-likelihood per row if the combined experts replace the site's.
     influence : float
-        How far leaving the site out moves the precision-weighted mean of its experts' coefficients, in root mean square
+        Change of the precision-weighted mean of its experts' coefficients if the site is left out, in root mean square
         standard errors; NaN if unknown.
     experts : tuple of bool
-        Which of its experts were used; empty for a site that has sent no model.
+        Which of its experts were used; empty for a site that sent no model.
     gate : bool
         Whether its gate was used.
     reasons : tuple of str
-        Why not all of it was used.
+        Reasons why it was not used as a whole.
     remarks : tuple of str
-        What else a reader should know of it.
+        Other remarks on the site.
     copy_of : str or None
-        The site whose model this one has sent too.
+        The site that sent an identical model.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class SiteEvidence:
 
     @classmethod
     def without_model(cls, name: str, weight: float, reason: str = NO_MODEL) -> SiteEvidence:
-        """A site that has answered, but sent no model that can be combined."""
+        """Return the diagnostics of a site that answered but sent no usable model."""
         return cls(name, weight, np.nan, np.nan, np.nan, (), False, (reason,))
 
     @property
@@ -86,7 +86,7 @@ class SiteEvidence:
 
 @dataclass(frozen=True, eq=False)
 class Witness:
-    """All that the evidence of the sites is read from.
+    """Inputs of the sites' diagnostics.
 
     Parameters
     ----------
@@ -95,9 +95,9 @@ class Witness:
         As from :func:`~consilience.aggregate.combine.trust.copies`.
     verdict : Verdict
     used, trusted : (L,) and (M,) array of bool
-        Components and gates that the result is made of.
+        Components and gates that were used.
     cost : (L,) array
-        Divergence of each component from the combined expert that it went to.
+        Divergence of each component from the combined expert that it was assigned to.
     influence, expected : (L,) array
         As from :func:`~consilience.aggregate.combine.trust.influences`.
     """
@@ -112,7 +112,7 @@ class Witness:
     expected: Array
 
     def evidence(self, m: int) -> SiteEvidence:
-        """What was made of site ``m``."""
+        """Return the diagnostics of site ``m``."""
         pool, mine = self.pool, np.flatnonzero(self.pool.owner == m)
         model, known = pool.models[m], self.influence[mine][np.isfinite(self.influence[mine])]
         distance = float(self.cost[mine].sum() / max(model.mass.sum(), 1.0))
@@ -131,39 +131,37 @@ class Witness:
 
     def _reasons(self, m: int, mine: IntArray, distance: float) -> Iterator[str]:
         if m in self.copied:
-            yield f"its model is that of {self.pool.names[self.copied[m]]}: of copies one is kept"
+            yield f"its model is identical to that of {self.pool.names[self.copied[m]]}: only one is kept"
         foreign = int(np.sum(~self.verdict.agrees[mine]))
         if foreign:
             yield (
-                f"{foreign} of its {len(mine)} experts are like none of the other sites' "
+                f"{foreign} of its {len(mine)} experts are far from all experts of the other sites "
                 f"(the combined ones would cost it {distance:.2g} in log-likelihood per row){self._low(m)}"
             )
         elif m not in self.copied and not self.trusted[m]:
-            yield "its gate is unlike those of the other sites"
+            yield "its gate is far from those of the other sites"
 
     def _remarks(self, m: int, mine: IntArray) -> Iterator[str]:
         if m in self.copied.values():
-            yield "other sites have sent its model too: of copies one is kept"
+            yield "other sites sent an identical model: only one is kept"
         share = self.pool.models[m].weight / sum(model.weight for model in self.pool.models)
         if self.pool.M > 2 and share > MOST:
-            yield f"by its own account it has {share:.0%} of all rows: the result is mostly its word"
+            yield f"it reports {share:.0%} of all rows and dominates the result"
         if np.any(self.influence[mine] > INFLUENTIAL * self._usual[mine]):
-            yield f"leaving it out moves an expert by {np.nanmax(self.influence[mine]):.2g} standard errors"
+            yield f"leaving it out changes an expert by {np.nanmax(self.influence[mine]):.2g} standard errors"
 
     @cached_property
     def _usual(self) -> Array:
-        """Influence that is usual for the size of a component: more than chance has where sites differ, ``(L,)``."""
+        """Return the usual influence of a component of its size, larger than expected if sites differ, ``(L,)``."""
         ratio = self.influence / np.maximum(self.expected, 1e-12)
         times = max(1.0, float(np.nanmedian(ratio))) if np.isfinite(ratio).any() else 1.0
         return times * self.expected
 
     def _low(self, m: int) -> str:
-        """A remark on a site whose model explains its own rows worse than the models of others explain theirs."""
+        """Return a remark if the site's own log-likelihood per row is low compared with other sites."""
         values = np.sort([model.log_likelihood_per_row for model in self.pool.models])
         usual = float(np.median(values[len(values) // 2 :]))
         mine = self.pool.models[m].log_likelihood_per_row
         if mine >= usual - LOW:
             return ""
-        return (
-            f"; log-likelihood {mine:.2f} per row where the better half of the sites has {usual:.2f}: a poor optimum?"
-        )
+        return f"; log-likelihood {mine:.2f} per row, {usual:.2f} in the better half of the sites: a poor optimum?"

@@ -1,4 +1,4 @@
-"""One gate from the gates of many sites, and which of them to believe."""
+"""Combine the gates of many sites, with detection of outlying gates."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from consilience.model.gates import Gate
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 FOREIGN = 10.0
-"""How many times the usual cost a gate may have."""
+"""Multiple of the usual cost above which a gate is outlying."""
 CONTRADICTED = 0.1
-"""Share of the labels that a gate may misplace by the site's own count."""
+"""Maximum fraction of labels that a gate may assign differently from the site's own counts."""
 THINNED = 7
-"""One in this many points is enough to find the gate to begin with."""
+"""Thinning factor of the points for the initial gate."""
 
 
 def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: float) -> tuple[Gate, Mask]:
-    """The gate nearest to those of the sites ``heard`` that agree with it, and these sites.
+    """Fit the gate to those of the sites ``heard`` that agree with it; return it with these sites.
 
-    From the gate of the site in the middle, sites whose gates are foreign are left out and the gate is fitted to the
-    rest, until that no longer changes.
+    Starting from the gate of the medoid site, sites with outlying gates are excluded and the gate is fitted to the
+    rest, until the set of sites no longer changes.
     """
     softmax, trusted = _medoid(pool, labels, heard, K), heard
     for _ in range(PASSES):
@@ -36,9 +36,9 @@ def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: flo
 
 
 def _medoid(pool: Pool, labels: IntArray, sites: Mask, K: int) -> Gate:
-    """The gate of the site to which the gates of the median site are nearest, among a few spread over ``sites``.
+    """Return the gate of the medoid site, among a few spread over ``sites``.
 
-    Its experts are those that the site's experts went to; where several went to one, their gates are averaged.
+    Its experts are those that the site's experts were assigned to; gates of experts with the same label are averaged.
     """
     tried, asked = candidates(np.flatnonzero(sites))
     pool = replace(pool, points=tuple(part.thinned(THINNED) for part in pool.points))
@@ -50,7 +50,7 @@ def _medoid(pool: Pool, labels: IntArray, sites: Mask, K: int) -> Gate:
 
 
 def gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mask) -> Array:
-    """``n_m E_m KL(π^m ‖ ρ)`` of each of ``sites``, ``(M,)``: what the combined gate costs it; NaN for other sites."""
+    """Compute the cost ``n_m E_m KL(π^m ‖ ρ)`` of the combined gate for each of ``sites``, ``(M,)``; NaN for others."""
     costs = np.full(pool.M, np.nan)
     for part, panel in zip(pool.points, pool.panels, strict=True):
         log_rho, _ = combined.evaluate(panel)
@@ -64,7 +64,7 @@ def gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mask) -> Arr
 
 
 def constant_gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mask) -> Array:
-    """``Σ_k n_mk log(π^m_k / ρ_k)`` of each of ``sites``, ``(M,)``: what the combined shares cost it, else NaN."""
+    """Compute costs ``Σ_k n_mk log(π^m_k / ρ_k)`` of combined weights for each of ``sites``, ``(M,)``, else NaN."""
     costs = np.full(pool.M, np.nan)
     for m in np.flatnonzero(sites):
         counts = np.bincount(labels[pool.owner == m], pool.models[m].labels, combined.K)
@@ -74,10 +74,10 @@ def constant_gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mas
 
 
 def foreign_gates(pool: Pool, costs: Array, gate: Gate) -> Mask:
-    """Sites whose gate costs far more than those of others, in total and per row, and that is not just sharp.
+    """Detect sites whose gate costs far more than others, in total and per row, and is not merely sharp.
 
-    Gates of honest sites that are nearly separated lose many times what others do. But they lose less than ``log K`` a
-    row, all there is to know about a label, and they agree with the site's own counts of labels.
+    Gates of honest sites that are nearly separated have costs many times those of others, but less than ``log K`` per
+    row, the maximum for a label, and they agree with the site's own counts of labels.
     """
     known = np.isfinite(costs)
     if known.sum() < 3:
@@ -90,7 +90,7 @@ def foreign_gates(pool: Pool, costs: Array, gate: Gate) -> Mask:
 
 
 def _contradicts(pool: Pool, m: int) -> bool:
-    """Whether the gate of a site gives its experts other shares than the site counts: a fitted gate does not."""
+    """Whether a site's gate implies other weights than the site's label counts; a fitted gate does not."""
     model, (panel, weight) = pool.models[m], pool.points_of(m)
     shares = model.mixture.gate.evaluate(panel)[1] @ weight / weight.sum()
     return bool(0.5 * np.abs(shares - model.labels / model.labels.sum()).sum() > CONTRADICTED)

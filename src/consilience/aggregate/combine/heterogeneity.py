@@ -1,4 +1,4 @@
-"""How much sites differ, coefficient by coefficient: Cochran's Q, I² and the variance between sites."""
+"""Between-site heterogeneity of coefficients: Cochran's Q, I² and the variance between sites."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Heterogeneity:
     Q : (K, f) array
         ``Σ_m w_m (b_m - b̄)²`` with ``w_m = 1 / v_m``; NaN for an expert of fewer than two sites.
     df : (K, f) array
-        Sites that sent the coefficient, less one.
+        Number of sites that sent the coefficient, less one.
     I2 : (K, f) array
-        ``max(0, (Q - df) / Q)``: the share of the variation that sampling does not explain.
+        ``max(0, (Q - df) / Q)``: the fraction of the variation not explained by sampling.
     tau2 : (K, f) array
         Variance between sites (DerSimonian and Laird).
 
@@ -40,21 +40,21 @@ class Heterogeneity:
 
     @property
     def p_value(self) -> Array:
-        """Probability of a larger Q where sites do not differ, ``(K, f)``."""
+        """P-value of Q under homogeneity, ``(K, f)``."""
         return np.asarray(gammaincc(np.maximum(self.df, 1) / 2, self.Q / 2))
 
     def permuted(self, order: IntArray) -> Heterogeneity:
-        """Experts in another order."""
+        """Reorder the experts."""
         return Heterogeneity(self.Q[order], self.df[order], self.I2[order], self.tau2[order])
 
     @classmethod
     def stacked(cls, parts: list[Heterogeneity]) -> Heterogeneity:
-        """One expert after the other."""
+        """Stack the results of several experts."""
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("Q", "df", "I2", "tau2")))
 
 
 def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
-    """Q, I² and τ² of one expert, ``(1, f)`` each, from the estimates ``(M, f)`` of sites and their variances.
+    """Compute Q, I² and τ² of one expert, ``(1, f)`` each, from estimates ``(M, f)`` of sites and variances.
 
     Examples
     --------
@@ -75,9 +75,9 @@ def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
 
 
 def between_sites(pool: Pool, labels: IntArray, used: Mask, K: int) -> Heterogeneity:
-    """Of coefficients on raw covariates; experts of a site that went to the same combined expert count once.
+    """Compute the heterogeneity of coefficients on raw covariates; experts of a site with the same label count once.
 
-    For classes the coefficients are the contrasts that are free, as in ``SiteModel.precision``.
+    For classes the coefficients are the free contrasts, as in ``SiteModel.precision``.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def between_sites(pool: Pool, labels: IntArray, used: Mask, K: int) -> Heterogen
 
 
 def _inverted(J: Array) -> Array:
-    """``J_m⁻¹``, ``(M, f, f)``; generalised where one is singular."""
+    """Compute ``J_m⁻¹``, ``(M, f, f)``; the generalised inverse if singular."""
     try:
         return np.asarray(np.linalg.inv(J))
     except np.linalg.LinAlgError:

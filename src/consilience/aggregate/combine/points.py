@@ -1,11 +1,11 @@
-"""Where gates are compared: points of the covariates, and how much the gate of each site counts at each of them.
+"""Points at which gates are compared, and the weight of each site's gate at each point.
 
-The combined gate is nearest to the sites' gates over the rows they were fitted on: it minimises
-``Σ_m n_m E_{x ~ p_m} KL(π^m(x) ‖ ρ(x))``. With covariate summaries as ``p_m`` this is the same as fitting ``ρ`` to the
-average ``Σ_m r_m(x) π^m(x)`` with ``r_m(x) ∝ n_m p_m(x)``, which needs far fewer points: a gate is asked where its site
-has rows, and where sites have the same covariates all are asked. Summaries differ by chance too. So
-``r_m ∝ n_m (p_m / p̄)^θ``, where θ is the part of their divergence that chance does not explain, 0 for sites that are
-alike.
+The combined gate is closest to the sites' gates over the rows they were fitted on: it minimises
+``Σ_m n_m E_{x ~ p_m} KL(π^m(x) ‖ ρ(x))``. With covariate summaries as ``p_m`` this equals fitting ``ρ`` to the average
+``Σ_m r_m(x) π^m(x)`` with ``r_m(x) ∝ n_m p_m(x)``, which needs far fewer points: a gate has weight where its site has
+rows, and all gates have weight where sites have the same covariates. Summaries also differ by sampling error, so
+``r_m ∝ n_m (p_m / p̄)^θ``, where θ is the fraction of their divergence not explained by sampling error, 0 for
+homogeneous sites.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from consilience.numerics.softmax import log_sum_exp
 
 SupportKind = Literal["summaries"] | Mapping[str, Array] | Array
 NUMBERS = 4_000_000
-"""Size ``K p S`` of the regression that the gate is: it says how many points all sites together have."""
+"""Target size ``K p S`` of the gate regression, from which the total number of points follows."""
 POOLED = 8_000
-"""Most points for a plan per row."""
+"""Maximum number of points for a plan per row."""
 LEAST = 20
-"""Least points of a site."""
+"""Minimum number of points of a site."""
 TOGETHER = 32
-"""Most sites whose gates are averaged at a point: groups of sites are drawn at random."""
+"""Maximum number of sites whose gates are averaged at a point; sites are grouped at random."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +43,13 @@ class Points:
         The sites of the group.
     X : (S, d) array
     weight : (S,) array
-        Rows that a point stands for.
+        Number of rows that a point represents.
     share : (g, S) array
-        How much the gate of each member counts at each point; sums to one over members.
+        Weight of each member's gate at each point; sums to one over members.
     owner : (S,) array of int
         The site that a point was drawn for, or -1.
     fitted : bool
-        Whether the points are rows that the gates were fitted on; else gates are less sure there than they say.
+        Whether the points are rows that the gates were fitted on; otherwise gates are downweighted by their variance.
 
     Examples
     --------
@@ -66,13 +66,13 @@ class Points:
     fitted: bool = False
 
     def thinned(self, step: int) -> Points:
-        """Every ``step``-th point, each standing for as many more rows."""
+        """Return every ``step``-th point, with weights increased accordingly."""
         at = slice(None, None, step)
         weight = self.weight[at] * (self.weight.sum() / max(self.weight[at].sum(), 1e-300))
         return Points(self.members, self.X[at], weight, self.share[:, at], self.owner[at], self.fitted)
 
     def places(self, site: int) -> tuple[Mask, Array]:
-        """The points that stand for rows of a site, with their weight there: its own, or all of a public support."""
+        """Return the points that represent rows of a site, with weights: its own, or all of a public support."""
         own = self.owner == site
         if own.any():
             return own, self.weight[own]
@@ -83,7 +83,7 @@ class Points:
 def support_points(
     models: Sequence[SiteModel], names: Sequence[str], support: SupportKind, rng: np.random.Generator
 ) -> tuple[Points, ...]:
-    """Where gates are compared; nowhere if no site has described its covariates, and no support is given.
+    """Return the points at which gates are compared; none without covariate summaries or a given support.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def support_points(
 
 
 def check_support(support: SupportKind, names: Sequence[str], d: int) -> None:
-    """Covariates that do not fit, or are missing for one of the sites ``names``, are a named error.
+    """Raise an error for covariates of the wrong shape, or missing for one of the sites ``names``.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def check_support(support: SupportKind, names: Sequence[str], d: int) -> None:
 
 
 def drawn_points(models: Sequence[SiteModel], rng: np.random.Generator) -> tuple[Points, ...]:
-    """Points drawn from the sites' covariate summaries: no row has left a site.
+    """Draw points from the sites' covariate summaries; no row leaves a site.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def drawn_points(models: Sequence[SiteModel], rng: np.random.Generator) -> tuple
 def _drawn(
     members: IntArray, models: Sequence[SiteModel], sizes: Sequence[int], theta: float, rng: np.random.Generator
 ) -> Points:
-    """Points of a group with the share of each member's gate: ``n_m p_m(x)^θ``, normed."""
+    """Draw points of a group, with weights of each member's gate: ``n_m p_m(x)^θ``, normalised."""
     summaries = [summary for m in members if (summary := models[m].covariates) is not None]
     X = np.concatenate([summary.sample(sizes[m], rng) for m, summary in zip(members, summaries, strict=True)])
     log_share = np.repeat(np.log([[models[m].weight] for m in members]), len(X), axis=1)
@@ -153,10 +153,10 @@ def _drawn(
 
 
 def beyond_chance(models: Sequence[SiteModel]) -> float:
-    """The part of the divergence of the sites' covariates from their average that their sizes do not explain.
+    """Estimate the fraction of the divergence between the sites' covariates not explained by their sizes.
 
-    Columns are compared by mean and variance, which sites of a few hundred rows know well: by chance the divergence of
-    a site of ``n`` rows is ``d / n``. Up to twice that is taken for chance.
+    Columns are compared by mean and variance. Under homogeneity the divergence of a site of ``n`` rows is about
+    ``d / n``; up to twice that is attributed to sampling error.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def beyond_chance(models: Sequence[SiteModel]) -> float:
 
 
 def given_points(models: Sequence[SiteModel], rows: Sequence[Array]) -> tuple[Points, ...]:
-    """Covariates that sites chose to give, ``(S_m, d)`` each: every gate is asked about those of its own site.
+    """Return points from covariates given by sites, ``(S_m, d)`` each; each gate is evaluated at its own site's.
 
     Examples
     --------
@@ -194,13 +194,14 @@ def given_points(models: Sequence[SiteModel], rows: Sequence[Array]) -> tuple[Po
 
 
 def confidence(pi: Array, curvature: Array, panel: Array) -> Array:
-    """How much a gate counts at points that it was not fitted on, ``1 / (1 + w v)³``, ``(S,)``.
+    """Compute the weight ``1 / (1 + w v)³`` of a gate at points that it was not fitted on, ``(S,)``.
 
-    Between the two likeliest experts a gate is a logistic regression, with curvature ``w = π(1 - π)`` and variance
-    ``v = (K - 1)/K · x̃ᵀ (H_a⁻¹ + H_b⁻¹) x̃`` of its log odds (exact for two experts, and for experts that are alike). A
-    row at x would have pulled the gate towards its own label by ``1 / (1 + w v)``, and beside the noise of a label the
-    gate's own error adds ``w v``. Without this the average of sharp gates, each with its own error, is softer than all
-    of them. These two reasons give the power 2; 3 lost less on simulations with sharp gates and as little with soft.
+    Between the two most probable experts a gate is a logistic regression, with curvature ``w = π(1 - π)`` and variance
+    ``v = (K - 1)/K · x̃ᵀ (H_a⁻¹ + H_b⁻¹) x̃`` of its log odds (exact for two experts, and for equal experts). A row at
+    x would have moved the gate towards its own label by ``1 / (1 + w v)``, and the gate's own error adds ``w v`` to the
+    noise of a label. Without this weight the average of sharp gates, each with its own error, is softer than all of
+    them. These two arguments give the power 2; the power 3 lost less in simulations with sharp gates and as little with
+    soft.
 
     Parameters
     ----------
@@ -228,7 +229,7 @@ def confidence(pi: Array, curvature: Array, panel: Array) -> Array:
 
 
 def public_points(models: Sequence[SiteModel], X: Array) -> Points:
-    """Covariates ``X (S, d)`` that are nobody's: all gates are asked about them, by the weight of their sites."""
+    """Return points from public covariates ``X (S, d)``: all gates are evaluated there, weighted by site."""
     weight = np.array([model.weight for model in models])
     share = np.repeat((weight / max(weight.sum(), 1.0))[:, None], len(X), axis=1)
     each = np.full(len(X), weight.sum() / max(len(X), 1))
@@ -236,9 +237,9 @@ def public_points(models: Sequence[SiteModel], X: Array) -> Points:
 
 
 def pooled(points: Sequence[Points], models: Sequence[SiteModel]) -> Points:
-    """Points as those of one group in which every gate counts everywhere by the weight of its site: the paper's.
+    """Merge points into one group in which every gate has the weight of its site everywhere, as in the paper.
 
-    Every expert of every site is compared at each of them, so that they are at most ``POOLED``.
+    Every expert of every site is compared at each point, so there are at most ``POOLED``.
     """
     weight = np.array([model.weight for model in models])
     step = -(-sum(len(part.X) for part in points) // POOLED)

@@ -1,4 +1,4 @@
-"""The models of all sites in common coordinates, ready to be compared and combined."""
+"""The models of all sites in common coordinates."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, pack, 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Site models on one design, the sites in an order that does not depend on how they came, with their points.
+    """Site models on one design, with points; sites are sorted independently of their order of arrival.
 
     Parameters
     ----------
     names : tuple of str
     models : tuple of SiteModel
-        In the coordinates of ``design``.
+        Models in the coordinates of ``design``.
     design : Design
     points : tuple of Points
-        Where gates, and experts without moments, are compared; empty where nothing needs them.
+        Points at which gates, and experts without moments, are compared; empty if not needed.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Pool:
     def of(
         cls, models: Mapping[str, SiteModel], design: Design, support: SupportKind, rng: np.random.Generator
     ) -> Pool:
-        """The models of sites with the points of a ``support``."""
+        """Build the pool of site models with the points of a ``support``."""
         order = canonical(tuple(models), tuple(models.values()))
         names = tuple(list(models)[i] for i in order)
         check_support(support, names, design.d)
@@ -56,9 +56,9 @@ class Pool:
         return cls(names, tuple(in_common(model, design) for model in raw), design, points)
 
     def with_shared_points(self) -> Pool:
-        """All points as those of one group: what a plan per row compares experts at."""
+        """Return the pool with all points in one group, for a plan per row."""
         if not self.points:
-            raise InvalidInputError("plan='row' needs covariates, and the sites have described none: pass a support")
+            raise InvalidInputError("plan='row' needs covariates, and the sites sent no summaries: pass a support")
         return replace(self, points=(pooled(self.points, self.models),))
 
     @property
@@ -68,7 +68,7 @@ class Pool:
 
     @cached_property
     def owner(self) -> IntArray:
-        """The site of each component, ``(L,)``."""
+        """Site of each component, ``(L,)``."""
         return np.repeat(np.arange(self.M), [model.mixture.K for model in self.models])
 
     @cached_property
@@ -86,7 +86,7 @@ class Pool:
         return SupportComponents(tuple(self._part(m) for m in range(self.M)))
 
     def _part(self, m: int) -> SupportPart:
-        """The experts of a site on its points."""
+        """Return the experts of a site on its points."""
         model, (panel, weight) = self.models[m], self.points_of(m)
         pi = np.broadcast_to(model.mixture.gate.evaluate(panel)[1], (model.mixture.K, len(weight)))
         return SupportPart(model.mixture.experts, panel, pi * weight * model.exposure)
@@ -97,7 +97,7 @@ class Pool:
         return tuple(self.design.panel(part.X) for part in self.points)
 
     def points_of(self, m: int) -> tuple[Array, Array]:
-        """Points ``(p, S)`` that stand for the rows of site ``m``, and their weight there."""
+        """Return points ``(p, S)`` that represent the rows of site ``m``, and their weights."""
         part, panel = next(pair for pair in zip(self.points, self.panels, strict=True) if m in pair[0].members)
         at, weight = part.places(m)
         return panel[:, at], weight
@@ -118,11 +118,11 @@ class Pool:
 
     @property
     def informed(self) -> Mask:
-        """The components whose precision is known, ``(L,)``."""
+        """Mask of the components whose precision is known, ``(L,)``."""
         return np.isfinite(self.precision[:, 0])
 
     def targets(self, labels: IntArray, K: int, used: Mask) -> tuple[Array, Array]:
-        """What the gate is fitted to: points ``(p, S)`` and the mass ``(K, S)`` that the sites ``used`` put there."""
+        """Return the data for fitting the gate: points ``(p, S)`` and masses ``(K, S)`` of the sites ``used``."""
         panels, targets = [], []
         for part, panel in zip(self.points, self.panels, strict=True):
             target, share = np.zeros((K, len(part.X))), np.zeros(len(part.X))
@@ -139,7 +139,7 @@ class Pool:
         return np.concatenate(panels, axis=1), np.concatenate(targets, axis=1)
 
     def _confidences(self, part: Points, panel: Array, heard: list[tuple[int, int]], gates: list[Array]) -> list[Array]:
-        """How much each gate counts at each point, ``(S,)`` each; the products ``x̃ x̃ᵀ`` serve all of them."""
+        """Compute the weight of each gate at each point, ``(S,)`` each; the products ``x̃ x̃ᵀ`` are shared."""
         if not heard:
             return []
         weights = [part.weight * part.share[j] * pi * (1 - pi) for (j, _), pi in zip(heard, gates, strict=True)]
@@ -149,7 +149,7 @@ class Pool:
 
 
 def in_common(model: SiteModel, design: Design) -> SiteModel:
-    """The same site model with mixture and moments in the coordinates of ``design``; experts in a fixed order."""
+    """Convert a site model to the coordinates of ``design``, with experts in a fixed order."""
     T = design.to_raw()
     mixture = model.mixture.in_coordinates(design)
     coefficients = mixture.coefficients
@@ -167,7 +167,7 @@ def in_common(model: SiteModel, design: Design) -> SiteModel:
 
 
 def canonical(names: Sequence[str], models: Sequence[SiteModel]) -> list[int]:
-    """An order of the sites that depends on their models alone, as far as these differ."""
+    """Return an order of the sites that depends only on their models, up to ties."""
 
     def key(i: int) -> tuple[Any, ...]:
         model = models[i]

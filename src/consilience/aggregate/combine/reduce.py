@@ -1,8 +1,8 @@
-"""Many experts to few: the majorise-minimise algorithm, with one plan per expert or one per row.
+"""Mixture reduction by a majorise-minimise algorithm, with one transport plan per expert or per row.
 
-``Σ_l min_k c_lk`` is lowered in turn by the plan (each component goes to its nearest target) and by the targets (each
-becomes the barycentre of its components). Neither can raise it. The paper's plan per row is the same with the minimum
-taken at every point of a support.
+``Σ_l min_k c_lk`` is minimised alternately over the plan (each component is assigned to its nearest target) and over
+the targets (each becomes the barycentre of its components). Neither step increases it. The paper's plan per row is the
+same with the minimum taken at every point of a support.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from consilience.numerics.arrays import IntArray
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """The experts that stand for many, which stands for which, and the objective on the way.
+    """Result of a reduction: the experts, the assignment of components, and the objective at each iteration.
 
     Examples
     --------
@@ -33,18 +33,18 @@ class Reduction:
 
     @property
     def objective(self) -> float:
-        """``Σ_l min_k c_lk`` at the end."""
+        """Final value of ``Σ_l min_k c_lk``."""
         return self.trace[-1]
 
 
 def reduced(components: Components, start: Any, *, max_iter: int = 100) -> Reduction:
-    """Reduce components to ``start.K`` experts, from ``start``; ties go to the first.
+    """Reduce components to ``start.K`` experts, from ``start``; ties are assigned to the first target.
 
     Parameters
     ----------
     components : MomentComponents or SupportComponents
     start : Experts
-        Of the family of the components.
+        Experts of the family of the components.
     max_iter : int
 
     Examples
@@ -72,7 +72,7 @@ def reduced(components: Components, start: Any, *, max_iter: int = 100) -> Reduc
 
 
 def spread_start(components: Components, K: int, rng: np.random.Generator) -> IntArray:
-    """K components far from each other, drawn in proportion to their cost at the nearest one drawn so far (k-means++).
+    """Draw K distant components, in proportion to their cost at the nearest one drawn so far (k-means++).
 
     Examples
     --------

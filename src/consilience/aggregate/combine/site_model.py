@@ -1,4 +1,4 @@
-"""What a site says of its fit: the one small value that the coordinator combines."""
+"""Summary of a site's fit, which the coordinator combines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class SiteModel:
-    """A mixture fitted at one site, in raw coordinates, with the moments that combining it with others needs.
+    """A mixture fitted at one site, in raw coordinates, with the moments needed to combine it with others.
 
     Parameters
     ----------
@@ -25,11 +25,11 @@ class SiteModel:
     second : (K, p (p + 1) / 2) array
         ``S_k = Σ w τ_k x̃ x̃ᵀ`` of Gaussian experts, packed; without rows for other families.
     log_likelihood : float
-        Of the mixture on the site's rows.
+        Log-likelihood of the mixture on the site's rows.
     precision : (K, f (f + 1) / 2) array
-        Inverse covariance of each expert's free coefficients, packed; without rows where there is none.
+        Inverse covariance of each expert's free coefficients, packed; without rows if not available.
     covariates : CovariateSummary or None
-        How the covariates that the gate reads are spread; None where nothing needs them.
+        Summary of the covariates that the gate reads; None if not needed.
     exposure : float
         Mean exposure of counts.
 

@@ -1,4 +1,4 @@
-"""Where the reduction starts: the best site, the aligned average, and experts far from each other."""
+"""Starting values of the reduction: the best site, the aligned average, and distant experts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from consilience.aggregate.robust.align import consistent_labels
 from consilience.numerics.arrays import IntArray, Mask
 
 SPREAD_STARTS = 5
-"""Starts by k-means++ under the divergence."""
+"""Number of starts by k-means++ under the divergence."""
 
 
 def reduction_starts(pool: Pool, components: Components, used: Mask, K: int, seed: int) -> list[Any]:
-    """Experts to start from, in the covariance structure of the sites'.
+    """Return the starting experts, in the covariance structure of the sites' experts.
 
     Parameters
     ----------
     pool : Pool
     components : Components
-        Those of the pool that are ``used``.
+        The components of the pool that are ``used``.
     used : (L,) array of bool
     K, seed : int
     """
@@ -39,7 +39,7 @@ def reduction_starts(pool: Pool, components: Components, used: Mask, K: int, see
 
 
 def _of_sites(pool: Pool, components: Components, index: IntArray, complete: list[int], seed: int) -> list[Any]:
-    """The experts of the site that fits its rows best, and the barycentres of ``complete`` sites after alignment."""
+    """Return the experts of the site with the best fit, and the barycentres of ``complete`` sites after alignment."""
     best = max(complete, key=lambda m: pool.models[m].log_likelihood_per_row)
     first: Any = pool.models[best].mixture.experts
     points = np.array([pool.coefficients[pool.owner == m] for m in complete])

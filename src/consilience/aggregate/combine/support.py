@@ -1,7 +1,7 @@
-"""Covariates in few numbers: a site says how its covariates are spread, and points like them are drawn elsewhere.
+"""Parametric summary of covariates: fitted at a site, sampled at the coordinator.
 
-Columns with many values are a small Gaussian mixture together; columns with few values (codes, flags) have their shares
-within each component of it. No row leaves the site, and no cell of one.
+Columns with many values are modelled jointly by a small Gaussian mixture; columns with few values (codes, flags) by
+their proportions within each component. No row or cell of data leaves the site.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from consilience.numerics.softmax import log_sum_exp
 
 COMPONENTS = 4
 FEW_VALUES = 8
-"""Most values of a column that is described by their shares."""
+"""Maximum number of distinct values of a column that is described by proportions."""
 ROWS_PER_PARAMETER = 5
 ITERATIONS = 50
 TOL = 1e-3
-"""Gain in log-likelihood per row below which the description is good enough."""
+"""Gain in log-likelihood per row below which EM stops."""
 RIDGE = 1e-6
-"""Least variance within a component, as a share of the column's."""
+"""Minimum variance within a component, as a fraction of the column's."""
 RARE = 1e-3
-"""What is added to the share of every value, so that none is impossible within a component."""
+"""Pseudo-count of every value, so that no proportion within a component is zero."""
 LEAST_ROWS = 20
-"""Least rows of a class: fewer would be described too well."""
+"""Minimum number of rows of a class, so that no small group is described."""
 LEAST_HELD = 5
-"""Least rows that hold a value which is told; the others count as the nearest such value."""
+"""Minimum number of rows with a value that is disclosed; other values are replaced by the nearest such value."""
 
 
 @dataclass(frozen=True, eq=False)
 class CovariateSummary:
-    """A mixture of G classes: Gaussian in the columns with many values, independent shares in those with few.
+    """Mixture of G classes: Gaussian in the columns with many values, independent proportions in those with few.
 
     Parameters
     ----------
     weights : (G,) array
-        Share of each class.
+        Weight of each class.
     means : (G, c) array
         Means of the c columns with many values.
     covariances : (G, c (c + 1) / 2) array
         Their packed covariances.
     levels : tuple of d arrays
-        Values of each column that has few; empty for the others.
+        Values of each column with few values; empty for the others.
     shares : tuple of d (G, ·) arrays
-        Shares of those values within each class.
+        Proportions of those values within each class.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class CovariateSummary:
         return np.array([j for j, values in enumerate(self.levels) if not len(values)], dtype=np.intp)
 
     def moments(self) -> tuple[Array, Array]:
-        """Mean and variance of each column, ``(d,)`` both."""
+        """Compute the mean and variance of each column, ``(d,)`` both."""
         first, second = np.empty((len(self.weights), self.d)), np.empty((len(self.weights), self.d))
         first[:, self.many] = self.means
         second[:, self.many] = self.means**2 + np.diagonal(unpack(self.covariances), axis1=1, axis2=2)
@@ -87,7 +87,7 @@ class CovariateSummary:
         return mean, self.weights @ second / self.weights.sum() - mean**2
 
     def log_density(self, X: Array) -> Array:
-        """Log density of the points ``X (n, d)``, up to a constant that all summaries of these columns share."""
+        """Compute the log density of the points ``X (n, d)``, up to a constant common to summaries of these columns."""
         codes = tuple(_codes(values, column) for values, column in zip(self.levels, X.T, strict=True))
         shares = [np.column_stack([share, np.full(len(share), RARE)]) if share.size else share for share in self.shares]
         classes = _Classes(self.weights, self.means, unpack(self.covariances), shares)
@@ -95,7 +95,7 @@ class CovariateSummary:
         return total.ravel()
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """``n`` points ``(n, d)``: as many of each class as its share asks for, so that draws differ little."""
+        """Draw ``n`` points ``(n, d)``, stratified by class to reduce variance."""
         edges = np.cumsum(self.weights) / self.weights.sum()
         classes = np.searchsorted(edges, (np.arange(n) + rng.random()) / max(n, 1), side="right")
         classes = np.minimum(classes, len(self.weights) - 1)
@@ -111,7 +111,7 @@ class CovariateSummary:
 
 
 def _factor(S: Array) -> Array:
-    """``L`` with ``L Lᵀ = S``; a covariance that is not positive definite up to rounding is taken at its spectrum."""
+    """Compute ``L`` with ``L Lᵀ = S``; from the eigenvalues if ``S`` is not positive definite up to rounding."""
     try:
         return np.asarray(np.linalg.cholesky(S), dtype=np.float64)
     except np.linalg.LinAlgError:
@@ -120,7 +120,7 @@ def _factor(S: Array) -> Array:
 
 
 def covariate_summary(X: Array, weight: Array, rng: np.random.Generator) -> CovariateSummary:
-    """Describe the rows of ``X (n, d)`` with weights ``(n,)``: k-means, then EM to a loose tolerance.
+    """Fit a summary to the rows of ``X (n, d)`` with weights ``(n,)``: k-means, then EM to a loose tolerance.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def covariate_summary(X: Array, weight: Array, rng: np.random.Generator) -> Cova
 
 
 def _levels(column: Array, weight: Array) -> Array:
-    """The values of a column that has few, those that few rows hold left out; none for a column that has many."""
+    """Return the values of a column with few values, without rare ones; none for a column with many values."""
     values, place = np.unique(column[weight > 0], return_inverse=True)
     counts = np.bincount(place, weight[weight > 0])
     held = values[counts >= LEAST_HELD]
@@ -158,12 +158,12 @@ def _levels(column: Array, weight: Array) -> Array:
 
 
 def _nearest(values: Array, column: Array) -> Array:
-    """Each entry of a column as the nearest of ``values``."""
+    """Replace each entry of a column by the nearest of ``values``."""
     return np.asarray(values[np.abs(column[:, None] - values).argmin(axis=1)], dtype=np.float64)
 
 
 def _codes(values: Array, column: Array) -> IntArray:
-    """The place of each entry among ``values``, or their number where it is not among them."""
+    """Return the index of each entry in ``values``, or their number if it is not among them."""
     if not len(values):
         return np.empty(0, dtype=np.intp)
     place = np.searchsorted(values, column).clip(0, len(values) - 1)
@@ -172,7 +172,7 @@ def _codes(values: Array, column: Array) -> IntArray:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Rows as the classes read them."""
+    """Columns of rows as arrays for EM."""
 
     Z: Array  # (n, c)                    columns with many values, standardised
     codes: tuple[IntArray, ...]  # d x (n,)  places of the values of the others
@@ -181,7 +181,7 @@ class _Columns:
 
 
 def _fitted(labels: IntArray, G: int, rows: _Columns) -> _Classes:
-    """G classes by EM to a loose tolerance, from ``labels (n,)``."""
+    """Fit G classes by EM to a loose tolerance, from ``labels (n,)``."""
     resp = (labels == np.arange(G)[:, None]).astype(np.float64)  # (G, n)
     classes = _Classes.of(resp, rows)
     before = -np.inf
@@ -197,7 +197,7 @@ def _fitted(labels: IntArray, G: int, rows: _Columns) -> _Classes:
 
 @dataclass(frozen=True, eq=False)
 class _Classes:
-    """The classes on standardised columns, while they are fitted."""
+    """Parameters of the classes on standardised columns, during EM."""
 
     weights: Array  # (G,)
     means: Array  # (G, c)
@@ -206,7 +206,7 @@ class _Classes:
 
     @classmethod
     def of(cls, resp: Array, rows: _Columns) -> _Classes:
-        """The maximiser for responsibilities ``(G, n)``."""
+        """M-step for responsibilities ``(G, n)``."""
         Z, mass = rows.Z, resp * rows.weight
         n = np.maximum(mass.sum(axis=1), 1e-12)
         means = mass @ Z / n[:, None]
@@ -222,7 +222,7 @@ class _Classes:
         return cls(n / n.sum(), means, S, shares)
 
     def log_joint(self, Z: Array, codes: tuple[IntArray, ...]) -> Array:
-        """``log weight_g + log p(z_i | g)``, ``(G, n)``."""
+        """Compute ``log weight_g + log p(z_i | g)``, ``(G, n)``."""
         joint = np.empty((len(self.weights), len(Z)))
         for g, (m, S) in enumerate(zip(self.means, self.covariances, strict=True)):
             L = _factor(S)
@@ -235,7 +235,7 @@ class _Classes:
 
 
 def _shares(mass: Array, code: IntArray, values: int) -> Array:
-    """Shares ``(G, values)`` of the values of one column, none of them zero."""
+    """Compute smoothed proportions ``(G, values)`` of the values of one column."""
     counts = np.array([np.bincount(code, row, values) for row in mass]) + RARE / values
     shares: Array = counts / counts.sum(axis=1, keepdims=True)
     return shares

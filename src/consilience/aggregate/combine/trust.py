@@ -1,8 +1,8 @@
-"""Which sites to believe: experts that are like no other site's, copies, and how much each site moves the result.
+"""Detect outlying sites: outlying experts, duplicated models, and the influence of each site on the result.
 
-Sites are compared with a consensus that a minority cannot move, in the divergence that the reduction minimises: how
-much likelihood a site's rows would lose, by its own account, if the consensus stood for its model. An honest site loses
-about half a unit per parameter whatever its covariates, so sites whose patients differ are not suspects.
+Sites are compared with a robust consensus, in the divergence that the reduction minimises: the log-likelihood that a
+site's rows would lose, by the site's own statistics, if the consensus replaced its model. For an honest site the loss
+is about half a unit per parameter whatever its covariates, so different covariates alone do not make an outlier.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from consilience.numerics.arrays import Array, IntArray, Mask, unpack
 from consilience.numerics.linalg import solve_symmetric
 
 CANDIDATES = 20
-"""Most sites that are tried as the first consensus."""
+"""Maximum number of candidate sites for the initial consensus."""
 ASKED = 100
-"""Most sites whose distance to each of them is taken."""
+"""Maximum number of sites whose distance to each candidate is computed."""
 FOREIGN = 5.0
-"""How many times the usual cost an expert may have."""
+"""Multiple of the usual cost above which an expert is outlying."""
 LEAST_FOREIGN = 0.05
-"""Cost per row below which no expert is foreign."""
+"""Cost per row below which no expert is outlying."""
 DEVIATIONS = 4.0
-"""Where costs scatter more than chance explains, this many standard deviations of their logarithms more."""
+"""Further tolerance, in standard deviations of the log costs beyond those expected by chance."""
 PASSES = 5
 QUANTILE_GAP = 0.588
-"""Between the quantiles 0.2 and 0.4 of a standard normal."""
+"""Distance between the quantiles 0.2 and 0.4 of a standard normal distribution."""
 SAME = 1e-9
 
 
 def copies(pool: Pool) -> dict[int, int]:
-    """Sites whose experts equal those of an earlier site, with that site."""
+    """Return the sites whose experts equal those of an earlier site, with that site."""
     flat = [model.mixture.experts.free_coefficients() for model in pool.models]
     order = sorted(range(pool.M), key=lambda m: (len(flat[m]), *flat[m][:1], m))  # copies stand side by side
     first: dict[int, int] = {}
@@ -53,7 +53,7 @@ def copies(pool: Pool) -> dict[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """Which components are like those of other sites, and what each would cost the consensus.
+    """Agreement of each component with other sites, and its cost at the consensus.
 
     Parameters
     ----------
@@ -67,15 +67,15 @@ class Verdict:
 
 
 def judged(pool: Pool, copied: dict[int, int], K: int) -> Verdict:
-    """Compare every component with the consensus of those that agree, until that no longer changes.
+    """Compare every component with the consensus of those that agree, iterating until the set no longer changes.
 
     Parameters
     ----------
     pool : Pool
     copied : dict
-        As from :func:`copies`: copies of a site do not help it to a majority.
+        As from :func:`copies`: copies of a site do not count towards a majority.
     K : int
-        Experts that are wanted. A site with fewer has blends of them, and no say in what they are like.
+        Number of experts of the result. Sites with fewer experts, which are blends, do not define the consensus.
     """
     components = pool.components
     sites = _voters(pool, copied, K)
@@ -95,25 +95,25 @@ def judged(pool: Pool, copied: dict[int, int], K: int) -> Verdict:
 
 
 def _voters(pool: Pool, copied: dict[int, int], K: int) -> list[int]:
-    """Sites that make the consensus: those with enough experts, or all where these are too few for a majority."""
+    """Return the sites that define the consensus: those with enough experts, or all if these are too few."""
     everyone = [m for m in range(pool.M) if m not in copied]
     complete = [m for m in everyone if pool.models[m].mixture.K >= K]
     return complete if len(complete) >= 3 else everyone
 
 
 def nearest_cost(components: Components, experts: Any) -> Array:
-    """Cost of each component at the nearest of ``experts``, ``(L,)``."""
+    """Compute the cost of each component at the nearest of ``experts``, ``(L,)``."""
     return np.asarray(components.costs(experts).min(axis=1))
 
 
 def candidates(sites: IntArray) -> tuple[IntArray, IntArray]:
-    """Sites that are tried as a consensus, and those whose distance to it is taken, both spread over ``sites``."""
+    """Return candidate sites for the consensus, and sites to measure their distance to, both spread over ``sites``."""
     tried, asked = (np.linspace(0, len(sites), min(most, len(sites)), endpoint=False) for most in (CANDIDATES, ASKED))
     return sites[tried.astype(int)], sites[asked.astype(int)]
 
 
 def _medoid(pool: Pool, sites: list[int]) -> int:
-    """The site to whose experts the median site is nearest, of a few spread over ``sites``."""
+    """Return the medoid site, among a few spread over ``sites``."""
     tried, asked = candidates(np.array(sites))
     index = np.flatnonzero(np.isin(pool.owner, asked))
     components = pool.components.taken(index)
@@ -128,9 +128,9 @@ def _medoid(pool: Pool, sites: list[int]) -> int:
 
 
 def _is_foreign(cost: Array, mass: Array, pool: Pool, honest: Mask) -> Mask:
-    """Components whose cost is far above that of ``honest`` ones, both in total and per row.
+    """Detect components whose cost is far above that of ``honest`` ones, both in total and per row.
 
-    In total, because small sites pay more per row; per row, because where sites truly differ large ones pay more.
+    Total costs alone would flag large sites where sites truly differ; costs per row alone would flag small sites.
     """
     experts = pool.models[0].mixture.experts
     parameters = experts.parameter_count / experts.K
@@ -143,11 +143,11 @@ def _is_foreign(cost: Array, mass: Array, pool: Pool, honest: Mask) -> Mask:
 
 
 def is_far(cost: Array, known: Mask, times: float, parameters: float) -> Mask:
-    """Costs far above those of the ``known`` ones, most of which are honest: by a factor that grows with their scatter.
+    """Detect costs far above those of the ``known`` ones, most of them honest, by a factor that grows with scatter.
 
-    Twice the cost of an honest model is about chi-square with as many degrees of freedom as it has ``parameters``; what
-    its logarithm scatters beyond that says how much honest sites differ. Bad ones are at the upper end, so that centre
-    and scatter are read off at the quantiles 0.2 and 0.4.
+    Twice the cost of an honest model is about chi-square with as many degrees of freedom as it has ``parameters``; the
+    excess scatter of its logarithm measures how much honest sites differ. Outliers are in the upper tail, so centre and
+    scatter are computed from the quantiles 0.2 and 0.4.
     """
     logs = np.log(np.maximum(cost, np.finfo(float).tiny))
     low, middle = np.quantile(logs[known], [0.2, 0.4])
@@ -156,10 +156,10 @@ def is_far(cost: Array, known: Mask, times: float, parameters: float) -> Mask:
 
 
 def influences(pool: Pool, labels: IntArray, used: Mask, K: int) -> tuple[Array, Array]:
-    """How far each component moves its expert, by a downdate at the fixed plan, in root mean square standard errors.
+    """Compute how much each component changes its expert, at a fixed plan, in root mean square standard errors.
 
-    ``b - b₋ₗ = (J - J_l)⁻¹ J_l (b_l - b)``, measured in ``J = Σ_l J_l``; beside it what an honest component of its size
-    does on average, ``√(s / (1 - s))`` for its share ``s`` of the information.
+    ``b - b₋ₗ = (J - J_l)⁻¹ J_l (b_l - b)``, measured in ``J = Σ_l J_l``; and the expected value for an honest component
+    of its size, ``√(s / (1 - s))`` for its fraction ``s`` of the information.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def influences(pool: Pool, labels: IntArray, used: Mask, K: int) -> tuple[Array,
 
 
 def _solved(A: Array, b: Array) -> Array:
-    """``A_l⁻¹ b_l``, ``(L, f)``; NaN for all where one of ``A (L, f, f)`` is singular."""
+    """Compute ``A_l⁻¹ b_l``, ``(L, f)``; NaN for all if one of ``A (L, f, f)`` is singular."""
     try:
         return np.asarray(np.linalg.solve(A, b[:, :, None])[:, :, 0])
     except np.linalg.LinAlgError:

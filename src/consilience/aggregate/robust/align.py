@@ -1,7 +1,7 @@
-"""One set of labels for all sites: each site names its experts in an order of its own, and some sites are wrong.
+"""Robust label alignment: permute the experts of all sites to common labels, with outlying sites.
 
-Labels are compared by un-squared distances and centred by geometric medians, so that sites far off have no more say
-than others: up to nearly half of them may send anything.
+Labels are matched by unsquared distances and centred by geometric medians, so that the influence of outlying sites is
+bounded: the breakdown point is nearly one half.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from consilience.aggregate.robust.centre import geometric_median
 from consilience.numerics.arrays import Array, IntArray
 
 ALL_CANDIDATES = 300
-"""Up to this many sites each is a candidate for the reference."""
+"""Number of sites up to which every site is a candidate for the reference."""
 DRAWN_CANDIDATES = 50
 MAX_PASSES = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Alignment:
-    """Labels on which M sites agree.
+    """Common labels of M sites.
 
     Parameters
     ----------
     orders : (M, K) array of int
         ``points[m][orders[m]]`` has the common labels.
     consensus : (K, D) array
-        For each label the geometric median of its points over the sites.
+        Geometric median over the sites for each label.
     reference : int
         The site whose labels became the common ones.
     converged : bool
-        Whether the consensus gives back the labels that it was made from.
+        Whether matching to the consensus reproduces the labels.
 
     Examples
     --------
@@ -51,22 +51,22 @@ class Alignment:
 
 
 def consistent_labels(points: Array, *, seed: int = 0) -> Alignment:
-    """Common labels for the K components of M sites.
+    """Align the labels of the K components of M sites.
 
     The reference is the site whose median distance to the others is smallest, ``d(m, l) = min_σ Σ_j ‖θ_mσ(j) - θ_lj‖``;
-    it is an honest one while most sites are. Every site is matched to it by optimal assignment. Then in turn the
-    geometric median of each label takes the place of the reference, and sites are matched again, until nothing changes:
-    neither step can raise ``Σ_m Σ_j ‖θ_mσ_m(j) - v_j‖``.
+    it is an honest one if most sites are. Every site is matched to it by optimal assignment. Then, alternately, the
+    geometric median of each label replaces the reference, and sites are matched again, until nothing changes. Neither
+    step increases ``Σ_m Σ_j ‖θ_mσ_m(j) - v_j‖``.
 
-    A site may name its components in any order, and sites may come in any order: up to ties the result is the same, in
-    the order of the reference.
+    The result does not depend on the order of sites or of their components, up to ties; labels are those of the
+    reference.
 
     Parameters
     ----------
     points : (M, K, D) array
-        What tells components apart, in coordinates where a unit means the same everywhere: coefficients, say.
+        Vectors by which components are matched, in comparable units: coefficients, for instance.
     seed : int
-        Draws the 50 candidates for the reference where there are more than 300 sites; not used below.
+        Seed to draw 50 candidates for the reference if there are more than 300 sites; otherwise unused.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def consistent_labels(points: Array, *, seed: int = 0) -> Alignment:
 
 
 def _medoid(points: Array, seed: int) -> int:
-    """The site with the smallest median distance to all."""
+    """Return the site with the smallest median distance to all."""
     M = len(points)
     candidates = np.arange(M)
     if M > ALL_CANDIDATES:
@@ -109,7 +109,7 @@ def _medoid(points: Array, seed: int) -> int:
 
 
 def _matched(points: Array, centres: Array) -> tuple[IntArray, Array]:
-    """Orders ``(M, K)`` in which sites are nearest to ``centres (K, D)``, and the distances ``(M,)`` that remain."""
+    """Return the orders ``(M, K)`` that match sites to ``centres (K, D)``, and the remaining distances ``(M,)``."""
     M, K, D = points.shape
     costs = cdist(centres, points.reshape(M * K, D)).reshape(K, M, K)
     orders = np.array([linear_sum_assignment(costs[:, m])[1] for m in range(M)], dtype=np.intp)
@@ -117,6 +117,6 @@ def _matched(points: Array, centres: Array) -> tuple[IntArray, Array]:
 
 
 def _medians(points: Array, orders: IntArray) -> Array:
-    """The geometric median of each label, ``(K, D)``."""
+    """Compute the geometric median of each label, ``(K, D)``."""
     aligned = np.take_along_axis(points, orders[:, :, None], axis=1)
     return np.array([geometric_median(aligned[:, j]) for j in range(aligned.shape[1])])

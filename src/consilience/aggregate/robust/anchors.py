@@ -1,4 +1,4 @@
-"""Anchors: a few clients with many rows, drawn at random, and the clusters that their coefficients fall into."""
+"""Anchors: a random sample of clients with many rows, and the clustering of their coefficients."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from consilience.numerics.arrays import Array, IntArray
 
 CHOICE = 2
-"""Anchors are drawn from those clients that are among this many times as many largest ones."""
+"""Size of the set of largest clients from which anchors are drawn, as a multiple of their number."""
 
 
 def anchor_count(K: int) -> int:
-    """``⌈3 K log K⌉`` anchors for K clusters, at least one.
+    """Return the number of anchors for K clusters, ``⌈3 K log K⌉``, at least one.
 
     Examples
     --------
@@ -25,14 +25,14 @@ def anchor_count(K: int) -> int:
 
 
 def drawn_anchors(sizes: Mapping[str, Array], count: int, rng: np.random.Generator) -> dict[str, tuple[int, ...]]:
-    """Places of ``count`` anchors at their sites, drawn evenly from the clients with most rows.
+    """Draw ``count`` anchors uniformly from the largest clients; return their positions at their sites.
 
-    Those are all clients with as many rows as the one that is ``2 count``-th in size; a client with one row is none.
+    Candidates are all clients at least as large as the ``2 count``-th largest; clients with one row are excluded.
 
     Parameters
     ----------
     sizes : mapping of str to (G,) array
-        Rows of each client of each site.
+        Numbers of rows of the clients of each site.
     count : int
     rng : numpy.random.Generator
 
@@ -54,10 +54,10 @@ def drawn_anchors(sizes: Mapping[str, Array], count: int, rng: np.random.Generat
 
 
 def anchor_clusters(theta: Array, K: int, separation: float | None = None) -> IntArray:
-    """Clusters ``0..K-1`` of the coefficients of anchors, ``(A,)``.
+    """Cluster the coefficients of anchors into labels ``0..K-1``, ``(A,)``.
 
-    With a known separation ``Δ`` two anchors nearer than ``Δ / 2`` are of one cluster, and so on from neighbour to
-    neighbour; where this does not make K clusters, and without ``Δ``, it is average linkage cut at K.
+    With a known separation ``Δ`` this is single linkage cut at ``Δ / 2``; if that does not give K clusters, and without
+    ``Δ``, it is average linkage cut at K.
 
     Parameters
     ----------
@@ -80,6 +80,6 @@ def anchor_clusters(theta: Array, K: int, separation: float | None = None) -> In
 
 
 def _in_order(labels: np.ndarray) -> IntArray:
-    """Labels in the order in which they occur first."""
+    """Renumber labels by first occurrence."""
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[codes]

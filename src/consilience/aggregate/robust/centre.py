@@ -1,7 +1,7 @@
-"""One point that stands for many sites, of which some are wrong: medians, trimmed mean, Huber centre, shrinkage.
+"""Robust centres: medians, trimmed mean, Huber centre, shrinkage.
 
-Sites send a vector each; all centres but the mean stay bounded while less than half of the sites move. Where sites
-truly differ, the centre is the answer for none of them: shrinkage gives each one between its own and the centre.
+Sites send one vector each; all centres but the mean have a positive breakdown point. If sites truly differ, no common
+centre fits them: shrinkage gives each site an estimate between its own and the centre.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from consilience.numerics.arrays import Array, Mask
 ROUNDING = 1e-12
 LARGEST = 1e100
 CAP = 2.0
-"""Times the median weight that a site may have."""
+"""Maximum weight of a site, as a multiple of the median weight."""
 REFUSED = 2.5
-"""A site whose squared distance from the centre is this many times what is expected keeps to itself,"""
+"""Multiple of the expected squared distance from the centre above which a site is excluded."""
 REFUSED_LEVEL = 0.995
-"""or beyond this quantile of chance, where that is further: with few coordinates chance reaches far."""
+"""Quantile under homogeneity that replaces the multiple if it is larger: with few coordinates the tail is long."""
 PASSES = 50
-"""Most turns between the centre and the variance between sites."""
+"""Maximum number of alternations between the centre and the variance between sites."""
 MAY_RETURN = 10
-"""Turns after which a site that was left out stays out."""
+"""Number of alternations after which an excluded site stays excluded."""
 
 
 def usable(points: Array) -> Mask:
-    """Sites all of whose numbers are finite, and so are their squares, ``(M,)``; an error where there is none.
+    """Return the sites with finite numbers and finite squares, ``(M,)``; raise an error if there is none.
 
     Examples
     --------
@@ -38,12 +38,12 @@ def usable(points: Array) -> Mask:
     """
     finite: Mask = np.asarray((np.abs(points) < LARGEST).reshape(len(points), -1).all(axis=1))
     if not finite.any():
-        raise InvalidInputError("no site has sent numbers that are finite, as are their squares")
+        raise InvalidInputError("no site sent finite numbers with finite squares")
     return finite
 
 
 def capped(weights: Array) -> Array:
-    """Weights of sites, none above twice the median: what a site says of its size is its own word.
+    """Limit the weights of sites to twice the median, since sizes are reported by the sites.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def capped(weights: Array) -> Array:
 
 
 def believed(variances: Array) -> Array:
-    """Variances of sites' estimates, none below half the median: how sure a site says it is, is its own word.
+    """Bound the variances of sites' estimates below by half the median, since they are reported by the sites.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def believed(variances: Array) -> Array:
 
 
 def coordinate_median(points: Array, weights: Array | None = None) -> Array:
-    """The weighted median of each coordinate, ``(D,)``; the middle of the two where there are two.
+    """Compute the weighted median of each coordinate, ``(D,)``; the midpoint if there are two.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def coordinate_median(points: Array, weights: Array | None = None) -> Array:
 
 
 def trimmed_mean(points: Array, share: float) -> Array:
-    """The mean of each coordinate without the ``share`` of the sites that are lowest, nor of those highest, ``(D,)``.
+    """Compute the mean of each coordinate without the ``share`` lowest and the ``share`` highest sites, ``(D,)``.
 
     Examples
     --------
@@ -91,27 +91,27 @@ def trimmed_mean(points: Array, share: float) -> Array:
     array([2.])
     """
     if not 0 <= share < 0.5:
-        raise InvalidInputError(f"share={share!r}: expected at least 0 and less than half")
+        raise InvalidInputError(f"share={share!r}: expected a number from 0 to less than 0.5")
     cut = int(share * len(points) + ROUNDING)
     ordered = np.sort(points, axis=0)[cut : len(points) - cut]
     return np.asarray(ordered.mean(axis=0))
 
 
 def geometric_median(points: Array, weights: Array | None = None, *, tol: float = 1e-10, max_iter: int = 1000) -> Array:
-    """The point ``v`` with the smallest ``Σ_m w_m ‖z_m - v‖``; it stays bounded while less than half the weight moves.
+    """Compute the geometric median, the ``v`` that minimises ``Σ_m w_m ‖z_m - v‖``; its breakdown point is one half.
 
     Weiszfeld's iteration with the safeguard of Vardi and Zhang, ``v ← v + (1 - η / ‖R‖)₊ R / Σ_m (w_m / ‖z_m - v‖)``
     where ``R = Σ_m w_m (z_m - v) / ‖z_m - v‖`` over points other than ``v``, and ``η`` is the weight of those at ``v``.
     A point where ``‖R‖ < η`` is the median: the nearest one is tried at each step, since the iteration alone would
-    creep up to it for ever.
+    converge to it only slowly.
 
     Parameters
     ----------
     points : (M, D) array
     weights : (M,) array, optional
-        Not negative, some positive; equal by default.
+        Non-negative, some positive; equal by default.
     tol : float
-        Stop at a step below ``tol`` times the median distance of the points.
+        Convergence tolerance: step length relative to the median distance of the points.
     max_iter : int
 
     Returns
@@ -153,7 +153,7 @@ def geometric_median(points: Array, weights: Array | None = None, *, tol: float 
 
 
 def _pull(points: Array, weights: Array, at: Array) -> tuple[Array, float, float]:
-    """``R``, ``η`` and ``Σ w / ‖z - v‖`` at a point ``v``."""
+    """Compute ``R``, ``η`` and ``Σ w / ‖z - v‖`` at a point ``v``."""
     gap = points - at
     distance = np.linalg.norm(gap, axis=1)
     away = distance > 0
@@ -169,11 +169,11 @@ def huber_centre(
     tol: float = 1e-10,
     max_iter: int = 1000,
 ) -> Array:
-    """The point ``v`` with the smallest ``Σ_m w_m ρ(‖z_m - v‖)``, ρ quadratic up to the threshold and linear above.
+    """Compute the ``v`` that minimises ``Σ_m w_m ρ(‖z_m - v‖)`` with Huber's ρ: quadratic, linear above the threshold.
 
-    It is the ``v`` of ``min_{v, ν} Σ_m w_m (½ ‖ν_m - z_m‖² + τ_m ‖ν_m - v‖)``, the central step of FedGrEM, with
-    ``ν_m`` as from :func:`drawn_towards`. Solved by ``v ← Σ a_m z_m / Σ a_m``, ``a_m = w_m min(1, τ_m / ‖z_m - v‖)``,
-    from the medians of the coordinates: from the mean, sites far off would pull for many steps.
+    It solves ``min_{v, ν} Σ_m w_m (½ ‖ν_m - z_m‖² + τ_m ‖ν_m - v‖)``, the central step of FedGrEM, with ``ν_m`` as from
+    :func:`drawn_towards`. Iterates ``v ← Σ a_m z_m / Σ a_m``, ``a_m = w_m min(1, τ_m / ‖z_m - v‖)``, from the
+    coordinatewise medians: from the mean, outlying sites would slow convergence.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def huber_centre(
         ``τ > 0``.
     weights : (M,) array, optional
     tol : float
-        Stop at a step below ``tol`` times the smallest threshold.
+        Convergence tolerance: step length relative to the smallest threshold.
     max_iter : int
 
     Examples
@@ -204,7 +204,7 @@ def huber_centre(
 
 
 def drawn_towards(points: Array, centre: Array, threshold: float | Array) -> Array:
-    """``v + (1 - τ_m / ‖z_m - v‖)₊ (z_m - v)``, ``(M, D)``: within the threshold a point becomes the centre.
+    """Apply block soft thresholding ``v + (1 - τ_m / ‖z_m - v‖)₊ (z_m - v)``, ``(M, D)``.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def drawn_towards(points: Array, centre: Array, threshold: float | Array) -> Arr
 
 @dataclass(frozen=True, eq=False)
 class Shrinkage:
-    """Estimates of sites between their own and a robust centre.
+    """Estimates of sites, shrunk towards a robust centre.
 
     Parameters
     ----------
@@ -227,12 +227,12 @@ class Shrinkage:
     between : float
         Variance between sites ``ĥ²``, summed over coordinates.
     weights : (M,) array
-        What each site counts in the centre; they sum to 1, and are 0 for sites that are not kept.
+        Weight of each site in the centre; they sum to 1, and are 0 for sites that are not kept.
     estimates : (M, D) array
     shrinkage : (M,) array
-        Share of each estimate that comes from the other sites.
+        Fraction of each estimate that comes from the other sites.
     kept : (M,) array of bool
-        Sites that the centre is made of.
+        Sites that define the centre.
 
     Examples
     --------
@@ -249,29 +249,29 @@ class Shrinkage:
 
 
 def shrunk(points: Array, variances: Array, barred: Mask | None = None) -> Shrinkage:
-    """Empirical Bayes: each site between its own estimate and the robust centre of the others.
+    """Shrink each site's estimate towards the robust centre of the others, by empirical Bayes.
 
     ``θ_m = v₋ₘ + B_m (z_m - v₋ₘ)`` with ``B_m = (ĥ² + s₋ₘ) / (ĥ² + s₋ₘ + s_m)``, where ``v₋ₘ`` is the centre of the
-    other sites and ``s₋ₘ`` its variance. Where sites do not differ by more than chance, ``ĥ² = 0`` and ``θ_m`` is the
-    mean of all, weighted by precision; where they differ much, each keeps its own.
+    other sites and ``s₋ₘ`` its variance. If sites do not differ significantly, ``ĥ² = 0`` and ``θ_m`` is the
+    precision-weighted mean of all; if they differ much, each keeps its own estimate.
 
-    In turn ``ĥ² = max(0, median_m(q_m / c_D - s_m - s₋ₘ))`` over those kept so far, with ``q_m = ‖z_m - v₋ₘ‖²`` and
-    ``c_D`` the median of a chi-square over its mean; sites with ``q_m / (ĥ² + s_m + s₋ₘ)`` beyond 2.5, or what chance
-    exceeds once in 200 where that is more, are not kept; and ``v = Σ w_m z_m / Σ w_m``, ``w_m = 1 / (ĥ² + s_m)``, over
-    those that are. No site's ``s_m`` counts as less than half the median there, since it is the site's own word. It
-    begins at the geometric median, which less than half of the sites cannot move far.
+    Alternately, ``ĥ² = max(0, median_m(q_m / c_D - s_m - s₋ₘ))`` over the sites kept so far, with
+    ``q_m = ‖z_m - v₋ₘ‖²`` and ``c_D`` the median of a chi-square over its mean; sites with ``q_m / (ĥ² + s_m + s₋ₘ)``
+    above 2.5, or above the 0.995 quantile under homogeneity if that is larger, are excluded; and
+    ``v = Σ w_m z_m / Σ w_m``, ``w_m = 1 / (ĥ² + s_m)``, over the sites kept. ``s_m`` is bounded below by half the
+    median there, since it is reported by the site. The iteration starts at the geometric median.
 
-    A site that is not kept borrows the less, the further off it is: as much as at the bound, times the bound over
-    ``q_m``. One that chance alone drove out does not run away with its own noise.
+    The shrinkage of an excluded site decreases with its distance: it is that at the bound, times the bound over
+    ``q_m``, so that a site excluded by chance is still shrunk.
 
     Parameters
     ----------
     points : (M, D) array
-        In coordinates where a unit means the same everywhere.
+        Points in comparable units.
     variances : (M,) array
         ``s_m = tr Cov(z_m)``, positive.
     barred : (M,) array of bool, optional
-        Sites that are not kept, wherever they lie.
+        Sites that are excluded wherever they lie.
 
     Examples
     --------
@@ -307,13 +307,13 @@ def shrunk(points: Array, variances: Array, barred: Mask | None = None) -> Shrin
 
 
 def _between(square: Array, expected: Array, D: int) -> float:
-    """Variance between sites from squared distances, of which ``expected`` is chance."""
+    """Estimate the variance between sites from squared distances, of which ``expected`` is sampling error."""
     median_of_chi_square = (1 - 2 / (9 * D)) ** 3
     return max(0.0, float(np.median(square / median_of_chi_square - expected))) if len(square) else 0.0
 
 
 def _of_others(points: Array, weights: Array) -> tuple[Array, Array]:
-    """For each site the weighted mean of the others ``(M, D)`` and its variance ``(M,)``, infinite without others."""
+    """Compute the weighted mean of the other sites ``(M, D)`` and its variance ``(M,)``; infinite without others."""
     left = weights.sum() - weights
     alone = left <= ROUNDING * weights.sum()
     left = np.where(alone, 1.0, left)

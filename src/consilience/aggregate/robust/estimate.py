@@ -1,4 +1,4 @@
-"""What the rows of one site say of its mixture, one step from where it stood, and the labels that sites share."""
+"""A site's estimate with its covariance, and the alignment of estimates to common labels."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from consilience.numerics.arrays import Array, IntArray
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
-    """What the rows of one site say, one step from where it stood.
+    """A site's estimate, covariance and label counts after one step.
 
     Parameters
     ----------
     mixture : Mixture
-        In coordinates that all sites share.
+        The mixture in coordinates common to all sites.
     labels : (K,) array
         ``Σ τ_k`` over the labels of the site.
     covariance : (K, f, f) array
-        Of each expert's free coefficients.
+        Covariance of each expert's free coefficients.
     slopes : (g, g) array or None
-        Covariance of the free slopes of a softmax gate; None where it is not to be trusted, or the gate has none.
+        Covariance of the free slopes of a softmax gate; None if it is not reliable, or the gate has no slopes.
 
     Examples
     --------
@@ -46,30 +46,30 @@ class Estimate:
 
     @property
     def coefficients(self) -> Array:
-        """Free coefficients of each expert, ``(K, f)``."""
+        """Return the free coefficients of each expert, ``(K, f)``."""
         return self.mixture.coefficients
 
     def is_finite(self) -> bool:
-        """Whether it has rows, and all that is compared is finite."""
+        """Whether the site has rows and its numbers are finite."""
         parts = (self.coefficients, self.labels, self.covariance, self.mixture.gate.contrasts())
         if not (all(bool(np.all(np.isfinite(part))) for part in parts) and self.labels.sum() > 0):
             return False
         return not self.mixture.experts.invalid()
 
     def with_covariances_of(self, other: Estimate) -> Estimate:
-        """The same with the covariances of another estimate, as they would be with this one's numbers of rows."""
+        """Return the estimate with the covariances of another one, rescaled to this one's numbers of rows."""
         times = np.maximum(other.labels, 1.0) / np.maximum(self.labels, 1.0)
         return replace(self, covariance=times[:, None, None] * other.covariance, slopes=other.slopes)
 
     def permuted(self, order: IntArray) -> Estimate:
-        """The same with experts in another order; the covariance of slopes, which has an order of its own, is lost."""
+        """Return the estimate with experts in another order; the covariance of the gate's slopes is dropped."""
         if np.array_equal(order, np.arange(len(order))):
             return self
         return Estimate(self.mixture.permuted(order), self.labels[order], self.covariance[order])
 
 
 def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict[str, Estimate]:
-    """Estimates with their experts in the order nearest to the centre's, in units of their standard errors.
+    """Permute the experts of estimates to match the centre's, in units of their standard errors.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Sites that are similar, not equal: a robust centre, and for each site an estimate between its own and the centre.
+"""Partial pooling of similar sites: a robust centre, and each site's estimate shrunk towards it.
 
-Coefficients are compared in coordinates whitened by the covariance that one row's worth of them has, so that a distance
-means the same for every expert. Shares and covariances stay with the site, with the centre's as a few rows of prior.
+Coefficients are compared in coordinates whitened by their covariance per row, so that distances are comparable between
+experts. Weights and covariances are estimated per site, with the centre's as a few prior rows.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 LEAST_GATES = 3
-"""Sites with a covariance of their gate's slopes from which on slopes are shrunk; with fewer all have the centre's."""
+"""Minimum number of sites with a covariance of their gate's slopes to shrink slopes; else all have the centre's."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sharing:
-    """The centre, and each site's mixture between its own and the centre.
+    """The centre, and each site's mixture shrunk towards it.
 
     Parameters
     ----------
     centre : Mixture
     covariance : (K, f, f) array
-        Of the centre's coefficients: from chance at the sites, and from the differences between them.
+        Covariance of the centre's coefficients: sampling error at the sites, and variance between sites.
     mixtures : mapping of str to Mixture
     shrinkage : (M, K) array
-        Share of each site's coefficients that comes from the other sites; nearly 0 where a site is far from them.
+        Fraction of each site's coefficients that comes from the other sites; nearly 0 if a site is far from them.
     kept : (M, K) array of bool
-        Which experts of which sites the centre is made of. An expert of which a site has too few rows is not kept and
-        borrows all.
+        Which experts of which sites define the centre. An expert with too few rows at a site is not kept and is shrunk
+        fully.
     gate_shrinkage : (M,) array
-        The same for the slopes of each site's gate; 0 for gates without.
+        Shrinkage of the slopes of each site's gate; 0 for gates without slopes.
     between : (K,) array
-        Standard deviation of the coefficients between sites, root mean square over coefficients, in units of the
-        standard deviation that one row's worth of them has.
+        Standard deviation of the coefficients between sites, root mean square over coefficients, in units of their
+        standard deviation for one row.
     division : float
-        How far the sites fall into camps, where they may differ: above 1, their differences have one direction in
-        common more than chance allows, and a centre between the camps stands for neither.
+        Evidence that the sites form groups: above 1, their differences have a common direction beyond sampling error,
+        and a centre between the groups represents none of them.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Sharing:
     division: float
 
     def permuted(self, order: IntArray) -> Sharing:
-        """The same with experts in another order."""
+        """Return the result with experts in another order."""
         return replace(
             self,
             centre=self.centre.permuted(order),
@@ -80,21 +80,21 @@ class Sharing:
 
 
 def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Collection[str] = ()) -> Sharing:
-    """Draw the estimates of sites towards a robust centre, as far as their differences allow.
+    """Shrink the estimates of sites towards a robust centre, by an amount that depends on their differences.
 
     Coefficients of each expert are shrunk (:func:`~consilience.aggregate.robust.centre.shrunk`) in coordinates whitened
-    by the geometric median of the covariances that one row of them has; slopes of a softmax gate likewise, all experts
-    as one vector. A site more than half of whose experts are far from the others' has no say in the centre at all.
-    Shares and covariances of the experts stay with the site; the centre's count as ``f`` rows.
+    by the geometric median of their covariances per row; slopes of a softmax gate likewise, all experts as one vector.
+    A site more than half of whose experts are far from the others' is excluded from the centre. Weights and covariances
+    of the experts are estimated per site; the centre's count as ``f`` rows.
 
     Parameters
     ----------
     estimates : mapping of str to Estimate
-        All finite, in common labels.
+        Finite estimates in common labels.
     equal : bool
-        Give every site the geometric median, whatever they differ.
+        Whether to give every site the geometric median, however they differ.
     barred : collection of str
-        Sites that are to have no say in the centre.
+        Sites excluded from the centre.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
 
 
 def _experts_drawn(sites: list[Estimate], *, equal: bool, barred: Mask) -> list[ShrunkVectors]:
-    """The coefficients of each expert, shrunk towards their centre."""
+    """Shrink the coefficients of each expert towards their centre."""
     return [
         shrink_whitened(
             np.array([site.coefficients[k] for site in sites]),
@@ -150,7 +150,7 @@ def _experts_drawn(sites: list[Estimate], *, equal: bool, barred: Mask) -> list[
 
 
 def _mostly_far(each: list[ShrunkVectors]) -> Mask:
-    """Sites more than half of whose experts, of those with rows, are not kept."""
+    """Return the sites more than half of whose experts, of those with rows, are not kept."""
     kept = np.stack([one.found.kept for one in each], axis=1)  # (M, K)
     silent = ~kept & np.stack([one.found.shrinkage == 1 for one in each], axis=1)
     far = ~kept & ~silent
@@ -159,7 +159,7 @@ def _mostly_far(each: list[ShrunkVectors]) -> Mask:
 
 
 def _shapes(sites: list[Estimate]) -> tuple[Array, Array]:
-    """Shapes of the experts of each site ``(M, K, m)`` with the centre's ``(K, m)`` as prior rows, and these."""
+    """Return the shapes of the experts of each site ``(M, K, m)`` with prior rows, and the centre's ``(K, m)``."""
     experts = [site.mixture.experts for site in sites]
     own = np.array([each.shape_values() for each in experts])
     if not own.size:
@@ -173,7 +173,7 @@ def _shapes(sites: list[Estimate]) -> tuple[Array, Array]:
 
 
 def _gates(sites: list[Estimate], out: Mask, *, equal: bool) -> tuple[list[Gate], Gate, Array]:
-    """The gate of each site, that of the centre, and the shrinkage of each site."""
+    """Return the gate of each site, that of the centre, and the shrinkage of each site."""
     gates = [site.mixture.gate for site in sites]
     if not gates[0].reads_covariates:
         labels, prior = np.array([site.labels for site in sites]), sites[0].coefficients.shape[1]
@@ -193,7 +193,7 @@ def _gates(sites: list[Estimate], out: Mask, *, equal: bool) -> tuple[list[Gate]
 
 
 def _slopes(sites: list[Estimate], out: Mask, slopes: Array, *, equal: bool) -> tuple[Array, Array, Array]:
-    """Slopes of the gates ``(M, g)`` shrunk towards their centre, how much, and the centre ``(g,)``."""
+    """Shrink the slopes of the gates ``(M, g)`` towards their centre; return slopes, shrinkage, centre ``(g,)``."""
     known = np.array([site.slopes is not None for site in sites])
     if slopes.shape[1] == 0:
         return slopes, np.zeros(len(sites)), np.zeros(0)
@@ -211,7 +211,7 @@ def _slopes(sites: list[Estimate], out: Mask, slopes: Array, *, equal: bool) -> 
 
 
 def _mixture(like: Mixture, gate: Gate, coefficients: Array, shapes: Array) -> Mixture:
-    """A mixture with these parts, in the structure of ``like``."""
+    """Build a mixture from these parts, in the structure of ``like``."""
     old = like.experts
     delta = coefficients.ravel() - old.free_coefficients()
     experts = old.moved(delta, np.zeros(old.shape_parameters))

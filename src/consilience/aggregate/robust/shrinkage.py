@@ -1,6 +1,6 @@
 """Shrink one vector of each site towards a centre, in whitened coordinates.
 
-Coordinates are whitened by the covariance that one row's worth of the vector has.
+Coordinates are whitened by the covariance of the vector per row.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from consilience.aggregate.robust.centre import Shrinkage, believed, geometric_m
 from consilience.numerics.arrays import Array, Mask
 
 UNSURE = 100.0
-"""Times the median variance from which on an estimate says nothing."""
+"""Multiple of the median variance above which an estimate is treated as uninformative."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShrunkVectors:
-    """One vector of each site shrunk towards its centre, and how the sites lie in whitened coordinates."""
+    """One vector of each site shrunk towards its centre, and the positions of the sites in whitened coordinates."""
 
     found: Shrinkage  # back in the coordinates it came in
     covariance: Array  # (D, D) of the centre
@@ -30,10 +30,10 @@ class ShrunkVectors:
 def shrink_whitened(
     theta: Array, covariance: Array, labels: Array, *, least: float, equal: bool, barred: Mask
 ) -> ShrunkVectors:
-    """Shrinkage of ``theta (M, D)`` in coordinates where one row's worth has unit covariance.
+    """Shrink ``theta (M, D)`` in coordinates in which the covariance per row is the identity.
 
-    Who has fewer than ``least`` rows, or is near the others only because it is so unsure, says nothing of its own, and
-    has the centre; who is ``barred`` has no say in it.
+    A site with fewer than ``least`` rows, or whose variance alone keeps it near the others, gets the centre; a
+    ``barred`` site is excluded from the centre.
     """
     D, thin = theta.shape[1], labels < least
     speak = ~thin | thin.all()
@@ -53,13 +53,13 @@ def shrink_whitened(
 
 
 def _heard(found: Shrinkage, variances: Array) -> Shrinkage:
-    """Those who are kept only because they are so unsure borrow all, and are not kept."""
+    """Shrink fully, and exclude, the sites that are kept only because of their large variance."""
     unsure = found.kept & (variances > UNSURE * np.median(variances))
     return replace(found, kept=found.kept & ~unsure, shrinkage=np.where(unsure, 1.0, found.shrinkage))
 
 
 def _with_silent(found: Shrinkage, speak: Mask, thin: Mask) -> Shrinkage:
-    """The shrinkage of those who speak, with the others: they have the centre and no say in it."""
+    """Add the uninformative sites to the shrinkage of the others: they get the centre and have no weight in it."""
     M = len(speak)
     weights, kept, shrinkage = np.zeros(M), np.zeros(M, dtype=bool), np.ones(M)
     estimates = np.repeat(found.centre[None], M, axis=0)
@@ -78,23 +78,23 @@ def _whitened(L: Array, covariance: Array) -> Array:
 
 
 def _all_equal(points: Array, barred: Mask) -> Shrinkage:
-    """Every site has the geometric median of those that are not barred."""
+    """Give every site the geometric median of the sites that are not barred."""
     centre, M = geometric_median(points[~barred]), len(points)
     weights = ~barred / np.sum(~barred)
     return Shrinkage(centre, 0.0, weights, np.repeat(centre[None], M, axis=0), np.ones(M), ~barred)
 
 
 def division(residuals: Sequence[Array]) -> float:
-    """How far sites fall into camps: the largest eigenvalue of their likeness over what chance allows.
+    """Measure grouping of sites: the largest eigenvalue of their residual Gram matrix over its bound by chance.
 
-    With residuals ``r_mk (D,)`` of unit variance the likeness ``(1 / K D) Σ_k r_mkᵀ r_lk`` of M sites has eigenvalues
-    up to about ``(1 + √(M / K D))²`` (Marchenko and Pastur); half as much again is allowed. Sites that were moved the
-    same way, each by no more than chance, show here.
+    With residuals ``r_mk (D,)`` of unit variance the Gram matrix ``(1 / K D) Σ_k r_mkᵀ r_lk`` of M sites has
+    eigenvalues up to about ``(1 + √(M / K D))²`` (Marchenko and Pastur); half as much again is allowed. It detects
+    sites shifted in the same direction, each within sampling error.
 
     Parameters
     ----------
     residuals : sequence of (M, D) array
-        Of each expert; rows of zeros for sites that are not kept.
+        Residuals of each expert; rows of zeros for sites that are not kept.
 
     Examples
     --------

@@ -1,12 +1,11 @@
-"""Sites that lie, for drills: what they send in place of their honest answers.
+"""Simulated attacks by sites, to test the robustness of methods.
 
-An attack maps what a site would claim about its experts (:class:`Claim`) to what it does claim. :class:`Drill` is an
-engine some of whose sites attack::
+An attack maps a site's honest estimate of its experts (:class:`Claim`) to the one it sends. :class:`Drill` is an engine
+with attacking sites::
 
     Federation(sites, engine=Drill({"north": sign_flip, "south": Collusion(3.0)}))
 
-so that you can see what a method, or a study of yours, makes of them. The lies are told in the sites' own fits and in
-the sums of every round, for Gaussian experts.
+The attacks apply to the sites' own fits and to the sums of every round, for Gaussian experts.
 """
 
 from consilience.datasets.attacks.drill import Attacked, Drill

@@ -1,4 +1,4 @@
-"""A lie in a site's answer: its own fit, or the sums of a round, so that they tell another story of its experts."""
+"""Apply an attack to a site's answer: its own fit, or the sums of a round."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from consilience.numerics.arrays import Array, pack, unpack
 
 
 def attacked(attack: Attack, question: Any, answer: Any) -> Any:
-    """The answer with another story about its experts; answers that tell none stay."""
+    """Apply an attack to an answer about experts; return other answers unchanged."""
     match answer, attack:
         case Statistics(), Replay():
             return attack.instead_of(answer)
@@ -35,7 +35,7 @@ def attacked(attack: Attack, question: Any, answer: Any) -> Any:
 
 
 def _attacked_statistics(attack: Callable[[Claim], Claim], mixture: Mixture, statistics: Statistics) -> Statistics:
-    """Statistics from which the step at ``mixture`` leads to the other story."""
+    """Return statistics whose M-step at ``mixture`` gives the attacked estimate."""
     experts = gaussian(mixture.experts)
     honest = experts.solution(statistics.experts)
     claim = attack(Claim(honest.n, honest.S, honest.B, honest.scatter))
@@ -55,12 +55,12 @@ def _attacked_statistics(attack: Callable[[Claim], Claim], mixture: Mixture, sta
 
 
 def _times(claim: Claim, n: Array) -> float:
-    """How many times the rows that there are; a site that leaves experts out has as many as before."""
+    """Return the claimed multiple of the number of rows; 1 if experts were left out."""
     return float(claim.n.sum() / n.sum()) if len(claim.n) == len(n) else 1.0
 
 
 def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
-    """A site's fit, as a story of its labels, moments and coefficients."""
+    """Apply an attack to a site's fit: its labels, moments and coefficients."""
     model = fit.model
     assert model is not None  # asked before  # noqa: S101
     experts = gaussian(model.mixture.experts)

@@ -1,4 +1,4 @@
-"""An engine some of whose sites lie."""
+"""An engine with attacking sites."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from consilience.site.site import Site
 
 
 class Drill:
-    """An engine some of whose sites attack.
+    """Engine in which some sites attack.
 
     Parameters
     ----------
     attacks : mapping of str to Attack
-        What each lying site makes of what it would say.
+        Attack of each attacking site.
     engine : InProcess or DaskCluster, optional
-        Who carries the questions; this process by default.
+        Engine that carries the questions; in-process by default.
 
     Examples
     --------
@@ -48,12 +48,12 @@ class Drill:
         self.engine = InProcess() if engine is None else engine
 
     def over(self, sites: Iterable[Site], *, in_memory: bool = False) -> Attacked:
-        """The engine that carries questions to ``sites``."""
+        """Return the engine for ``sites``."""
         return Attacked(self.engine.over(sites, in_memory=in_memory), self.attacks)
 
 
 class Attacked:
-    """Between an engine and the run: changes what some sites send.
+    """Wraps an engine and changes the replies of some sites.
 
     Parameters
     ----------
@@ -73,19 +73,19 @@ class Attacked:
     def __init__(self, engine: Engine, attacks: Mapping[str, Attack]) -> None:
         unknown = sorted(set(attacks) - set(engine.sites))
         if unknown:
-            raise InvalidInputError(f"there is no site called {', '.join(unknown)}")
+            raise InvalidInputError(f"attacks: unknown sites {', '.join(unknown)}")
         self._engine, self._attacks = engine, attacks
         self._places = {site: place for place, site in enumerate(engine.sites)}
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Names of the sites, in the order of every sum."""
+        """Names of the sites, in the order of summation."""
         return self._engine.sites
 
     def ask(
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
     ) -> Iterator[list[Reply]]:
-        """Replies as they come, of each site by itself: no sum on the way comes before the attack."""
+        """Yield replies of single sites as they arrive: sums are formed after the attack."""
         asked = decode(question)
         for replies in self._engine.ask(number, question, sites, total=False, timeout=timeout):
             yield [self._changed(asked, reply) if reply.number == number else reply for reply in replies]

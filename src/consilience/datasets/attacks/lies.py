@@ -1,4 +1,4 @@
-"""What lying sites say of their experts: functions from what a site would say to what it does say."""
+"""Attacks: functions from a site's honest estimate of its experts to the one it sends."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from consilience.numerics.linalg import solve_symmetric
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """What a site says of its experts, in its own fit or in the sums of a round.
+    """A site's estimate of its experts, in its own fit or in the sums of a round.
 
     Parameters
     ----------
     n : (K,) array
-        Rows of each expert.
+        Number of rows of each expert.
     S : (K, p, p) array
         ``Σ τ_k x̃ x̃ᵀ``.
     B : (K, q, p) array
-        Coefficients: of the fit, or those to which the sums lead.
+        Coefficients: of the fit, or those that an M-step on the sums gives.
     scatter : (K, q, q) or (K, q) array
-        Of the residuals from ``B``, or its diagonal.
+        Scatter of the residuals from ``B``, or its diagonal.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class Claim:
     precision: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def standard_errors(self) -> Array:
-        """Of the coefficients where labels are known, ``(K, q, p)``."""
+        """Compute standard errors of the coefficients for known labels, ``(K, q, p)``."""
         diagonal = np.diagonal(self.scatter, axis1=1, axis2=2) if self.scatter.ndim > 2 else self.scatter
         variances = diagonal / np.maximum(self.n, 1.0)[:, None]  # (K, q)
         inverse = np.array([np.diagonal(solve_symmetric(S, np.eye(len(S)))[0]) for S in self.S])  # (K, p)
@@ -49,14 +49,14 @@ class Claim:
         return errors
 
     def permuted(self, order: IntArray) -> Claim:
-        """The same under other labels."""
+        """Reorder the experts."""
         precision = self.precision[order] if len(self.precision) else self.precision
         return Claim(self.n[order], self.S[order], self.B[order], self.scatter[order], precision)
 
 
 @dataclass
 class Replay:
-    """Answer every round with the sums of the first; one such value for each site.
+    """Attack that repeats the sums of the first round in every round; use one instance per site.
 
     Examples
     --------
@@ -70,17 +70,17 @@ class Replay:
     first: Statistics | None = field(default=None)
 
     def instead_of(self, answer: Statistics) -> Statistics:
-        """What is sent."""
+        """Return the statistics to send."""
         self.first = self.first or answer
         return replace(self.first, information=answer.information)
 
 
 Attack = Callable[[Claim], Claim] | Replay
-"""From what a site would say to what it does say."""
+"""Function from the honest to the attacked estimate."""
 
 
 def label_flip(claim: Claim) -> Claim:
-    """Name every expert by the label of the next.
+    """Shift the labels of the experts by one.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def label_flip(claim: Claim) -> Claim:
 
 
 def sign_flip(claim: Claim) -> Claim:
-    """Send all coefficients with the other sign.
+    """Flip the sign of all coefficients.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def sign_flip(claim: Claim) -> Claim:
 
 
 def not_a_number(claim: Claim) -> Claim:
-    """Send NaN for all coefficients.
+    """Replace all coefficients by NaN.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def not_a_number(claim: Claim) -> Claim:
 
 
 def fewer_experts(claim: Claim) -> Claim:
-    """Leave the last expert out, whatever was asked.
+    """Omit the last expert.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def fewer_experts(claim: Claim) -> Claim:
 
 @dataclass(frozen=True)
 class Blown:
-    """Send coefficients ``factor`` times as large.
+    """Attack that multiplies the coefficients by ``factor``.
 
     Examples
     --------
@@ -141,20 +141,20 @@ class Blown:
     factor: float = 1e3
 
     def __call__(self, claim: Claim) -> Claim:
-        """What is sent."""
+        """Return the attacked claim."""
         return replace(claim, B=self.factor * claim.B)
 
 
 @dataclass(frozen=True)
 class Collusion:
-    """Move every coefficient by so many of its standard errors, in a direction on which the liars agree.
+    """Attack that shifts every coefficient by a multiple of its standard error, in a direction common to all attackers.
 
     Parameters
     ----------
     standard_errors : float
-        3 shows in a site's distance from the others; 1 is hidden in chance.
+        The multiple: 3 is visible in a site's distance from the others; 1 is within sampling error.
     seed : int
-        Of the direction: the same for all who collude.
+        Seed of the direction, the same for all colluding sites.
 
     Examples
     --------
@@ -167,14 +167,14 @@ class Collusion:
     seed: int = 0
 
     def __call__(self, claim: Claim) -> Claim:
-        """What is sent."""
+        """Return the attacked claim."""
         signs = np.random.default_rng(self.seed).choice([-1.0, 1.0], claim.B.shape)
         return replace(claim, B=claim.B + self.standard_errors * signs * claim.standard_errors())
 
 
 @dataclass(frozen=True)
 class MoreRows:
-    """Claim ``rows`` rows: all sums are blown up to that number.
+    """Attack that claims ``rows`` rows: all sums are scaled to that number.
 
     Examples
     --------
@@ -186,6 +186,6 @@ class MoreRows:
     rows: float = 1e9
 
     def __call__(self, claim: Claim) -> Claim:
-        """What is sent."""
+        """Return the attacked claim."""
         factor = self.rows / claim.n.sum()
         return replace(claim, n=factor * claim.n, S=factor * claim.S, scatter=factor * claim.scatter)

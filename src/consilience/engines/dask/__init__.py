@@ -1,4 +1,4 @@
-"""The engine of a Dask cluster: sites are files, workers read them where they run, sums come back."""
+"""Dask engine: sites are files, workers read them, and sums are returned."""
 
 from consilience.engines.dask.cluster import DaskCluster
 

@@ -1,4 +1,4 @@
-"""A Dask cluster, started here or reached by its address."""
+"""A Dask cluster, started here or connected to by its address."""
 
 from __future__ import annotations
 
@@ -23,59 +23,58 @@ from consilience.engines.dask.sites import DaskSites
 from consilience.errors import EngineError, InvalidInputError
 from consilience.site.site import Site
 
-# None takes a variable out: with the low trim threshold that Dask sets, a pass gives memory back after every block.
+# None unsets a variable: with Dask's low trim threshold, a pass would return memory to the system after every block.
 ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": None, "OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
 SETTINGS = {
     "distributed.nanny.pre-spawn-environ": ENVIRONMENT,
-    # No pages about the cluster, to whoever reads the ports of this machine.
+    # No dashboard, which anyone with access to the ports of this machine could read.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
-    # A process that waits should cost nothing: these watch it every 20 ms and 500 ms, and sample its stack every 10 ms.
+    # Reduce the cost of idle processes: these poll every 20 ms and 500 ms, and sample the stack every 10 ms.
     "distributed.admin.tick.interval": "500ms",
     "distributed.admin.system-monitor.interval": "5s",
     "distributed.worker.profile.enabled": False,
 }
-# A worker's place is given up when it is empty 15 s after a loss, be it because of another loss a moment ago.
+# By default Dask gives up the slot of a worker that is still empty 15 s after a loss, even after repeated losses.
 PATIENCE = {"distributed.deploy.lost-worker-timeout": "1 day"}
 
 
 class DaskCluster:
-    """Workers of a Dask cluster, as an engine: sites are files that every worker can read.
+    """Engine on the workers of a Dask cluster: sites are files that every worker can read.
 
-    Workers are started, or the scheduler is reached, and all versions are checked when the object is made. Close it, or
-    use it in a ``with`` statement.
+    Workers are started, or the scheduler is connected to, and all versions are checked when the object is created.
+    Close it, or use it in a ``with`` statement.
 
     Parameters
     ----------
     address : str or None
-        Of a running scheduler, as in ``"tls://scheduler:8786"``. Dask runs the code of whoever reaches its port, so
-        that plain ``tcp://`` is refused beyond this machine.
+        Address of a running scheduler, as in ``"tls://scheduler:8786"``. Dask runs the code of anyone who can reach its
+        port, so plain ``tcp://`` is refused beyond this machine.
     n_workers : int or None
-        Without an address: processes to start on this machine, listening on 127.0.0.1; as many as there are
-        processors by default. They import the script that starts them: its work must be under
+        Without an address: number of processes to start on this machine, listening on 127.0.0.1; by default the number
+        of processors. They import the script that starts them: its work must be under
         ``if __name__ == "__main__":``.
     security : distributed.Security or None
-        Certificates. With workers of this machine, True makes certificates for as long as they live: other users of
-        the machine then cannot reach them.
+        Certificates. With workers of this machine, True creates temporary certificates, so that other users of the
+        machine cannot connect to them.
     insecure : bool
-        Use a plain ``tcp://`` address beyond this machine all the same.
+        Whether to allow a plain ``tcp://`` address beyond this machine.
 
     Raises
     ------
     EngineError
-        The scheduler cannot be reached, must not be used as it is, or has other versions; in one sentence.
+        If the scheduler cannot be reached, is not allowed, or has other versions.
     ImportError
-        Dask is not installed.
+        If Dask is not installed.
 
     Notes
     -----
-    Dask pickles the tasks it carries. What it carries here is addresses of files, encoded questions and encoded
-    answers; rows do not leave the workers. What lost workers held is read again by others. Traces of sites that could
-    not answer are in the logs of the workers.
+    Dask pickles the tasks it sends. They contain addresses of files, encoded questions and encoded answers; rows do not
+    leave the workers. Data of lost workers are read again by others. Tracebacks of sites that failed are in the logs of
+    the workers.
 
-    With a deadline, workers go on without sites that have not answered when 0.9 of it is over; a site has all of it
-    where each is a task of its own. An answer that comes after the deadline is dropped with its task, and so is not in
-    the record as late.
+    With a deadline, workers continue without sites that have not answered after 0.9 of it; a site has all of it if each
+    site is a task of its own. An answer after the deadline is dropped with its task, and is not recorded as late.
 
     Examples
     --------
@@ -99,7 +98,7 @@ class DaskCluster:
         self, address: str | None = None, *, n_workers: int | None = None, security: Any = None, insecure: bool = False
     ) -> None:
         if address is not None and n_workers is not None:
-            raise InvalidInputError("address and n_workers: got both; workers are started, or found at an address")
+            raise InvalidInputError("got both address and n_workers: pass one of them; workers are started or found")
         if n_workers is not None and n_workers < 1:
             raise InvalidInputError(f"n_workers={n_workers!r}: expected a whole number >= 1")
         distributed()
@@ -120,21 +119,21 @@ class DaskCluster:
             raise
 
     def over(self, sites: Iterable[Site], *, in_memory: bool = False) -> DaskSites:
-        """The engine that carries questions to ``sites``.
+        """Return the engine for ``sites``.
 
         Parameters
         ----------
         sites : iterable of Site
-            Each with a :class:`~consilience.site.Shard` at an address that means the same on every worker.
+            Each with a :class:`~consilience.site.Shard` at an address that is valid on every worker.
         in_memory : bool
             Whether workers keep the rows in memory; otherwise they read the files at every question.
         """
         if self._client.status != "running":
-            raise EngineError("the cluster is closed: make another DaskCluster")
+            raise EngineError("the cluster is closed: create another DaskCluster")
         return DaskSites(self._client, self._threads(), sites, in_memory=in_memory)
 
     def close(self) -> None:
-        """Leave the cluster; workers that were started here end."""
+        """Disconnect from the cluster; workers that were started here end."""
         self._open.close()
 
     def __enter__(self) -> Self:
@@ -144,7 +143,7 @@ class DaskCluster:
         self.close()
 
     def _threads(self) -> dict[str, int]:
-        """Threads of each worker; workers that were not there before are checked first."""
+        """Return the number of threads of each worker; new workers are checked first."""
         try:
             self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
         except TimeoutError:
@@ -158,7 +157,7 @@ class DaskCluster:
 
 @contextmanager
 def local_client(n_workers: int, security: Any) -> Iterator[Any]:
-    """A client of workers that are started on this machine, and end with it."""
+    """Yield a client of workers started on this machine, which end with it."""
     before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "PYTHONHASHSEED", "__DASK_PARENT_PID")}
     with ExitStack() as stack:
         stack.callback(restore, before)
@@ -169,7 +168,7 @@ def local_client(n_workers: int, security: Any) -> Iterator[Any]:
 
 
 def restore(environment: dict[str, str | None]) -> None:
-    """Take back what Dask sets in this process whenever it starts a worker."""
+    """Undo the environment variables that Dask sets in this process when it starts a worker."""
     for name, value in environment.items():
         os.environ.pop(name, None)
         if value is not None:
@@ -177,7 +176,7 @@ def restore(environment: dict[str, str | None]) -> None:
 
 
 def local_workers(n_workers: int, security: Any) -> Any:
-    """One process and one thread for each worker, on the loopback address."""
+    """Start one process with one thread for each worker, on the loopback address."""
     try:
         with dask().config.set(SETTINGS):
             return distributed().LocalCluster(

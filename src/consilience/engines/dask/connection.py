@@ -1,4 +1,4 @@
-"""Which clusters may be used, and how they are reached: each refusal is one sentence."""
+"""Rules for the use of a Dask cluster, connection to it, and error messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "to
 
 
 def distributed() -> Any:
-    """The library, or the line that installs it."""
+    """Import ``distributed``, or raise an error with the command that installs it."""
     try:
         return import_module("distributed")
     except ImportError as error:
@@ -32,12 +32,12 @@ def distributed() -> Any:
 
 
 def dask() -> Any:
-    """The library under it, for its configuration."""
+    """Import ``dask``, for its configuration."""
     return import_module("dask")
 
 
 def checked_address(address: str, security: Any, *, insecure: bool) -> str:
-    """The address with its scheme, or the reason why it is not used.
+    """Return the address with its scheme, or raise an error if its use is not allowed.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def checked_address(address: str, security: Any, *, insecure: bool) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, whatever the network.
+    """Whether a host is the loopback interface of this machine.
 
     Examples
     --------
@@ -83,14 +83,14 @@ def is_loopback(host: str) -> bool:
 
 
 def connected(address: str, security: Any) -> Any:
-    """A client of the scheduler at ``address``, or the reason why there is none."""
+    """Connect a client to the scheduler at ``address``, or raise an error with the reason."""
     arguments = connection_arguments(address, security)
     reason: list[str] = []
 
     def attempt() -> None:
         reason.extend(asyncio.run(refusal(address, arguments)))
 
-    # A client that cannot connect leaves threads behind: one bare connection comes first, in a loop of its own.
+    # A client that fails to connect leaves threads behind, so a bare connection is tried first, in a loop of its own.
     thread = threading.Thread(target=attempt)
     thread.start()
     thread.join()
@@ -103,7 +103,7 @@ def connected(address: str, security: Any) -> Any:
 
 
 def connection_arguments(address: str, security: Any) -> dict[str, Any]:
-    """What a connection needs of ``security``; certificates that cannot be read are named here."""
+    """Return the arguments of a connection with ``security``; raise an error for certificates that cannot be read."""
     if security is None:
         return {}
     try:
@@ -118,7 +118,7 @@ def connection_arguments(address: str, security: Any) -> dict[str, Any]:
 
 
 async def refusal(address: str, arguments: dict[str, Any]) -> list[str]:
-    """Why a connection cannot be made; nothing if it can."""
+    """Try to connect; return the reason of a failure, or an empty list."""
     attempt = distributed().connect(address, timeout=CONNECT_SECONDS, **arguments)
     try:
         comm = await asyncio.wait_for(attempt, CONNECT_SECONDS + 1)
@@ -129,7 +129,7 @@ async def refusal(address: str, arguments: dict[str, Any]) -> list[str]:
 
 
 def said(error: BaseException, address: str = "") -> str:
-    """What went wrong with a connection, in our words where the cause is known."""
+    """Describe a connection error, in plain words if the cause is known."""
     texts = " ".join(f"{type(e).__name__} {e}" for e in _causes(error))
     closed = "it closed the connection; if it requires TLS, use tls:// and pass security="
     if address.startswith(ENCRYPTED):  # whether its reason arrives before the end of the connection is a race
@@ -137,7 +137,7 @@ def said(error: BaseException, address: str = "") -> str:
     known = {
         "CERTIFICATE_VERIFY_FAILED": "its certificate is not signed by the tls_ca_file of security",
         "ALERT": closed,
-        "WRONG_VERSION_NUMBER": "it does not speak TLS; start it with certificates",
+        "WRONG_VERSION_NUMBER": "it does not use TLS; start it with certificates",
         "KEY_VALUES_MISMATCH": "tls_client_key is not the key of tls_client_cert",
         "FileNotFoundError": "a file named in it was not found",
         "Name or service not known": "no machine has that name",
@@ -159,7 +159,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def check_workers(client: Any) -> None:
-    """Every worker and the scheduler must have our version of Python and of this package."""
+    """Check that every worker and the scheduler have our versions of Python and of this package."""
     versions = client.get_versions()
     ours = ".".join(versions["client"]["host"]["python"].split(".")[:2])
     hosts = {"the scheduler": versions["scheduler"]} | {f"worker {at}": v for at, v in versions["workers"].items()}
@@ -180,7 +180,7 @@ def check_workers(client: Any) -> None:
 
 
 def version_probe() -> Any:
-    """A function that travels as code, so that it also runs where this package is missing."""
+    """Return a function that is sent as code, so that it also runs where this package is missing."""
 
     def probe() -> tuple[str | None, str]:
         import importlib
@@ -197,10 +197,10 @@ def version_probe() -> Any:
 
 
 def check_security(security: Any, address: str | None) -> None:
-    """Security is Dask's own object; True asks for certificates made on the spot, for workers of this machine."""
+    """Check ``security``: a Dask object, or True for temporary certificates of workers on this machine."""
     if security is True and address is not None:
         raise InvalidInputError(
-            "security=True makes certificates for workers that are started here: with an address, pass the "
+            "security=True creates certificates for workers that are started here: with an address, pass the "
             "distributed.Security of its cluster"
         )
     if not (security is None or security is True or isinstance(security, distributed().Security)):
@@ -209,7 +209,7 @@ def check_security(security: Any, address: str | None) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Dask's loggers write nothing to the terminal meanwhile; handlers that go elsewhere are left alone."""
+    """Suppress the terminal output of Dask's loggers; other handlers are unchanged."""
     with ExitStack() as stack:
         for logger in map(logging.getLogger, LOGGERS):
             for handler in logger.handlers:

@@ -1,4 +1,4 @@
-"""Questions to sites whose files the workers of a cluster read: few fat tasks, sums on the way."""
+"""Send questions to sites whose files the workers of a cluster read: few large tasks, with partial sums."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from consilience.site.site import Site
 
 BLOCKS_PER_THREAD = 4
 SHARE = 0.9
-"""Of a round's time, after which a worker goes on without the sites of a block that keep the others waiting."""
+"""Fraction of a round's time after which a worker continues without the slow sites of a block."""
 GRACE = 10.0
-"""Seconds for fetching what is ready when the time is over."""
+"""Time in seconds to fetch finished results after the deadline."""
 LARGE_QUESTION = 100_000
-"""Bytes from which a question is sent once, and not with each task."""
+"""Size in bytes above which a question is sent once instead of with each task."""
 LARGE_ANSWERS = 100_000_000
-"""Bytes of all blocks' sums from which workers add them."""
+"""Total size in bytes of the blocks' sums above which workers add them."""
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
 
 class DaskSites:
-    """Carries questions to sites over the workers of a Dask cluster.
+    """Engine that sends questions to sites on the workers of a Dask cluster.
 
-    Neighbouring sites form blocks, about four for each thread, and a round is one task for each block. Blocks are
-    branches of the tree of sums, so that the total has the bits that any other engine gives. Lost workers cost time
-    only: Dask runs their tasks again, and reads again what they held.
+    Neighbouring sites form blocks, about four for each thread, and a round is one task per block. Blocks are subtrees
+    of the summation tree, so the total is bitwise equal to that of any other engine. Lost workers cost time only: Dask
+    runs their tasks again, and reads their data again.
 
     With a deadline, a site alone in its block has all of it, and sites that share a block have 0.9 of it, reading into
-    memory included, counted on each worker from its first task of the round: the rest brings back what the others
-    answered. Tasks end with their round, so that answers that come too late are dropped and are not in the record.
+    memory included, counted on each worker from its first task of the round: the rest is for returning the answers.
+    Tasks end with their round, so late answers are dropped and not recorded.
 
     Parameters
     ----------
@@ -76,13 +76,13 @@ class DaskSites:
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Names of the sites, in the order of every sum."""
+        """Names of the sites, in the order of summation."""
         return self._names
 
     def ask(
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
     ) -> Iterator[list[Reply]]:
-        """Replies as blocks are done; a block whose workers were lost for good is a failure of its sites."""
+        """Yield replies as blocks finish; if the workers of a block are lost for good, its sites have failed."""
         asked = frozenset(sites)
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._sending():
@@ -109,17 +109,17 @@ class DaskSites:
 
     @contextmanager
     def _sending(self) -> Iterator[None]:
-        """Where tasks are sent: Dask's warning about their size is not for here, a closed client is our error."""
+        """Send tasks without Dask's warning about their size; raise an error if the client is closed."""
         try:
             with dask().config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
                 yield
         except Exception as error:
             if self._client.status == "running":
                 raise
-            raise EngineError("the connection to the cluster is closed: make another DaskCluster") from error
+            raise EngineError("the connection to the cluster is closed: create another DaskCluster") from error
 
     def _sent(self, question: bytes, key: str) -> Any:
-        """The question as tasks take it: itself, or what one task returns."""
+        """Return the question as an argument of tasks: itself, or the result of one task."""
         if len(question) < LARGE_QUESTION:
             return question
         return self._client.submit(keep, question, key=f"{key}-question", pure=False)
@@ -127,7 +127,7 @@ class DaskSites:
     def _answers(
         self, key: str, question: Any, asked: frozenset[str], total: bool, timeout: float | None
     ) -> dict[Any, Span]:
-        """One task for each block that has a site to be asked, with the block's places."""
+        """Submit one task for each block with a site to be asked; return futures with the block's positions."""
         limits = [self._limit(key, span, timeout) for span in self._spans]
         homes = self._in_workers(limits) if self._keep else self._blocks
         places = [self._places(span, asked) for span in self._spans]
@@ -145,17 +145,17 @@ class DaskSites:
         return {future: self._spans[i] for future, i in zip(futures, chosen, strict=True)}
 
     def _places(self, span: Span, asked: frozenset[str]) -> tuple[int, ...] | None:
-        """Which sites of a block are asked; None where all are."""
+        """Return the positions of the sites of a block that are asked; None for all."""
         names = self._names[slice(*span)]
         places = tuple(i for i, site in enumerate(names) if site in asked)
         return None if len(places) == len(names) else places
 
     def _limit(self, key: str, span: Span, timeout: float | None) -> Limit | None:
-        """Time for a block: a site alone has all of it, neighbours must be back before it is over."""
+        """Return the time limit of a block: the full timeout for a single site, less for several."""
         return None if timeout is None else Limit(key, timeout if span[1] - span[0] == 1 else SHARE * timeout)
 
     def _in_workers(self, limits: list[Limit | None]) -> list[Any]:
-        """Blocks in the memory of workers, spread evenly; made again if the scheduler has forgotten them."""
+        """Return blocks in the memory of workers, spread evenly; rebuilt if the scheduler has lost them."""
         if not self._loaded or any(future.cancelled() for future in self._loaded):
             key = f"{self._key}-load-{next(self._counter)}"
             self._loaded = [
@@ -176,7 +176,7 @@ class DaskSites:
         return answer_bytes(decode(question)) * len(self._blocks) > LARGE_ANSWERS
 
     def _root(self, futures: dict[Any, Span], question: Any) -> Any:
-        """A task that has the answers of all blocks added by workers, pair by pair in the order of the tree."""
+        """Submit tasks that add the answers of all blocks on workers, pairwise in the order of the tree."""
         leaves = {span: future for future, span in futures.items()}
 
         def branch(lo: int, hi: int) -> Any:
@@ -194,7 +194,7 @@ class DaskSites:
     # ------------------------------------------------------------------ receiving
 
     def _arrivals(self, futures: list[Any], deadline: float | None) -> Iterator[list[tuple[Any, Any]]]:
-        """Futures with their results as they come, until the deadline."""
+        """Yield futures with their results as they arrive, until the deadline."""
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         arriving = distributed().as_completed(
             futures, self._client.loop, with_results=True, raise_errors=False, timeout=left
@@ -209,7 +209,7 @@ class DaskSites:
     def _settled(
         self, number: int, future: Any, result: Any, futures: dict[Any, Span], asked: frozenset[str]
     ) -> list[Reply]:
-        """What a task that has ended says: its answers, or failures of its sites."""
+        """Return the result of a finished task: its answers, or failures of its sites."""
         if future.status == "finished":
             return self._replies(number, result)
         error = result[1] if future.status == "error" else result
@@ -228,7 +228,7 @@ class DaskSites:
 
 
 def answer_bytes(question: Question) -> int:
-    """Bytes of the answer to a question, where they can be many.
+    """Estimate the size in bytes of the answer to a question, for questions with large answers.
 
     Examples
     --------
@@ -245,13 +245,13 @@ def answer_bytes(question: Question) -> int:
 
 
 def is_loss(error: BaseException) -> bool:
-    """Whether a task failed because of its workers, not of what it did."""
+    """Whether a task failed because its workers were lost."""
     library = distributed()
     return isinstance(error, (library.KilledWorker, library.CancelledError, OSError))
 
 
 def in_file(site: Site) -> Site:
-    """A site that a worker can read, by an address that means the same everywhere.
+    """Check that a site is a file that a worker can read; make its address absolute.
 
     Examples
     --------
@@ -261,7 +261,7 @@ def in_file(site: Site) -> Site:
     """
     if not isinstance(site.data, Shard):
         raise InvalidInputError(
-            f"site {site.name!r} holds rows in memory, and what Dask is given is lost with the worker that holds it: "
+            f"site {site.name!r} has its rows in memory, and they would be lost with the Dask worker that holds them: "
             "write them to Parquet and pass a Shard"
         )
     uri = site.data.uri if "://" in site.data.uri else str(Path(site.data.uri).absolute())

@@ -1,7 +1,7 @@
-"""What runs on a worker: blocks of sites are read, answer, and their answers are added.
+"""Tasks on workers: read blocks of sites, answer, and add the answers.
 
-Dask pickles tasks and results. That is its way on a cluster of one owner, who may run any code there anyway; what these
-functions return is tuples of numbers and bytes all the same.
+Dask pickles tasks and results, which is acceptable on a cluster of one owner, who may run any code there anyway. The
+functions here return only tuples of numbers and bytes.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from consilience.site.site import Site, joined
 
 T = TypeVar("T")
 STALLED = 1 / 8
-"""Share of the time for a block after which a site that says nothing is left behind in its thread."""
+"""Fraction of a block's time after which a site that does not respond is left in its thread."""
 LOADING = 1 / 6
-"""Share of it after which rows that are not in memory yet are no longer waited for before the question is read."""
+"""Fraction of a block's time after which rows that are not in memory are no longer waited for."""
 KEPT_CLOCKS = 1_000
 LARGEST_FAILURE = 1_000
-"""Bytes: longer messages need not be read to know that they are answers."""
+"""Size in bytes above which a message is known to be an answer without reading it."""
 _worker_log = logging.getLogger("distributed.worker")
 
 Part = tuple[int, int, bytes, tuple[bytes, ...], float]
-"""First place, place after the last, message, digest of each site's own answer, seconds."""
+"""First position, end position, message, digest of each site's own answer, seconds."""
 
 
 @dataclass(frozen=True, eq=False)
 class SiteBlock:
-    """Sites that are neighbours in the order of sums.
+    """Sites that are adjacent in the order of summation.
 
     Parameters
     ----------
     first : int
-        Place of the first of them.
+        Position of the first site.
     sites : list of Site
-        Files; where rows are kept in memory, the worker puts them in their place.
+        Sites as files; replaced by rows in memory where they are kept.
     keep : bool
         Whether rows are kept in memory.
     """
@@ -64,23 +64,23 @@ class SiteBlock:
     _reading: dict[int, threading.Lock] = field(default_factory=dict, init=False, repr=False)
 
     def load(self, i: int) -> None:
-        """Bring the rows of one site into memory; a site that cannot be read stays a file, and says why when asked."""
+        """Read the rows of one site into memory; a site that cannot be read stays a file, and fails when asked."""
         with self._reading.setdefault(i, threading.Lock()), suppress(Exception):
             if not isinstance(self.sites[i].data, Rows):
                 self.sites[i] = replace(self.sites[i], data=joined(list(self.sites[i].chunks())))
 
     def site(self, i: int) -> Site:
-        """One site; rows that are to be kept and are not there are read now, or waited for if they are being read."""
+        """Return one site; read its rows if they are to be kept, or wait for them if they are being read."""
         if self.keep and not isinstance(self.sites[i].data, Rows):
             self.load(i)
         return self.sites[i]
 
     def give_up(self, i: int) -> None:
-        """Wait no longer for whoever reads a site: the next question reads it itself."""
+        """Stop waiting for the reader of a site: the next question reads it again."""
         self._reading.pop(i, None)
 
     def __sizeof__(self) -> int:
-        """Bytes of the rows in memory: what Dask weighs before it moves a block."""
+        """Return the bytes of the rows in memory, which Dask uses to decide whether to move a block."""
         arrays = [a for site in self.sites if isinstance(site.data, Rows) for a in (site.data.X, site.data.Y)]
         return object.__sizeof__(self) + sum(int(array.nbytes) for array in arrays)
 
@@ -89,7 +89,7 @@ class SiteBlock:
 
 
 def arrived(first: int, sites: list[Site], keep: bool) -> SiteBlock:
-    """A block from another process: its arrays may start at odd addresses there, which costs time and last bits."""
+    """Rebuild a block received from another process with aligned arrays, for speed and bitwise equal results."""
     return SiteBlock(first, [_aligned_site(site) for site in sites], keep)
 
 
@@ -102,7 +102,7 @@ def _aligned_site(site: Site) -> Site:
 
 
 def _aligned(array: Any) -> Any:
-    """The array with its transpose contiguous, as a pass reads it; copied only if it is not so already."""
+    """Return the array with a contiguous transpose; copied only if necessary."""
     return None if array is None else np.require(array.T, requirements=("C", "A")).T
 
 
@@ -111,7 +111,7 @@ def _aligned(array: Any) -> Any:
 
 @dataclass(frozen=True)
 class Limit:
-    """Seconds for a round, counted on each worker from its first task of the round: clocks of machines differ.
+    """Time limit of a round in seconds, counted on each worker from its first task, since clocks of machines differ.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Limit:
     seconds: float
 
     def left(self) -> float:
-        """Seconds that are left here."""
+        """Return the seconds that are left on this worker."""
         now = time.monotonic()
         with _clocks_lock:
             began = _clocks.setdefault(self.round, now)
@@ -142,7 +142,7 @@ _clocks_lock = threading.Lock()
 
 
 def load_block(block: SiteBlock, limit: Limit | None) -> SiteBlock:
-    """The block with the rows of its sites in memory; those that take long are waited for when asked."""
+    """Read the rows of a block's sites into memory; slow ones are waited for when asked."""
     seconds = None
     if limit is not None:
         limit.left()  # starts the clock: reading is part of the round
@@ -154,17 +154,17 @@ def load_block(block: SiteBlock, limit: Limit | None) -> SiteBlock:
 def answer_block(
     block: SiteBlock, question: bytes, asked: tuple[int, ...] | None, total: bool, limit: Limit | None
 ) -> tuple[Part, ...]:
-    """Answers of the sites of a block, added where only the sum matters and all of them are there.
+    """Answer a question for the sites of a block; add the answers if only the sum is needed and all are present.
 
     Parameters
     ----------
     block : SiteBlock
     question : bytes
     asked : tuple of int or None
-        Which sites of the block; None for all.
+        Sites of the block to ask; None for all.
     total : bool
     limit : Limit or None
-        Sites that have not answered by then are left out.
+        Time limit; sites that have not answered by then are left out.
 
     Returns
     -------
@@ -196,15 +196,15 @@ def answer_block(
 def add_neighbours(
     left: tuple[Part, ...], right: tuple[Part, ...], question: bytes, spans: tuple[Span, Span]
 ) -> tuple[Part, ...]:
-    """Two branches of the tree as one, where each came as one sum; else their parts side by side."""
+    """Add two subtrees if each is one sum; otherwise return their parts."""
     parts = (*left, *right)
     return added(parts, decode(question)) if tuple(part[:2] for part in parts) == spans else parts
 
 
 def added(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
-    """One part for neighbours, in the order of the tree; where one, or the sum, cannot be used they stay apart.
+    """Add adjacent parts in the order of the tree; keep them apart if one, or the sum, is not valid.
 
-    Whoever receives a sum that cannot be used blames all its sites, so that none such is sent.
+    An invalid sum would count as a failure of all its sites, so none is sent.
     """
     if len(parts) == 1:
         return parts
@@ -221,13 +221,13 @@ def added(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
 
 
 def log_trace(site: Site, said: Any) -> None:
-    """Put the trace of a failure into the log of the worker: a site that was sent here ends with its task."""
+    """Write the traceback of a failure to the log of the worker, since the site object ends with its task."""
     if isinstance(said, Failure) and said.reference:
         _worker_log.error("site %s could not answer (reference %d)\n%s", site.name, said.reference, site.traces[-1])
 
 
 def keep(question: bytes) -> bytes:
-    """A large question as the result of a task: the scheduler can make it again when a worker that held it is lost."""
+    """Return a large question as the result of a task, so that the scheduler can recompute it after a loss."""
     return question
 
 
@@ -235,10 +235,10 @@ def keep(question: bytes) -> bytes:
 
 
 def each_within(work: Callable[[int], T], items: range | tuple[int, ...], seconds: float | None) -> dict[int, T]:
-    """``work(item)`` for each item, of those that end within ``seconds``.
+    """Compute ``work(item)`` for each item; return those that finish within ``seconds``.
 
-    One thread does them all. When it says nothing for a while, another takes the items that are left, and this task
-    leaves its place on the worker to the next: an item that hangs keeps its thread and no one else's.
+    One thread processes all items. If it does not respond for a while, another thread takes the remaining items, and
+    this task releases its slot on the worker: an item that hangs blocks only its own thread.
 
     Examples
     --------
@@ -275,6 +275,6 @@ def each_within(work: Callable[[int], T], items: range | tuple[int, ...], second
 
 
 def _leave_place() -> None:
-    """Let the worker start its next task; outside a worker there is no place to leave."""
+    """Release the task's slot so that the worker can start the next task; no effect outside a worker."""
     with suppress(ValueError):
         distributed().secede()

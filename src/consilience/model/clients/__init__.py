@@ -1,1 +1,1 @@
-"""Rows grouped by client: moments, pairs and local steps of each client."""
+"""Rows grouped by client: moments, pairs of rows and local steps of each client."""

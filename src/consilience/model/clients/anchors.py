@@ -1,4 +1,4 @@
-r"""Moment descent at anchors: clients with rows enough to tell a direction in a subspace of few dimensions.
+r"""Moment descent at anchors: clients with enough rows to estimate a direction in a low-dimensional subspace.
 
 The residual vectors ``e = (y - x̃ᵀθ) x̃`` of a client with coefficients ``θ*`` have the mean ``r = E[x̃x̃ᵀ](θ* - θ)``.
 In a basis ``U`` of the subspace in which ``r`` lies, the mean of :math:`U^\top e_i e_j^\top U` over pairs of distinct
@@ -21,7 +21,7 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class ClientSizes:
-    """Numbers of rows of clients ``(G,)``, or their weights; the ``+`` of two lists is both of them.
+    """Row counts or weights of clients ``(G,)``; ``+`` concatenates.
 
     Examples
     --------
@@ -36,7 +36,7 @@ class ClientSizes:
 
 
 def client_sizes(rows: Rows) -> ClientSizes:
-    """How many rows each client has.
+    """Count the rows of each client.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def client_sizes(rows: Rows) -> ClientSizes:
 
 @dataclass(frozen=True, eq=False)
 class AnchorSteps:
-    """For each of A anchors the estimate of ``Uᵀ r``, ``(A, f)``: its norm is ``σ``, its direction that of the step.
+    """Estimate of ``Uᵀ r`` for each of A anchors, ``(A, f)``: the norm is ``σ``, the direction that of the step.
 
     Examples
     --------
@@ -63,14 +63,14 @@ class AnchorSteps:
 
 
 def anchor_step(rows: Rows, place: int, design: Design, theta: Array, basis: Array) -> Array:
-    """``σ b`` of one client, ``(f,)``: zero where it has one row, or where its pairs point nowhere.
+    """Compute ``σ b`` of one client, ``(f,)``: zero if it has one row, or if no eigenvalue is positive.
 
     Parameters
     ----------
     rows : Rows
-        With one response.
+        Rows with one response.
     place : int
-        Of the client, in the order of groups.
+        Index of the client, in the order of groups.
     design : Design
     theta : (p,) array
     basis : (p, f) array
@@ -91,7 +91,7 @@ def anchor_step(rows: Rows, place: int, design: Design, theta: Array, basis: Arr
 
 
 def leading_step(E: Array, w: Array) -> Array:
-    """``σ b`` from projected residual vectors ``E (f, n)`` with weights ``(n,)``.
+    """Compute ``σ b`` from projected residual vectors ``E (f, n)`` with weights ``(n,)``.
 
     Examples
     --------
@@ -111,12 +111,12 @@ def leading_step(E: Array, w: Array) -> Array:
 def anchor_steps(
     pieces: Iterable[Rows], places: Sequence[int], design: Design, theta: Array, basis: Array
 ) -> AnchorSteps:
-    """The steps of the anchors at ``places`` among the clients of all ``pieces``; NaN where there is no such client.
+    """Compute the steps of the anchors at ``places`` among the clients of all ``pieces``; NaN for a missing client.
 
     Parameters
     ----------
     pieces : iterable of Rows
-        Clients are counted from the first to the last.
+        Clients are numbered from the first piece to the last.
     places : sequence of int, (A,)
     design : Design
     theta : (A, p) array

@@ -1,4 +1,4 @@
-r"""Local steps of clients: each picks the regression that fits it best and improves it on its own rows.
+r"""Local steps of clients: each client selects its best regression and updates it on its own rows.
 
 With rows ``X`` and ``y``, residuals :math:`r = y - X \theta` and the loss :math:`L(\theta) = \|r\|^2 / 2n` of a client,
 :math:`s` gradient steps of length :math:`\eta` are :math:`\theta \leftarrow \theta + \eta X^\top r / n`, and a proximal
@@ -24,23 +24,23 @@ from consilience.numerics.arrays import Array
 from consilience.numerics.softmax import log_sum_exp
 
 Improvement = Callable[[Array, Array, Array], Array]
-"""From rows ``(g, m, p)``, residuals ``(g, m)`` and ``η / n (g, 1)`` of g clients how far each moves, ``(g, p)``."""
+"""Maps rows ``(g, m, p)``, residuals ``(g, m)`` and ``η / n (g, 1)`` of g clients to their steps ``(g, p)``."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClusterSums(Additive):
-    """Sums over the clients that picked each of K regressions.
+    """Sums over the clients that selected each of K regressions.
 
     Parameters
     ----------
     moved : (K, p) array
-        ``Σ_i n_i (θ_i - θ_k)``: how far clients moved, each counted by its rows.
+        ``Σ_i n_i (θ_i - θ_k)``: the clients' steps, weighted by their numbers of rows.
     rows, clients : (K,) array
         ``Σ_i n_i``, and the number of clients.
     squares : (K,) array
-        Sum of their squared residuals before they moved.
+        Sum of the clients' squared residuals before the steps.
     log_likelihood : float
-        Of all clients under the mixture that was asked about.
+        Log-likelihood of all clients under the current mixture.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class ClusterSums(Additive):
 
 
 def local_steps(mixture: Mixture, rows: Rows, *, steps: int, rate: float, prox: bool = False) -> ClusterSums:
-    """Each client's own steps from the regression with the smallest residuals, summed within clusters.
+    """Run each client's local steps from the regression with the smallest residuals; sum within clusters.
 
     Parameters
     ----------
@@ -65,11 +65,11 @@ def local_steps(mixture: Mixture, rows: Rows, *, steps: int, rate: float, prox: 
         Gaussian experts with one response and a constant gate.
     rows : Rows
     steps : int
-        Gradient steps of each client.
+        Number of gradient steps of each client.
     rate : float
-        ``η``.
+        Step size ``η``.
     prox : bool
-        One proximal step in their place.
+        Whether to take one proximal step instead.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def _of_block(mixture: Mixture, block: Block, groups: GroupBlock, rate: float, i
 
 
 def _moves(V: Array, r: Array, eta: Array, groups: GroupBlock, improve: Improvement) -> Array:
-    """How far each client moves, ``(G, p)``, from rows ``V (p, n)`` and residuals: all clients of a size at once."""
+    """Compute each client's step ``(G, p)`` from rows ``V (p, n)`` and residuals, batched by the clients' sizes."""
     moves = np.empty((len(eta), len(V)))
     for size in np.unique(groups.sizes):
         chosen = np.flatnonzero(groups.sizes == size)
@@ -122,7 +122,7 @@ def _moves(V: Array, r: Array, eta: Array, groups: GroupBlock, improve: Improvem
 
 
 def _gradient_steps(X: Array, r: Array, eta: Array, steps: int) -> Array:
-    """``Σ_t η Xᵀ r_t`` with ``r_{t+1} = r_t - η X Xᵀ r_t``, ``(g, p)``."""
+    """Compute ``Σ_t η Xᵀ r_t`` with ``r_{t+1} = r_t - η X Xᵀ r_t``, ``(g, p)``."""
     total = np.zeros((len(X), X.shape[2]))
     for _ in range(steps):
         move = eta * _times(X.transpose(0, 2, 1), r)
@@ -132,7 +132,7 @@ def _gradient_steps(X: Array, r: Array, eta: Array, steps: int) -> Array:
 
 
 def _proximal_step(X: Array, r: Array, eta: Array) -> Array:
-    """``(I + η Xᵀ X)⁻¹ η Xᵀ r = η Xᵀ (I + η X Xᵀ)⁻¹ r``, ``(g, p)``, by the smaller of the two matrices."""
+    """Compute ``(I + η Xᵀ X)⁻¹ η Xᵀ r = η Xᵀ (I + η X Xᵀ)⁻¹ r``, ``(g, p)``, with the smaller of the two matrices."""
     Xt, (_, size, p) = X.transpose(0, 2, 1), X.shape
     if size < p:
         return eta * _times(Xt, _solved(np.eye(size) + eta[:, :, None] * (X @ Xt), r))
@@ -148,7 +148,7 @@ def _solved(A: Array, b: Array) -> Array:
 
 
 def _log_densities(regressions: Regressions, squares: Array, n: Array) -> Array:
-    """``log Σ_k π_k N(y_i; X_i θ_k, σ_k²)`` of each client, ``(G,)``."""
+    """Compute ``log Σ_k π_k N(y_i; X_i θ_k, σ_k²)`` of each client, ``(G,)``."""
     sigma2 = regressions.variances[:, None]
     log_share = np.log(np.maximum(regressions.pi, SMALLEST_WEIGHT))[:, None]
     return log_sum_exp(log_share - 0.5 * (squares / sigma2 + n * np.log(2 * np.pi * sigma2)))[0]

@@ -1,7 +1,7 @@
-"""Clients: groups of rows that share one label, read through each client's own moments.
+"""Sufficient statistics of clients: groups of rows that share one label.
 
-For Gaussian experts with one response a client's rows matter through ``n``, ``XᵀX``, ``Xᵀr`` and ``rᵀr`` alone. Whoever
-holds these can take every step of EM on the labels of clients, from any start, without another look at the rows.
+For Gaussian experts with one response, ``n``, ``XᵀX``, ``Xᵀr`` and ``rᵀr`` of a client are sufficient. They allow every
+step of EM on the labels of clients, from any start, without reading the rows again.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from consilience.numerics.arrays import Array, IntArray, pack, triangle_size, un
 from consilience.numerics.softmax import log_sum_exp
 
 CHUNK_BYTES = 64 * 2**20
-"""Of the scores of clients that are held at a time."""
+"""Maximum number of score entries of clients held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClientMoments:
-    """The moments of G clients, one line each; the ``+`` of two lists is both of them.
+    """The moments of G clients, one row each; ``+`` concatenates.
 
     Parameters
     ----------
     n : (G,) array
-        Rows of the client, or their weight.
+        Number or weight of the client's rows.
     S : (G, f (f + 1) / 2) array
         Upper triangles of ``Σ v vᵀ`` over its rows, with ``v = Uᵀ x̃``.
     b : (G, f) array
@@ -71,27 +71,27 @@ class ClientMoments:
         return int(self.b.shape[1])
 
     def leading(self, f: int) -> ClientMoments:
-        """The same in the first ``f`` directions."""
+        """Return the moments in the first ``f`` directions."""
         rows, columns = np.triu_indices(self.f)
         return ClientMoments(self.n, self.S[:, (rows < f) & (columns < f)], self.b[:, :f], self.c)
 
     def projected(self, basis: Array) -> ClientMoments:
-        """The same in the directions of ``basis (f, h)``."""
+        """Return the moments in the directions of ``basis (f, h)``."""
         S = basis.T @ unpack(self.S) @ basis
         return ClientMoments(self.n, pack(S), self.b @ basis, self.c)
 
     def ridge_fits(self, ridge: Array) -> Array:
-        """Each client's own ``(Σ v vᵀ + diag(ridge))⁻¹ Σ v r``, ``(G, f)``."""
+        """Compute each client's ridge fit ``(Σ v vᵀ + diag(ridge))⁻¹ Σ v r``, ``(G, f)``."""
         return np.asarray(np.linalg.solve(unpack(self.S) + np.diag(ridge), self.b[:, :, None])[:, :, 0])
 
     def squares(self, B: Array) -> Array:
-        """``Σ (r - vᵀ B_k)²`` of each client under each of ``B (K, f)``: ``(K, G)``."""
+        """Compute ``Σ (r - vᵀ B_k)²`` of each client under each of ``B (K, f)``: ``(K, G)``."""
         products = pack(B[:, :, None] * B[:, None, :] * (2 - np.eye(self.f)))
         return np.maximum(self.c - 2 * B @ self.b.T + products @ self.S.T, 0.0)
 
 
 def as_clients(rows: Rows) -> Rows:
-    """The same rows; without groups they are one client's.
+    """Return the rows with groups as clients; rows without groups are one client.
 
     Examples
     --------
@@ -102,17 +102,17 @@ def as_clients(rows: Rows) -> Rows:
 
 
 def client_moments(rows: Rows, design: Design, theta: Array, basis: Array | None = None) -> ClientMoments:
-    """Moments of each client in ``rows``, in the order of its groups.
+    """Compute the moments of each client in ``rows``, in the order of its groups.
 
     Parameters
     ----------
     rows : Rows
-        With one response.
+        Rows with one response.
     design : Design
     theta : (p,) array
-        Coefficients from which residuals are taken.
+        Coefficients of the residuals.
     basis : (p, f) array or None
-        Directions ``U`` in which the moments are wanted; None for all coefficients.
+        Directions ``U`` of the moments; None for all coefficients.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def _of_block(block: Block, theta: Array, basis: Array | None) -> ClientMoments:
 
 
 def client_products(A: Array, B: Array, starts: IntArray, sizes: IntArray) -> Array:
-    """``Σ_i a_i b_iᵀ`` over the columns of each client, ``(G, a, b)``: one product for all clients of a size.
+    """Compute ``Σ_i a_i b_iᵀ`` over the columns of each client, ``(G, a, b)``, batched over clients of equal size.
 
     Examples
     --------
@@ -159,20 +159,20 @@ def client_products(A: Array, B: Array, starts: IntArray, sizes: IntArray) -> Ar
 def expect_clients(
     mixture: Mixture, moments: ClientMoments, theta: Array, *, information: bool = False, given: Array | None = None
 ) -> Statistics:
-    """E-step on the labels of clients, from their moments: what ``expect`` finds in their rows.
+    """E-step on the labels of clients from their moments; equals ``expect`` on their rows.
 
     Parameters
     ----------
     mixture : Mixture
         Gaussian experts with one response and a constant gate, on the design of the moments.
     moments : ClientMoments
-        In all coefficients.
+        Moments in all coefficients.
     theta : (f,) array
-        Coefficients from which their residuals were taken.
+        Coefficients of the residuals in the moments.
     information : bool
         Whether to add the observed information.
     given : (K, G) array or None
-        Responsibilities to use in place of the mixture's own.
+        Responsibilities to use instead of the mixture's own.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def expect_clients(
 
 
 def _missing(mixture: Mixture, moments: ClientMoments, B: Array, z2: Array, tau: Array) -> Array:
-    """``Σ_g Cov_τ(complete score)``, clients in chunks."""
+    """Compute ``Σ_g Cov_τ(complete score)``, clients in chunks."""
     K, f = B.shape
     size = max(1, CHUNK_BYTES // (8 * (f * f + 2 * K * (f + 2))))
     P = mixture.parameter_count
@@ -219,7 +219,7 @@ def _missing(mixture: Mixture, moments: ClientMoments, B: Array, z2: Array, tau:
 
 
 def _scores(mixture: Mixture, moments: ClientMoments, B: Array, z2: Array, part: slice) -> tuple[Array, IntArray]:
-    """Complete scores of some clients, expert after expert, and where each expert's begin."""
+    """Return complete scores of some clients, sorted by expert, and the offset of each expert."""
     n, S, b = moments.n[part], unpack(moments.S[part]), moments.b[part]
     variances = Regressions.of(mixture).variances
     parts = []

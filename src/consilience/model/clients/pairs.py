@@ -1,8 +1,8 @@
-"""The subspace that the experts of clients span, from pairs of rows of one client.
+"""Estimate the subspace spanned by the experts of clients, from pairs of rows of one client.
 
 Two rows i, j of a client with coefficients ``θ_z`` have independent residual vectors ``e = (y - x̃ᵀθ) x̃`` with the same
 mean ``E[x̃x̃ᵀ](θ_z - θ)``. The mean of ``e_i e_jᵀ`` over all pairs of distinct rows is therefore unbiased for the outer
-product of that mean: noise is in the diagonal pairs, which are left out (a U-statistic).
+product of that mean; the diagonal pairs, which contain the noise, are left out (a U-statistic).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class PairSums(Additive):
-    """Sums over clients of their pairs, each client counted by its rows less one.
+    """Sums over clients of products of pairs of rows, each client weighted by its number of rows less one.
 
     Parameters
     ----------
@@ -41,18 +41,18 @@ class PairSums(Additive):
 
 
 def pair_sums(rows: Rows, design: Design, theta: Array, basis: Array | None = None) -> PairSums:
-    """Sums over the pairs of rows of each client; clients with one row have none.
+    """Sum over the pairs of rows of each client; clients with one row contribute nothing.
 
     ``Y(θ) = Σ_g (1 / n_g) [s_g s_gᵀ - Σ_i e_i e_iᵀ]`` with ``s_g = Σ_i e_i``: all pairs at the cost of two products.
 
     Parameters
     ----------
     rows : Rows
-        With one response.
+        Rows with one response.
     design : Design
     theta : (p,) array
     basis : (p, K) array or None
-        With a basis ``U``, the answer is ``Y(θ) U``: a step of orthogonal iteration.
+        With a basis ``U``, ``Y(θ) U`` is returned: a step of orthogonal iteration.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Families of experts: one file per distribution of the response."""
+"""Families of experts: one module per distribution of the response."""

@@ -20,7 +20,7 @@ from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 @dataclass(frozen=True, eq=False)
 class CategoricalEvaluated(Evaluated):
-    """Class probabilities ``(K, C, n)`` and the observed class as an indicator ``(C, n)``."""
+    """Class probabilities ``(K, C, n)``, and the observed class as an indicator ``(C, n)``."""
 
     probability: Array
     indicator: Array
@@ -47,22 +47,22 @@ class CategoricalExperts(Experts):
     family = "categorical"
     discrete = True
     classes = True
-    range_sentence = "the response must be a class that the study names"
+    range_sentence = "the response must be one of the classes of the study"
     message_fields: ClassVar[MessageFields] = {"B": (3,)}
 
     @classmethod
     def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
-        """K experts with coefficients 0."""
+        """Return K experts with coefficients 0."""
         return cls(np.zeros((K, options.n_classes, p)))
 
     @classmethod
     def numbers(cls, p: int, q: int, options: Options) -> int:
-        """Coefficients of all classes, and their weights."""
+        """Count the coefficients of all classes and their weights."""
         return p * (options.n_classes + 1)
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """The experts of several parts as one."""
+        """Concatenate the experts of several parts."""
         return cls(np.concatenate([part.B for part in parts]))
 
     @property
@@ -82,7 +82,7 @@ class CategoricalExperts(Experts):
 
     @property
     def channels(self) -> int:
-        """Free linear predictors per expert, ``C - 1``."""
+        """Number of free linear predictors per expert, ``C - 1``."""
         return self.C - 1
 
     @property
@@ -95,18 +95,18 @@ class CategoricalExperts(Experts):
         return rows.Y.shape[1] == 1 and not np.any((rows.Y < 0) | (rows.Y >= self.C))
 
     def response_features(self, rows: Rows) -> Array:
-        """Classes as indicators ``(n, C)``."""
+        """Return the classes as indicators ``(n, C)``."""
         one_hot: Array = (np.arange(self.C) == rows.Y).astype(np.float64)
         return one_hot
 
     def invalid(self) -> str:
-        """Why the coefficients are not proper; empty where they are."""
+        """Return the reason why the coefficients are not valid; empty if they are."""
         return arrays_problem({"B": (self.B, self.B.shape)})
 
-    # ------------------------------------------------------------------ the pass
+    # ------------------------------------------------------------------ the E-step
 
     def evaluate(self, block: Block) -> CategoricalEvaluated:
-        """Log probability of the observed class, and all class probabilities."""
+        """Compute the log probability of the observed class, and all class probabilities."""
         eta = (self.B.reshape(-1, self.p) @ block.panel).reshape(self.K, self.C, -1)
         total, probability = log_sum_exp(eta.transpose(1, 0, 2))  # (K, n), (C, K, n)
         codes = block.Y[0].astype(np.intp)
@@ -115,19 +115,19 @@ class CategoricalExperts(Experts):
         return CategoricalEvaluated(log_density, probability.transpose(1, 0, 2), indicator)
 
     def layout(self, p: int) -> Layout:
-        """Shape of the experts' moments."""
+        """Return the shape of the experts' moments."""
         return Layout(self.K, self.K * self.channels, self.K * multinomial.curvature_row_count(self.C, p), p)
 
     def weights(self, at: CategoricalEvaluated, tau: Array, p: int) -> Weights:
-        """Rows for ``Σ τ``, ``Σ τ (1[y = c] - p_c) x`` and the curvature; ``tau (K, n)`` includes case weights."""
+        """Return weights for ``Σ τ``, ``Σ τ (1[y = c] - p_c) x`` and the curvature; ``tau (K, n)`` has case weights."""
         gradient = (at.indicator - at.probability)[:, :-1] * tau[:, None]
         curvature = [multinomial.curvature_rows(pi, mass, p) for pi, mass in zip(at.probability, tau, strict=True)]
         return Weights(tau.sum(axis=1), gradient.reshape(self.K * self.channels, -1), np.concatenate(curvature))
 
-    # ------------------------------------------------------------------ the step
+    # ------------------------------------------------------------------ the M-step
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
-        """One safeguarded Newton step per expert."""
+        """Take one safeguarded Newton step per expert."""
         gradients = moments.first.reshape(self.K, self.channels, self.p)
         curvatures = moments.second.reshape(self.K, -1, moments.second.shape[1])
         moved = [
@@ -137,86 +137,86 @@ class CategoricalExperts(Experts):
         return type(self)(np.array(moved))
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """What the ridge subtracts from the log-likelihood."""
+        """Return the ridge penalty, which is subtracted from the log-likelihood."""
         return multinomial.ridge_value(self.B, ridge=penalty.expert_ridge, intercept=intercept)
 
     # ------------------------------------------------------------------ derivatives
 
     def scores(self, at: CategoricalEvaluated) -> Scores:
-        """``1[y = c] - p_c`` on ``x``, for the contrasts ``c < C - 1``."""
+        """Compute the scores ``1[y = c] - p_c`` on ``x``, for the contrasts ``c < C - 1``."""
         linear = (at.indicator - at.probability)[:, :-1]
         return Scores(linear, np.empty((self.K, 0, linear.shape[2])))
 
     def complete(self, moments: Moments) -> Array:
-        """The full curvature of each expert's contrasts, ``(K, (C - 1) p, (C - 1) p)``."""
+        """Compute the full curvature of each expert's contrasts, ``(K, (C - 1) p, (C - 1) p)``."""
         curvatures = moments.second.reshape(self.K, -1, moments.second.shape[1])
         return np.array([multinomial.blocks_to_matrix(H, self.channels, self.p) for H in curvatures])
 
     @property
     def full_curvature(self) -> bool:
-        """Whether the contrasts are few enough for the full Hessian."""
+        """Whether the number of contrasts allows the full Hessian."""
         return multinomial.is_full(self.C, self.p)
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
-        """Observed score of the contrasts, ``(K, C - 1, p)``; no shapes."""
+        """Compute the observed score of the contrasts, ``(K, C - 1, p)``; no shapes."""
         return moments.first.reshape(self.K, self.channels, self.p), np.empty((self.K, 0))
 
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
-        """Second derivative of the ridge in the contrasts."""
+        """Compute the second derivative of the ridge in the contrasts."""
         one = multinomial.ridge_matrix(self.C, self.p, intercept, penalty.expert_ridge)
         return kronecker(np.eye(self.K), one)
 
     def free_coefficients(self) -> Array:
-        """Contrasts ``b_kc - b_kC``, flat."""
+        """Return the contrasts ``b_kc - b_kC``, flat."""
         return (self.B[:, :-1] - self.B[:, -1:]).ravel()
 
     def moved(self, coefficients: Array, shapes: Array) -> Self:
-        """The experts with ``coefficients`` added to their contrasts."""
+        """Add ``coefficients`` to the contrasts."""
         free = (self.free_coefficients() + coefficients).reshape(self.K, self.channels, self.p)
         return type(self)(np.array([multinomial.centred(b) for b in free]))
 
     def coefficient_map(self) -> Array:
-        """Log odds of the second class for two classes, else coefficients that sum to zero over classes."""
+        """Map to the log odds of the second of two classes, or to coefficients that sum to zero over classes."""
         return -np.eye(1) if self.channels == 1 else multinomial.centred(np.eye(self.channels))
 
-    # ------------------------------------------------------------------ use
+    # ------------------------------------------------------------------ prediction
 
     def mean(self, panel: Array) -> Array:
-        """Class probabilities ``(K, C, n)``."""
+        """Compute class probabilities ``(K, C, n)``."""
         _, probability = log_sum_exp((self.B @ panel).transpose(1, 0, 2))
         return probability.transpose(1, 0, 2)
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
-        """Class codes ``(n, 1)`` drawn from the experts named by ``labels (n,)``."""
+        """Draw class codes ``(n, 1)`` from the experts given by ``labels (n,)``."""
         probability = self.mean(panel)[labels, :, np.arange(len(labels))]  # (n, C)
         below = np.cumsum(probability, axis=1) < rng.random((len(labels), 1))
         return cast(Array, np.minimum(below.sum(axis=1), self.C - 1)[:, None].astype(float))
 
     def cdf(self, panel: Array, y: Array) -> NoReturn:
-        """Raise: classes have no order."""
+        """Raise an error: classes have no order."""
         raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
 
     def quantile(self, panel: Array, probability: float) -> NoReturn:
-        """Raise: classes have no order."""
+        """Raise an error: classes have no order."""
         raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
 
     def divergence(self, other: Self, panel: Array) -> Array:
-        """``Σ_c p_kc (log p_kc - log p_lc)``, ``(K, L, n)``."""
+        """Compute ``Σ_c p_kc (log p_kc - log p_lc)``, ``(K, L, n)``."""
         ours, theirs = (log_softmax((B @ panel).transpose(1, 0, 2)) for B in (self.B, other.B))  # (C, K, n)
         entropy = np.sum(np.exp(ours) * ours, axis=0)
         divergence: Array = entropy[:, None] - np.einsum("ckn,cln->kln", np.exp(ours), theirs)
         return divergence
 
     def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
-        """Softmax regression of each expert on soft labels: minimises ``-Σ_i mass_i Σ_c mean_ci log p_c(x_i)``."""
+        """Fit each expert by softmax regression on soft labels: minimise ``-Σ_i mass_i Σ_c mean_ci log p_c(x_i)``."""
         pairs = zip(self.B, mass, mean, strict=True)
         B = [multinomial.fitted(b, panel, m * v) if m.sum() > 0 else b for b, m, v in pairs]
         return type(self)(np.array(B))
 
     def permuted(self, permutation: IntArray) -> Self:
-        """The experts at these places."""
+        """Reorder the experts."""
         return type(self)(self.B[permutation])
 
     def transformed(self, T: Array) -> Self:
-        """Coefficients ``T b``, for a change of covariate coordinates."""
+        """Return the experts with coefficients ``T b``, for a change of covariate coordinates."""
         return type(self)(self.B @ T.T)

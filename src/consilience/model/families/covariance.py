@@ -1,6 +1,6 @@
 """Covariance structures of Gaussian experts: full, diag, spherical, tied.
 
-Each structure is a linear space of symmetric matrices: a covariance moves as ``Σ ← L exp(E) Lᵀ`` with ``Σ = L Lᵀ``
+Each structure is a linear space of symmetric matrices: a covariance changes as ``Σ ← L exp(E) Lᵀ`` with ``Σ = L Lᵀ``
 and ``E`` in the span of the structure's basis. For one response, ``E`` is the change of ``log σ²``.
 """
 
@@ -16,14 +16,14 @@ from consilience.numerics.linalg import bounded_below, cholesky_or_none, inverse
 
 Structure = Literal["full", "diag", "spherical", "tied"]
 EMPTY = 1e-100
-"""Sum of responsibilities up to which an expert has no rows, and keeps its parameters."""
+"""Sum of responsibilities up to which an expert counts as empty and keeps its parameters."""
 STRUCTURES: tuple[Structure, ...] = get_args(Structure)
 ALMOST = 1 - 1e-9
-"""A covariance clipped at the floor is above it, whatever the rounding of its eigenvalues."""
+"""Relative tolerance, for rounding, of the check that a covariance is above the floor."""
 
 
 def as_structure(name: str) -> Structure:
-    """The structure of this name; an error that lists the names where there is none.
+    """Return the structure of this name, or raise an error that lists the names.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def has_matrices(structure: Structure) -> bool:
 
 
 def matrices(covariance: Array, structure: Structure, K: int, q: int) -> Array:
-    """Covariances as matrices ``(K, q, q)`` from the stored shape of the structure."""
+    """Expand covariances from the storage of the structure to matrices ``(K, q, q)``."""
     match structure:
         case "full":
             return covariance
@@ -67,7 +67,7 @@ def matrices(covariance: Array, structure: Structure, K: int, q: int) -> Array:
 
 
 def stored(S: Array, structure: Structure) -> Array:
-    """Covariances ``(K, q, q)`` in the stored shape of the structure, which they have: the inverse of `matrices`."""
+    """Convert covariances ``(K, q, q)`` to the storage of the structure; the inverse of `matrices`."""
     diagonal = np.diagonal(S, axis1=1, axis2=2)
     match structure:
         case "full":
@@ -81,7 +81,7 @@ def stored(S: Array, structure: Structure) -> Array:
 
 
 def factors(covariance: Array, structure: Structure, K: int, q: int) -> tuple[Array, Array]:
-    """Cholesky factors ``L (K, q, q)`` and their inverses; a covariance that is not positive definite is an error."""
+    """Compute Cholesky factors ``L (K, q, q)`` and inverses; raise an error if not positive definite."""
     lower = []
     for S in matrices(covariance, structure, K, q):
         L = cholesky_or_none(S)
@@ -92,12 +92,12 @@ def factors(covariance: Array, structure: Structure, K: int, q: int) -> tuple[Ar
 
 
 def scatter_size(structure: Structure, q: int) -> int:
-    """Numbers per expert in its residual scatter."""
+    """Return the size of one expert's residual scatter."""
     return triangle_size(q) if has_matrices(structure) else q
 
 
 def maximiser(scatter: Array, n: Array, structure: Structure, old: Array, floor: Array) -> Array:
-    """The covariance that maximises ``-Σ_k n_k log|Σ_k| - tr(Σ_k⁻¹ scatter_k)`` above the floor.
+    """Compute the covariance above the floor that maximises ``-Σ_k n_k log|Σ_k| - tr(Σ_k⁻¹ scatter_k)``.
 
     Parameters
     ----------
@@ -107,14 +107,14 @@ def maximiser(scatter: Array, n: Array, structure: Structure, old: Array, floor:
         Sums of responsibilities.
     structure : Structure
     old : array
-        The covariance that an expert without rows keeps.
+        The covariance kept by an expert without rows.
     floor : (q, q) array
         Lower bound.
 
     Returns
     -------
     array
-        In the stored shape of the structure.
+        Covariances in the storage of the structure.
     """
     q = scatter.shape[1]
     empty = n <= EMPTY
@@ -147,7 +147,7 @@ def is_above(covariance: Array, structure: Structure, floor: Array) -> bool:
 
 
 def basis(structure: Structure, q: int) -> Array:
-    """Symmetric matrices ``E_j (m, q, q)`` that span the moves of a structure."""
+    """Return symmetric matrices ``E_j (m, q, q)`` that span the tangent space of a structure."""
     if structure == "spherical":
         return np.eye(q)[None]
     if structure == "diag":
@@ -160,7 +160,7 @@ def basis(structure: Structure, q: int) -> Array:
 
 
 def quadratic_scores(z: Array, structure: Structure) -> Array:
-    """``(zᵀ E_j z - tr E_j) / 2`` for every ``E_j`` of the basis, ``(K, m, n)``, from whitened ``z (K, q, n)``."""
+    """Compute ``(zᵀ E_j z - tr E_j) / 2`` for every ``E_j`` of the basis, ``(K, m, n)``, whitened ``z (K, q, n)``."""
     if structure == "spherical":
         squares: Array = np.einsum("kqn,kqn->kn", z, z)[:, None]
         return 0.5 * (squares - float(z.shape[1]))
@@ -174,5 +174,5 @@ def quadratic_scores(z: Array, structure: Structure) -> Array:
 
 
 def shape_count(structure: Structure, q: int) -> int:
-    """Free covariance parameters per expert (per mixture when tied)."""
+    """Return the number of free covariance parameters per expert (per mixture if tied)."""
     return {"spherical": 1, "diag": q}.get(structure, triangle_size(q))

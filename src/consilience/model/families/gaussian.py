@@ -23,7 +23,7 @@ from consilience.numerics.arrays import Array, IntArray, kronecker, pack, unpack
 from consilience.numerics.linalg import solve_symmetric, symmetric_exponential
 
 COSTS_AT_ONCE = 2**20
-"""Most numbers of a table of differences between experts that is held at once."""
+"""Maximum size of an array of differences between experts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class GaussianExperts(Experts):
     covariance : array
         ``(K, q, q)`` full, ``(K, q)`` diag, ``(K,)`` spherical, ``(q, q)`` tied.
     structure : {"full", "diag", "spherical", "tied"}
-        Which covariances are allowed.
+        Covariance structure.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class GaussianExperts(Experts):
 
     @classmethod
     def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
-        """K experts at the mean of the responses, with their covariance."""
+        """Return K experts at the mean of the responses, with their covariance."""
         B = np.zeros((K, len(summary.y_mean), p))
         if options.intercept:
             B[:, :, 0] = summary.y_mean
@@ -81,17 +81,17 @@ class GaussianExperts(Experts):
 
     @classmethod
     def numbers(cls, p: int, q: int, options: Options) -> int:
-        """Coefficients, their weights, and the covariance."""
+        """Count the coefficients, their weights, and the covariance."""
         return p * (q + 1) + q * q
 
     @classmethod
     def floor(cls, summary: ColumnSummary, fraction: float) -> Array:
-        """``fraction`` of the responses' covariance, ``(q, q)``."""
+        """Return ``fraction`` of the responses' covariance, ``(q, q)``."""
         return summary.floor(fraction)
 
     @classmethod
     def unfittable(cls, summary: ColumnSummary) -> str:
-        """Responses that do not vary have no variance to estimate."""
+        """Return an error message if a response is constant: its variance cannot be estimated."""
         constant = np.flatnonzero(summary.constant_responses)
         if not len(constant):
             return ""
@@ -102,12 +102,12 @@ class GaussianExperts(Experts):
 
     @classmethod
     def coefficient_scale(cls, summary: ColumnSummary) -> float:
-        """Standard deviation of the responses, root mean square."""
+        """Return the root mean square of the responses' standard deviations."""
         return float(np.sqrt(np.diagonal(summary.y_covariance).mean()))
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """The experts of several parts as one; covariances become full, since each part has its own."""
+        """Concatenate the experts of several parts; covariances become full, since each part has its own."""
         B, matrices = (np.concatenate(each) for each in zip(*((part.B, part.matrices) for part in parts), strict=True))
         return cls(B, matrices)
 
@@ -128,17 +128,17 @@ class GaussianExperts(Experts):
 
     @property
     def channels(self) -> int:
-        """Linear predictors per expert."""
+        """Number of linear predictors per expert."""
         return self.q
 
     @property
     def shapes(self) -> int:
-        """Covariance parameters per expert before tying."""
+        """Number of covariance parameters per expert before tying."""
         return cov.shape_count(self.structure, self.q)
 
     @property
     def shape_parameters(self) -> int:
-        """Free covariance parameters of all experts."""
+        """Number of free covariance parameters of all experts."""
         return self.shapes * (1 if self.structure == "tied" else self.K)
 
     @property
@@ -170,26 +170,26 @@ class GaussianExperts(Experts):
     # ------------------------------------------------------------------ responses
 
     def in_range(self, rows: Rows) -> bool:
-        """Whether there are as many responses as the experts have; any real numbers will do."""
+        """Whether the number of responses matches; any real numbers are allowed."""
         return bool(rows.Y.shape[1] == self.q)
 
     def response_features(self, rows: Rows) -> Array:
-        """Standardised responses ``(n, q)``."""
+        """Return standardised responses ``(n, q)``."""
         spread = rows.Y.std(axis=0)
         scaled: Array = (rows.Y - rows.Y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
         return scaled
 
     def invalid(self) -> str:
-        """Why coefficients and covariances are not those of K experts; empty where they are."""
+        """Return the reason why coefficients or covariances are not valid for K experts; empty if they are."""
         K, q = self.K, self.q
         shape = {"full": (K, q, q), "diag": (K, q), "spherical": (K,), "tied": (q, q)}[self.structure]
         problem = arrays_problem({"B": (self.B, self.B.shape), "covariance": (self.covariance, shape)})
         return problem or ("" if cov.are_proper(self.matrices) else "a covariance is not positive definite")
 
-    # ------------------------------------------------------------------ the pass
+    # ------------------------------------------------------------------ the E-step
 
     def evaluate(self, block: Block) -> GaussianEvaluated:
-        """Log density ``log N(y_i; B_k x̃_i, Σ_k)`` and residuals of a block."""
+        """Compute the log density ``log N(y_i; B_k x̃_i, Σ_k)`` and the residuals of a block."""
         K, q, p = self.B.shape
         _, Linv = self.factors
         r = (self.B.reshape(K * q, p) @ block.panel).reshape(K, q, -1)
@@ -205,12 +205,12 @@ class GaussianExperts(Experts):
         return GaussianEvaluated(log_density, r, z)
 
     def layout(self, p: int) -> Layout:
-        """Shape of the experts' moments."""
+        """Return the shape of the experts' moments."""
         scatter = cov.scatter_size(self.structure, self.q)
         return Layout(self.K * (1 + scatter), self.K * self.q, self.K, p)
 
     def weights(self, at: GaussianEvaluated, tau: Array, p: int) -> Weights:
-        """Rows for ``Σ τ``, the residual scatter, ``Σ τ r x``, ``Σ τ x xᵀ``; ``tau (K, n)`` includes case weights."""
+        """Return weights for ``Σ τ``, residual scatter, ``Σ τ r x``, ``Σ τ x xᵀ``; ``tau (K, n)`` has case weights."""
         weighted = at.r * tau[:, None]
         if self.q > 1 and cov.has_matrices(self.structure):
             scatter = pack(weighted @ at.r.transpose(0, 2, 1)).ravel()
@@ -222,17 +222,17 @@ class GaussianExperts(Experts):
             second=tau,
         )
 
-    # ------------------------------------------------------------------ the step
+    # ------------------------------------------------------------------ the M-step
 
     def _unfold(self, moments: Moments) -> tuple[Array, Array, Array]:
-        """``n (K,)``, scatter ``(K, q, q)`` or ``(K, q)``, ``Sxr (K, p, q)``."""
+        """Return ``n (K,)``, the scatter ``(K, q, q)`` or ``(K, q)``, and ``Sxr (K, p, q)``."""
         n = moments.plain[: self.K]
         scatter = moments.plain[self.K :].reshape(self.K, -1)
         folded = unpack(scatter) if cov.has_matrices(self.structure) else scatter
         return n, folded, moments.first.reshape(self.K, self.q, self.p).transpose(0, 2, 1)
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
-        """The exact maximiser in residual form: ``δ_k = S_k⁻¹ Σ τ r x``, then the covariance of what remains."""
+        """Compute the exact maximiser: ``δ_k = S_k⁻¹ Σ τ r x``, then the covariance of the remaining residuals."""
         n, scatter, Sxr = self._unfold(moments)
         Sxx = unpack(moments.second)
         delta = np.array([solve_symmetric(S, g)[0] for S, g in zip(Sxx, Sxr, strict=True)])  # (K, p, q)
@@ -253,7 +253,7 @@ class GaussianExperts(Experts):
         return all(solve_symmetric(S, none)[1] for S, mass in zip(blocks, n, strict=True) if mass > self.p)
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """No ridge: 0."""
+        """Return 0: there is no ridge."""
         return 0.0
 
     def admissible(self, penalty: Penalty) -> bool:
@@ -263,13 +263,13 @@ class GaussianExperts(Experts):
     # ------------------------------------------------------------------ derivatives
 
     def scores(self, at: GaussianEvaluated) -> Scores:
-        """Complete-data score: ``Σ_k⁻¹ r`` on ``x``, and ``(zᵀ E_j z - tr E_j) / 2`` for each shape."""
+        """Compute the complete-data score: ``Σ_k⁻¹ r`` on ``x``, and ``(zᵀ E_j z - tr E_j) / 2`` for each shape."""
         _, Linv = self.factors
         linear = at.z * Linv if self.q == 1 else Linv.transpose(0, 2, 1) @ at.z
         return Scores(linear, cov.quadratic_scores(at.z, self.structure))
 
     def complete(self, moments: Moments) -> Array:
-        """``Σ_k⁻¹ ⊗ S_k``, ``L⁻ᵀ E_j L⁻¹ Σ τ r xᵀ`` and ``½ tr(E_i E_j Σ τ z zᵀ)``, ``(K, q p + m, q p + m)``."""
+        """Compute ``Σ_k⁻¹ ⊗ S_k``, ``L⁻ᵀ E_j L⁻¹ Σ τ r xᵀ``, ``½ tr(E_i E_j Σ τ z zᵀ)``, ``(K, q p + m, q p + m)``."""
         _, _, Sxr = self._unfold(moments)
         whitened = self._whitened_scatter(moments)
         _, Linv = self.factors
@@ -284,7 +284,7 @@ class GaussianExperts(Experts):
         return J
 
     def _whitened_scatter(self, moments: Moments) -> Array:
-        """``Σ τ z zᵀ``, ``(K, q, q)``."""
+        """Compute ``Σ τ z zᵀ``, ``(K, q, q)``."""
         _, scatter, _ = self._unfold(moments)
         _, Linv = self.factors
         S = scatter if cov.has_matrices(self.structure) else scatter[:, :, None] * np.eye(self.q)
@@ -292,7 +292,7 @@ class GaussianExperts(Experts):
         return whitened
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
-        """Observed score from the moments: coefficients ``(K, q, p)`` and shapes ``(K, m)``."""
+        """Compute the observed score from the moments: coefficients ``(K, q, p)`` and shapes ``(K, m)``."""
         n, _, Sxr = self._unfold(moments)
         _, Linv = self.factors
         E = cov.basis(self.structure, self.q)
@@ -302,52 +302,52 @@ class GaussianExperts(Experts):
         return Linv.transpose(0, 2, 1) @ Linv @ Sxr.transpose(0, 2, 1), 0.5 * shapes
 
     def tie(self) -> Array:
-        """Matrix ``(K m, shape_parameters)`` from free shape parameters to those of each expert."""
+        """Return the matrix ``(K m, shape_parameters)`` from free shape parameters to those of each expert."""
         eye = np.eye(self.shapes)
         return np.tile(eye, (self.K, 1)) if self.structure == "tied" else np.eye(self.K * self.shapes)
 
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
-        """Second derivative of the ridge on coefficients: zero."""
+        """Return zeros: there is no ridge on coefficients."""
         return np.zeros((self.B.size, self.B.size))
 
     def free_coefficients(self) -> Array:
-        """Coefficients in the coordinates of the information, flat."""
+        """Return the free coefficients, flat."""
         return self.B.ravel()
 
     def moved(self, coefficients: Array, shapes: Array) -> Self:
-        """``B + coefficients`` and ``Σ_k ← L_k exp(E_k) L_kᵀ``, ``E_k = Σ_j shapes_kj E_j``."""
+        """Return ``B + coefficients`` and ``Σ_k ← L_k exp(E_k) L_kᵀ``, ``E_k = Σ_j shapes_kj E_j``."""
         L, _ = self.factors
         E = np.einsum("kj,jab->kab", (self.tie() @ shapes).reshape(self.K, -1), cov.basis(self.structure, self.q))
         moved = np.array([F @ symmetric_exponential(e) @ F.T for F, e in zip(L, E, strict=True)])
         stored = cov.stored(moved, self.structure)
         return type(self)(self.B + coefficients.reshape(self.B.shape), stored, self.structure)
 
-    # ------------------------------------------------------------------ as people read it
+    # ------------------------------------------------------------------ reported parameters
 
     def log_shapes(self) -> Array:
-        """``log Σ_k,jj``, ``(K, q)``."""
+        """Return ``log Σ_k,jj``, ``(K, q)``."""
         return np.log(self.variances)
 
     def log_shapes_jacobian(self) -> Array:
-        """``∂ log Σ_k,jj / ∂ shapes``, ``(K q, shape_parameters)``."""
+        """Compute ``∂ log Σ_k,jj / ∂ shapes``, ``(K q, shape_parameters)``."""
         L, _ = self.factors
         moves = np.einsum("kja,bac,kjc->kjb", L, cov.basis(self.structure, self.q), L)  # (K, q, m)
         relative = moves / self.variances[:, :, None]
         return np.asarray(block_diag(*relative) @ self.tie(), dtype=np.float64)
 
     def attributes(self) -> dict[str, Array]:
-        """Variances ``(K,)`` or ``(K, q)``, and covariances in the form of the structure."""
+        """Return variances ``(K,)`` or ``(K, q)``, and covariances in the storage of the structure."""
         variances = self.variances[:, 0] if self.q == 1 else self.variances
         return {"variances_": variances.copy(), "covariances_": self.covariance}
 
-    # ------------------------------------------------------------------ use
+    # ------------------------------------------------------------------ prediction
 
     def mean(self, panel: Array) -> Array:
-        """``E[y | x, k]``, ``(K, q, n)``."""
+        """Compute ``E[y | x, k]``, ``(K, q, n)``."""
         return self.B @ panel
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
-        """Responses ``(n, q)`` of the experts named by ``labels (n,)``."""
+        """Draw responses ``(n, q)`` of the experts given by ``labels (n,)``."""
         L, _ = self.factors
         noise = rng.standard_normal((len(labels), self.q))
         mean: Array = np.einsum("nqp,pn->nq", self.B[labels], panel)
@@ -355,16 +355,16 @@ class GaussianExperts(Experts):
         return mean
 
     def cdf(self, panel: Array, y: Array) -> Array:
-        """``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one response."""
+        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one response."""
         mean = self.mean(panel)[:, 0]
         return ndtr((y - mean) / np.sqrt(self.variances))
 
     def quantile(self, panel: Array, probability: float) -> Array:
-        """Quantile of each expert, ``(K, n)``, for one response."""
+        """Compute the quantile of each expert, ``(K, n)``, for one response."""
         return self.mean(panel)[:, 0] + ndtri(probability) * np.sqrt(self.variances)
 
     def divergence(self, other: Self, panel: Array) -> Array:
-        """``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q + ‖L_l⁻¹ (B_k - B_l) x̃‖²)``, ``(K, L, n)``."""
+        """Compute ``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q + ‖L_l⁻¹ (B_k - B_l) x̃‖²)``, ``(K, L, n)``."""
         constant = self.shape_divergence(other)
         _, Linv = other.factors
         gap = self.mean(panel)[:, None] - other.mean(panel)  # (K, L, q, n)
@@ -372,7 +372,7 @@ class GaussianExperts(Experts):
         return divergence
 
     def shape_divergence(self, other: Self) -> Array:
-        """The divergence where the means agree: ``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q)``, ``(K, L)``."""
+        """Compute the divergence at equal means, ``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q)``, ``(K, L)``."""
         (L, _), (M, Minv) = self.factors, other.factors
         log_det = [2 * np.log(np.diagonal(F, axis1=1, axis2=2)).sum(axis=1) for F in (L, M)]
         trace = np.sum((Minv[None] @ L[:, None]) ** 2, axis=(2, 3))
@@ -380,13 +380,13 @@ class GaussianExperts(Experts):
         return constant
 
     def within(self, panel: Array, own: Array, mean: Array) -> Array:
-        """Scatter of the responses around ``mean``, ``(q, q)``: of the experts' means, and within each."""
+        """Compute the scatter of the responses around ``mean``, ``(q, q)``: between and within experts."""
         gap = self.mean(panel) - mean
         scatter: Array = np.einsum("ls,lqs,lrs->qr", own, gap, gap, optimize=True)
         return scatter + np.tensordot(own.sum(axis=1), self.matrices, axes=1)
 
     def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
-        """Weighted least squares of ``mean`` on ``x̃``; what remains adds to the covariance ``within``."""
+        """Fit ``mean`` on ``x̃`` by weighted least squares; residual scatter is added to the covariance ``within``."""
         n = mass.sum(axis=1)
         S = np.einsum("kn,an,bn->kab", mass, panel, panel, optimize=True)
         B = self._solved(S, np.einsum("kn,an,kqn->kaq", mass, panel, mean, optimize=True), n)
@@ -394,37 +394,37 @@ class GaussianExperts(Experts):
         return self.with_scatter(B, within + np.einsum("kn,kqn,krn->kqr", mass, gap, gap, optimize=True), n)
 
     def _solved(self, S: Array, right: Array, n: Array) -> Array:
-        """Coefficients ``(S_k⁻¹ right_k)ᵀ`` from ``(K, p, p)`` and ``(K, p, q)``; the current ones where ``n`` is 0."""
+        """Compute ``(S_k⁻¹ right_k)ᵀ`` from ``(K, p, p)`` and ``(K, p, q)``; the current ones where ``n`` is 0."""
         B = self.B.copy()
         for k in np.flatnonzero(n > cov.EMPTY):
             B[k] = solve_symmetric(S[k], right[k])[0].T
         return B
 
     def with_scatter(self, B: Array, scatter: Array, n: Array, floor: Array | None = None) -> Self:
-        """Experts ``B`` whose covariances, in this structure, are nearest to ``scatter_k / n_k``, ``(K, q, q)``."""
+        """Return experts ``B`` with covariances, in this structure, closest to ``scatter_k / n_k``, ``(K, q, q)``."""
         least = np.zeros((self.q, self.q)) if floor is None else floor
         folded = scatter if cov.has_matrices(self.structure) else np.diagonal(scatter, axis1=1, axis2=2)
         covariance = cov.maximiser(folded, n, self.structure, self.covariance, least)
         return replace(self, B=B, covariance=covariance)
 
     def like(self, other: Self) -> Self:
-        """The same experts with covariances in the structure of ``other``."""
+        """Return the same experts with covariances in the structure of ``other``."""
         if self.structure == other.structure:
             return self
         return replace(self, covariance=cov.stored(self.matrices, other.structure), structure=other.structure)
 
-    # ------------------------------------------------------------------ combining from moments alone
+    # ------------------------------------------------------------------ combining from moments
 
     def moment_costs(self, others: Self, mass: Array, second: Array) -> Array:
-        """Divergence from each expert to each of ``others`` summed over its rows, from moments: no covariates needed.
+        """Compute the divergence from each expert to each of ``others``, summed over its rows, from moments alone.
 
         ``c_lk = m_l d(Σ_l, Σ_k) + ½ tr Σ_k⁻¹ (B_l - B_k) S_l (B_l - B_k)ᵀ`` with ``m_l = Σ_i τ_il`` and
-        ``S_l = Σ_i τ_il x̃_i x̃_iᵀ``, which the E-step has at hand.
+        ``S_l = Σ_i τ_il x̃_i x̃_iᵀ``, which the E-step provides.
 
         Parameters
         ----------
         others : GaussianExperts
-            K of them, on the same design; these are L.
+            K experts on the same design; ``self`` has L.
         mass : (L,) array
         second : (L, p, p) array
 
@@ -449,11 +449,11 @@ class GaussianExperts(Experts):
         return mass[:, None] * self.shape_divergence(others) + 0.5 * spread
 
     def moment_barycentres(self, parts: Self, labels: IntArray, mass: Array, second: Array) -> Self:
-        """For each of these experts the one nearest to the ``parts`` that ``labels (L,)`` give it; it stays if none.
+        """Compute the barycentre of the ``parts`` that ``labels (L,)`` assign to each expert; unchanged if none.
 
         ``B_k = (Σ_l S_l)⁻¹ Σ_l S_l B_l`` and ``Σ_k = Σ_l [m_l Σ_l + (B_l - B_k) S_l (B_l - B_k)ᵀ] / Σ_l m_l``, in the
-        covariance structure of these experts. The spread of the coefficients belongs to the variance: without it local
-        variances, which are too small, would make the result too sure of itself.
+        covariance structure of these experts. The spread of the coefficients is part of the variance: without it the
+        variances, which local fits underestimate, would be too small.
         """
         member = (labels == np.arange(self.K)[:, None]).astype(np.float64)  # (K, L)
         n = member @ mass
@@ -466,7 +466,7 @@ class GaussianExperts(Experts):
         return self.with_scatter(B, (member @ scatter.reshape(L, -1)).reshape(len(n), self.q, self.q), n)
 
     def largest_precision(self, second: Array) -> Array:
-        """Diagonal of ``Σ_k⁻¹ ⊗ S_k``, ``(K, q p)``: labels that were known would say no more."""
+        """Return the diagonal of ``Σ_k⁻¹ ⊗ S_k``, ``(K, q p)``: the information for known labels."""
         moments = np.diagonal(second, axis1=1, axis2=2)
         inverse = np.array([np.diagonal(np.linalg.inv(S)) for S in self.matrices])  # (K, q)
         bound: Array = (inverse[:, :, None] * moments[:, None]).reshape(self.K, -1)
@@ -475,44 +475,44 @@ class GaussianExperts(Experts):
     # ------------------------------------------------------------------ one model per site
 
     def shape_values(self) -> Array:
-        """Covariance matrices, flat, ``(K, q q)``."""
+        """Return covariance matrices, flat, ``(K, q q)``."""
         return self.matrices.reshape(self.K, -1)
 
     def with_shape_values(self, values: Array) -> Self:
-        """The experts with these covariances, in their structure."""
+        """Return the experts with these covariances, in their structure."""
         return replace(self, covariance=cov.stored(values.reshape(self.K, self.q, self.q), self.structure))
 
     @property
     def ties_shapes(self) -> bool:
-        """Whether all experts have one covariance."""
+        """Whether all experts share one covariance."""
         return self.structure == "tied"
 
     def shapes_at(self, moments: Moments, penalty: Penalty) -> Array:
-        """Covariances of the residuals from the current coefficients, flat, ``(K, q q)``."""
+        """Compute covariances of the residuals from the current coefficients, flat, ``(K, q q)``."""
         still = replace(moments, first=np.zeros_like(moments.first))
         return self.step(still, penalty, intercept=True, fraction=1.0).shape_values()
 
     def with_wide_shapes(self, summary: ColumnSummary, factor: float) -> Self:
-        """The experts with ``factor`` times the covariance of the responses."""
+        """Return the experts with ``factor`` times the covariance of the responses."""
         wide = np.tile(factor * summary.y_covariance, (self.K, 1, 1))
         return replace(self, covariance=cov.stored(wide, self.structure))
 
     def relabelled(self, moments: Moments, permutation: IntArray) -> Moments:
-        """Moments taken at these experts as if their labels had been permuted."""
+        """Return moments at these experts as if their labels had been permuted."""
         return self.solution(moments).permuted(permutation).moments(self.B)
 
     def solution(self, moments: Moments) -> LeastSquares:
-        """The least squares problem that moments taken at these experts pose, with its solution."""
+        """Return the weighted least squares solution for moments at these experts."""
         packed = moments.plain[self.K :].reshape(self.K, -1)
         scatter = unpack(packed) if cov.has_matrices(self.structure) else packed
         first = moments.first.reshape(self.K, self.q, self.p)
         return LeastSquares.of(moments.plain[: self.K], unpack(moments.second), first, scatter, at=self.B)
 
     def permuted(self, permutation: IntArray) -> Self:
-        """The experts at these places."""
+        """Reorder the experts."""
         stored = self.covariance if self.structure == "tied" else self.covariance[permutation]
         return replace(self, B=self.B[permutation], covariance=stored)
 
     def transformed(self, T: Array) -> Self:
-        """Coefficients ``T b``, for a change of covariate coordinates."""
+        """Return the experts with coefficients ``T b``, for a change of covariate coordinates."""
         return replace(self, B=self.B @ T.T)

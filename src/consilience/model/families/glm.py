@@ -1,4 +1,4 @@
-"""Generalised linear experts with one linear predictor: the Newton step, the ridge and the projection they share."""
+"""Generalised linear experts with one linear predictor: their common Newton step, ridge and projection."""
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ class GeneralisedLinearExperts(Experts):
 
     @classmethod
     def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
-        """K experts with coefficients 0."""
+        """Return K experts with coefficients 0."""
         return cls(np.zeros((K, p)))
 
     @classmethod
     def numbers(cls, p: int, q: int, options: Options) -> int:
-        """Coefficients and their weights."""
+        """Count the coefficients and their weights."""
         return 2 * p
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """The experts of several parts as one."""
+        """Concatenate the experts of several parts."""
         return cls(np.concatenate([part.B for part in parts]))
 
     def invalid(self) -> str:
-        """Why the coefficients are not proper; empty where they are."""
+        """Return the reason why the coefficients are not valid; empty if they are."""
         return arrays_problem({"B": (self.B, self.B.shape)})
 
     def with_intercept(self, value: float) -> Self:
-        """The experts with this first coefficient."""
+        """Return the experts with this intercept."""
         B = self.B.copy()
         B[:, 0] = value
         return replace(self, B=B)
@@ -77,22 +77,22 @@ class GeneralisedLinearExperts(Experts):
 
     @abstractmethod
     def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
-        """Negative expected log density at ``η`` of responses with a mean, up to constants and a positive factor.
+        """Compute the negative expected log density at ``η`` for a mean, up to constants and a positive factor.
 
         Returns
         -------
         loss, slope, curvature
-            The loss, minus its first and its second derivative in ``η``; all of the shape of ``eta``.
+            The loss, minus its first derivative, and its second derivative in ``η``; all of the shape of ``eta``.
         """
 
     def predictor(self, panel: Array) -> Array:
-        """``η_k(x_i)``, ``(K, n)``."""
+        """Compute ``η_k(x_i)``, ``(K, n)``."""
         return np.minimum(self.B @ panel, LARGEST_PREDICTOR)
 
-    # ------------------------------------------------------------------ the step
+    # ------------------------------------------------------------------ the M-step
 
     def stepped(self, gradient: Array, curvature: Array, penalty: Penalty, intercept: bool, fraction: float) -> Array:
-        """Coefficients after ``fraction`` of a safeguarded Newton step of the penalised log-likelihood.
+        """Return the coefficients after ``fraction`` of a safeguarded Newton step of the penalised log-likelihood.
 
         Parameters
         ----------
@@ -111,39 +111,39 @@ class GeneralisedLinearExperts(Experts):
         return self.B + fraction * capped(np.array(direction), self.longest_step)
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
-        """One safeguarded Newton step per expert."""
+        """Take one safeguarded Newton step per expert."""
         return replace(self, B=self.stepped(moments.first, moments.second, penalty, intercept, fraction))
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """What the ridge subtracts from the log-likelihood."""
+        """Return the ridge penalty, which is subtracted from the log-likelihood."""
         return 0.5 * penalty.expert_ridge * float(np.sum(self.B[:, int(intercept) :] ** 2))
 
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
-        """Second derivative of the ridge."""
+        """Compute the second derivative of the ridge."""
         return kronecker(np.eye(self.K), np.diag(penalty.expert_ridge * slope_mask(self.p, intercept)))
 
     # ------------------------------------------------------------------ derivatives
 
     def complete(self, moments: Moments) -> Array:
-        """``Σ τ h(η) x xᵀ`` of each expert, ``(K, p, p)``, with the curvature ``h`` of the loss."""
+        """Compute ``Σ τ h(η) x xᵀ`` of each expert, ``(K, p, p)``, with the curvature ``h`` of the loss."""
         return unpack(moments.second)
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
-        """Observed score ``(K, 1, p)``; no shapes."""
+        """Compute the observed score ``(K, 1, p)``; no shapes."""
         return moments.first[:, None], np.empty((self.K, 0))
 
     def free_coefficients(self) -> Array:
-        """Coefficients, flat."""
+        """Return the coefficients, flat."""
         return self.B.ravel()
 
     def moved(self, coefficients: Array, shapes: Array) -> Self:
-        """The experts with ``coefficients`` added."""
+        """Add ``coefficients`` to the coefficients."""
         return replace(self, B=self.B + coefficients.reshape(self.B.shape))
 
-    # ------------------------------------------------------------------ use
+    # ------------------------------------------------------------------ prediction
 
     def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
-        """Minimises the loss of each expert over the points by Newton's method."""
+        """Minimise the loss of each expert over the points by Newton's method."""
         pairs = zip(self.B, mass, mean, strict=True)
         B = [self._nearest(b, panel, m, v[0]) if m.sum() > 0 else b for b, m, v in pairs]
         return replace(self, B=np.array(B))
@@ -163,16 +163,16 @@ class GeneralisedLinearExperts(Experts):
         return minimise(start, value, step)
 
     def permuted(self, permutation: IntArray) -> Self:
-        """The experts at these places."""
+        """Reorder the experts."""
         return replace(self, B=self.B[permutation])
 
     def transformed(self, T: Array) -> Self:
-        """Coefficients ``T b``, for a change of covariate coordinates."""
+        """Return the experts with coefficients ``T b``, for a change of covariate coordinates."""
         return replace(self, B=self.B @ T.T)
 
 
 def whole_counts(rows: Rows) -> bool:
-    """Whether there is one response, and it is a count.
+    """Whether there is a single response and it is a count.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def whole_counts(rows: Rows) -> bool:
 
 
 def mean_per_size(rows: Rows) -> float:
-    """Mean response per unit of size (exposure or trials), over weighted rows."""
+    """Compute the mean response per unit of size (exposure or trials), over weighted rows."""
     weight = np.ones(rows.n) if rows.weight is None else rows.weight
     size = 1.0 if rows.exposure is None else rows.exposure
     return float(weight @ rows.Y[:, 0] / np.sum(weight * size))

@@ -1,7 +1,7 @@
 """Convert Gaussian moments to least-squares solutions and back.
 
-Moments are sums over residuals from the coefficients they were taken at. A solution is free of these: it can be
-relabelled, or changed, and turned into moments at any coefficients.
+Moments are sums over residuals from given coefficients. A solution does not depend on these: it can be relabelled, or
+changed, and converted to moments at any coefficients.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from consilience.numerics.linalg import solve_symmetric
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares:
-    """Weighted least squares fits of K experts, with the moments that do not depend on where they were taken.
+    """Weighted least squares fits of K experts, with moments that do not depend on an expansion point.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class LeastSquares:
     B : (K, q, p) array
         Coefficients.
     scatter : (K, q, q) array, or (K, q)
-        Of the residuals from ``B``; its diagonal for structures without correlations.
+        Scatter of the residuals from ``B``; its diagonal for structures without correlations.
 
     Examples
     --------
@@ -47,18 +47,18 @@ class LeastSquares:
 
     @classmethod
     def of(cls, n: Array, S: Array, first: Array, scatter: Array, *, at: Array) -> LeastSquares:
-        """The fits from moments of the residuals ``r`` from coefficients ``at (K, q, p)``; ``first`` is ``Σ τ r x``."""
+        """Solve from moments of residuals ``r`` from coefficients ``at (K, q, p)``; ``first`` is ``Σ τ r x``."""
         delta = np.array([solve_symmetric(a, b.T)[0].T for a, b in zip(S, first, strict=True)])
         return cls(n, S, at + delta, scatter - _explained(delta, S, scatter))
 
     def permuted(self, permutation: IntArray) -> LeastSquares:
-        """The same under other labels."""
+        """Reorder the experts."""
         return LeastSquares(self.n[permutation], self.S[permutation], self.B[permutation], self.scatter[permutation])
 
     def moments(self, at: Array) -> Moments:
-        """Moments of the residuals from coefficients ``at (K, q, p)``, from which a step leads here.
+        """Return the moments of residuals from coefficients ``at (K, q, p)``; an M-step on them gives this solution.
 
-        ``at`` may be of more experts: the first ones are meant.
+        ``at`` may have more experts: the first ones are used.
         """
         back = self.B - at[: len(self.B)]
         scatter = self.scatter + _explained(back, self.S, self.scatter)
@@ -67,6 +67,6 @@ class LeastSquares:
 
 
 def _explained(delta: Array, S: Array, like: Array) -> Array:
-    """``δ S δᵀ`` of each expert, ``(K, q, q)``, or its diagonal ``(K, q)``."""
+    """Compute ``δ S δᵀ`` of each expert, ``(K, q, q)``, or its diagonal ``(K, q)``."""
     full: Array = delta @ S @ delta.transpose(0, 2, 1)
     return full if like.ndim == 3 else np.diagonal(full, axis1=1, axis2=2)

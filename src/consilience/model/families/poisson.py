@@ -48,19 +48,19 @@ class PoissonExperts(GeneralisedLinearExperts):
         return whole_counts(rows)
 
     def response_features(self, rows: Rows) -> Array:
-        """Log rates ``(n, 1)``."""
+        """Return log rates ``(n, 1)``."""
         exposure = 1.0 if rows.exposure is None else rows.exposure[:, None]
         log_rate: Array = np.log((rows.Y + 0.5) / exposure)
         return log_rate
 
     def at_level(self, rows: Rows) -> Self:
-        """The blank experts at the log of the overall rate."""
+        """Return the blank experts with the log of the overall rate as intercept."""
         return self.with_intercept(float(np.log(max(mean_per_size(rows), 1e-8))))
 
-    # ------------------------------------------------------------------ the pass
+    # ------------------------------------------------------------------ the E-step
 
     def evaluate(self, block: Block) -> PoissonEvaluated:
-        """``y log μ - μ - log y!`` and the mean."""
+        """Compute the log density ``y log μ - μ - log y!`` and the mean."""
         eta = self.B @ block.panel
         if block.exposure is not None:
             eta += np.log(block.exposure)
@@ -70,30 +70,30 @@ class PoissonExperts(GeneralisedLinearExperts):
         return PoissonEvaluated(y * eta - mu - gammaln(y + 1), mu, y - mu)
 
     def layout(self, p: int) -> Layout:
-        """Shape of the experts' moments."""
+        """Return the shape of the experts' moments."""
         return Layout(self.K, self.K, self.K, p)
 
     def weights(self, at: PoissonEvaluated, tau: Array, p: int) -> Weights:
-        """Rows for ``Σ τ``, ``Σ τ (y - μ) x`` and ``Σ τ μ x xᵀ``; ``tau (K, n)`` includes case weights."""
+        """Return weights for ``Σ τ``, ``Σ τ (y - μ) x`` and ``Σ τ μ x xᵀ``; ``tau (K, n)`` includes case weights."""
         return Weights(tau.sum(axis=1), tau * at.residual, tau * at.mu)
 
     def scores(self, at: PoissonEvaluated) -> Scores:
-        """``y - μ`` on ``x``."""
+        """Compute the scores ``y - μ`` on ``x``."""
         return Scores(at.residual[:, None], np.empty((self.K, 0, at.mu.shape[1])))
 
     def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
-        """``μ - mean η`` with ``μ = exp η``, and its derivatives."""
+        """Compute ``μ - mean η`` with ``μ = exp η``, and its derivatives."""
         mu = np.exp(eta)
         return mu - mean * eta, mean - mu, mu
 
-    # ------------------------------------------------------------------ use
+    # ------------------------------------------------------------------ prediction
 
     def mean(self, panel: Array) -> Array:
-        """Rate at unit exposure, ``(K, 1, n)``."""
+        """Compute the rate at unit exposure, ``(K, 1, n)``."""
         return cast(Array, np.exp(self.predictor(panel)))[:, None]
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
-        """Counts ``(n, 1)`` from the experts named by ``labels (n,)``."""
+        """Draw counts ``(n, 1)`` from the experts given by ``labels (n,)``."""
         rate = self.mean(panel)[labels, 0, np.arange(len(labels))]
         if exposure is not None:
             rate = rate * exposure
@@ -101,16 +101,16 @@ class PoissonExperts(GeneralisedLinearExperts):
         return counts[:, None]
 
     def cdf(self, panel: Array, y: Array) -> Array:
-        """``P(Y ≤ y_i | x_i, k)`` at unit exposure, ``(K, n)``."""
+        """Compute ``P(Y ≤ y_i | x_i, k)`` at unit exposure, ``(K, n)``."""
         return cast(Array, np.where(y < 0, 0.0, pdtr(np.floor(np.maximum(y, 0)), self.mean(panel)[:, 0])))
 
     def quantile(self, panel: Array, probability: float) -> Array:
-        """Quantile of each expert at unit exposure, ``(K, n)``, up to rounding."""
+        """Compute the quantile of each expert at unit exposure, ``(K, n)``, up to rounding."""
         counts: Array = np.nan_to_num(pdtrik(probability, self.mean(panel)[:, 0]))
         return counts
 
     def divergence(self, other: Self, panel: Array) -> Array:
-        """``μ_k (log μ_k - log μ_l) - μ_k + μ_l`` at unit exposure, ``(K, L, n)``."""
+        """Compute ``μ_k (log μ_k - log μ_l) - μ_k + μ_l`` at unit exposure, ``(K, L, n)``."""
         ours, theirs = self.predictor(panel), other.predictor(panel)
         mu = np.exp(ours)[:, None]
         divergence: Array = mu * (ours[:, None] - theirs - 1.0) + np.exp(theirs)

@@ -1,4 +1,4 @@
-"""The families of experts by name. A new family is one file and one line here."""
+"""Registry of the families of experts. A new family is one module and one line here."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FAMILIES: dict[str, type[Experts]] = {
         BinomialExperts,
     )
 }
-"""In the order of their numbers in messages: new ones go to the end."""
+"""Families in the order of their codes in messages: add new ones at the end."""
 
 
 def family_of(name: str) -> type[Experts]:
-    """The family of a name; an error that lists the names where there is none.
+    """Return the family of this name, or raise an error that lists the names.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def family_of(name: str) -> type[Experts]:
 
 
 def regression_families() -> tuple[str, ...]:
-    """Names of the families whose responses are numbers, not classes.
+    """Return the names of the families whose responses are numbers, not classes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Mixtures of linear regressions from plain numbers: what generators and starts build."""
+"""Build mixtures of linear regressions from arrays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from consilience.numerics.arrays import Array
 
 
 def linear_experts(B: Array, variances: Array | float, structure: str = "full") -> GaussianExperts:
-    """Linear regressions with one response.
+    """Build linear regressions with one response.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def linear_experts(B: Array, variances: Array | float, structure: str = "full") 
         Coefficients.
     variances : (K,) array or float
     structure : str
-        Covariance structure; ``"tied"`` takes the first variance.
+        Covariance structure; ``"tied"`` uses the first variance.
 
     Examples
     --------
@@ -36,12 +36,12 @@ def linear_experts(B: Array, variances: Array | float, structure: str = "full") 
 def mixture_of_regressions(
     pi: Array, B: Array, variances: Array | float, design: Design | None = None, structure: str = "full"
 ) -> Mixture:
-    """Linear regressions with one response behind a constant gate; on raw covariates unless a design is given.
+    """Build a mixture of linear regressions with one response and a constant gate; raw covariates by default.
 
     Parameters
     ----------
     pi : (K,) array
-        Shares.
+        Mixture weights.
     B, variances, structure
         As in :func:`linear_experts`.
     design : Design, optional
@@ -57,7 +57,7 @@ def mixture_of_regressions(
 def mixture_of_experts(
     alpha: Array, B: Array, variances: Array | float, design: Design | None = None, structure: str = "full"
 ) -> Mixture:
-    """Linear regressions with one response behind a softmax gate.
+    """Build a mixture of linear regressions with one response and a softmax gate.
 
     Parameters
     ----------

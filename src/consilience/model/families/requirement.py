@@ -1,4 +1,4 @@
-"""What methods that are Gaussian by their mathematics require of a model, checked once at the door."""
+"""Check that a model meets the requirements of methods for Gaussian experts."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True)
 class Requirement:
-    """Gaussian experts, and what else a method needs.
+    """Model requirements of a method: Gaussian experts, and further conditions.
 
     Parameters
     ----------
     method : str
         Name of the method, for the error message.
     one_response : bool
-        Whether rows must have one response.
+        Whether rows must have a single response.
     constant_gate : bool
-        Whether shares must not depend on the covariates.
+        Whether the gate must be constant.
     instead : str
         The method to use for other models.
 
@@ -45,7 +45,7 @@ experts with 1 response(s) behind a softmax gate: use SharedCentre
     instead: str = "FederatedEM"
 
     def check(self, family: str, gate: str, q: int) -> None:
-        """Raise an error that names the method, the model and what is missing."""
+        """Raise an error that names the method, the model and the unmet requirement."""
         gaussian = issubclass(family_of(family), GaussianExperts)
         constant = not gate_of(gate).reads_covariates
         if gaussian and (q == 1 or not self.one_response) and (constant or not self.constant_gate):
@@ -57,7 +57,7 @@ experts with 1 response(s) behind a softmax gate: use SharedCentre
 
 
 def gaussian(experts: Experts) -> GaussianExperts:
-    """The experts as Gaussian ones; an error where they are not, for code that runs behind a :class:`Requirement`.
+    """Return the experts typed as Gaussian, or raise an error; for code behind a :class:`Requirement`.
 
     Examples
     --------
@@ -72,12 +72,12 @@ def gaussian(experts: Experts) -> GaussianExperts:
 
 @dataclass(frozen=True, eq=False)
 class Regressions:
-    """A mixture of linear regressions with one response and constant shares, in the numbers of its formulas.
+    """Parameters of a mixture of linear regressions with one response and a constant gate.
 
     Parameters
     ----------
     pi : (K,) array
-        Shares.
+        Mixture weights.
     B : (K, p) array
         Coefficients.
     variances : (K,) array
@@ -89,7 +89,7 @@ class Regressions:
 
     @classmethod
     def of(cls, mixture: Mixture) -> Regressions:
-        """The numbers of a mixture; an error where it is no mixture of regressions with one response.
+        """Return the parameters of a mixture, or raise an error if it is not a mixture of regressions.
 
         Examples
         --------
@@ -102,7 +102,7 @@ class Regressions:
         experts = gaussian(mixture.experts)
         if experts.q != 1 or mixture.gate.reads_covariates:
             raise InvalidInputError(
-                f"expected regressions with one response and constant shares, got {experts.q} responses behind a "
+                f"expected regressions with one response and a constant gate, got {experts.q} responses behind a "
                 f"{mixture.gate.kind} gate"
             )
         return cls(mixture.gate.read()[:, 0], experts.B[:, 0], experts.variances[:, 0])

@@ -1,7 +1,7 @@
-"""The inner loop of a pass: weighted first and second moments of a block of rows.
+"""Kernels of a pass: weighted first and second moments of a block of rows.
 
-This package is the seam for a compiled pass: whatever implements :func:`first_moments` and
-:func:`second_moments` on a :class:`Workspace` can take the place of the numpy kernel.
+A compiled implementation of :func:`first_moments` and :func:`second_moments` on a :class:`Workspace` can replace the
+numpy kernel.
 """
 
 from consilience.model.kernels.panels import Workspace, block_rows, first_moments, second_moments

@@ -1,7 +1,7 @@
-"""Moments in numpy: features on axis 0, every weighted cross product of a chunk of rows in one matrix product.
+"""Weighted moments in numpy: features on axis 0, one matrix product for all weighted cross products of a chunk.
 
-The products ``x_a x_b`` are written once and shared by all weight rows; with many features, where they would not fit in
-cache, the panel is scaled by each weight row instead.
+The products ``x_a x_b`` are computed once and shared by all weight rows; with many features, where they would not fit
+in cache, the panel is scaled by each weight row instead.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ BLOCK_BYTES = 64 * 2**20
 SHARED_PRODUCTS_UP_TO = 64
 """Largest p for which the products ``x_a x_b`` are shared between weight rows."""
 SHORT_CHUNK, LONG_CHUNK = 512, 2048
-"""Rows whose products are written before they are used."""
+"""Number of rows whose products are computed at a time."""
 CACHE_LINE = 64
 
 
 def block_rows(p: int, weight_rows: int) -> int:
-    """Rows of a block: enough for the matrix products to be fast, few enough that a block's arrays stay small.
+    """Return the number of rows of a block: large enough for fast matrix products, small enough for the cache.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Workspace:
         self._buffers: dict[str, Array] = {}
 
     def array(self, name: str, rows: int, columns: int) -> Array:
-        """The buffer ``name`` as an array ``(rows, columns)`` of undefined content."""
+        """Return the buffer ``name`` as an array ``(rows, columns)`` of undefined content."""
         size = rows * columns
         if name not in self._buffers or self._buffers[name].size < size:
             self._buffers[name] = aligned(size)
@@ -56,29 +56,29 @@ class Workspace:
 
 
 def aligned(size: int) -> Array:
-    """An uninitialised array ``(size,)`` that starts on a cache line: wide stores are half as fast across two."""
+    """Allocate an array ``(size,)`` aligned to a cache line: unaligned wide stores are half as fast."""
     memory = np.empty(size + CACHE_LINE // 8)
     start = -memory.ctypes.data % CACHE_LINE // 8
     return memory[start : start + size]
 
 
 def first_moments(panel: Array, weights: Array) -> Array:
-    """``Σ_i w_gi x_i`` for ``weights (g, n)`` and ``panel (p, n)``: ``(g, p)``."""
+    """Compute ``Σ_i w_gi x_i`` for ``weights (g, n)`` and ``panel (p, n)``: ``(g, p)``."""
     return weights @ panel.T
 
 
 def second_moments(panel: Array, weights: Array, workspace: Workspace) -> Array:
-    """Upper triangles of ``Σ_i w_hi x_i x_iᵀ`` for ``weights (h, n)`` and ``panel (p, n)``: ``(h, p (p + 1) / 2)``."""
+    """Compute upper triangles ``(h, p (p + 1) / 2)`` of ``Σ_i w_hi x_i x_iᵀ`` from ``(h, n)`` and ``(p, n)``."""
     if len(panel) > SHARED_PRODUCTS_UP_TO:
         return _by_scaled_panels(panel, weights, workspace)
     return _by_shared_products(panel, weights, workspace)
 
 
 def _by_shared_products(panel: Array, weights: Array, workspace: Workspace) -> Array:
-    """``W Zᵀ`` with the products ``Z = (x_a x_b)_{a ≤ b}`` written once for all weight rows, a part at a time.
+    """Compute ``W Zᵀ`` with the products ``Z = (x_a x_b)_{a ≤ b}`` computed once for all weight rows, in parts.
 
-    A part must stay in a core's own cache. Few weight rows want few features over many rows; many weight rows want all
-    features over few rows.
+    A part must fit in a core's own cache. With few weight rows, a part has few features and many rows; with many weight
+    rows, all features and few rows.
     """
     p, n = panel.shape
     few = 2 * len(weights) <= p
@@ -100,7 +100,7 @@ def _by_shared_products(panel: Array, weights: Array, workspace: Workspace) -> A
 
 @lru_cache(maxsize=64)
 def feature_groups(p: int, least: int) -> tuple[tuple[int, int, int], ...]:
-    """Groups ``(first, last, rows)`` of features whose products ``x_a x_b, b ≥ a`` fill at least ``least`` rows.
+    """Return groups ``(first, last, rows)`` of features whose products ``x_a x_b, b ≥ a`` have at least ``least`` rows.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def feature_groups(p: int, least: int) -> tuple[tuple[int, int, int], ...]:
 
 
 def _by_scaled_panels(panel: Array, weights: Array, workspace: Workspace) -> Array:
-    """``(w ∘ x) xᵀ``, one weight row at a time."""
+    """Compute ``(w ∘ x) xᵀ``, one weight row at a time."""
     p, n = panel.shape
     scaled = workspace.array("products", p, n)
     packed = np.empty((len(weights), triangle_size(p)))
