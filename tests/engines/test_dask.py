@@ -22,7 +22,7 @@ import pytest
 from consilience.engines import DaskCluster, InProcess
 from consilience.engines.dask import connection, tasks
 from consilience.engines.dask import sites as engine_of_sites
-from consilience.engines.dask.tasks import Block, Part, add_neighbours, added, answer_block
+from consilience.engines.dask.tasks import Part, SiteBlock, add_neighbours, added, answer_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit import Expect, Specification
 from consilience.messages import Each, FailureCode, Likelihood, LogLikelihood, PerSite, Summarise, encode
@@ -247,7 +247,7 @@ def test_a_site_of_a_block_is_shown_its_own_question(
 
     monkeypatch.setattr(tasks, "respond", seen)
     bundle = encode(Bundle(tuple(range(2, 11)), tuple(questions)))  # the block has places 4, 5 and 6
-    parts = answer_block(Block(4, sites, keep=False), bundle, asked, total, None)
+    parts = answer_block(SiteBlock(4, sites, keep=False), bundle, asked, total, None)
     chosen = (0, 1, 2) if asked is None else asked
     assert shown == {sites[i].name: encode(questions[2 + i]) for i in chosen}
     assert [part[:3] for part in parts] == [(4 + i, 5 + i, respond(questions[2 + i], sites[i])) for i in chosen]
@@ -444,7 +444,7 @@ def test_clocks_of_old_rounds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_block_that_moves_is_aligned_again(tmp_path: Path) -> None:
     sites, mixture = write_sites(tmp_path, 2, 1_000)
-    block = Block(0, [site.loaded() for site in sites], keep=True)
+    block = SiteBlock(0, [site.loaded() for site in sites], keep=True)
     header, frames = serialize(block)
     moved = []
     for frame in frames:

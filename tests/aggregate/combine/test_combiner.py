@@ -24,7 +24,8 @@ from combining import (
     soft_truth,
     softly_categorical,
 )
-from consilience.aggregate import Combination, SiteEvidence, combine_models, combine_orders, points
+from consilience.aggregate import Combination, SiteEvidence, combine_models, combine_orders
+from consilience.aggregate.combine import points
 from consilience.aggregate.combine.components import SupportComponents
 from consilience.aggregate.combine.pool import Pool, in_common
 from consilience.aggregate.combine.site_model import SiteModel

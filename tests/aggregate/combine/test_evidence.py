@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from combining import fitted_model, fitted_models
-from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models, points
+from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models
+from consilience.aggregate.combine import points
 from consilience.aggregate.combine.pool import in_common
 from consilience.model import Design
 from consilience.numerics.arrays import unpack

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from combining import fitted_model, parted, soft_models, soft_sites, soft_truth
-from consilience.aggregate import Combination, combine_models, points
+from consilience.aggregate import Combination, combine_models
+from consilience.aggregate.combine import points
 from consilience.aggregate.combine.pool import Pool, in_common
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.trust import copies, judged

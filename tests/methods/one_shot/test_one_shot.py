@@ -14,7 +14,8 @@ import pytest
 from answering import Calls, Misbehaviour, small_sites
 from combining import FEW_POINTS, parted, soft_sites, soft_truth, softly_categorical
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneShot
-from consilience.aggregate import CovariateSummary, SiteModel, points
+from consilience.aggregate import CovariateSummary, SiteModel
+from consilience.aggregate.combine import points
 from consilience.engines import InProcess, inprocess
 from consilience.errors import InvalidInputError, JournalError, RoundStoppedError
 from consilience.fit import Fit, Inference, Specification, fit_mixture, infer

@@ -12,7 +12,8 @@ import pytest
 from answering import Calls, Misbehaviour
 from combining import FEW_POINTS, common_design, fitted_model, parted
 from consilience import OneShot
-from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models, points
+from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models
+from consilience.aggregate.combine import points
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect, fit_mixture

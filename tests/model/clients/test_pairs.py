@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.model import Groups, Rows, pairs
+from consilience.model import Groups, Rows
+from consilience.model.clients import pairs
 from consilience.model.clients.moments import as_clients
 from consilience.model.clients.pairs import PairSums, pair_sums
 from consilience.model.design import Design
