@@ -90,25 +90,11 @@ class MessageError(ConsilienceError):
 
 
 class JournalError(ConsilienceError):
-    """A journal that is damaged, in use by another process, or the journal of another run.
-
-    Examples
-    --------
-    >>> from consilience.errors import ConsilienceError, JournalError
-    >>> issubclass(JournalError, ConsilienceError)
-    True
-    """
+    """A journal that is damaged, in use by another process, or the journal of another run."""
 
 
 class EngineError(ConsilienceError):
-    """A cluster that cannot be reached, has another version, or must not be used as it is.
-
-    Examples
-    --------
-    >>> from consilience.errors import ConsilienceError, EngineError
-    >>> issubclass(EngineError, ConsilienceError)
-    True
-    """
+    """A cluster that cannot be reached, has another version, or must not be used as it is."""
 
 
 class RoundStoppedError(ConsilienceError):
@@ -157,92 +143,27 @@ class ConvergenceWarning(ConsilienceWarning):
     """The fit stopped before it converged; its estimates are not at a maximum.
 
     It is not scikit-learn's class of the same name: this layer imports nothing.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import ConvergenceWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("stopped after 3 iterations; raise max_iter", ConvergenceWarning)
-    >>> caught[0].category.__name__
-    'ConvergenceWarning'
     """
 
 
 class DegenerateFitWarning(ConsilienceWarning):
-    """An expert emptied, or a parameter sits on a boundary such as the variance floor.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import DegenerateFitWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("expert 3 holds fewer rows than parameters; try fewer experts", DegenerateFitWarning)
-    >>> caught[0].category.__name__
-    'DegenerateFitWarning'
-    """
+    """An expert emptied, or a parameter sits on a boundary such as the variance floor."""
 
 
 class StartsDisagreeWarning(ConsilienceWarning):
-    """The best starts end at clearly different optima; the order or the optimum is in doubt.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import StartsDisagreeWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("the two best starts differ by 40 in log-likelihood; raise n_init", StartsDisagreeWarning)
-    >>> caught[0].category.__name__
-    'StartsDisagreeWarning'
-    """
+    """The best starts end at clearly different optima; the order or the optimum is in doubt."""
 
 
 class RankDeficientWarning(ConsilienceWarning):
-    """The design has linearly dependent columns; the minimum-norm solution was taken.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import RankDeficientWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("the design has rank 4 of 5; drop a dependent column", RankDeficientWarning)
-    >>> caught[0].category.__name__
-    'RankDeficientWarning'
-    """
+    """The design has linearly dependent columns; the minimum-norm solution was taken."""
 
 
 class SetAsideWarning(ConsilienceWarning):
-    """A site's model was not used, or not as a whole; the message says whose and why.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import SetAsideWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("north: its gate is unlike those of the other sites", SetAsideWarning)
-    >>> caught[0].category.__name__
-    'SetAsideWarning'
-    """
+    """A site's model was not used, or not as a whole; the message says whose and why."""
 
 
 class UntrustedWarning(ConsilienceWarning):
-    """So many sites disagree that the result cannot be trusted; the message says in what way.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import UntrustedWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("only 11 of 20 sites agree", UntrustedWarning)
-    >>> caught[0].category.__name__
-    'UntrustedWarning'
-    """
+    """So many sites disagree that the result cannot be trusted; the message says in what way."""
 
 
 def warn(message: str, category: type[ConsilienceWarning]) -> None:
