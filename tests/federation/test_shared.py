@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from answering import Calls
+from answering import Calls, failing
 from combining import softly_categorical
 from consilience import (
     Federation,
@@ -33,10 +33,9 @@ from consilience.errors import (
     UntrustedWarning,
 )
 from consilience.federation.federated_fit import FederatedFit
-from consilience.messages import Failure, FailureCode, encode
+from consilience.messages import Failure, FailureCode
 from consilience.methods.per_site.shared_fit import OF_A_SITE
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
-from consilience.site import Site
 from simulated import Simulated, simulated
 
 METHODS = {"SharedCentre": SharedCentre(), "FedGrEM": FedGrEM(strength=0.3)}
@@ -71,10 +70,6 @@ def split(case: Simulated, sites: int = 4) -> dict[str, dict[str, np.ndarray]]:
 @pytest.fixture(scope="module")
 def shared() -> FederatedFit:
     return Federation(clusters()).fit(CLUSTERS, SharedCentre())
-
-
-def failing(question: Any, site: Site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
 
 
 # ---------------------------------------------------------------------- models

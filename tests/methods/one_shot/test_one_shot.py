@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from answering import Calls, Misbehaviour, small_sites
-from combining import FEW_POINTS, parted, soft_sites, soft_truth, softly_categorical
+from answering import Calls, Misbehaviour, failing, small_sites
+from combining import parted, soft_sites, soft_truth, softly_categorical
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneShot
 from consilience.aggregate import CovariateSummary, SiteModel
 from consilience.aggregate.combine import points
@@ -22,7 +22,6 @@ from consilience.fit import Fit, Inference, Specification, fit_mixture, infer
 from consilience.fit.stop import StopReason
 from consilience.messages import (
     Each,
-    Failure,
     FailureCode,
     FitSite,
     LogLikelihood,
@@ -43,15 +42,7 @@ from simulated import FAMILIES, simulated
 
 SOFT = Specification(K=3)
 
-
-@pytest.fixture(autouse=True)
-def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "NUMBERS", FEW_POINTS)
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls(monkeypatch)
+pytestmark = pytest.mark.usefixtures("more_points")
 
 
 def sites_of(parts: dict[str, Rows]) -> list[Site]:
@@ -477,10 +468,6 @@ def test_orders_that_the_sites_have_too_few_experts_for_do_not_stop_the_others()
 
 
 # ---------------------------------------------------------------------- interruptions
-
-
-def failing(question: bytes, site: Site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
 
 
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path, calls: Calls) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from answering import Calls
+from answering import Calls, failing
 from combining import parted, softly_categorical
 from consilience import SharedCentre
 from consilience.aggregate.robust.sharing import Estimate, Sharing
@@ -19,7 +19,7 @@ from consilience.engines import DaskCluster, InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect, Fit, Specification, fit_mixture
 from consilience.fit.stop import StopReason
-from consilience.messages import Failure, FailureCode, FitSite, LogLikelihood, decode, encode
+from consilience.messages import FitSite, LogLikelihood, decode, encode
 from consilience.methods.per_site import shared_centre as module
 from consilience.methods.per_site.local_fits import LocalFits
 from consilience.methods.per_site.shared_fit import OF_A_SITE, SharedFit, SiteShare
@@ -591,10 +591,6 @@ def test_with_a_share_of_the_sites_the_result_is_nearly_that_of_all() -> None:
 
 
 # ---------------------------------------------------------------------- interruptions and engines
-
-
-def failing(question: Any, site: Site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
 
 
 @pytest.mark.parametrize(("time", "participation"), [(1, 0.5), (2, 1.0)])
