@@ -167,7 +167,7 @@ def figure(found: dict[str, list[Trace]]) -> None:
 
 def main() -> None:
     study = Study(__file__, __doc__)
-    instances, of_rates = (2, 1) if study.quick else (50, 20)
+    instances, of_rates = (1, 1) if study.quick else (50, 20)
     keys = [f"grid/{seed}" for seed in range(instances)]
     keys += [f"rates/{b:g}/{w:g}/{seed}" for b, w in NORMS for seed in range(of_rates)]
     records = study.replicate(keys, replication)

@@ -55,7 +55,7 @@ def measure(sites: list[Site], mixture: Mixture, information: bool, repeats: int
 
 def main() -> None:
     study = Study(__file__, __doc__)
-    count, repeats = (100, 3) if study.quick else (1000, 11)
+    count, repeats = (30, 2) if study.quick else (1000, 11)
     data = soft(count * 1000, random_state=0)
     parts = [slice(1000 * i, 1000 * i + 1000) for i in range(count)]
     sites = [Site(f"site {i}", Rows(data.X[part], data.y[part, None])) for i, part in enumerate(parts)]
