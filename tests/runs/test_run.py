@@ -271,7 +271,7 @@ def test_a_dialogue_that_is_none_is_told_so() -> None:
 
     with pytest.raises(
         InvalidInputError,
-        match=r"yields Total\(question\), Each\(question\) or Own\(\{site: question\}\), got Summarise",
+        match=r"yields Total\(question\), Each\(question\) or PerSite\(\{site: question\}\), got Summarise",
     ):
         run(bare(), engine)
 

@@ -115,7 +115,7 @@ def test_coordinates_of_coefficients_do_not_matter(shape: Shape, M: int, alike: 
     np.testing.assert_allclose(every(there), every(here) @ T.T + shift, atol=1e-6 * scale)
     np.testing.assert_allclose(coefficients(there.centre), coefficients(here.centre) @ T.T + shift, atol=1e-6 * scale)
     np.testing.assert_allclose(there.covariance, T @ here.covariance @ T.T, rtol=1e-5, atol=1e-9 * scale**2)
-    same_but_for(here, there, ("borrowed", "kept", "between", "division", "gate_shrinkage"))
+    same_but_for(here, there, ("shrinkage", "kept", "between", "division", "gate_shrinkage"))
 
 
 @settings(max_examples=10)
@@ -389,7 +389,7 @@ def test_another_order_of_experts_gives_the_same_in_that_order(shape: Shape, M: 
     there = shared({name: site.permuted(order) for name, site in sites.items()})
     np.testing.assert_allclose(every(there), every(here), atol=1e-9)
     np.testing.assert_allclose(there.centre.gate.probabilities, here.centre.gate.probabilities, atol=1e-12)
-    same_but_for(here, there, ("covariance", "borrowed", "kept", "between", "division", "gate_shrinkage"))
+    same_but_for(here, there, ("covariance", "shrinkage", "kept", "between", "division", "gate_shrinkage"))
 
 
 @settings(max_examples=10)
@@ -403,7 +403,7 @@ def test_an_order_and_its_inverse_give_all_back(shape: Shape, M: int) -> None:
         np.testing.assert_array_equal(coefficients(mixture), coefficients(found.mixtures[name])[order])
     back = turned.permuted(np.argsort(order))
     np.testing.assert_array_equal(every(back), every(found))
-    for field in ("covariance", "borrowed", "kept", "between", "division", "gate_shrinkage"):
+    for field in ("covariance", "shrinkage", "kept", "between", "division", "gate_shrinkage"):
         np.testing.assert_array_equal(getattr(back, field), getattr(found, field))
 
 
