@@ -406,6 +406,7 @@ def test_streamed_and_kept_rows_give_the_same_fit_but_for_rounding(tmp_path: Pat
     assert streamed.model.log_likelihood_ == pytest.approx(kept.model.log_likelihood_, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_orders_are_compared_over_the_same_rows_when_a_site_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     case = simulated(n=900, seed=3)
     calls = Calls(monkeypatch)

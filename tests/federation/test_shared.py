@@ -87,7 +87,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "classes" else ()) for n in CASES])
 def test_every_estimator_has_a_model_for_each_site(name: str) -> None:
     case, estimator = CASES[name]
     estimator = clone(estimator).set_params(mixture_init=case.truth)
