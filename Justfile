@@ -18,9 +18,10 @@ setup:
 test *args:
     pytest -m "not slow" -n 2 --dist worksteal {{ args }}
 
-# full lane: every test, with coverage
+# full lane: every test, with the coverage of the fast lane
 test-all *args:
-    pytest -n 2 --dist worksteal --cov {{ args }}
+    pytest -m "not slow" -n 2 --dist worksteal --cov {{ args }}
+    pytest -m slow -n 2 --dist worksteal {{ args }}
 
 # everything, from an empty environment
 check:
