@@ -387,6 +387,7 @@ def test_an_order_must_be_asked_for() -> None:
         Federation(split(simulated(n=60))).select_order(ESTIMATORS["gaussian"], orders=[])
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_no_bit() -> None:
     case = simulated(n=600)
     one, four = (Federation(split(case, 7), InProcess(threads)).fit(ESTIMATORS["gaussian"]).model for threads in (1, 4))

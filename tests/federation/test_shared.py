@@ -101,7 +101,9 @@ def test_every_estimator_has_a_model_for_each_site(name: str) -> None:
     assert len({id(model) for model in (result.model, *result.models.values())}) == 5
 
 
-@pytest.mark.parametrize("structure", ["full", "diag", "spherical", "tied"])
+@pytest.mark.parametrize(
+    "structure", ["full", "tied", *(pytest.param(s, marks=pytest.mark.slow) for s in ("diag", "spherical"))]
+)
 def test_gaussian_mixtures_of_every_structure(structure: str) -> None:
     stored = {
         "full": np.tile(np.eye(3), (2, 1, 1)),
@@ -275,6 +277,7 @@ def test_every_site_is_in_the_result_even_without_rows() -> None:
 # ---------------------------------------------------------------------- journals and seeds
 
 
+@pytest.mark.slow
 def test_a_journal_resumes_where_a_fit_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Federation(clusters()).fit(CLUSTERS, SharedCentre())
     with monkeypatch.context() as patch:

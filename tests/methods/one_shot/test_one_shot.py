@@ -222,7 +222,7 @@ def test_of_other_families_groups_are_left_without_a_model_where_others_have_row
         assert fit.ascent.statistics.weight == 1_000
 
 
-@pytest.mark.parametrize("family", ["categorical", "poisson"])
+@pytest.mark.parametrize("family", [pytest.param("categorical", marks=pytest.mark.slow), "poisson"])
 def test_groups_of_one_row_each_are_rows(family: str) -> None:
     case = simulated(family, n=300, seed=1)
     single = replace(case.rows, groups=Groups.of(np.arange(300)))

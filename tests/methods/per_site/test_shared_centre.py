@@ -315,7 +315,7 @@ def test_every_model_has_a_centre_and_a_mixture_for_each_site(case: tuple[str, s
         assert own.mixture.design.d == 2
 
 
-@pytest.mark.parametrize("structure", ["full", "diag", "spherical", "tied"])
+@pytest.mark.parametrize("structure", ["full", "tied", *(pytest.param(s, marks=SLOW) for s in ("diag", "spherical"))])
 def test_gaussian_mixtures_of_every_structure(structure: str) -> None:
     parts, own = gaussian_sites(5, h=0.3)
     specification = Specification(K=3, gate="constant", structure=structure)
@@ -552,6 +552,7 @@ def test_a_tiny_share_is_one_site() -> None:
     assert {len(r.exchanges) for r in done.record.rounds[1:]} == {1}
 
 
+@SLOW
 def test_who_is_asked_is_drawn_by_the_seed() -> None:
     parts, _ = gaussian_sites(6)
 
