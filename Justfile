@@ -18,9 +18,10 @@ setup:
 test *args:
     pytest -m "not slow" -n 2 --dist worksteal {{ args }}
 
-# full lane: every test, with coverage
+# full lane: every test, with the coverage of the fast lane
 test-all *args:
-    pytest -n 2 --dist worksteal --cov {{ args }}
+    pytest -m "not slow" -n 2 --dist worksteal --cov {{ args }}
+    pytest -m slow -n 2 --dist worksteal {{ args }}
 
 # everything, from an empty environment
 check:
@@ -47,9 +48,13 @@ docs:
     sphinx-build -W --keep-going -b html docs docs/_build/html
     sphinx-build -W -b doctest docs docs/_build/doctest
 
-# run benchmarks/NAME.py
+# run the study benchmarks/*/NAME.py
 bench name *args:
-    python benchmarks/{{ name }}.py {{ args }}
+    python -m "$(ls benchmarks/*/{{ name }}.py | grep -v ^benchmarks/lib/ | sed 's/\.py$//' | tr / .)" {{ args }}
+
+# run the quick forms of all studies
+studies *args:
+    pytest benchmarks/test_studies.py -n 2 --dist worksteal {{ args }}
 
 # what the next release would say
 changelog:

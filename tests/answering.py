@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from consilience.engines import inprocess
-from consilience.messages import Summarise, Total
+from consilience.messages import Failure, FailureCode, Summarise, Total, encode
 from consilience.model import Rows
 from consilience.site import Site, respond
 
@@ -29,6 +30,21 @@ def summaries(times: int):
         summary = yield Total(Summarise(d=2, q=1))
         weights.append(summary.weight)
     return weights
+
+
+def failing(question: Any, site: Site) -> bytes:
+    """Answer with a failure."""
+    return encode(Failure(FailureCode.INTERNAL, 1))
+
+
+def slow(seconds: float) -> Misbehaviour:
+    """Answer as asked, but only after some time."""
+
+    def answer(question: Any, site: Site) -> bytes:
+        time.sleep(seconds)
+        return respond(question, site)
+
+    return answer
 
 
 class Calls:

@@ -22,9 +22,6 @@ from consilience.numerics.arrays import Array, IntArray, pack
 from consilience.site import Site, answer
 from simulated import Simulated, simulated
 
-FEW_POINTS = 100_000
-"""Size of the gate's regression in tests: a seventieth of the library's."""
-
 
 def model_at(mixture: Mixture, rows: Rows, seed: int = 0) -> SiteModel:
     """What a site with these rows says of a mixture, fitted or not; the precision is any."""

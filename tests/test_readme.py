@@ -1,6 +1,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[1] / "README.md"
 
 
@@ -13,6 +15,7 @@ def quick_start() -> str:
     return "".join(blocks)
 
 
+@pytest.mark.slow
 def test_quick_start_runs(capsys):
     names: dict[str, object] = {}
     exec(compile(quick_start(), str(README), "exec"), names)

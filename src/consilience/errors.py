@@ -90,25 +90,11 @@ class MessageError(ConsilienceError):
 
 
 class JournalError(ConsilienceError):
-    """Raised for a journal that is damaged, in use by another process, or of another run.
-
-    Examples
-    --------
-    >>> from consilience.errors import ConsilienceError, JournalError
-    >>> issubclass(JournalError, ConsilienceError)
-    True
-    """
+    """Raised for a journal that is damaged, in use by another process, or of another run."""
 
 
 class EngineError(ConsilienceError):
-    """Raised for a cluster that cannot be reached, runs another version, or is not allowed.
-
-    Examples
-    --------
-    >>> from consilience.errors import ConsilienceError, EngineError
-    >>> issubclass(EngineError, ConsilienceError)
-    True
-    """
+    """Raised for a cluster that cannot be reached, runs another version, or is not allowed."""
 
 
 class RoundStoppedError(ConsilienceError):
@@ -157,92 +143,27 @@ class ConvergenceWarning(ConsilienceWarning):
     """The fit stopped before convergence; its estimates are not at a maximum.
 
     This is not scikit-learn's class of the same name: this module imports nothing.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import ConvergenceWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("stopped after 3 iterations; raise max_iter", ConvergenceWarning)
-    >>> caught[0].category.__name__
-    'ConvergenceWarning'
     """
 
 
 class DegenerateFitWarning(ConsilienceWarning):
-    """An expert is empty, or a parameter is on a boundary such as the variance floor.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import DegenerateFitWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("expert 3 holds fewer rows than parameters; try fewer experts", DegenerateFitWarning)
-    >>> caught[0].category.__name__
-    'DegenerateFitWarning'
-    """
+    """An expert is empty, or a parameter is on a boundary such as the variance floor."""
 
 
 class StartsDisagreeWarning(ConsilienceWarning):
-    """The best starts converged to clearly different optima; the number of experts or the optimum is in doubt.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import StartsDisagreeWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("the two best starts differ by 40 in log-likelihood; raise n_init", StartsDisagreeWarning)
-    >>> caught[0].category.__name__
-    'StartsDisagreeWarning'
-    """
+    """The best starts converged to clearly different optima; the number of experts or the optimum is in doubt."""
 
 
 class RankDeficientWarning(ConsilienceWarning):
-    """The design has linearly dependent columns; the minimum-norm solution was used.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import RankDeficientWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("the design has rank 4 of 5; drop a dependent column", RankDeficientWarning)
-    >>> caught[0].category.__name__
-    'RankDeficientWarning'
-    """
+    """The design has linearly dependent columns; the minimum-norm solution was used."""
 
 
 class SetAsideWarning(ConsilienceWarning):
-    """A site's model was excluded, wholly or in part; the message names the site and the reason.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import SetAsideWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("north: its gate is far from those of the other sites", SetAsideWarning)
-    >>> caught[0].category.__name__
-    'SetAsideWarning'
-    """
+    """A site's model was excluded, wholly or in part; the message names the site and the reason."""
 
 
 class UntrustedWarning(ConsilienceWarning):
-    """Too many sites disagree for the result to be reliable; the message says in what way.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> from consilience.errors import UntrustedWarning
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     warnings.warn("only 11 of 20 sites agree", UntrustedWarning)
-    >>> caught[0].category.__name__
-    'UntrustedWarning'
-    """
+    """Too many sites disagree for the result to be reliable; the message says in what way."""
 
 
 def warn(message: str, category: type[ConsilienceWarning]) -> None:

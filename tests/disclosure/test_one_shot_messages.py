@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from combining import parted, soft_sites, soft_truth
-from consilience.aggregate.combine import points
 from consilience.engines import InProcess, inprocess
 from consilience.fit import Specification
 from consilience.messages import FitSite, encode
@@ -19,9 +18,8 @@ from simulated import FAMILIES, simulated
 
 
 @pytest.fixture
-def messages(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def messages(few_points: None, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Everything that leaves a site."""
-    monkeypatch.setattr(points, "NUMBERS", 10_000)
     sent: list[bytes] = []
 
     def recorded(question: bytes, site: Site) -> bytes:

@@ -22,7 +22,7 @@ import pytest
 from consilience.engines import DaskCluster, InProcess
 from consilience.engines.dask import connection, tasks
 from consilience.engines.dask import sites as engine_of_sites
-from consilience.engines.dask.tasks import Block, Part, add_neighbours, added, answer_block
+from consilience.engines.dask.tasks import Part, SiteBlock, add_neighbours, added, answer_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit import Expect, Specification
 from consilience.messages import Each, FailureCode, Likelihood, LogLikelihood, PerSite, Summarise, encode
@@ -247,7 +247,7 @@ def test_a_site_of_a_block_is_shown_its_own_question(
 
     monkeypatch.setattr(tasks, "respond", seen)
     bundle = encode(Bundle(tuple(range(2, 11)), tuple(questions)))  # the block has places 4, 5 and 6
-    parts = answer_block(Block(4, sites, keep=False), bundle, asked, total, None)
+    parts = answer_block(SiteBlock(4, sites, keep=False), bundle, asked, total, None)
     chosen = (0, 1, 2) if asked is None else asked
     assert shown == {sites[i].name: encode(questions[2 + i]) for i in chosen}
     assert [part[:3] for part in parts] == [(4 + i, 5 + i, respond(questions[2 + i], sites[i])) for i in chosen]
@@ -444,7 +444,7 @@ def test_clocks_of_old_rounds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_block_that_moves_is_aligned_again(tmp_path: Path) -> None:
     sites, mixture = write_sites(tmp_path, 2, 1_000)
-    block = Block(0, [site.loaded() for site in sites], keep=True)
+    block = SiteBlock(0, [site.loaded() for site in sites], keep=True)
     header, frames = serialize(block)
     moved = []
     for frame in frames:
@@ -465,49 +465,57 @@ def test_a_block_that_moves_is_aligned_again(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def many_rows(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Site], Mixture]:
-    return write_sites(tmp_path_factory.mktemp("many"), 16, 300_000, n_experts=4, n_features=20)
+    return write_sites(tmp_path_factory.mktemp("many"), 16, 150_000, n_experts=4, n_features=20)
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[DaskCluster]:
+    """A cluster whose workers may be killed: each is started again."""
+    with DaskCluster(n_workers=2) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(("in_memory", "trials"), [(True, 5), (False, 2)], ids=["in memory", "streamed"])
-def test_killed_workers_cost_time_only(many_rows: tuple[list[Site], Mixture], in_memory: bool, trials: int) -> None:
+def test_killed_workers_cost_time_only(
+    mortal: DaskCluster, many_rows: tuple[list[Site], Mixture], in_memory: bool, trials: int
+) -> None:
     sites, mixture = many_rows
     rng = random.Random(0)
-    with DaskCluster(n_workers=2) as cluster:
-        began = time.monotonic()
-        undisturbed = run(totals(mixture, 8, information=True), cluster.over(sites, in_memory=in_memory)).value
-        took = time.monotonic() - began
-        for _ in range(trials):
-            pid, moment = rng.choice(worker_pids(cluster, 2)), rng.uniform(0.05, 0.9) * took
-            killer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
-            killer.start()
-            again = run(totals(mixture, 8, information=True), cluster.over(sites, in_memory=in_memory), deadline=100)
-            killer.join()
-            assert again.value == undisturbed
-            assert not again.record.dropped
+    worker_pids(mortal, 2)
+    began = time.monotonic()
+    undisturbed = run(totals(mixture, 4, information=True), mortal.over(sites, in_memory=in_memory)).value
+    took = time.monotonic() - began
+    for _ in range(trials):
+        pid, moment = rng.choice(worker_pids(mortal, 2)), rng.uniform(0.05, 0.9) * took
+        killer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        again = run(totals(mixture, 4, information=True), mortal.over(sites, in_memory=in_memory), deadline=100)
+        killer.join()
+        assert again.value == undisturbed
+        assert not again.record.dropped
 
 
-def test_a_worker_killed_during_a_fit_costs_time_only(tmp_path: Path) -> None:
-    sites, _ = write_sites(tmp_path, 16, 60_000, n_experts=3, n_features=5)
+def test_a_worker_killed_during_a_fit_costs_time_only(mortal: DaskCluster, tmp_path: Path) -> None:
+    sites, _ = write_sites(tmp_path, 16, 30_000, n_experts=3, n_features=5)
     rng = random.Random(0)
 
-    def fit(cluster: DaskCluster, in_memory: bool) -> tuple[bytes, list[tuple[str, int]]]:
+    def fit(in_memory: bool) -> tuple[bytes, list[tuple[str, int]]]:
         dialogue = FederatedEM().dialogue([Specification(K=3)], 5, 1, seed=0)
-        ended = run(dialogue, cluster.over(sites, in_memory=in_memory), deadline=100)
+        ended = run(dialogue, mortal.over(sites, in_memory=in_memory), deadline=100)
         (fitted,) = ended.value
         assert not ended.record.dropped
         return encode(Expect(fitted.mixture)), [(r.question, len(r.exchanges)) for r in ended.record.rounds]
 
-    with DaskCluster(n_workers=2) as cluster:
-        for in_memory in (True, False):
-            began = time.monotonic()
-            undisturbed = fit(cluster, in_memory)
-            took = time.monotonic() - began
-            pid, moment = rng.choice(worker_pids(cluster, 2)), rng.uniform(0.1, 0.9) * took
-            killer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
-            killer.start()
-            assert fit(cluster, in_memory) == undisturbed
-            killer.join()
-            worker_pids(cluster, 2)  # both are there again
+    for in_memory in (True, False):
+        worker_pids(mortal, 2)
+        began = time.monotonic()
+        undisturbed = fit(in_memory)
+        took = time.monotonic() - began
+        pid, moment = rng.choice(worker_pids(mortal, 2)), rng.uniform(0.1, 0.9) * took
+        killer = threading.Timer(moment, os.kill, (pid, signal.SIGKILL))
+        killer.start()
+        assert fit(in_memory) == undisturbed
+        killer.join()
 
 
 def test_workers_lost_for_good_are_a_failure_of_their_sites(many_rows: tuple[list[Site], Mixture]) -> None:
@@ -515,6 +523,6 @@ def test_workers_lost_for_good_are_a_failure_of_their_sites(many_rows: tuple[lis
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}), DaskCluster(n_workers=2) as cluster:
         engine = cluster.over(sites)
         threading.Timer(0.3, os.kill, (worker_pids(cluster, 2)[0], signal.SIGKILL)).start()
-        ended = run(totals(mixture, 2, information=True), engine, on_drop="continue")
+        ended = run(totals(mixture, 4, information=True), engine, on_drop="continue")
     assert set(ended.record.dropped.values()) == {str(FailureCode.WORKER_LOST)}
     assert 1 <= len(ended.record.dropped) <= 4  # the block that was being answered, and one that was next

@@ -23,11 +23,6 @@ from consilience.runs import run
 from consilience.site import Columns, Shard, Site, respond
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls(monkeypatch)
-
-
 def raising(question, site) -> bytes:
     return respond(question, Site(site.name, None, traces=site.traces))  # type: ignore[arg-type]
 

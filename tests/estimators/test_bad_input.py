@@ -475,14 +475,14 @@ def assert_fitted_or_named(problem: tuple[Any, tuple[np.ndarray, ...], dict[str,
         assert np.all(np.isfinite(model.log_density(*data)))
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(problems())
 def test_whatever_the_data_parameters_are_finite_or_the_error_is_named(problem) -> None:
     assert_fitted_or_named(problem)
 
 
 @pytest.mark.slow
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(problems())
 def test_whatever_the_data_and_however_often(problem) -> None:
     assert_fitted_or_named(problem)

@@ -14,7 +14,6 @@ from consilience import (
     MixtureOfRegressions,
     OneShot,
 )
-from consilience.aggregate.combine import points
 from consilience.datasets import soft
 from consilience.errors import ConvergenceWarning, InvalidInputError
 from simulated import simulated
@@ -122,11 +121,6 @@ def test_a_fit_cut_short_says_stopped() -> None:
         model = regressor(max_iter=1)
     assert record[0].filename == __file__
     assert "stopped: max_iter was reached" in model.summary()
-
-
-@pytest.fixture
-def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "NUMBERS", 10_000)
 
 
 def one_shot(refine: int) -> MixtureOfExpertsRegressor:

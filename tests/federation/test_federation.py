@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
 
-from answering import Calls
+from answering import Calls, failing
 from consilience import (
     FederatedEM,
     Federation,
@@ -24,7 +24,6 @@ from consilience import (
     MixtureOfRegressions,
     OneShot,
 )
-from consilience.aggregate.combine import points
 from consilience.errors import (
     ConvergenceWarning,
     InvalidInputError,
@@ -32,7 +31,7 @@ from consilience.errors import (
     RoundStoppedError,
     SetAsideWarning,
 )
-from consilience.messages import Failure, FailureCode, Summarise, Total, encode
+from consilience.messages import Summarise, Total
 from consilience.site import respond
 from families import SIZED
 from simulated import Simulated, simulated
@@ -169,11 +168,6 @@ ONE_SHOT = MixtureOfExpertsRegressor(2, mixture_init=simulated().truth, random_s
 def flipped(sites: dict[str, dict[str, np.ndarray]], name: str) -> dict[str, dict[str, np.ndarray]]:
     """The sites, of which one has the other sign of the response."""
     return {**sites, name: {**sites[name], "y": -sites[name]["y"]}}
-
-
-@pytest.fixture
-def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "NUMBERS", 10_000)
 
 
 @pytest.mark.usefixtures("few_points")
@@ -394,6 +388,7 @@ def test_an_order_must_be_asked_for() -> None:
         Federation(split(simulated(n=60))).select_order(ESTIMATORS["gaussian"], orders=[])
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_no_bit() -> None:
     case = simulated(n=600)
     one, four = (Federation(split(case, 7), InProcess(threads)).fit(ESTIMATORS["gaussian"]).model for threads in (1, 4))
@@ -413,6 +408,7 @@ def test_streamed_and_kept_rows_give_the_same_fit_but_for_rounding(tmp_path: Pat
     assert streamed.model.log_likelihood_ == pytest.approx(kept.model.log_likelihood_, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_orders_are_compared_over_the_same_rows_when_a_site_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     case = simulated(n=900, seed=3)
     calls = Calls(monkeypatch)
@@ -445,10 +441,6 @@ def test_a_site_that_leaves_at_the_end_leaves_a_fit_of_those_that_stayed(monkeyp
     alone = again.fit(case.X[:300], case.y[:300])
     np.testing.assert_allclose(result.model.coef_, alone.coef_, atol=1e-3)
     assert result.model.inference_.decrement < 0.01
-
-
-def failing(question, site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
 
 
 def test_what_went_wrong_is_told_here_in_full(tmp_path: Path) -> None:

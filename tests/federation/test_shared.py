@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from answering import Calls
+from answering import Calls, failing
 from combining import softly_categorical
 from consilience import (
     Federation,
@@ -33,10 +33,9 @@ from consilience.errors import (
     UntrustedWarning,
 )
 from consilience.federation.federated_fit import FederatedFit
-from consilience.messages import Failure, FailureCode, encode
+from consilience.messages import Failure, FailureCode
 from consilience.methods.per_site.shared_fit import OF_A_SITE
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
-from consilience.site import Site
 from simulated import Simulated, simulated
 
 METHODS = {"SharedCentre": SharedCentre(), "FedGrEM": FedGrEM(strength=0.3)}
@@ -73,10 +72,6 @@ def shared() -> FederatedFit:
     return Federation(clusters()).fit(CLUSTERS, SharedCentre())
 
 
-def failing(question: Any, site: Site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
-
-
 # ---------------------------------------------------------------------- models
 
 
@@ -92,7 +87,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "classes" else ()) for n in CASES])
 def test_every_estimator_has_a_model_for_each_site(name: str) -> None:
     case, estimator = CASES[name]
     estimator = clone(estimator).set_params(mixture_init=case.truth)
@@ -106,7 +101,9 @@ def test_every_estimator_has_a_model_for_each_site(name: str) -> None:
     assert len({id(model) for model in (result.model, *result.models.values())}) == 5
 
 
-@pytest.mark.parametrize("structure", ["full", "diag", "spherical", "tied"])
+@pytest.mark.parametrize(
+    "structure", ["full", "tied", *(pytest.param(s, marks=pytest.mark.slow) for s in ("diag", "spherical"))]
+)
 def test_gaussian_mixtures_of_every_structure(structure: str) -> None:
     stored = {
         "full": np.tile(np.eye(3), (2, 1, 1)),
@@ -280,6 +277,7 @@ def test_every_site_is_in_the_result_even_without_rows() -> None:
 # ---------------------------------------------------------------------- journals and seeds
 
 
+@pytest.mark.slow
 def test_a_journal_resumes_where_a_fit_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Federation(clusters()).fit(CLUSTERS, SharedCentre())
     with monkeypatch.context() as patch:

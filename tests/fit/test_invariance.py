@@ -19,6 +19,8 @@ from strategies import unweighted
 
 GATES = ("softmax", "constant")
 
+CLASSES_SLOW = [pytest.param(f, marks=pytest.mark.slow) if f == "categorical" else f for f in FAMILIES]
+
 
 def fitted(rows: Rows, specification: Specification, start: Mixture | None = None) -> tuple[Fit, Inference]:
     fit = fit_mixture(rows, specification, rng=np.random.default_rng(0), start=start)
@@ -57,7 +59,7 @@ def test_weight_two_is_the_row_twice_and_weight_zero_is_the_row_gone(family: str
     assert_same(a, b)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CLASSES_SLOW)
 def test_starts_too_see_weights_as_repetition_and_no_order(family: str) -> None:
     data = data_of(family, n=120, weights=True)
     rows = ungrouped(data)
@@ -137,7 +139,7 @@ def test_units_of_covariates_change_nothing_but_units(family: str, gate: str, D,
     assert np.allclose(se, all_errors(before), rtol=1e-6)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", CLASSES_SLOW)
 def test_own_starts_do_not_depend_on_positive_units(family: str) -> None:
     data = data_of(family, n=120)
     D, c = np.array([1e4, 1e-3]), np.array([-2e3, 7.0])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
 
-from answering import Calls, small_sites
+from answering import Calls, failing, slow, small_sites
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, MessageError, RoundStoppedError
 from consilience.fit import Expect
@@ -37,25 +36,8 @@ SIZES = {site: len(encode(question)) for site, question in QUESTIONS.items()}
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls(monkeypatch)
-
-
-@pytest.fixture
 def sites() -> list[Site]:
     return small_sites(NAMES)
-
-
-def failing(question: Any, site: Site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
-
-
-def slow(seconds: float):
-    def answer(question: Any, site: Site) -> bytes:
-        time.sleep(seconds)
-        return respond(question, site)
-
-    return answer
 
 
 def own(*names: str, times: int = 1) -> Dialogue[list[dict[str, Any]]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consilience.engines import InProcess
@@ -60,6 +60,7 @@ def partitions(draw: st.DrawFn, labels: int) -> tuple[np.ndarray, int]:
 CASES = [(family, gate, labels) for family in FAMILIES for gate in GATES for labels in LABELS]
 
 
+@settings(max_examples=12)  # for each case
 @pytest.mark.parametrize(("family", "gate", "labels"), CASES)
 @given(data=st.data())
 def test_one_iteration_is_the_pooled_one(family: str, gate: str, labels: str, data: st.DataObject) -> None:

@@ -72,7 +72,7 @@ def exact(mixture, rows, penalty):
 # ---------------------------------------------------------------------- finite differences
 
 
-@labelled
+@pytest.mark.parametrize("labels", ["row", pytest.param("group", marks=pytest.mark.slow)])
 @gates
 @families
 def test_every_entry_of_score_and_information_matches_differences(family, gate, labels):

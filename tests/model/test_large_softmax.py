@@ -18,6 +18,7 @@ from consilience.model import (
 )
 
 
+@pytest.mark.slow
 def test_fifty_experts_with_five_hundred_features_take_a_step():
     K, d, n = 50, 500, 550
     rng = np.random.default_rng(0)

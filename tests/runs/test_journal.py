@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from answering import Calls, small_sites, summaries
+from answering import Calls, failing, small_sites, summaries
 from consilience.engines import InProcess
 from consilience.errors import JournalError, RoundStoppedError
 from consilience.fit import Expect
@@ -29,15 +29,6 @@ from strategies import Shape
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "run.journal"
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls(monkeypatch)
-
-
-def failing(question, site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
 
 
 def mixed(d: int = 2):

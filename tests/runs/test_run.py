@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from answering import Calls, small_sites, summaries
+from answering import Calls, failing, slow, small_sites, summaries
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import climb
@@ -21,7 +21,6 @@ from consilience.messages import (
     Several,
     Summarise,
     Total,
-    encode,
     together,
 )
 from consilience.methods import FederatedEM
@@ -30,26 +29,8 @@ from consilience.model import expect
 from consilience.model.summary import column_summary
 from consilience.runs import Journal, run
 from consilience.runs.record import LATE
-from consilience.site import Site, respond
+from consilience.site import Site
 from simulated import simulated
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls(monkeypatch)
-
-
-def failing(question, site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
-
-
-def slow(seconds: float):
-    def answer(question, site) -> bytes:
-        time.sleep(seconds)
-        return respond(question, site)
-
-    return answer
-
 
 # ---------------------------------------------------------------------- requests
 

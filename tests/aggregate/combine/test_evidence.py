@@ -10,16 +10,12 @@ import pytest
 
 from combining import fitted_model, fitted_models
 from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models
-from consilience.aggregate.combine import points
 from consilience.aggregate.combine.pool import in_common
 from consilience.model import Design
 from consilience.numerics.arrays import unpack
 from simulated import Simulated, simulated
 
-
-@pytest.fixture(autouse=True)
-def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "NUMBERS", 10_000)
+pytestmark = pytest.mark.usefixtures("few_points")
 
 
 @cache

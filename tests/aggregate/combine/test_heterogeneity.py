@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, kstest
 
 from combining import soft_models
-from consilience.aggregate.combine import points
 from consilience.aggregate.combine.combiner import combine_models
 from consilience.aggregate.combine.heterogeneity import Heterogeneity, heterogeneity
 from consilience.model import Design
@@ -100,8 +99,8 @@ def test_experts_stand_one_after_the_other() -> None:
     assert Heterogeneity.stacked(parts).Q.ravel().tolist() == [0.5, 2.0]
 
 
-def test_sites_of_one_truth_do_not_differ_and_a_moved_coefficient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "NUMBERS", 10_000)
+@pytest.mark.usefixtures("few_points")
+def test_sites_of_one_truth_do_not_differ_and_a_moved_coefficient_is_found() -> None:
     models = soft_models(12, 600)
     found = combine_models(models, 3, design=Design.raw(4)).heterogeneity
     assert found.Q.shape == (3, 5)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combining import model_at, relabelled
-from consilience.aggregate.combine import points as points_module
 from consilience.aggregate.combine.points import (
     LEAST,
     TOGETHER,
@@ -30,10 +29,7 @@ from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, unpack
 from strategies import FAMILIES, Shape, shapes
 
-
-@pytest.fixture(autouse=True)
-def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points_module, "NUMBERS", 6_000)
+pytestmark = pytest.mark.usefixtures("few_points")
 
 
 @cache

@@ -11,7 +11,6 @@ import pytest
 
 from combining import fitted_model, parted, soft_models, soft_sites, soft_truth
 from consilience.aggregate import Combination, combine_models
-from consilience.aggregate.combine import points
 from consilience.aggregate.combine.pool import Pool, in_common
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.trust import copies, judged
@@ -25,10 +24,7 @@ honest_models = cache(soft_models)
 
 Attack = Callable[[SiteModel, np.random.Generator], SiteModel]
 
-
-@pytest.fixture(autouse=True)
-def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "NUMBERS", 50_000)
+pytestmark = pytest.mark.usefixtures("few_points")
 
 
 def with_experts(model: SiteModel, **changes: object) -> SiteModel:

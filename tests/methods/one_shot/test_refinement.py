@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from answering import Calls, Misbehaviour
-from combining import FEW_POINTS, common_design, fitted_model, parted
+from combining import common_design, fitted_model, parted
 from consilience import OneShot
 from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models
-from consilience.aggregate.combine import points
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect, fit_mixture
@@ -31,15 +30,7 @@ from simulated import Simulated, simulated
 
 USED = SiteEvidence("", 1.0, -1.0, 0.0, 0.0, (True, True), True)
 
-
-@pytest.fixture(autouse=True)
-def few_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(points, "NUMBERS", FEW_POINTS // 10)
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    return Calls(monkeypatch)
+pytestmark = pytest.mark.usefixtures("few_points")
 
 
 @cache

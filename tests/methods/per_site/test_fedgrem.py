@@ -10,13 +10,13 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import softmax
 
-from answering import Calls
+from answering import Calls, failing
 from consilience import Federation, FedGrEM, GaussianMixture
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Specification
 from consilience.fit.stop import StopReason
-from consilience.messages import Failure, FailureCode, FitSite, encode
+from consilience.messages import FitSite
 from consilience.methods.per_site.local_fits import local_fits
 from consilience.methods.per_site.shared_fit import SharedFit
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
@@ -210,10 +210,6 @@ def test_the_centre_has_no_standard_errors_and_says_so() -> None:
 
 
 # ---------------------------------------------------------------------- sites that drop out
-
-
-def failing(question: Any, site: Site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=list(STUDIES))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from answering import Calls
+from answering import Calls, failing
 from combining import parted, softly_categorical
 from consilience import SharedCentre
 from consilience.aggregate.robust.sharing import Estimate, Sharing
@@ -19,7 +20,7 @@ from consilience.engines import DaskCluster, InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect, Fit, Specification, fit_mixture
 from consilience.fit.stop import StopReason
-from consilience.messages import Failure, FailureCode, FitSite, LogLikelihood, decode, encode
+from consilience.messages import FitSite, LogLikelihood, decode, encode
 from consilience.methods.per_site import shared_centre as module
 from consilience.methods.per_site.local_fits import LocalFits
 from consilience.methods.per_site.shared_fit import OF_A_SITE, SharedFit, SiteShare
@@ -33,6 +34,7 @@ from simulated import FAMILIES, Simulated, simulated
 
 MEANS = np.array([[0.0, 0.0, 0.0, 0.0], [6.0, 0.0, 2.0, 0.0], [2.0, 7.0, 0.0, -3.0]])
 SHARES = np.array([0.5, 0.3, 0.2])
+SLOW = pytest.mark.slow
 GATES = ("constant", "softmax")
 
 
@@ -75,6 +77,12 @@ def study(
     d, q = (part.shape[1] for part in (next(iter(parts.values())).X, next(iter(parts.values())).Y))
     dialogue = (method or SharedCentre(rounds=8)).dialogue([specification], d, q, start=start, seed=0)
     return run(dialogue, InProcess().over(sites_of(parts)), journal, **options)
+
+
+@cache
+def plain(M: int, h: float = 0.0) -> Run[tuple[SharedFit]]:
+    """The run over the sites of :func:`gaussian_sites`, for all tests that compare with it."""
+    return study(gaussian_sites(M, h=h)[0])
 
 
 def own_fit(rows: Rows, specification: Specification | None = None, start: Mixture | None = None) -> Fit:
@@ -155,8 +163,8 @@ def test_identical_sites_with_gates_have_the_pooled_fit() -> None:
 
 
 def test_the_order_of_sites_does_not_matter() -> None:
-    parts, _ = gaussian_sites(6, h=1.0)
-    (fit,), (turned,) = study(parts).value, study(dict(reversed(parts.items()))).value
+    parts, _ = gaussian_sites(5, h=1.0)
+    (fit,), (turned,) = plain(5, 1.0).value, study(dict(reversed(parts.items()))).value
     for name, own in fit.fits.items():
         assert gap(own.mixture, turned.fits[name].mixture) < 1e-8
     assert gap(fit.mixture, turned.mixture) < 1e-8
@@ -166,16 +174,16 @@ def test_the_order_of_sites_does_not_matter() -> None:
 def test_names_of_sites_do_not_matter() -> None:
     parts, _ = gaussian_sites(5, h=1.0)
     names = dict(zip(parts, ("zoo", "b", "42", "a", "Ω"), strict=True))
-    (fit,), (other,) = study(parts).value, study({names[name]: rows for name, rows in parts.items()}).value
+    (fit,), (other,) = plain(5, 1.0).value, study({names[name]: rows for name, rows in parts.items()}).value
     for name, own in fit.fits.items():
         np.testing.assert_array_equal(flat(own.mixture), flat(other.fits[names[name]].mixture))
 
 
-@pytest.mark.slow
+@SLOW
 def test_labels_of_the_start_do_not_matter() -> None:
     parts, _ = gaussian_sites(5, h=1.0)
     start = mixture_of(MEANS)
-    (fit,), (other,) = study(parts).value, study(parts, start=start.permuted(np.array([2, 0, 1]))).value
+    (fit,), (other,) = plain(5, 1.0).value, study(parts, start=start.permuted(np.array([2, 0, 1]))).value
     for name, own in fit.fits.items():
         assert gap(own.mixture, other.fits[name].mixture) < 1e-6
     np.testing.assert_allclose(fit.sharing.shrinkage, other.sharing.shrinkage, atol=1e-6)
@@ -183,7 +191,7 @@ def test_labels_of_the_start_do_not_matter() -> None:
 
 def test_labels_that_a_site_calls_otherwise_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     parts, _ = gaussian_sites(5, h=1.0)
-    (fit,) = study(parts).value
+    (fit,) = plain(5, 1.0).value
 
     def relabelled(question: Any, site: Site) -> bytes:
         found = answer(question, site)
@@ -207,7 +215,12 @@ def question_of(question: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("family", "gate"), [("gaussian", "constant"), ("gaussian", "softmax"), ("poisson", "softmax")]
+    ("family", "gate"),
+    [
+        pytest.param("gaussian", "constant", marks=SLOW),
+        ("gaussian", "softmax"),
+        pytest.param("poisson", "softmax", marks=SLOW),
+    ],
 )
 def test_units_of_covariates_do_not_matter(family: str, gate: str) -> None:
     case = case_of(family, gate, 900)
@@ -229,7 +242,7 @@ def test_units_of_covariates_do_not_matter(family: str, gate: str) -> None:
 def test_the_unit_of_responses_does_not_matter() -> None:
     parts, _ = gaussian_sites(5, h=1.0)
     changed = {name: replace(rows, Y=1e3 * rows.Y - 77) for name, rows in parts.items()}
-    (fit,), (other,) = study(parts).value, study(changed, start=mixture_of(1e3 * MEANS - 77)).value
+    (fit,), (other,) = plain(5, 1.0).value, study(changed, start=mixture_of(1e3 * MEANS - 77)).value
     for name, own in fit.fits.items():
         found = other.fits[name].mixture.experts
         np.testing.assert_allclose(found.B, 1e3 * own.mixture.experts.B - 77, atol=0.1)
@@ -238,7 +251,12 @@ def test_the_unit_of_responses_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "gate"), [("gaussian", "constant"), ("gaussian", "softmax"), ("poisson", "constant")]
+    ("family", "gate"),
+    [
+        pytest.param("gaussian", "constant", marks=SLOW),
+        ("gaussian", "softmax"),
+        pytest.param("poisson", "constant", marks=SLOW),
+    ],
 )
 def test_a_weight_is_so_many_rows(family: str, gate: str) -> None:
     case = case_of(family, gate, 600, weights=True)
@@ -260,13 +278,21 @@ def test_a_weight_is_so_many_rows(family: str, gate: str) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        *(pytest.param((family, gate, {}), id=f"{family}-{gate}") for family in FAMILIES for gate in GATES),
         *(
-            pytest.param(("gaussian", "constant", {"q": 2, "structure": structure}), id=f"two responses, {structure}")
+            pytest.param((family, gate, {}), id=f"{family}-{gate}", marks=SLOW if family == "categorical" else ())
+            for family in FAMILIES
+            for gate in GATES
+        ),
+        *(
+            pytest.param(
+                ("gaussian", "constant", {"q": 2, "structure": structure}),
+                id=f"two responses, {structure}",
+                marks=() if structure == "tied" else SLOW,
+            )
             for structure in ("full", "diag", "spherical", "tied")
         ),
-        pytest.param(("gaussian", "softmax", {"q": 2}), id="two responses, softmax"),
-        pytest.param(("gaussian", "constant", {"intercept": False}), id="no intercept"),
+        pytest.param(("gaussian", "softmax", {"q": 2}), id="two responses, softmax", marks=SLOW),
+        pytest.param(("gaussian", "constant", {"intercept": False}), id="no intercept", marks=SLOW),
         pytest.param(("gaussian", "softmax", {"group_size": 4}), id="groups"),
     ],
 )
@@ -290,7 +316,7 @@ def test_every_model_has_a_centre_and_a_mixture_for_each_site(case: tuple[str, s
         assert own.mixture.design.d == 2
 
 
-@pytest.mark.parametrize("structure", ["full", "diag", "spherical", "tied"])
+@pytest.mark.parametrize("structure", ["full", "tied", *(pytest.param(s, marks=SLOW) for s in ("diag", "spherical"))])
 def test_gaussian_mixtures_of_every_structure(structure: str) -> None:
     parts, own = gaussian_sites(5, h=0.3)
     specification = Specification(K=3, gate="constant", structure=structure)
@@ -308,20 +334,19 @@ def test_a_single_expert_is_shared_too() -> None:
     assert fit.trusted
 
 
-@pytest.mark.slow
+@SLOW
 def test_sites_start_by_themselves_where_no_start_is_given() -> None:
     parts, _ = gaussian_sites(3)
     dialogue = SharedCentre().dialogue([Specification(K=3, gate="constant")], 0, 4, seed=1, n_init=2)
     (fit,) = run(dialogue, InProcess().over(sites_of(parts))).value
-    assert gap(fit.mixture, study(parts).value[0].mixture) < 0.05
+    assert gap(fit.mixture, plain(3).value[0].mixture) < 0.05
 
 
 # ---------------------------------------------------------------------- the result
 
 
 def test_the_result_says_what_each_site_borrowed_and_kept() -> None:
-    parts, _ = gaussian_sites(5, h=0.3)
-    (fit,) = study(parts).value
+    (fit,) = plain(5, 0.3).value
     for m, site in enumerate(fit.sites):
         np.testing.assert_array_equal(site.shrinkage, fit.sharing.shrinkage[m])
         np.testing.assert_array_equal(site.kept, fit.sharing.kept[m])
@@ -336,7 +361,7 @@ def test_the_result_says_what_each_site_borrowed_and_kept() -> None:
 
 def test_who_is_nearer_to_the_others_than_chance_is_drawn_to_the_centre() -> None:
     parts, _ = gaussian_sites(6)
-    (fit,) = study(parts).value
+    (fit,) = plain(6).value
     for name, own in fit.fits.items():
         alone = own_fit(parts[name]).mixture.experts.B
         drawn = np.linalg.norm(own.mixture.experts.B - fit.mixture.experts.B)
@@ -364,10 +389,10 @@ def test_many_rows_by_its_own_account_are_remarked_on() -> None:
 
 
 def test_the_likelihood_is_the_sum_over_sites() -> None:
-    parts, _ = gaussian_sites(4)
-    (fit,) = study(parts).value
+    parts, _ = gaussian_sites(5)
+    (fit,) = plain(5).value
     assert fit.log_likelihood == pytest.approx(sum(own.log_likelihood for own in fit.fits.values()))
-    assert fit.ascent.statistics.weight == 400
+    assert fit.ascent.statistics.weight == 500
     near = sum(own.mixture.log_density(parts[name]).sum() for name, own in fit.fits.items())
     assert fit.log_likelihood == pytest.approx(near, abs=3)
 
@@ -513,7 +538,7 @@ def test_the_method_is_deterministic() -> None:
 # ---------------------------------------------------------------------- a share of the sites per round
 
 
-@pytest.mark.parametrize("participation", [0.25, 0.5, 0.9])
+@pytest.mark.parametrize("participation", [pytest.param(0.25, marks=SLOW), 0.5, pytest.param(0.9, marks=SLOW)])
 def test_no_round_asks_more_than_its_share_and_a_roll_call_comes_first(participation: float) -> None:
     done = study(gaussian_sites(8)[0], method=SharedCentre(participation=participation, rounds=6))
     first, fits, *rounds = done.record.rounds
@@ -528,6 +553,7 @@ def test_a_tiny_share_is_one_site() -> None:
     assert {len(r.exchanges) for r in done.record.rounds[1:]} == {1}
 
 
+@SLOW
 def test_who_is_asked_is_drawn_by_the_seed() -> None:
     parts, _ = gaussian_sites(6)
 
@@ -543,7 +569,7 @@ def test_who_is_asked_is_drawn_by_the_seed() -> None:
 
 
 def test_all_sites_asked_is_no_roll_call() -> None:
-    assert study(gaussian_sites(3)[0]).record.rounds[0].question == "FitSite"
+    assert plain(5).record.rounds[0].question == "FitSite"
 
 
 def test_a_site_that_joins_late_starts_from_the_centre(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -582,10 +608,11 @@ def test_a_site_that_joins_late_starts_from_the_centre(monkeypatch: pytest.Monke
     assert seen == set(fit.fits)
 
 
+@SLOW
 def test_with_a_share_of_the_sites_the_result_is_nearly_that_of_all() -> None:
     parts, _ = gaussian_sites(8)
     (fit,) = study(parts, method=SharedCentre(participation=0.5, rounds=14)).value
-    (everyone,) = study(parts).value
+    (everyone,) = plain(8).value
     assert set(fit.fits) == set(parts)
     for name, own in fit.fits.items():
         assert gap(own.mixture, everyone.fits[name].mixture) < 0.2
@@ -594,11 +621,7 @@ def test_with_a_share_of_the_sites_the_result_is_nearly_that_of_all() -> None:
 # ---------------------------------------------------------------------- interruptions and engines
 
 
-def failing(question: Any, site: Site) -> bytes:
-    return encode(Failure(FailureCode.INTERNAL, 1))
-
-
-@pytest.mark.parametrize(("time", "participation"), [(1, 0.5), (2, 1.0)])
+@pytest.mark.parametrize(("time", "participation"), [(1, 0.5), pytest.param(2, 1.0, marks=SLOW)])
 def test_a_journal_resumes_where_a_run_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: int, participation: float
 ) -> None:
@@ -627,7 +650,7 @@ def test_a_site_that_drops_out_is_named_and_its_last_word_stays(monkeypatch: pyt
     assert "site 1" in fit.fits
 
 
-@pytest.mark.slow
+@SLOW
 def test_a_cluster_has_the_bits_of_this_process(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     sites, truth = write_sites(tmp_path, 3, 900)
@@ -645,7 +668,7 @@ def test_a_cluster_has_the_bits_of_this_process(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- sites that differ
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=SLOW)])
 def test_sites_that_differ_are_nearer_to_their_truth_than_alone_or_in_common(seed: int) -> None:
     means = 4 * np.random.default_rng(9).normal(size=(3, 6))
     specification, start = Specification(K=3, gate="constant", structure="diag"), mixture_of(means, "diag")
@@ -699,9 +722,9 @@ def test_a_site_as_text() -> None:
     assert str(SiteShare.gone("north", "it said nothing")) == "north: no answer: it said nothing"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def settled() -> SharedFit:
-    return study(gaussian_sites(5)[0]).value[0]
+    return plain(5).value[0]
 
 
 def with_sites(fit: SharedFit, agreeing: int, lone: int) -> SharedFit:
@@ -745,7 +768,7 @@ def test_a_site_that_was_dropped_later_keeps_what_is_known_of_it(settled: Shared
     assert fit.with_dropped({}).sites == fit.sites
 
 
-@pytest.mark.slow
+@SLOW
 def test_camps_of_real_sites_are_seen() -> None:
     parts, _ = gaussian_sites(10, n=200)
     for m in range(5):

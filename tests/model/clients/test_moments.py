@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from consilience.errors import InvalidInputError
 from consilience.model import Groups, Rows, expect
-from consilience.model.clients import moments as clients
+from consilience.model.clients import moments as module
 from consilience.model.clients.moments import ClientMoments, as_clients, client_moments, client_products, expect_clients
 from consilience.model.design import Design
 from consilience.model.families.covariance import STRUCTURES
@@ -97,13 +97,13 @@ def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     theta, basis = directions(Shape(), mixture.design.p)
     whole = client_moments(rows, mixture.design, theta, basis)
     read: list[int] = []
-    original = clients._of_block
+    original = module._of_block
 
     def recorded(block, theta, basis):
         read.append(block.panel.shape[1])
         return original(block, theta, basis)
 
-    monkeypatch.setattr(clients, "_of_block", recorded)
+    monkeypatch.setattr(module, "_of_block", recorded)
     monkeypatch.setattr("consilience.model.kernels.panels.BLOCK_ROWS", 16)
     apart = client_moments(rows, mixture.design, theta, basis)
     assert len(read) > 5
@@ -267,7 +267,7 @@ def test_the_information_of_many_clients_is_summed_in_chunks(monkeypatch: pytest
     mixture, rows = Shape(K=3, n=60, **REGRESSIONS).problem()
     moments = client_moments(rows, mixture.design, np.zeros(3))
     whole = expect_clients(mixture, moments, np.zeros(3), information=True)
-    monkeypatch.setattr(clients, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(module, "CHUNK_BYTES", 1)
     single = expect_clients(mixture, moments, np.zeros(3), information=True)
     difference = np.abs(single.to_array() - whole.to_array())
     assert np.all(difference <= SUM_TOLERANCE * contributions(mixture, rows))

@@ -1,0 +1,1 @@
+"""Studies: what the library promises about its fits, measured; each module is a script."""

@@ -1,0 +1,1 @@
+"""Studies of clients that fall into clusters."""

@@ -1,0 +1,127 @@
+"""What the studies share: their command line, replications that resume, CPU time, results as JSON.
+
+A full study writes ``results/NAME.json``; ``--quick`` is a smaller one that writes ``scratch/NAME-quick.json``, so
+that it never takes the place of the full figures. Replications are appended to ``scratch/NAME.jsonl`` one by one, and a
+study that was interrupted goes on where it stopped. All BLAS libraries get one thread: CPU time then means something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.linalg  # loads scipy's own BLAS, so that it is limited too
+from threadpoolctl import threadpool_limits
+
+import consilience
+
+HERE = Path(__file__).parents[1]
+RESULTS, SCRATCH = HERE / "results", HERE / "scratch"
+Record = dict[str, Any]
+
+threadpool_limits(1)
+
+
+@dataclass
+class Stopwatch:
+    """Seconds of a block of code."""
+
+    cpu: float = 0.0
+    wall: float = 0.0
+
+
+@contextmanager
+def stopwatch() -> Iterable[Stopwatch]:
+    watch = Stopwatch()
+    cpu, wall = time.process_time(), time.perf_counter()
+    try:
+        yield watch
+    finally:
+        watch.cpu, watch.wall = time.process_time() - cpu, time.perf_counter() - wall
+
+
+class Study:
+    """One study: its arguments, its scratch and its results."""
+
+    def __init__(self, script: str, description: str) -> None:
+        self.name, self.subject = Path(script).stem, Path(script).parent.name
+        parser = argparse.ArgumentParser(description=description.splitlines()[0])
+        parser.add_argument("--quick", action="store_true", help="a smaller study, in less than two minutes")
+        parser.add_argument("--fresh", action="store_true", help="forget earlier replications")
+        arguments = parser.parse_args()
+        self.quick: bool = arguments.quick
+        self.label = f"{self.name}-quick" if self.quick else self.name
+        self.fresh: bool = arguments.fresh or self.quick
+        self.started = time.perf_counter()
+        self.earlier = 0.0  # seconds of the replications of earlier runs
+
+    def replicate(self, keys: Iterable[str], run: Callable[[str], Record]) -> list[Record]:
+        """``run(key)`` for each key that has no record yet; all records, in the order of the keys."""
+        SCRATCH.mkdir(exist_ok=True)
+        log = SCRATCH / f"{self.label}.jsonl"
+        if self.fresh:
+            log.unlink(missing_ok=True)
+        lines = log.read_text().splitlines() if log.exists() else []
+        done = {record["key"]: record for record in map(json.loads, lines)}
+        self.earlier = sum(record["seconds"] for record in done.values())
+        keys = list(keys)
+        with log.open("a") as file:
+            for key in keys:
+                if key not in done:
+                    with stopwatch() as watch:
+                        figures = run(key)
+                    done[key] = {"key": key, "seconds": round(watch.wall, 2), **figures}
+                    file.write(json.dumps(done[key]) + "\n")
+                    file.flush()
+                    show_progress(f"{self.label}: {sum(key in done for key in keys)} of {len(keys)}")
+        return [done[key] for key in keys]
+
+    def save(self, *tables: Record) -> None:
+        """Print the tables and write them with what made them."""
+        command = f"python -m benchmarks.{self.subject}.{self.name}" + (" --quick" if self.quick else "")
+        result = {
+            "command": command,
+            "seconds": round(self.earlier + time.perf_counter() - self.started),
+            "versions": {
+                "consilience": consilience.__version__,
+                "python": platform.python_version(),
+                "numpy": np.__version__,
+                "scipy": scipy.__version__,
+            },
+            "tables": tables,
+        }
+        path = (SCRATCH if self.quick else RESULTS) / f"{self.label}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        for each in tables:
+            print_table(each)
+
+
+def table(title: str, rows: list[Record]) -> Record:
+    """A table of a result: rows share their keys, which are the headings."""
+    return {"title": title, "rows": rows}
+
+
+def print_table(shown: Record) -> None:
+    print(f"\n{shown['title']}")
+    for row in shown["rows"]:
+        print("  " + ", ".join(f"{name}: {value}" for name, value in row.items()))
+
+
+def show_progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(text, end="\r", file=sys.stderr, flush=True)
+
+
+def rounded(value: float | None, digits: int = 3) -> float | None:
+    """For reading: so many significant digits; None where there is no figure."""
+    return None if value is None or not np.isfinite(value) else float(f"{value:.{digits}g}")

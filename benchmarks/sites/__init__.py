@@ -1,0 +1,1 @@
+"""Studies of sites that differ, and of sites that lie."""
