@@ -17,7 +17,7 @@ import numpy as np
 from consilience.engines import InProcess
 from consilience.fit import Expect, Specification
 from consilience.messages import encode
-from consilience.methods import FederatedEM
+from consilience.methods import FederatedEM, Task
 from consilience.model import Rows
 from consilience.runs import Journal, run
 from consilience.site import Site
@@ -44,7 +44,7 @@ def main(journal: str, log: str, result: str) -> None:
             return plain(question, site, policy)
 
         answers.answer = logged
-        dialogue = FederatedEM(newton=False).dialogue([Specification(K=2)], 2, 1, seed=0, n_init=2, max_iter=40)
+        dialogue = FederatedEM(newton=False).dialogue(Task([Specification(K=2)], 2, 1, seed=0, n_init=2, max_iter=40))
         (fit,) = run(dialogue, InProcess().over(sites()), Journal(journal, "a fit")).value
         Path(result).write_bytes(encode(Expect(fit.ascent.mixture)))
 

@@ -36,7 +36,7 @@ from benchmarks.lib.symmetric import (
 )
 from consilience.engines import InProcess
 from consilience.fit import Specification
-from consilience.methods import GradientEM, MinimaxRegression
+from consilience.methods import GradientEM, MinimaxRegression, Task
 from consilience.model import Groups, Rows
 from consilience.runs import run
 from consilience.site import Site
@@ -204,7 +204,7 @@ def sites(data: Data, *, grouped: bool) -> InProcess:
 def compared(data: Data, method, engine: InProcess, vectorised: tuple[np.ndarray, float]) -> Record:
     """Errors of both, the largest difference of a coefficient in standard errors, rounds and bytes."""
     specification = Specification(K=2, gate="constant", structure="tied", intercept=False)
-    done = run(method.dialogue([specification], D, 1), engine)
+    done = run(method.dialogue(Task([specification], D, 1)), engine)
     b, path = done.value[0].mixture.experts.B[0, 0], vectorised[0]
     sign = np.sign(b @ path[-1])
     exchanges = [e for r in done.record.rounds for e in r.exchanges]

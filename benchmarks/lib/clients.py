@@ -17,6 +17,7 @@ from consilience import InProcess
 from consilience.aggregate.robust.anchors import anchor_count, drawn_anchors
 from consilience.datasets import ClientSimulation
 from consilience.fit import Specification
+from consilience.methods import Task
 from consilience.model import Groups, Mixture, Rows
 from consilience.model.clients.anchors import leading_step
 from consilience.numerics.kmeans import kmeans, squared_distances
@@ -52,7 +53,7 @@ def fitted(
 ) -> tuple[Run, list]:
     """A method of the library over sites, and its requests in their order."""
     seen: list[Any] = []
-    dialogue = method.dialogue([specification_of(data)], data.X.shape[1], 1, start=start, seed=seed)
+    dialogue = method.dialogue(Task([specification_of(data)], data.X.shape[1], 1, start=start, seed=seed))
     engine = Absent(InProcess(threads=1).over(sites), absent, seed)
     return run(watched(dialogue, seen.append), engine, **options), seen
 

@@ -56,6 +56,7 @@ from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification
 from consilience.messages.dialogue import Each, Request
 from consilience.messages.questions import Several
+from consilience.methods import Task
 from consilience.model import CategoricalExperts, Design, Mixture, Penalty, Rows, multinomial
 from consilience.numerics.arrays import unpack
 from consilience.numerics.softmax import log_sum_exp
@@ -170,7 +171,7 @@ def estimates(here: Case, whole: tuple[Mixture, float]) -> tuple[Estimates, Reco
 
 def one_exchange(here: Case) -> tuple[Combination, list[tuple[Mixture, float]]]:
     """The dialogue of ``OneShot``, with the sites' stored answers: the mixture after each round, and its time."""
-    dialogue = OneShot(refine=ROUNDS).dialogue([Specification(K=K)], here.rows.X.shape[1], 1, seed=here.seed)
+    dialogue = OneShot(refine=ROUNDS).dialogue(Task([Specification(K=K)], here.rows.X.shape[1], 1, seed=here.seed))
     next(dialogue)
     given: Any = here.answers.named()
     seconds, steps = here.slowest, []

@@ -18,6 +18,7 @@ from benchmarks.lib.study import Record, Study, rounded, stopwatch, table
 from consilience import MixtureOfExpertsClassifier, OneShot
 from consilience.datasets import soft
 from consilience.errors import ConsilienceWarning
+from consilience.methods import Task
 from consilience.model import CategoricalExperts, Mixture, Rows
 
 M, K, D = 16, 3, 10
@@ -55,7 +56,7 @@ def replication(key: str, rounds: Sequence[int]) -> Record:
     local = fits.named()
     for refine in rounds:
         with stopwatch() as more:
-            dialogue = OneShot(refine=refine).dialogue([specification], D, 1)
+            dialogue = OneShot(refine=refine).dialogue(Task([specification], D, 1))
             (fit,), _ = answered(dialogue, local, sites, Rows(X, y[:, None].astype(float)))
         model = clone(pooled)
         model.set_columns(D, classes=range(classes))

@@ -21,7 +21,7 @@ from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification, fit_mixture, infer
 from consilience.fit.parameters import parameters
 from consilience.messages import FitSite
-from consilience.methods import OneShot
+from consilience.methods import OneShot, Task
 from consilience.model import Mixture, Rows
 from consilience.model.alignment import alignment
 from consilience.site import Site, answer
@@ -39,7 +39,7 @@ def replication(key: str) -> Record:
     question = FitSite(specification, (4,), int(seed), start=given)
     with stopwatch() as watch:
         local = {str(m): answer(question, Site(str(m), part)) for m, part in enumerate(sites)}
-        dialogue = OneShot(refine=ROUNDS).dialogue([specification], 20, 1, seed=int(seed))
+        dialogue = OneShot(refine=ROUNDS).dialogue(Task([specification], 20, 1, seed=int(seed)))
         (fit,), rounds = answered(dialogue, local, sites, rows)
     pooled = fit_mixture(rows, specification, rng=np.random.default_rng(int(seed)), start=given)
     return {

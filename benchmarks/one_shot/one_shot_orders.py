@@ -21,7 +21,7 @@ from benchmarks.lib.study import Record, Study, rounded, table
 from consilience.aggregate.metrics import mean_log_likelihood
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification, bic
-from consilience.methods import OneShot
+from consilience.methods import OneShot, Task
 from consilience.model import Mixture, Rows
 
 M, ORDERS = 16, (2, 3, 4, 5, 6)
@@ -30,7 +30,7 @@ TEST_ROWS = 1_000_000
 
 def one_shot(fits: LocalFits, sites: list[Rows], pooled: Rows, refine: int) -> tuple[Mixture, int]:
     """The mixture of four experts, and the number of experts with the least BIC."""
-    dialogue = OneShot(refine=refine).dialogue([Specification(K=K) for K in ORDERS], 20, 1)
+    dialogue = OneShot(refine=refine).dialogue(Task([Specification(K=K) for K in ORDERS], 20, 1))
     found, _ = answered(dialogue, fits.named(), sites, pooled)
     values = [
         np.inf if fit is None else bic(fit.log_likelihood, fit.mixture.parameter_count, fit.ascent.statistics.weight)

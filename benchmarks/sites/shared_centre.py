@@ -34,7 +34,7 @@ from benchmarks.lib.differing import (
 )
 from benchmarks.lib.study import RESULTS, Record, Study, rounded, table
 from consilience.fit import fit_mixture
-from consilience.methods import FedGrEM, SharedCentre
+from consilience.methods import FedGrEM, SharedCentre, Task
 from consilience.model import Rows
 from consilience.runs import run
 
@@ -96,7 +96,7 @@ def pooled_fit(data: Simulated, seed: int):
 
 def federated(data: Simulated, fits, method, seed: int) -> Record:
     """A method of the library over the engine, from the fits at hand; its rounds after them, and bytes per site."""
-    dialogue = method.dialogue([data.specification], *data.columns, seed=seed)
+    dialogue = method.dialogue(Task([data.specification], *data.columns, seed=seed))
     done = run(dialogue, KeptFits(data.rows, fits))
     (fit,) = done.value
     size = sum(e.bytes_sent + e.bytes_received for r in done.record.rounds[1:] for e in r.exchanges) / len(data.rows)

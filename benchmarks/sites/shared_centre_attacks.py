@@ -17,7 +17,7 @@ from benchmarks.lib.differing import KeptFits, local_fits, max_errors, parameter
 from benchmarks.lib.study import Record, Study, rounded, table
 from consilience.datasets import attacks
 from consilience.datasets.attacks import Attacked, Blown, Collusion, MoreRows, Replay
-from consilience.methods import SharedCentre
+from consilience.methods import SharedCentre, Task
 from consilience.runs import run
 
 M, H = 20, 0.25
@@ -46,7 +46,7 @@ def replication(key: str) -> Record:
     engine = KeptFits(data.rows, fits)
     if attack != "none":
         engine = Attacked(engine, {site: ATTACKS[attack]() for site in liars})
-    dialogue = SharedCentre(rounds=20).dialogue([data.specification], *data.columns, seed=int(seed))
+    dialogue = SharedCentre(rounds=20).dialogue(Task([data.specification], *data.columns, seed=int(seed)))
     done = run(dialogue, engine, on_drop="continue")
     fit = done.value[0].with_dropped(done.record.dropped)
     honest = [m for m in range(M) if str(m) not in liars]

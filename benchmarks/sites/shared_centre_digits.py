@@ -25,7 +25,7 @@ from benchmarks.lib.study import SCRATCH, Record, Study, rounded, table
 from consilience.datasets import DataNotFoundError, load_images, load_table
 from consilience.fit import Specification, fit_mixture
 from consilience.messages import FitSite, decode, encode
-from consilience.methods import SharedCentre
+from consilience.methods import SharedCentre, Task
 from consilience.methods.per_site.local_fits import relabelled
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
 from consilience.runs import run
@@ -146,7 +146,7 @@ def replication(key: str) -> Record:
     fitted = fit_mixture(pooled, sites.specification, rng=np.random.default_rng(0)).mixture
     found["Pooled-EM"] = rate(dict.fromkeys(good, fitted))
     found |= {method: rate(mixtures) for method, mixtures in baselines(rows, fits).items()}
-    dialogue = SharedCentre().dialogue([sites.specification], 0, rows[0].Y.shape[1])
+    dialogue = SharedCentre().dialogue(Task([sites.specification], 0, rows[0].Y.shape[1]))
     done = run(dialogue, KeptFits(rows, {str(m): fit for m, fit in fits.items()}))
     (shared,) = done.value
     found["SharedCentre"] = rate({m: shared.fits[str(m)].mixture for m in good})

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
         FedGrEM,
         FedMomentDescent,
         GradientEM,
+        Method,
         MinimaxRegression,
         OneShot,
         SharedCentre,
+        Task,
     )
 
 __all__ = [
@@ -45,12 +47,14 @@ __all__ = [
     "GaussianMixture",
     "GradientEM",
     "InProcess",
+    "Method",
     "MinimaxRegression",
     "MixtureOfExpertsClassifier",
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
     "OneShot",
     "SharedCentre",
+    "Task",
     "__version__",
     "select_order",
 ]
@@ -65,12 +69,14 @@ _HOME = {
     "GaussianMixture": "consilience.estimators",
     "GradientEM": "consilience.methods",
     "InProcess": "consilience.engines",
+    "Method": "consilience.methods",
     "MinimaxRegression": "consilience.methods",
     "MixtureOfExpertsClassifier": "consilience.estimators",
     "MixtureOfExpertsRegressor": "consilience.estimators",
     "MixtureOfRegressions": "consilience.estimators",
     "OneShot": "consilience.methods",
     "SharedCentre": "consilience.methods",
+    "Task": "consilience.methods",
     "select_order": "consilience.estimators",
 }
 

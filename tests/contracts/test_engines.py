@@ -37,7 +37,7 @@ from consilience.messages import (
     encode,
 )
 from consilience.messages.dialogue import Dialogue
-from consilience.methods import ClusteredClients, OneShot
+from consilience.methods import ClusteredClients, OneShot, Task
 from consilience.model import Mixture
 from consilience.runs import Engine, run
 from consilience.site import Columns, Site, respond
@@ -168,7 +168,7 @@ def test_a_one_shot_study_has_the_bits_of_the_reference(over: Over, tmp_path: Pa
     sites[2] = replace(sites[2], data=replace(sites[2].data, columns=Columns(("x0", "x1", "x2"), ("x1",))))  # foreign
 
     def study() -> Dialogue[Any]:
-        return OneShot(refine=1).dialogue([Specification(K=3)], 3, 1, start=truth, seed=0)
+        return OneShot(refine=1).dialogue(Task([Specification(K=3)], 3, 1, start=truth, seed=0))
 
     (got,), (expected,) = (run(study(), e).value for e in (over(sites, in_memory), reference(sites, in_memory)))
     assert encode(LogLikelihood(got.mixture)) == encode(LogLikelihood(expected.mixture))
@@ -200,7 +200,7 @@ def test_clients_have_the_bits_of_the_reference(over: Over, tmp_path: Path, in_m
 
     def study() -> Dialogue[Any]:
         specification = Specification(K=data.truth.K, gate="constant")
-        return ClusteredClients(participation=0.7).dialogue([specification], data.truth.design.d, 1, max_iter=5)
+        return ClusteredClients(participation=0.7).dialogue(Task([specification], data.truth.design.d, 1, max_iter=5))
 
     (fit,), (expected,) = (run(study(), e).value for e in (over(sites, in_memory), reference(sites, in_memory)))
     assert encode(LogLikelihood(fit.mixture)) == encode(LogLikelihood(expected.mixture))

@@ -10,7 +10,7 @@ from consilience.engines import InProcess, inprocess
 from consilience.fit import Specification
 from consilience.messages import FitSite, encode
 from consilience.messages.codec import Message
-from consilience.methods import OneShot
+from consilience.methods import OneShot, Task
 from consilience.model import Mixture, Rows
 from consilience.runs import run
 from consilience.site import Site, respond
@@ -44,7 +44,7 @@ def is_told(values: np.ndarray, message: bytes) -> bool:
 
 def study(parts: dict[str, Rows], specification: Specification, start: Mixture, refine: int) -> None:
     d, q = start.design.d, next(iter(parts.values())).Y.shape[1]
-    dialogue = OneShot(refine=refine).dialogue([specification], d, q, start=start, seed=0)
+    dialogue = OneShot(refine=refine).dialogue(Task([specification], d, q, start=start, seed=0))
     run(dialogue, InProcess().over([Site(name, rows) for name, rows in parts.items()]))
 
 

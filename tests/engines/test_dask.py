@@ -28,7 +28,7 @@ from consilience.fit import Expect, Specification
 from consilience.messages import Each, FailureCode, Likelihood, LogLikelihood, PerSite, Summarise, encode
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.questions import Bundle
-from consilience.methods import FederatedEM
+from consilience.methods import FederatedEM, Task
 from consilience.model import Mixture, Rows
 from consilience.runs import run
 from consilience.site import Columns, Shard, Site, respond
@@ -500,7 +500,7 @@ def test_a_worker_killed_during_a_fit_costs_time_only(mortal: DaskCluster, tmp_p
     rng = random.Random(0)
 
     def fit(in_memory: bool) -> tuple[bytes, list[tuple[str, int]]]:
-        dialogue = FederatedEM().dialogue([Specification(K=3)], 5, 1, seed=0)
+        dialogue = FederatedEM().dialogue(Task([Specification(K=3)], 5, 1, seed=0))
         ended = run(dialogue, mortal.over(sites, in_memory=in_memory), deadline=100)
         (fitted,) = ended.value
         assert not ended.record.dropped

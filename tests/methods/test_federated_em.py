@@ -14,7 +14,7 @@ from consilience.engines import InProcess
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Ascent, climb, drive, fit_mixture, infer
 from consilience.fit.fitting import finished
-from consilience.methods import FederatedEM
+from consilience.methods import FederatedEM, Task
 from consilience.methods.federated_em import ask_total
 from consilience.model import Penalty, Rows, expect
 from consilience.model.summary import column_summary
@@ -115,7 +115,9 @@ def test_a_whole_fit_is_the_pooled_one_with_its_standard_errors(family: str, gat
     owner = np.random.default_rng(0).integers(0, 4, label_count(case.rows))
     pooled = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
     d, q = case.rows.X.shape[1], case.rows.Y.shape[1]
-    (apart,) = federated(FederatedEM().dialogue([case.specification], d, q, start=case.truth), case.rows, owner, 4)
+    (apart,) = federated(
+        FederatedEM().dialogue(Task([case.specification], d, q, start=case.truth)), case.rows, owner, 4
+    )
     assert apart.ascent.stop is pooled.ascent.stop
     se = infer(pooled, case.rows).standard_errors().flat()
     ours, theirs = infer(apart), infer(pooled, case.rows)
@@ -128,14 +130,16 @@ def test_the_starts_of_the_sites_lead_to_the_pooled_maximum() -> None:
     case = simulated(n=3000, seed=1)
     owner = np.random.default_rng(0).choice(3, 3000, p=[0.7, 0.29, 0.01])
     pooled = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0))
-    (apart,) = federated(FederatedEM().dialogue([case.specification], 2, 1), case.rows, owner, 3)
+    (apart,) = federated(FederatedEM().dialogue(Task([case.specification], 2, 1)), case.rows, owner, 3)
     assert apart.log_likelihood == pytest.approx(pooled.log_likelihood, rel=1e-9)
 
 
 @pytest.mark.slow
 def test_where_no_site_can_fit_a_start_is_guessed() -> None:
     case = simulated(n=300, seed=2)
-    (fit,) = federated(FederatedEM(n_climbs=3).dialogue([case.specification], 2, 1), case.rows, np.arange(300), 300)
+    (fit,) = federated(
+        FederatedEM(n_climbs=3).dialogue(Task([case.specification], 2, 1)), case.rows, np.arange(300), 300
+    )
     pooled = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0))
     assert fit.ascent.stop.converged
     assert fit.log_likelihood <= pooled.log_likelihood + 1e-6
@@ -146,7 +150,7 @@ def test_where_no_site_can_fit_a_start_is_guessed() -> None:
 def test_guesses_are_mixtures_that_can_be_asked_about(family: str, gate: str) -> None:
     case = simulated(family, gate=gate, n=60)
     (fit,) = federated(
-        FederatedEM().dialogue([replace(case.specification, K=2)], 2, 1, max_iter=2), case.rows, np.arange(60), 60
+        FederatedEM().dialogue(Task([replace(case.specification, K=2)], 2, 1, max_iter=2)), case.rows, np.arange(60), 60
     )
     assert np.isfinite(fit.log_likelihood)
 
@@ -155,9 +159,9 @@ def test_several_orders_are_fitted_in_the_rounds_of_the_slowest() -> None:
     case = simulated(n=600, seed=4)
     owner = np.random.default_rng(0).integers(0, 2, 600)
     specifications = [replace(case.specification, K=K) for K in (1, 2)]
-    both = run(FederatedEM().dialogue(specifications, 2, 1), InProcess().over(partition(case.rows, owner, 2)))
+    both = run(FederatedEM().dialogue(Task(specifications, 2, 1)), InProcess().over(partition(case.rows, owner, 2)))
     single = [
-        run(FederatedEM().dialogue([one], 2, 1), InProcess().over(partition(case.rows, owner, 2)))
+        run(FederatedEM().dialogue(Task([one], 2, 1)), InProcess().over(partition(case.rows, owner, 2)))
         for one in specifications
     ]
     assert len(both.record.rounds) == max(len(alone.record.rounds) for alone in single)
@@ -170,7 +174,7 @@ def test_several_climbs_share_messages_and_the_best_end_is_taken() -> None:
     owner = np.random.default_rng(0).integers(0, 4, 600)
     one, three = (
         run(
-            FederatedEM(n_climbs=n).dialogue([case.specification], 2, 1),
+            FederatedEM(n_climbs=n).dialogue(Task([case.specification], 2, 1)),
             InProcess().over(partition(case.rows, owner, 4)),
         )
         for n in (1, 3)

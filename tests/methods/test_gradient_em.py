@@ -20,7 +20,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages import Each, Total
 from consilience.messages.questions import ScoreSums
 from consilience.messages.table import encode
-from consilience.methods import FederatedEM
+from consilience.methods import FederatedEM, Task
 from consilience.methods.gradient_em import SHORT, Preconditioner, mirrored
 from consilience.methods.spectral_start import symmetric_mixture
 from consilience.model import Groups, Mixture, Penalty, Rows, expect
@@ -97,7 +97,7 @@ def study(
     rows: Rows, specification: Specification, sites: int = 3, method: GradientEM | None = None, **options: Any
 ) -> Run[tuple[InferredFit]]:
     d, q = rows.X.shape[1], rows.Y.shape[1]
-    dialogue = (method or GradientEM()).dialogue([specification], d, q, **options)
+    dialogue = (method or GradientEM()).dialogue(Task([specification], d, q, **options))
     return run(dialogue, InProcess().over(partition(rows, sites)))
 
 
@@ -176,7 +176,7 @@ def test_too_long_steps_are_halved() -> None:
     case = simulated(gate="constant", n=300, seed=1)
     summary = column_summary(case.rows)
     start = case.truth.in_coordinates(summary.design(True))
-    dialogue = GradientEM().dialogue([case.specification], 2, 1, start=case.truth, max_iter=60)
+    dialogue = GradientEM().dialogue(Task([case.specification], 2, 1, start=case.truth, max_iter=60))
     site, asked = Site("all", case.rows), []
     request = next(dialogue)
     with pytest.raises(StopIteration) as finished:  # noqa: PT012 - the loop is what ends
@@ -202,9 +202,9 @@ def test_too_long_steps_are_halved() -> None:
 @given(sites=st.integers(1, 7), seed=st.integers(0, 2**32 - 1))
 def test_one_iteration_is_the_pooled_one(gate: str, group_size: int, sites: int, seed: int) -> None:
     case = simulated(gate=gate, n=60, group_size=group_size, weights=True, seed=seed)
-    dialogue = GradientEM().dialogue([case.specification], 2, 1, start=case.truth, max_iter=1)
+    dialogue = GradientEM().dialogue(Task([case.specification], 2, 1, start=case.truth, max_iter=1))
     apart = run(dialogue, InProcess(threads=1).over(partition(case.rows, sites, seed))).value[0].ascent
-    dialogue = GradientEM().dialogue([case.specification], 2, 1, start=case.truth, max_iter=1)
+    dialogue = GradientEM().dialogue(Task([case.specification], 2, 1, start=case.truth, max_iter=1))
     _, pooled = asked_for(case.rows, dialogue)
     ours, theirs = (
         np.concatenate([m.gate.contrasts().ravel(), m.experts.B.ravel(), m.experts.variances.ravel()])
@@ -269,7 +269,7 @@ SYMMETRIC = Specification(K=2, gate="constant", intercept=False)
 def test_steps_of_a_mirrored_pair_are_those_of_exact_em(structure: str, intercept: bool, group_size: int) -> None:
     rows, _ = mirrored_data(intercept=intercept, group_size=group_size)
     specification = replace(SYMMETRIC, structure=structure, intercept=intercept)
-    dialogue = GradientEM(symmetric=True).dialogue([specification], 3, 1, tol=-1.0, max_iter=12)
+    dialogue = GradientEM(symmetric=True).dialogue(Task([specification], 3, 1, tol=-1.0, max_iter=12))
     asked, fit = asked_for(rows, dialogue)
     start = asked[0].raw()
     steps = textbook(rows, start.coefficients[0], float(start.experts.variances[0, 0]), 12, intercept=intercept)
@@ -308,7 +308,7 @@ def test_a_start_is_made_a_mirrored_pair() -> None:
             pair.experts, B=np.array([[b + 0.5], [-b + 0.2]]), covariance=np.array([0.3, 0.9]).reshape(2, 1, 1)
         ),
     )
-    dialogue = GradientEM(symmetric=True).dialogue([SYMMETRIC], 3, 1, start=uneven, max_iter=3)
+    dialogue = GradientEM(symmetric=True).dialogue(Task([SYMMETRIC], 3, 1, start=uneven, max_iter=3))
     for mixture in asked_for(rows, dialogue)[0]:
         np.testing.assert_allclose(mixture.coefficients[1], -mixture.coefficients[0], atol=1e-12)
         assert mixture.experts.variances[0] == mixture.experts.variances[1]
@@ -384,7 +384,7 @@ def test_a_fit_without_standard_errors_is_the_same_fit() -> None:
 
 
 def refused(specification: Specification, q: int = 1, *, symmetric: bool = False) -> None:
-    next(GradientEM(symmetric=symmetric).dialogue([specification], 2, q))
+    next(GradientEM(symmetric=symmetric).dialogue(Task([specification], 2, q)))
 
 
 def test_other_families_and_several_responses_are_refused() -> None:
@@ -403,12 +403,12 @@ def test_a_mirrored_pair_is_two_regressions_with_constant_shares(specification: 
 
 def test_several_orders_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="GradientEM fits one number of experts at a time"):
-        next(GradientEM().dialogue([Specification(K=2), Specification(K=3)], 2, 1))
+        next(GradientEM().dialogue(Task([Specification(K=2), Specification(K=3)], 2, 1)))
 
 
 def test_a_given_start_needs_no_starts_of_sites() -> None:
     case = simulated(gate="constant", n=200)
     done = study(case.rows, case.specification, start=case.truth, max_iter=2)
     assert [r.question for r in done.record.rounds] == ["Summarise", "Several", "ScoreSums", "ScoreSums"]
-    assert isinstance(next(GradientEM().dialogue([case.specification], 2, 1)), Each)
-    assert isinstance(next(GradientEM(symmetric=True).dialogue([SYMMETRIC], 3, 1)), Total)
+    assert isinstance(next(GradientEM().dialogue(Task([case.specification], 2, 1))), Each)
+    assert isinstance(next(GradientEM(symmetric=True).dialogue(Task([SYMMETRIC], 3, 1))), Total)

@@ -22,7 +22,7 @@ from consilience.fit.spectral import SquaredMoments
 from consilience.fit.stop import StopReason
 from consilience.messages import CriticSums, Failure, FailureCode, SquaredResponses, decode, encode
 from consilience.messages.table import received
-from consilience.methods import FederatedEM
+from consilience.methods import FederatedEM, Task
 from consilience.methods.spectral_start import spectral_start
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, SoftmaxGate
 from consilience.model.alignment import alignment
@@ -59,7 +59,7 @@ def sites(rows: Rows, owner: np.ndarray | None = None) -> Any:
 def fitted(
     method: MinimaxRegression, rows: Rows, specification: Specification, engine: Any = None, **options: Any
 ) -> Fit:
-    dialogue = method.dialogue([specification], rows.X.shape[1], 1, **options)
+    dialogue = method.dialogue(Task([specification], rows.X.shape[1], 1, **options))
     (fit,) = run(dialogue, sites(rows) if engine is None else engine).value
     return fit
 
@@ -239,11 +239,11 @@ def test_a_column_that_is_there_twice_is_no_trouble() -> None:
 def test_the_questions_are_a_start_the_rounds_and_a_last_pass() -> None:
     rows = simulated(2, 600)
     method = MinimaxRegression(rounds=3)
-    done = run(method.dialogue([TIED], 3, 1, n_init=1), sites(rows))
+    done = run(method.dialogue(Task([TIED], 3, 1, n_init=1)), sites(rows))
     asked = [(r.request, r.question) for r in done.record.rounds]
     assert asked[:2] == [("Each", "Summarise"), ("Each", "ProposeStart")]
     assert asked[2:] == [("Total", "Several"), *[("Total", "CriticSums")] * 3, ("Total", "Expect")]
-    pair = run(MinimaxRegression(symmetric=True, rounds=2).dialogue([PAIR], 3, 1), sites(rows))
+    pair = run(MinimaxRegression(symmetric=True, rounds=2).dialogue(Task([PAIR], 3, 1)), sites(rows))
     asked = [(r.request, r.question) for r in pair.record.rounds]
     assert asked == [("Total", q) for q in ("Summarise", "Several", "CriticSums", "CriticSums", "Expect")]
 
@@ -251,7 +251,7 @@ def test_the_questions_are_a_start_the_rounds_and_a_last_pass() -> None:
 def test_a_given_start_needs_no_fits_at_sites() -> None:
     rows = simulated(2, 600)
     start = fit_mixture(rows, TIED, rng=np.random.default_rng(0)).mixture
-    done = run(MinimaxRegression(rounds=1).dialogue([TIED], 3, 1, start=start), sites(rows))
+    done = run(MinimaxRegression(rounds=1).dialogue(Task([TIED], 3, 1, start=start)), sites(rows))
     assert [r.question for r in done.record.rounds] == ["Summarise", "Expect", "CriticSums", "Expect"]
 
 
@@ -272,7 +272,7 @@ def test_a_site_that_drops_out_is_left_out_from_then_on(monkeypatch: pytest.Monk
         return encode(Failure(FailureCode.INTERNAL, 1))
 
     Calls(monkeypatch).misbehave("0", failing, time=5)
-    done = run(MinimaxRegression(symmetric=True).dialogue([PAIR], 4, 1), sites(rows), on_drop="continue")
+    done = run(MinimaxRegression(symmetric=True).dialogue(Task([PAIR], 4, 1)), sites(rows), on_drop="continue")
     (fit,) = done.value
     stayed = rows.take(np.flatnonzero(np.arange(900) % 3 != 0))
     b, _ = pair_em(stayed, fit.mixture.experts.B[0, 0], 1.0)
@@ -325,16 +325,16 @@ def test_standard_errors_that_would_not_be_true_are_withheld(
 )
 def test_other_models_are_refused(specification: Specification) -> None:
     with pytest.raises(InvalidInputError, match="use FederatedEM"):
-        next(MinimaxRegression().dialogue([specification], 2, 1))
+        next(MinimaxRegression().dialogue(Task([specification], 2, 1)))
 
 
 def test_several_responses_and_several_orders_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="MinimaxRegression needs Gaussian experts with one response"):
-        next(MinimaxRegression().dialogue([TIED], 2, 2))
+        next(MinimaxRegression().dialogue(Task([TIED], 2, 2)))
     with pytest.raises(InvalidInputError, match="MinimaxRegression fits one number of experts at a time"):
-        next(MinimaxRegression().dialogue([TIED, replace(TIED, K=3)], 2, 1))
+        next(MinimaxRegression().dialogue(Task([TIED, replace(TIED, K=3)], 2, 1)))
     with pytest.raises(InvalidInputError, match="symmetric=True is for two regressions, got 3"):
-        next(MinimaxRegression(symmetric=True).dialogue([replace(TIED, K=3)], 2, 1))
+        next(MinimaxRegression(symmetric=True).dialogue(Task([replace(TIED, K=3)], 2, 1)))
 
 
 def test_estimators_of_other_models_are_refused() -> None:

@@ -23,7 +23,7 @@ from consilience.messages import (
     Total,
     together,
 )
-from consilience.methods import FederatedEM
+from consilience.methods import FederatedEM, Task
 from consilience.methods.federated_em import ask_total
 from consilience.model import expect
 from consilience.model.summary import column_summary
@@ -220,7 +220,7 @@ def test_a_fit_without_the_lost_site_is_a_fit_of_those_that_stayed(calls: Calls,
     case = simulated(n=600, seed=6)
     sites = [Site(name, case.rows.take(np.arange(i, 600, 2))) for i, name in enumerate(("north", "south"))]
     calls.misbehave("north", failing, time=time)
-    dialogue = FederatedEM().dialogue([case.specification], 2, 1, seed=1)
+    dialogue = FederatedEM().dialogue(Task([case.specification], 2, 1, seed=1))
     (fit,) = run(dialogue, InProcess().over(sites), on_drop="continue").value
     if fit.ascent.statistics.weight < 600:
         alone = expect(fit.ascent.mixture, sites[1].data)
@@ -300,13 +300,15 @@ def test_dialogues_of_dialogues_side_by_side() -> None:
 
     def both():
         method = FederatedEM(n_climbs=2)
-        return together([method.dialogue([case.specification], 2, 1), method.dialogue([case.specification], 2, 1)])
+        return together(
+            [method.dialogue(Task([case.specification], 2, 1)), method.dialogue(Task([case.specification], 2, 1))]
+        )
 
     def three_levels():
         return together([both(), both()])
 
     nested = run(three_levels(), InProcess().over(sites))
-    single = run(FederatedEM(n_climbs=2).dialogue([case.specification], 2, 1), InProcess().over(sites))
+    single = run(FederatedEM(n_climbs=2).dialogue(Task([case.specification], 2, 1)), InProcess().over(sites))
     assert len(nested.record.rounds) == len(single.record.rounds)
     assert {fit.log_likelihood for pair in nested.value for (fit,) in pair} == {single.value[0].log_likelihood}
 

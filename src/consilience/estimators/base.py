@@ -17,7 +17,7 @@ from consilience.estimators.text import summary
 from consilience.estimators.validation import check_level, check_parameters, check_size_name, generator, validated
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference
+from consilience.fit.inference import Inference, inference_of
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.model import Mixture, Rows
@@ -138,11 +138,11 @@ class MixtureEstimator(BaseEstimator):
             raise InvalidInputError("target: name the column of the response")
         return features, target
 
-    def adopt(self, fit: Fit, inference: Inference | None = None) -> Self:
+    def adopt(self, fit: Fit) -> Self:
         """Set the fitted attributes from a fit made elsewhere; standard errors come from its information matrix."""
         if not hasattr(self, "_backend"):
             self._backend = None
-        self._set_fit(fit, infer(fit) if inference is None else inference, fit.ascent.statistics.weight)
+        self._set_fit(fit, inference_of(fit), fit.ascent.statistics.weight)
         return self
 
     # ------------------------------------------------------------------ prediction

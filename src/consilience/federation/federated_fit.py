@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.errors import InvalidInputError
 from consilience.fit import criteria
-from consilience.fit.fitting import Fit
-from consilience.methods.one_shot.one_shot import CombinedFit
-from consilience.methods.per_site.shared_fit import SharedFit, SiteShare
+from consilience.fit.fitting import Fit, SiteReport
 from consilience.runs.record import Record
 
 
@@ -47,11 +44,9 @@ class FederatedFit:
     models: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def sites(self) -> tuple[SiteEvidence, ...] | tuple[SiteShare, ...]:
-        """What was made of each site, and why; nothing is said where sites' sums were added as they came."""
-        if isinstance(self.fit, SharedFit):
-            return self.fit.sites
-        return self.fit.combination.sites if isinstance(self.fit, CombinedFit) else ()
+    def sites(self) -> Sequence[SiteReport]:
+        """Evidence about each site: how it was used, and why; empty for methods that only add sums."""
+        return self.fit.evidence()
 
     @property
     def aic(self) -> float:
@@ -67,7 +62,7 @@ class FederatedFit:
         return criteria.bic(self.fit.log_likelihood, self.fit.mixture.parameter_count, weight)
 
     def _check_one_mixture(self, criterion: str) -> None:
-        if isinstance(self.fit, SharedFit):
+        if self.models:
             raise InvalidInputError(
                 f"each site has a mixture of its own: {criterion} counts the parameters of one. Choose the number of "
                 "experts with FederatedEM or OneShot"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.base import clone
@@ -17,44 +18,19 @@ from consilience.errors import ConvergenceWarning, InvalidInputError, SetAsideWa
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.federation.progress import shown
-from consilience.fit.checks import check_labels
 from consilience.fit.fitting import Fit
-from consilience.fit.inference import InferredFit, refused
-from consilience.fit.parameters import parameters
-from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.questions import LogLikelihood
 from consilience.messages.table import encode
 from consilience.methods.federated_em import FederatedEM
-from consilience.methods.per_site.shared_fit import OF_A_SITE, SharedFit
-from consilience.model.mixture import Mixture
-from consilience.model.rows import Rows
+from consilience.methods.task import Method, Task
 from consilience.runs.journal import Journal
 from consilience.runs.record import Record
 from consilience.runs.run import OnDrop, Run, run
-from consilience.site.site import Site
+from consilience.site.site import Site, check_label_count
 
 R = TypeVar("R")
-
-
-class Method(Protocol):
-    """A federated method: settings from which a dialogue is made."""
-
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None,
-        seed: int,
-        n_init: int,
-        tol: float,
-        max_iter: int,
-    ) -> Dialogue[Any]:
-        """The dialogue that fits the specifications."""
-        ...
 
 
 class Federation:
@@ -254,17 +230,15 @@ class Federation:
         method = FederatedEM() if method is None else method
         first = clone(estimator)
         sites = self._source.sites(first)  # where the estimator learns its columns
-        if getattr(method, "by_client", False):
+        if method.by_client:
             sites = [site.by_client() for site in sites]
         self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
-        arguments = _arguments(models, sites, journal)
-        kept = None if journal is None else Journal(journal, _study(method, arguments, sites))
+        task = _task(models, sites, journal)
+        kept = None if journal is None else Journal(journal, _study(method, task, sites))
         engine = self._engine.over(sites, in_memory=self._in_memory)
         with shown(bool(estimator.verbose), type(estimator).__name__) as progress:
-            done = run(
-                method.dialogue(**arguments), engine, kept, deadline=deadline, on_drop=on_drop, progress=progress
-            )
+            done = run(method.dialogue(task), engine, kept, deadline=deadline, on_drop=on_drop, progress=progress)
         fits: Sequence[Fit | None] = done.value
         return [
             None if fit is None else _fitted(model, fit, done.record) for model, fit in zip(models, fits, strict=True)
@@ -272,22 +246,17 @@ class Federation:
 
 
 def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:
-    """The model with a fit as its own, and a copy of it for each site that has one; standard errors come along."""
-    if isinstance(fit, SharedFit):
-        fit = fit.with_dropped(record.dropped)
-        models = {
-            site: copy(model).adopt(own, refused(parameters(own.mixture), "between sites", OF_A_SITE))
-            for site, own in fit.fits.items()
-        }
-        return FederatedFit(model.adopt(fit, fit.inference), record, fit, models)
-    return FederatedFit(model.adopt(fit, fit.inference if isinstance(fit, InferredFit) else None), record, fit)
+    """Return the model with a fit as its own, and a copy of it for each site that has one."""
+    fit = fit.with_dropped(record.dropped)
+    models = {site: copy(model).adopt(own) for site, own in fit.site_fits().items()}
+    return FederatedFit(model.adopt(fit), record, fit, models)
 
 
 def _warn(fitted: FederatedFit) -> None:
-    """Rounds that were too few, and doubts; sites that the result is not made of are named, with the reasons."""
+    """Warn of too few rounds, of doubts, and of sites that were not used as a whole."""
     if fitted.fit.ascent.stop is StopReason.ROUNDS:
         warn(f"{fitted.fit.ascent.stop}; raise rounds", ConvergenceWarning)
-    if isinstance(fitted.fit, SharedFit) and not fitted.fit.trusted:
+    if fitted.fit.doubts:
         warn(f"the result cannot be trusted: {'; '.join(fitted.fit.doubts)}", UntrustedWarning)
     said = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
     if said:
@@ -299,29 +268,18 @@ def _with_order(estimator: Any, K: int) -> Any:
     return copy(estimator).set_params(**{estimator.order_name: K})
 
 
-def _arguments(models: Sequence[Any], sites: Sequence[Site], journal: object) -> dict[str, Any]:
-    """The arguments of the method's dialogue."""
+def _task(models: Sequence[Any], sites: Sequence[Site], journal: object) -> Task:
+    """Return what the method is given."""
     first = models[0]
     seed = first.random_state
     if not isinstance(seed, int | np.integer):
         if journal is not None:
             raise InvalidInputError("a journal needs random_state as a whole number, so that the run can be repeated")
         seed = _drawn(seed)
-    d, q = sites[0].shape
-    specifications = [model.specification() for model in models]
-    held = [site.data for site in sites if isinstance(site.data, Rows)]
-    if held:
-        check_labels(held, max(specifications, key=lambda specification: specification.K))
-    return {
-        "specifications": specifications,
-        "d": d,
-        "q": q,
-        "start": first.mixture_init,
-        "seed": int(seed),
-        "n_init": first.n_init,
-        "tol": first.tol,
-        "max_iter": first.max_iter,
-    }
+    specifications = tuple(model.specification() for model in models)
+    check_label_count(sites, max(specification.K for specification in specifications))
+    budgets = {"n_init": first.n_init, "tol": first.tol, "max_iter": first.max_iter}
+    return Task(specifications, *sites[0].shape, start=first.mixture_init, seed=int(seed), **budgets)
 
 
 def _drawn(random_state: Any) -> int:
@@ -331,12 +289,10 @@ def _drawn(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _study(method: Method, arguments: Mapping[str, Any], sites: Sequence[Site]) -> str:
-    """A digest of all that decides a run, besides the data."""
-    start = arguments["start"]
-    shown = {name: value for name, value in arguments.items() if name != "start"}
-    text = repr((method, sorted(shown.items()), [site.name for site in sites]))
+def _study(method: Method, task: Task, sites: Sequence[Site]) -> str:
+    """Return a digest of all that decides a run, besides the data."""
+    text = repr((method, replace(task, start=None), [site.name for site in sites]))
     digest = blake2b(text.encode(), digest_size=16)
-    if start is not None:
-        digest.update(encode(LogLikelihood(start)))
+    if task.start is not None:
+        digest.update(encode(LogLikelihood(task.start)))
     return digest.hexdigest()

@@ -6,6 +6,7 @@ from consilience.fit.criteria import aic, bic
 from consilience.fit.fitting import Fit, fit_mixture
 from consilience.fit.inference import Inference, infer
 from consilience.fit.parameters import Parameters
+from consilience.fit.problem import Problem
 from consilience.fit.rate import Rate, em_rate
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
@@ -16,6 +17,7 @@ __all__ = [
     "Fit",
     "Inference",
     "Parameters",
+    "Problem",
     "Rate",
     "Specification",
     "StopReason",

@@ -35,13 +35,13 @@ def _shape(mixture: Mixture) -> tuple[int, int, int]:
     return mixture.K, mixture.experts.channels, mixture.experts.p
 
 
-def check_labels(parts: Sequence[Rows], specification: Specification) -> None:
+def check_labels(parts: Sequence[Rows], K: int) -> None:
     """Raise an error if there are fewer labels than experts over all ``parts`` of the data."""
     labels = sum(rows.n if rows.groups is None else len(rows.groups.bounds) - 1 for rows in parts)
     what = "rows" if parts[0].groups is None else "groups"
-    if labels < specification.K:
+    if labels < K:
         raise InvalidInputError(
-            f"n_samples={labels} {what} for {specification.K} experts: pass at least as many {what} as experts,"
+            f"n_samples={labels} {what} for {K} experts: pass at least as many {what} as experts,"
             " or ask for fewer experts"
         )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
@@ -27,6 +28,26 @@ START_ITERATIONS = 300
 DISAGREE = 5e-3
 """Difference in log-likelihood per unit of weight above which two starts disagree."""
 MOVES = 8
+
+
+class SiteReport(Protocol):
+    """Evidence about one site: its name, why it was not used as a whole, and what else a reader should know."""
+
+    @property
+    def name(self) -> str:
+        """Name of the site."""
+        ...
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why not all of it was used; empty where all was."""
+        ...
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What else a reader should know of it."""
+        ...
+
 
 Progress = Callable[[str, float], None]
 """Callback after each pass, with the phase and the log-likelihood per unit of weight."""
@@ -67,6 +88,23 @@ class Fit:
     def log_likelihood(self) -> float:
         """Log-likelihood without penalty."""
         return self.ascent.statistics.log_likelihood
+
+    def evidence(self) -> Sequence[SiteReport]:
+        """Return what the method found out about each site; empty for methods that only add sums."""
+        return ()
+
+    def site_fits(self) -> Mapping[str, Fit]:
+        """Return each site's own fit, for methods that fit one model per site; this fit is then the centre's."""
+        return {}
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons not to trust the result as a whole."""
+        return ()
+
+    def with_dropped(self, dropped: Mapping[str, str]) -> Fit:
+        """Return the fit with the sites that left the run, and why, among its evidence."""
+        return self
 
     @property
     def starts_agree(self) -> bool:
@@ -115,7 +153,7 @@ def fit_mixture(
     True
     """
     summary = column_summary(rows)
-    check_labels([rows], specification)
+    check_labels([rows], specification.K)
     check_fittable(specification, summary)
     penalty = specification.penalty(summary)
     values: tuple[float, ...] = ()

@@ -182,9 +182,14 @@ class InferredFit(Fit):
     inference: Inference
 
     @classmethod
-    def without(cls, fit: Fit, reason: str) -> InferredFit:
+    def without(cls, fit: Fit, reason: str, kind: str = "observed") -> InferredFit:
         """Return the fit without standard errors."""
-        return cls(**vars(fit), inference=refused(parameters(fit.mixture), "observed", reason))
+        return cls(**vars(fit), inference=refused(parameters(fit.mixture), kind, reason))
+
+
+def inference_of(fit: Fit) -> Inference:
+    """Return the standard errors that a fit brings along, else those from the information of its last pass."""
+    return fit.inference if isinstance(fit, InferredFit) else infer(fit)
 
 
 def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array | None:

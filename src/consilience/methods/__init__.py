@@ -6,6 +6,7 @@ from consilience.methods.gradient_em import GradientEM
 from consilience.methods.minimax import MinimaxRegression
 from consilience.methods.one_shot import CombinedFit, OneShot
 from consilience.methods.per_site import FedGrEM, SharedCentre, SharedFit, SiteShare
+from consilience.methods.task import Method, Task
 
 __all__ = [
     "ClusteredClients",
@@ -16,9 +17,11 @@ __all__ = [
     "FedMomentDescent",
     "FederatedEM",
     "GradientEM",
+    "Method",
     "MinimaxRegression",
     "OneShot",
     "SharedCentre",
     "SharedFit",
     "SiteShare",
+    "Task",
 ]

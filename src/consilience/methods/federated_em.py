@@ -11,13 +11,14 @@ from operator import add
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_fittable, check_start, on_floor
-from consilience.fit.climb import Ascent, Climb, Expect, climb, is_over_same_data
-from consilience.fit.fitting import Fit, finished
-from consilience.fit.specification import Specification
+from consilience.fit.checks import on_floor
+from consilience.fit.climb import Ascent, Climb, Expect, is_over_same_data
+from consilience.fit.fitting import Fit
+from consilience.fit.problem import Problem
 from consilience.fit.starts import SUBSAMPLE
 from consilience.messages.dialogue import Dialogue, Each, Total, together
 from consilience.messages.questions import Answers, LogLikelihood, ProposeStart, Several, StartCandidates, Summarise
+from consilience.methods.task import Method, Task
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -30,7 +31,7 @@ GUESSES = 5
 
 
 @dataclass(frozen=True)
-class FederatedEM:
+class FederatedEM(Method):
     """Exact EM over sites: safeguarded steps, then Newton, standard errors at the end; the pooled fit to rounding.
 
     Rounds: one for means and scales; without a given start one in which large sites (at most 10) fit a sample of their
@@ -61,35 +62,11 @@ class FederatedEM:
         if not 1 <= self.n_climbs <= CANDIDATES:
             raise InvalidInputError(f"n_climbs={self.n_climbs!r}: expected a whole number from 1 to {CANDIDATES}")
 
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None = None,
-        seed: int = 0,
-        n_init: int = 6,
-        tol: float = 1e-9,
-        max_iter: int = 500,
-    ) -> Dialogue[tuple[Fit, ...]]:
-        """One fit for each specification, all of them in the same messages.
-
-        Parameters
-        ----------
-        specifications : sequence of Specification
-        d, q : int
-            Covariates and responses.
-        start : Mixture or None
-            A start in place of the sites' own.
-        seed, n_init : int
-            Of the starts at the sites.
-        tol, max_iter
-            As in :func:`~consilience.fit.climb`.
-        """
-        summary, starters = yield from summarised(d, q, starters=start is None)
-        problems = [Problem(each, summary, tol, max_iter, self.newton) for each in specifications]
-        starts = yield from together([p.starts(start, starters, seed, n_init, self.n_climbs) for p in problems])
+    def dialogue(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
+        """One fit for each specification, all of them in the same messages."""
+        summary, starters = yield from summarised(task.d, task.q, starters=task.start is None)
+        problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
+        starts = yield from together([starting_points(p, task, starters, self.n_climbs) for p in problems])
         ranked = yield from ranked_ends(problems, starts)
         best = yield from together([informed(p, found[0]) for p, found in zip(problems, ranked, strict=True)])
         best = yield from levelled(problems, best, information=True)
@@ -106,51 +83,13 @@ def summarised(d: int, q: int, *, starters: bool) -> Dialogue[tuple[ColumnSummar
     return summary, large_sites({site: part.weight for site, part in summaries.items()})
 
 
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """One specification over the rows of all sites, and how its likelihood is climbed.
-
-    Examples
-    --------
-    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
-    >>> Problem(Specification(K=2), summary).penalty.gate_ridge
-    0.001
-    """
-
-    specification: Specification
-    summary: ColumnSummary
-    tol: float = 1e-9
-    max_iter: int = 500
-    newton: bool = True
-    near: bool = False
-
-    @property
-    def penalty(self) -> Penalty:
-        """Ridges and floor."""
-        return self.specification.penalty(self.summary)
-
-    def climb(self, start: Mixture) -> Climb:
-        """The climb from ``start``."""
-        return climb(start, self.penalty, tol=self.tol, max_iter=self.max_iter, newton=self.newton, near=self.near)
-
-    def starts(
-        self, given: Mixture | None, sites: tuple[str, ...], seed: int, n_init: int, wanted: int
-    ) -> Dialogue[list[Mixture]]:
-        """The given start, or the best of those that sites find."""
-        check_fittable(self.specification, self.summary)
-        if given is None:
-            question = ProposeStart(self.specification, self.summary, seed, n_init)
-            return (yield from best_candidates(question, self.penalty, sites, wanted))
-        check_start(given, self.specification.blank(self.summary))
-        return [given.in_coordinates(self.summary.design(self.specification.intercept))]
-
-    def ranked(self, ascents: Sequence[Ascent]) -> list[Ascent]:
-        """Best end first; one with an expert on the variance floor is likely spurious."""
-        return sorted(ascents, key=lambda end: (on_floor(end.mixture, self.penalty), -end.penalised))
-
-    def fit(self, end: Ascent, ranked: Sequence[Ascent]) -> Fit:
-        """The fit at ``end``, with the values of all climbs as evidence."""
-        return finished(end, self.penalty, tuple(each.penalised / each.statistics.weight for each in ranked))
+def starting_points(problem: Problem, task: Task, sites: tuple[str, ...], wanted: int) -> Dialogue[list[Mixture]]:
+    """Return the given start, or the best of those that ``sites`` find in their own rows."""
+    problem.check()
+    if task.start is not None:
+        return [problem.from_start(task.start)]
+    question = ProposeStart(problem.specification, problem.summary, task.seed, task.n_init)
+    return (yield from best_candidates(question, problem.penalty, sites, wanted))
 
 
 def ranked_ends(problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]]) -> Dialogue[list[list[Ascent]]]:

@@ -8,7 +8,6 @@ are refused by the likelihood, and shortened. For two regressions that are each 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,13 +15,14 @@ import numpy as np
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import HALVINGS, ROUNDING, Ascent, Expect, is_over_same_data
 from consilience.fit.inference import InferredFit
+from consilience.fit.problem import Problem
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, ScoreSums, Several
-from consilience.methods.federated_em import Problem, summarised
-from consilience.methods.per_site.local_fits import only
+from consilience.methods.federated_em import starting_points, summarised
 from consilience.methods.spectral_start import one_expert, spectral_start, symmetric_mixture
+from consilience.methods.task import Method, Task
 from consilience.model.families.requirement import Requirement, gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
@@ -35,7 +35,7 @@ REQUIRED = Requirement("GradientEM", one_response=True)
 
 
 @dataclass(frozen=True)
-class GradientEM:
+class GradientEM(Method):
     """Federated EM with short messages: gradients, preconditioned by one sum of ``x xᵀ`` over all rows.
 
     Its rounds are more than those of :class:`FederatedEM`, each with ``K (p + 1)`` numbers in place of about
@@ -63,30 +63,19 @@ class GradientEM:
 
     symmetric: bool = False
 
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None = None,
-        seed: int = 0,
-        n_init: int = 6,
-        tol: float = 1e-9,
-        max_iter: int = 500,
-    ) -> Dialogue[tuple[InferredFit]]:
-        """The fit; arguments as for :class:`FederatedEM`."""
-        specification = only(specifications, "GradientEM")
-        self._check(specification, q)
-        summary, starters = yield from summarised(d, q, starters=start is None and not self.symmetric)
-        problem = Problem(specification, summary, tol, max_iter)
-        design = summary.design(specification.intercept)
-        if self.symmetric and start is None:
+    def dialogue(self, task: Task) -> Dialogue[tuple[InferredFit]]:
+        """The fit."""
+        specification = task.only("GradientEM")
+        self._check(specification, task.q)
+        summary, starters = yield from summarised(task.d, task.q, starters=task.start is None and not self.symmetric)
+        problem = task.problem(specification, summary)
+        design = problem.design
+        if self.symmetric and task.start is None:
             found = yield from spectral_start(design, specification.structure)
             mixture, Sxx = found.mixture, found.Sxx
             statistics: Statistics = yield Total(ScoreSums(mixture))
         else:
-            (mixture, *_) = yield from problem.starts(start, starters, seed, n_init, 1)
+            (mixture, *_) = yield from starting_points(problem, task, starters, 1)
             mixture = nearest_pair(mixture) if self.symmetric else mixture
             answers: Answers = yield Total(Several((Expect(one_expert(design)), ScoreSums(mixture))))
             Sxx, statistics = unpack(answers.items[0].experts.second)[0], answers.items[1]

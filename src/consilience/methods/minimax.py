@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_fittable, check_start
+from consilience.fit.checks import check_start
 from consilience.fit.climb import Ascent, Expect
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.inference import InferredFit
 from consilience.fit.minimax_game import Game, Stand, has_run_away, largest_move
+from consilience.fit.problem import Problem
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total, together
 from consilience.messages.questions import CriticSums
-from consilience.methods.federated_em import Problem, summarised
-from consilience.methods.per_site.local_fits import only
+from consilience.methods.federated_em import starting_points, summarised
 from consilience.methods.spectral_start import one_expert, spectral_start
+from consilience.methods.task import Method, Task
 from consilience.model.critic import MinimaxSums
 from consilience.model.design import Design
 from consilience.model.families.requirement import Regressions, Requirement
@@ -41,7 +42,7 @@ REQUIRED = Requirement("MinimaxRegression", one_response=True, constant_gate=Tru
 
 
 @dataclass(frozen=True)
-class MinimaxRegression:
+class MinimaxRegression(Method):
     r"""A mixture of regressions with one variance, by gradient descent and ascent of a minimax objective.
 
     .. math::
@@ -103,28 +104,17 @@ class MinimaxRegression:
         if not 0 < self.penalty < np.inf:
             raise InvalidInputError(f"penalty={self.penalty!r}: expected a positive number")
 
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None = None,
-        seed: int = 0,
-        n_init: int = 6,
-        tol: float = 1e-9,
-        max_iter: int = 500,
-    ) -> Dialogue[tuple[Fit]]:
-        """One fit; arguments as for :class:`FederatedEM`, but ``tol`` and ``max_iter`` are of no effect."""
-        specification = only(specifications, "MinimaxRegression")
-        self._check(specification, q)
-        summary, starters = yield from summarised(d, q, starters=start is None and not self.symmetric)
+    def dialogue(self, task: Task) -> Dialogue[tuple[Fit]]:
+        """Return one fit; ``tol`` and ``max_iter`` of the task are not read."""
+        specification = task.only("MinimaxRegression")
+        self._check(specification, task.q)
+        summary, starters = yield from summarised(task.d, task.q, starters=task.start is None and not self.symmetric)
         problem = Problem(specification, summary)
-        check_fittable(specification, summary)
+        problem.check()
         if self.symmetric:
-            game, stand = yield from self._pair(problem, start)
+            game, stand = yield from self._pair(problem, task.start)
         else:
-            game, stand = yield from self._mixture(problem, start, starters, seed, n_init)
+            game, stand = yield from self._mixture(problem, task, starters)
         mixture, number, stop = yield from self._rounds(game, stand)
         reason = self._without_errors(specification)
         fit = yield from ended(mixture, problem.penalty, number, stop, information=not reason)
@@ -156,13 +146,11 @@ class MinimaxRegression:
         length = np.linalg.norm(stand.U, axis=1, keepdims=True)
         return game, stand.facing(stand.U / np.maximum(length, np.finfo(float).tiny))
 
-    def _mixture(
-        self, problem: Problem, start: Mixture | None, starters: tuple[str, ...], seed: int, n_init: int
-    ) -> Dialogue[tuple[Game, Stand]]:
+    def _mixture(self, problem: Problem, task: Task, starters: tuple[str, ...]) -> Dialogue[tuple[Game, Stand]]:
         """K regressions: the given start, or the best of those that sites find, as for :class:`FederatedEM`."""
         asked: Sequence[Dialogue[Any]] = (
-            problem.starts(start, starters, seed, n_init, 1),
-            mean_products(problem.summary.design(problem.specification.intercept)),
+            starting_points(problem, task, starters, 1),
+            mean_products(problem.design),
         )
         found, second = yield from together(asked)
         game = self._game(problem, second)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_labels
 from consilience.fit.starts import SUBSAMPLE
 from consilience.model.clients.moments import as_clients
 from consilience.model.rows import Rows
@@ -143,3 +144,10 @@ def joined(parts: list[Rows]) -> Rows:
     weights = [part.weight for part in parts if part.weight is not None]
     exposures = [part.exposure for part in parts if part.exposure is not None]
     return Rows(X, Y, np.concatenate(weights) if weights else None, np.concatenate(exposures) if exposures else None)
+
+
+def check_label_count(sites: Sequence[Site], K: int) -> None:
+    """Raise a named error for fewer labels than experts over all sites whose rows are in memory."""
+    held = [site.data for site in sites if isinstance(site.data, Rows)]
+    if held:
+        check_labels(held, K)

@@ -184,7 +184,7 @@ def test_a_share_that_is_a_number_of_sites_cuts_that_number() -> None:
 
 def test_half_cannot_be_trimmed() -> None:
     for share in (-0.1, 0.5, np.nan):
-        with pytest.raises(InvalidInputError, match="from 0 to less than 0.5"):
+        with pytest.raises(InvalidInputError, match=r"from 0 to less than 0\.5"):
             trimmed_mean(np.zeros((4, 1)), share)
 
 

@@ -19,13 +19,13 @@ from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
 from consilience.fit import Expect, Fit, Specification, climb, drive, fit_mixture, infer
 from consilience.fit.climb import Ascent, decrement_bound
+from consilience.fit.problem import Problem
 from consilience.messages import Total
 from consilience.messages.client_questions import Clients, Pairs
-from consilience.methods import FederatedEM
+from consilience.methods import FederatedEM, Task
 from consilience.methods.clients.client_subspace import MOST_STARTS, SAME_END, distinct
 from consilience.methods.clients.clustered import RACE, ClusteredFit, raced
 from consilience.methods.clients.directions import centre, iterated, spanned
-from consilience.methods.federated_em import Problem
 from consilience.model import ConstantGate, Groups, Mixture, Rows, expect
 from consilience.model.alignment import alignment
 from consilience.model.clients.pairs import PairSums
@@ -164,7 +164,7 @@ def test_clients_of_any_partition_have_the_same_fit(fleet: Fleet, whole: Federat
 
 def test_a_site_may_be_empty(fleet: Fleet, whole: FederatedFit) -> None:
     none = fleet.rows.take(np.empty(0, dtype=np.intp))
-    dialogue = ClusteredClients().dialogue([Specification(K=K, gate="constant", intercept=False)], D, 1)
+    dialogue = ClusteredClients().dialogue(Task([Specification(K=K, gate="constant", intercept=False)], D, 1))
     (fit,) = run(dialogue, InProcess().over([Site("none", none), Site("all", fleet.rows)])).value
     assert fit.log_likelihood == pytest.approx(whole.fit.log_likelihood, rel=1e-11)
 
@@ -255,7 +255,7 @@ def test_in_the_directions_covariates_have_unit_variance_whatever_their_units(in
     plain = Fleet(d=4)
     X = (plain.X + (shift if intercept else 0.0)) * np.array([1e-6, 10.0, 1.0, 1e6])
     site = Site("all", replace(plain.rows, X=X))
-    dialogue = ClusteredClients().dialogue([Specification(K=K, gate="constant", intercept=intercept)], 4, 1)
+    dialogue = ClusteredClients().dialogue(Task([Specification(K=K, gate="constant", intercept=intercept)], 4, 1))
     request = next(dialogue)
     while not isinstance(request.question, Clients):
         request = dialogue.send(answer(request.question, site))
@@ -366,7 +366,7 @@ def test_a_given_start_is_climbed(fleet: Fleet, whole: FederatedFit) -> None:
         assert len(done.fit.start_values) == 1
         assert abs(done.fit.log_likelihood - whole.fit.log_likelihood) <= 2 * decrement_bound(fleet.G)
     dialogue = ClusteredClients().dialogue(
-        [Specification(K=2, gate="constant", intercept=False)], D, 1, start=fleet.truth
+        Task([Specification(K=2, gate="constant", intercept=False)], D, 1, start=fleet.truth)
     )
     with pytest.raises(InvalidInputError, match="the start has another number of coefficients"):
         run(dialogue, InProcess().over([Site("here", fleet.rows)]))
@@ -465,7 +465,7 @@ def test_participation_must_be_a_share(participation: float) -> None:
 
 
 def asked(specification: Specification, q: int = 1, method: ClusteredClients | None = None) -> None:
-    next((method or ClusteredClients()).dialogue([specification], 2, q))
+    next((method or ClusteredClients()).dialogue(Task([specification], 2, q)))
 
 
 def test_other_families_and_several_responses_are_refused() -> None:
@@ -489,7 +489,7 @@ def test_fewer_clients_than_experts_are_too_few(fleet: Fleet) -> None:
     with pytest.raises(InvalidInputError, match="2 groups for 3 experts"):
         fitted(dict(list(fleet.alone().items())[:2]))
     two = replace(fleet.rows.take(np.flatnonzero(fleet.groups < 2)))
-    dialogue = ClusteredClients().dialogue([Specification(K=K, gate="constant", intercept=False)], D, 1)
+    dialogue = ClusteredClients().dialogue(Task([Specification(K=K, gate="constant", intercept=False)], D, 1))
     with pytest.raises(InvalidInputError, match="2 clients are too few for 3 experts"):
         run(dialogue, InProcess().over([Site("here", two)]))
 
@@ -500,10 +500,10 @@ def test_a_response_that_is_constant_is_named(fleet: Fleet) -> None:
 
 
 def test_the_first_question_is_about_all_rows_of_all_sites() -> None:
-    request = next(ClusteredClients().dialogue([Specification(K=2, gate="constant")], 2, 1))
+    request = next(ClusteredClients().dialogue(Task([Specification(K=2, gate="constant")], 2, 1)))
     assert isinstance(request, Total)
     assert [type(part).__name__ for part in request.question.questions] == ["Summarise", "Expect", "Pairs"]
-    request = next(ClusteredClients(iterations=2).dialogue([Specification(K=2, gate="constant")], 2, 1))
+    request = next(ClusteredClients(iterations=2).dialogue(Task([Specification(K=2, gate="constant")], 2, 1)))
     assert [type(part).__name__ for part in request.question.questions] == ["Summarise", "Expect"]
     assert isinstance(request.question.questions[1].mixture.gate, ConstantGate)
 

@@ -19,7 +19,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages import Anchors, Failure, FailureCode, LocalSteps, PerSite, Sizes, Total, decode, encode
 from consilience.messages.questions import Answers, Bundle, Several, is_additive
 from consilience.messages.table import received
-from consilience.methods import DescentFit
+from consilience.methods import DescentFit, Task
 from consilience.methods.clients.anchor_descent import NEAR_ENOUGH, PASSES
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows, SoftmaxGate
 from consilience.model.clients.anchors import AnchorSteps, ClientSizes
@@ -57,7 +57,7 @@ def fitted(
     start: Mixture | None = None,
     **options: Any,
 ) -> Run[tuple[DescentFit]]:
-    dialogue = method.dialogue([specification_of(data)], data.X.shape[1], 1, start=start, seed=seed)
+    dialogue = method.dialogue(Task([specification_of(data)], data.X.shape[1], 1, start=start, seed=seed))
     return run(dialogue, InProcess().over(sites_of(data, parts)), **options)
 
 
@@ -146,7 +146,7 @@ def watched(
     seen = [] if seen is None else seen
 
     def looking():
-        dialogue = method.dialogue([specification_of(data)], data.X.shape[1], 1, seed=seed)
+        dialogue = method.dialogue(Task([specification_of(data)], data.X.shape[1], 1, seed=seed))
         try:
             request = next(dialogue)
             while True:
@@ -217,7 +217,8 @@ def test_a_row_of_weight_two_is_a_row_twice() -> None:
     plain = Rows(data.X[twice], data.y[twice, None], groups=Groups.of(data.groups[twice]))
     a, b = (
         run(
-            FedMomentDescent(rounds=10).dialogue([specification_of(data)], 6, 1), InProcess().over([Site("all", rows)])
+            FedMomentDescent(rounds=10).dialogue(Task([specification_of(data)], 6, 1)),
+            InProcess().over([Site("all", rows)]),
         ).value[0]
         for rows in (weighted, plain)
     )
@@ -237,7 +238,7 @@ def test_an_intercept_is_a_coefficient_like_others() -> None:
     shifted = replace(data, X=data.X + 30.0, y=data.y + 500.0)
     method = FedMomentDescent(rate=0.5, rounds=300)
     with_it = specification_of(data, intercept=True)
-    (fit,) = run(method.dialogue([with_it], 6, 1), InProcess().over(sites_of(shifted, 2))).value
+    (fit,) = run(method.dialogue(Task([with_it], 6, 1)), InProcess().over(sites_of(shifted, 2))).value
     theta = fit.mixture.coefficients
     assert error(theta[:, 1:], data.theta) < 0.1
     np.testing.assert_allclose(theta[:, 0] + 30 * theta[:, 1:].sum(axis=1), 500, atol=0.1)
@@ -335,13 +336,13 @@ def test_other_models_are_refused(specification: Specification, q: int) -> None:
     with pytest.raises(
         InvalidInputError, match="FedMomentDescent needs Gaussian experts with one response behind a constant gate"
     ):
-        next(FedMomentDescent().dialogue([specification], 2, q))
+        next(FedMomentDescent().dialogue(Task([specification], 2, q)))
 
 
 def test_several_orders_are_refused() -> None:
     orders = [Specification(K=K, gate="constant") for K in (2, 3)]
     with pytest.raises(InvalidInputError, match="one number of experts at a time"):
-        next(FedMomentDescent().dialogue(orders, 2, 1))
+        next(FedMomentDescent().dialogue(Task(orders, 2, 1)))
 
 
 @pytest.mark.parametrize(

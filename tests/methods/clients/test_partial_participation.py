@@ -18,10 +18,12 @@ from consilience.errors import ConvergenceWarning, InvalidInputError, RoundStopp
 from consilience.federation import FederatedFit
 from consilience.fit import Expect, Specification
 from consilience.fit.climb import decrement_bound
+from consilience.fit.problem import Problem
 from consilience.fit.stop import StopReason
 from consilience.messages import Failure, FailureCode, LogLikelihood, Summarise, Total, encode
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.questions import Sample
+from consilience.methods import Task
 from consilience.methods.clients.clustered import climbed, steady
 from consilience.methods.clients.partial_participation import (
     SETTLED,
@@ -32,7 +34,6 @@ from consilience.methods.clients.partial_participation import (
     origin,
     squared_change,
 )
-from consilience.methods.federated_em import Problem
 from consilience.model import Groups, Mixture, Rows, expect
 from consilience.model.alignment import alignment
 from consilience.model.families.covariance import STRUCTURES
@@ -450,7 +451,7 @@ def study(engine: Any, path: Path | None, method: ClusteredClients | None = None
         Site(name, Rows(part["X"], part["y"][:, None], groups=Groups.of(part["groups"])))
         for name, part in dealt(4).items()
     ]
-    dialogue = (method or ClusteredClients()).dialogue([SPECIFICATION], D, 1)
+    dialogue = (method or ClusteredClients()).dialogue(Task([SPECIFICATION], D, 1))
     return run(dialogue, engine.over(sites), None if path is None else Journal(path), on_drop="skip")
 
 

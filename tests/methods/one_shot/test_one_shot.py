@@ -35,7 +35,7 @@ from consilience.messages import (
 )
 from consilience.messages.questions import disclosure, is_additive
 from consilience.messages.table import received
-from consilience.methods import CombinedFit
+from consilience.methods import CombinedFit, Task
 from consilience.model import Groups, Mixture, Rows
 from consilience.runs import Journal, Run, run
 from consilience.site import Site, answer, respond
@@ -68,7 +68,7 @@ def pooled(sites: int = 4, n: int = 2_000, apart: float = 0.0) -> tuple[Fit, Inf
 
 
 def one_shot(parts: dict[str, Rows], method: OneShot, **options: object) -> Run[tuple[CombinedFit, ...]]:
-    dialogue = method.dialogue([SOFT], 4, 1, start=soft_truth(), seed=0)
+    dialogue = method.dialogue(Task([SOFT], 4, 1, start=soft_truth(), seed=0))
     return run(dialogue, InProcess().over(sites_of(parts)), **options)
 
 
@@ -105,7 +105,7 @@ def test_refinement_asks_as_many_rounds_as_said_or_fewer(refine: int) -> None:
 
 def test_orders_side_by_side_share_their_rounds() -> None:
     specifications = [Specification(K=K) for K in (2, 3)]
-    dialogue = OneShot(refine=3).dialogue(specifications, 4, 1, seed=0, n_init=1, start=soft_truth())
+    dialogue = OneShot(refine=3).dialogue(Task(specifications, 4, 1, seed=0, n_init=1, start=soft_truth()))
     done = run(dialogue, InProcess().over(sites_of(soft_parts(3, 600))))
     assert len(done.record.rounds) <= 4
     assert [fit.mixture.K for fit in done.value] == [2, 3]
@@ -147,7 +147,7 @@ def test_in_the_end_it_is_the_pooled_fit(apart: float) -> None:
     assert in_errors(fit.inference, theirs) < 1e-3
     assert fit.log_likelihood == pytest.approx(reference.log_likelihood, abs=0.02)
     np.testing.assert_allclose(fit.inference.standard_errors().flat(), theirs.standard_errors().flat(), rtol=0.01)
-    dialogue = FederatedEM().dialogue([SOFT], 4, 1, start=soft_truth())
+    dialogue = FederatedEM().dialogue(Task([SOFT], 4, 1, start=soft_truth()))
     (exact,) = run(dialogue, InProcess().over(sites_of(parts))).value
     assert in_errors(fit.inference, infer(exact)) < 1e-3
 
@@ -169,7 +169,7 @@ def test_every_model_ends_at_the_pooled_maximum(family: str, gate: str) -> None:
     if family != "categorical":
         case = simulated(family, gate=gate, n=8_000, exposure=family in SIZED, seed=4)
     reference = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
-    dialogue = OneShot(refine=25).dialogue([case.specification], 2, 1, start=case.truth, seed=0)
+    dialogue = OneShot(refine=25).dialogue(Task([case.specification], 2, 1, start=case.truth, seed=0))
     (fit,) = run(dialogue, InProcess().over(sites_of(parted(case.rows, 4)))).value
     if family == "categorical":  # classes say little about experts: EM itself takes hundreds of rounds
         assert fit.log_likelihood > reference.log_likelihood - 0.5
@@ -183,7 +183,7 @@ def test_every_model_ends_at_the_pooled_maximum(family: str, gate: str) -> None:
 def test_classes_from_the_sites_own_starts_come_near_the_pooled_maximum_at_once(gate: str) -> None:
     case = softly_categorical(gate=gate, n=8_000)  # classes say little about experts: EM takes hundreds of rounds
     reference = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
-    dialogue = OneShot(refine=1).dialogue([case.specification], 2, 1, seed=0)
+    dialogue = OneShot(refine=1).dialogue(Task([case.specification], 2, 1, seed=0))
     (fit,) = run(dialogue, InProcess().over(sites_of(parted(case.rows, 4)))).value
     assert fit.log_likelihood > reference.log_likelihood - 0.5 * case.truth.parameter_count
 
@@ -192,7 +192,7 @@ def test_classes_from_the_sites_own_starts_come_near_the_pooled_maximum_at_once(
 def test_groups_are_combined_for_gaussian_experts(gate: str) -> None:
     case = simulated(gate=gate, n=6_000, group_size=3, seed=4)
     reference = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
-    dialogue = OneShot(refine=6).dialogue([case.specification], 2, 1, start=case.truth, seed=0)
+    dialogue = OneShot(refine=6).dialogue(Task([case.specification], 2, 1, start=case.truth, seed=0))
     done = run(dialogue, InProcess().over(sites_of(parted(case.rows, 4))))
     (fit,) = done.value
     assert fit.combination.weight == 2_000
@@ -202,7 +202,7 @@ def test_groups_are_combined_for_gaussian_experts(gate: str) -> None:
 
 def test_groups_of_other_families_are_refused_by_name() -> None:
     case = simulated("poisson", n=600, group_size=3)
-    dialogue = OneShot().dialogue([case.specification], 2, 1, start=case.truth, seed=0)
+    dialogue = OneShot().dialogue(Task([case.specification], 2, 1, start=case.truth, seed=0))
     with pytest.raises(InvalidInputError, match="grouped rows for Gaussian experts only: use FederatedEM"):
         run(dialogue, InProcess().over(sites_of(parted(case.rows, 2))))
 
@@ -211,12 +211,12 @@ def test_groups_of_other_families_are_refused_by_name() -> None:
 def test_of_other_families_groups_are_left_without_a_model_where_others_have_rows(refine: int) -> None:
     by_row, grouped = (simulated("poisson", n=800, group_size=size, seed=1) for size in (1, 4))
     parts = {"groups": grouped.rows, **parted(by_row.rows, 2)}
-    dialogue = OneShot(refine=refine).dialogue([by_row.specification], 2, 1, start=by_row.truth, seed=0)
+    dialogue = OneShot(refine=refine).dialogue(Task([by_row.specification], 2, 1, start=by_row.truth, seed=0))
     (fit,) = run(dialogue, InProcess().over(sites_of(parts))).value
     assert [site.status for site in fit.combination.sites] == ["no model", "used", "used"]
     assert set(fit.combination.set_aside) == {"groups"}
     assert fit.combination.weight == 800
-    alone = OneShot(refine=0).dialogue([by_row.specification], 2, 1, start=by_row.truth, seed=0)
+    alone = OneShot(refine=0).dialogue(Task([by_row.specification], 2, 1, start=by_row.truth, seed=0))
     (rows_only,) = run(alone, InProcess().over(sites_of(parted(by_row.rows, 2)))).value
     assert fit.combination.shares == pytest.approx(rows_only.combination.shares)
     if refine:  # its groups count there: 200 of them
@@ -229,7 +229,7 @@ def test_groups_of_one_row_each_are_rows(family: str) -> None:
     single = replace(case.rows, groups=Groups.of(np.arange(300)))
     fits = []
     for rows in (case.rows, single):
-        dialogue = OneShot(refine=0).dialogue([case.specification], 2, 1, start=case.truth, seed=0)
+        dialogue = OneShot(refine=0).dialogue(Task([case.specification], 2, 1, start=case.truth, seed=0))
         fits += run(dialogue, InProcess().over(sites_of(parted(rows, 2)))).value
     assert fits[1].combination.set_aside == {}
     np.testing.assert_allclose(fits[0].mixture.experts.B, fits[1].mixture.experts.B, atol=1e-6)
@@ -304,7 +304,7 @@ def test_a_site_without_a_model_is_asked_in_every_round_of_refinement(calls: Cal
 
 
 def test_fits_that_stopped_early_are_remarked_and_used() -> None:
-    dialogue = OneShot(refine=0).dialogue([SOFT], 4, 1, start=soft_truth(), seed=0, max_iter=2)
+    dialogue = OneShot(refine=0).dialogue(Task([SOFT], 4, 1, start=soft_truth(), seed=0, max_iter=2))
     (fit,) = run(dialogue, InProcess().over(sites_of(unequal_parts()))).value
     small, *others = fit.combination.sites
     remark = f"its own fit {StopReason.MAX_ITER}"
@@ -366,7 +366,7 @@ def test_a_foreign_site_is_named_and_stays_out() -> None:
     honest = soft_parts(6, 1_000)
     parts = {**honest, "elsewhere": foreign()}
     sites = sites_of(parts)
-    dialogue = OneShot(refine=6).dialogue([SOFT], 4, 1, seed=0, n_init=2)
+    dialogue = OneShot(refine=6).dialogue(Task([SOFT], 4, 1, seed=0, n_init=2))
     done = run(dialogue, InProcess().over(sites))
     (fit,) = done.value
     assert set(fit.combination.set_aside) == {"elsewhere"}
@@ -546,7 +546,7 @@ def test_a_site_with_other_columns_is_named() -> None:
 
 def test_a_start_of_another_kind_is_refused_by_name() -> None:
     case = simulated(n=300)
-    dialogue = OneShot().dialogue([case.specification], 2, 1, start=simulated("poisson").truth)
+    dialogue = OneShot().dialogue(Task([case.specification], 2, 1, start=simulated("poisson").truth))
     with pytest.raises(InvalidInputError, match="start"):
         run(dialogue, InProcess().over(sites_of(parted(case.rows, 2))))
 
@@ -680,7 +680,7 @@ def test_where_a_support_is_given_no_description_leaves_a_site(
     case = simulated(family, n=600, seed=1)
     parts = parted(case.rows, 2)
     supports = {"summaries": "summaries", "given": {name: rows.X for name, rows in parts.items()}, "public": case.X}
-    dialogue = OneShot(refine=0, support=supports[support]).dialogue([case.specification], 2, 1, start=case.truth)
+    dialogue = OneShot(refine=0, support=supports[support]).dialogue(Task([case.specification], 2, 1, start=case.truth))
     done = run(dialogue, InProcess().over(sites_of(parts)))
     described = support == "summaries"
     assert [decode(message).model.covariates is not None for message in sent] == [described] * 2
@@ -762,7 +762,7 @@ def test_every_plan_and_support_leads_to_the_pooled_fit(plan: str, support: str)
 
 def test_the_sites_own_starts_lead_there_too() -> None:
     case = simulated(n=1_800, seed=5)
-    dialogue = OneShot(refine=6).dialogue([case.specification], 2, 1, seed=0, n_init=2)
+    dialogue = OneShot(refine=6).dialogue(Task([case.specification], 2, 1, seed=0, n_init=2))
     (fit,) = run(dialogue, InProcess().over(sites_of(parted(case.rows, 3)))).value
     reference = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
     assert fit.log_likelihood == pytest.approx(reference.log_likelihood, abs=0.05)
@@ -773,7 +773,7 @@ def test_the_sites_own_starts_lead_there_too() -> None:
 def test_sites_with_the_same_classes_have_their_own_model_back(sites: int) -> None:
     case = softly_categorical(gate="softmax", n=1_500)
     rows = {f"site {i}": case.rows for i in range(sites)}
-    dialogue = OneShot(refine=0).dialogue([case.specification], 2, 1, start=case.truth, seed=0)
+    dialogue = OneShot(refine=0).dialogue(Task([case.specification], 2, 1, start=case.truth, seed=0))
     (fit,) = run(dialogue, InProcess().over(sites_of(rows))).value
     own = answer(FitSite(case.specification, (2,), seed=0, start=case.truth), Site("own", case.rows)).model
     X = case.rows.X[:100]

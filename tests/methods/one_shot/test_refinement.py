@@ -19,7 +19,7 @@ from consilience.fit import Expect, fit_mixture
 from consilience.fit.climb import newton_step
 from consilience.fit.stop import StopReason
 from consilience.messages import Answers, Each, LocalFit, LogLikelihood, Several, Total, decode, encode
-from consilience.methods import CombinedFit
+from consilience.methods import CombinedFit, Task
 from consilience.methods.one_shot.refinement import CONVERGED, EXPLAINED, NEWTON_BELOW, Refined, opening, refined
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import moved
@@ -200,7 +200,7 @@ def test_where_nobody_is_doubted_only_a_sum_is_asked_for(other: SiteEvidence) ->
 
 def one_shot(refine: int = 1, **changed: Rows) -> Run[tuple[CombinedFit, ...]]:
     sites = {**parts(), **changed}
-    dialogue = OneShot(refine=refine).dialogue([case().specification], 2, 1, start=case().truth, seed=0)
+    dialogue = OneShot(refine=refine).dialogue(Task([case().specification], 2, 1, start=case().truth, seed=0))
     return run(dialogue, InProcess().over([Site(name, rows) for name, rows in sites.items()]))
 
 

@@ -17,6 +17,7 @@ from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages import FitSite
+from consilience.methods import Task
 from consilience.methods.per_site.local_fits import local_fits
 from consilience.methods.per_site.shared_fit import SharedFit
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
@@ -51,7 +52,7 @@ class Study:
         return [Site(name, rows) for name, rows in self.rows.items()]
 
     def run(self, method: FedGrEM, **options: Any) -> Run[tuple[SharedFit]]:
-        dialogue = method.dialogue([self.specification], *self.shape, start=self.truth)
+        dialogue = method.dialogue(Task([self.specification], *self.shape, start=self.truth))
         return run(dialogue, InProcess().over(self.sites), **options)
 
     def start(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -255,13 +256,13 @@ def test_the_site_that_dropped_out_is_named_in_the_result(monkeypatch: pytest.Mo
 )
 def test_other_families_are_refused(specification: Specification) -> None:
     with pytest.raises(InvalidInputError, match="FedGrEM needs Gaussian experts behind a constant gate; the model has"):
-        next(FedGrEM().dialogue([specification], 2, 1))
+        next(FedGrEM().dialogue(Task([specification], 2, 1)))
 
 
 def test_several_orders_are_refused() -> None:
     orders = [Specification(K=K, gate="constant") for K in (2, 3)]
     with pytest.raises(InvalidInputError, match="FedGrEM fits one number of experts at a time"):
-        next(FedGrEM().dialogue(orders, 0, 2))
+        next(FedGrEM().dialogue(Task(orders, 0, 2)))
 
 
 @pytest.mark.parametrize(
@@ -289,6 +290,6 @@ def test_steps_that_run_away_are_an_error_with_the_reason() -> None:
     specification = Specification(K=2, gate="constant", intercept=False)
     with pytest.raises(InvalidInputError, match="is the noise about 1, as FedGrEM wants"):
         run(
-            FedGrEM().dialogue([specification], 2, 1, n_init=1),
+            FedGrEM().dialogue(Task([specification], 2, 1, n_init=1)),
             InProcess().over([Site(name, rows) for name, rows in noisy.items()]),
         )

@@ -13,7 +13,8 @@ from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Specification
 from consilience.messages import FitSite
-from consilience.methods.per_site.local_fits import LocalFits, local_fits, only, relabelled, typical
+from consilience.methods import Task
+from consilience.methods.per_site.local_fits import LocalFits, local_fits, relabelled, typical
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
 from consilience.model.alignment import alignment
 from consilience.model.summary import ColumnSummary, column_summary
@@ -195,7 +196,7 @@ def test_sites_of_other_columns_are_named() -> None:
 
 def test_one_number_of_experts_at_a_time() -> None:
     one = Specification(K=2)
-    assert only([one], "FedGrEM") is one
+    assert Task([one], 1, 1).only("FedGrEM") is one
     for several in ([one, Specification(K=3)], []):
         with pytest.raises(InvalidInputError, match="FedGrEM fits one number of experts at a time"):
-            only(several, "FedGrEM")
+            Task(several, 1, 1).only("FedGrEM")

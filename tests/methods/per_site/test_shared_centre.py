@@ -21,6 +21,7 @@ from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect, Fit, Specification, fit_mixture
 from consilience.fit.stop import StopReason
 from consilience.messages import FitSite, LogLikelihood, decode, encode
+from consilience.methods import Task
 from consilience.methods.per_site import shared_centre as module
 from consilience.methods.per_site.local_fits import LocalFits
 from consilience.methods.per_site.shared_fit import OF_A_SITE, SharedFit, SiteShare
@@ -75,7 +76,7 @@ def study(
     specification = specification or Specification(K=3, gate="constant")
     start = mixture_of(MEANS) if start is None else start
     d, q = (part.shape[1] for part in (next(iter(parts.values())).X, next(iter(parts.values())).Y))
-    dialogue = (method or SharedCentre(rounds=8)).dialogue([specification], d, q, start=start, seed=0)
+    dialogue = (method or SharedCentre(rounds=8)).dialogue(Task([specification], d, q, start=start, seed=0))
     return run(dialogue, InProcess().over(sites_of(parts)), journal, **options)
 
 
@@ -337,7 +338,7 @@ def test_a_single_expert_is_shared_too() -> None:
 @SLOW
 def test_sites_start_by_themselves_where_no_start_is_given() -> None:
     parts, _ = gaussian_sites(3)
-    dialogue = SharedCentre().dialogue([Specification(K=3, gate="constant")], 0, 4, seed=1, n_init=2)
+    dialogue = SharedCentre().dialogue(Task([Specification(K=3, gate="constant")], 0, 4, seed=1, n_init=2))
     (fit,) = run(dialogue, InProcess().over(sites_of(parts))).value
     assert gap(fit.mixture, plain(3).value[0].mixture) < 0.05
 
@@ -498,7 +499,7 @@ def own_questions(request: Any, names: Iterable[str]) -> dict[str, Any]:
 
 def test_information_is_asked_for_in_every_fifth_round_once_sites_may_differ() -> None:
     parts, _ = gaussian_sites(4, h=1.0)
-    dialogue = SharedCentre().dialogue([Specification(K=3, gate="constant")], 0, 4, start=mixture_of(MEANS))
+    dialogue = SharedCentre().dialogue(Task([Specification(K=3, gate="constant")], 0, 4, start=mixture_of(MEANS)))
     sites, asked = sites_of(parts), []
     request = next(dialogue)
     with suppress(StopIteration):
@@ -559,7 +560,9 @@ def test_who_is_asked_is_drawn_by_the_seed() -> None:
 
     def asked(seed: int) -> tuple[list[list[str]], dict[str, bytes]]:
         method = SharedCentre(participation=0.5, rounds=3)
-        dialogue = method.dialogue([Specification(K=3, gate="constant")], 0, 4, start=mixture_of(MEANS), seed=seed)
+        dialogue = method.dialogue(
+            Task([Specification(K=3, gate="constant")], 0, 4, start=mixture_of(MEANS), seed=seed)
+        )
         done = run(dialogue, InProcess().over(sites_of(parts)))
         return [sorted(e.sites[0] for e in r.exchanges) for r in done.record.rounds], bits(done.value[0])
 
@@ -589,7 +592,7 @@ def test_a_site_that_joins_late_starts_from_the_centre(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "shared", recorded)
     monkeypatch.setattr(module, "restart", restarted)
     method = SharedCentre(participation=0.25, rounds=10)
-    dialogue = method.dialogue([Specification(K=3, gate="constant")], 0, 4, start=mixture_of(MEANS), seed=1)
+    dialogue = method.dialogue(Task([Specification(K=3, gate="constant")], 0, 4, start=mixture_of(MEANS), seed=1))
     sites, seen, late = sites_of(parts), set(), 0
     request, number = next(dialogue), 0
     try:
@@ -656,7 +659,7 @@ def test_a_cluster_has_the_bits_of_this_process(tmp_path: Path) -> None:
     sites, truth = write_sites(tmp_path, 3, 900)
 
     def dialogue() -> Any:
-        return SharedCentre(participation=0.7, rounds=8).dialogue([Specification(K=3)], 3, 1, start=truth, seed=0)
+        return SharedCentre(participation=0.7, rounds=8).dialogue(Task([Specification(K=3)], 3, 1, start=truth, seed=0))
 
     (expected,) = run(dialogue(), InProcess().over(sites)).value
     with DaskCluster(n_workers=2) as cluster:
@@ -794,7 +797,7 @@ def test_participation_must_be_a_share(participation: float) -> None:
 
 def test_several_orders_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="SharedCentre fits one number of experts at a time"):
-        next(SharedCentre().dialogue([Specification(K=2), Specification(K=3)], 2, 1))
+        next(SharedCentre().dialogue(Task([Specification(K=2), Specification(K=3)], 2, 1)))
 
 
 def test_why_a_site_has_no_intervals_is_said() -> None:

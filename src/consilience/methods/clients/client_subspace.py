@@ -13,10 +13,10 @@ from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_start
 from consilience.fit.client_starts import client_ascents
 from consilience.fit.climb import Ascent, Expect, drive
+from consilience.fit.problem import Problem
 from consilience.messages.client_questions import Clients
 from consilience.messages.dialogue import Dialogue, Each
 from consilience.methods.clients.directions import Directions
-from consilience.methods.federated_em import Problem
 from consilience.model.clients.moments import ClientMoments, expect_clients
 from consilience.model.families.requirement import gaussian
 from consilience.model.mixture import Mixture

@@ -15,12 +15,14 @@ import numpy as np
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
+from consilience.fit.problem import Problem
 from consilience.fit.specification import Specification
 from consilience.messages.dialogue import Dialogue, together
 from consilience.methods.clients.client_subspace import ClientSubspace, client_subspace
 from consilience.methods.clients.directions import directions
 from consilience.methods.clients.partial_participation import Participation, averaged
-from consilience.methods.federated_em import Problem, ask_total, informed
+from consilience.methods.federated_em import ask_total, informed
+from consilience.methods.task import Method, Task
 from consilience.model.families.requirement import Requirement
 from consilience.model.mixture import Mixture
 from consilience.model.statistics import Statistics
@@ -35,7 +37,7 @@ REQUIRED = Requirement("ClusteredClients", one_response=True, instead="Federated
 
 
 @dataclass(frozen=True)
-class ClusteredClients:
+class ClusteredClients(Method):
     """EM on the labels of clients, from a start that needs no luck.
 
     Clients are the groups of each site's rows; a site without groups is one client. Rounds: one for the directions that
@@ -80,30 +82,19 @@ class ClusteredClients:
         if not 0 < self.participation <= 1:
             raise InvalidInputError(f"participation={self.participation!r}: expected a share above 0, at most 1")
 
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None = None,
-        seed: int = 0,
-        n_init: int = 6,
-        tol: float = 1e-9,
-        max_iter: int = 500,
-    ) -> Dialogue[tuple[ClusteredFit, ...]]:
-        """One fit for each specification, all of them in the same messages; arguments as for :class:`FederatedEM`."""
-        for each in specifications:
-            self._check(each, q)
-        most, rng = max(each.K for each in specifications), np.random.default_rng(seed)
-        found = yield from directions(specifications[0], d, most, self.iterations, rng)
+    def dialogue(self, task: Task) -> Dialogue[tuple[ClusteredFit, ...]]:
+        """One fit for each specification, all of them in the same messages."""
+        for each in task.specifications:
+            self._check(each, task.q)
+        most, rng = max(each.K for each in task.specifications), np.random.default_rng(task.seed)
+        found = yield from directions(task.specifications[0], task.d, most, self.iterations, rng)
         fleet = yield from client_subspace(found, whole=self.moments == "clients")
-        problems = [Problem(each, found.summary, tol, max_iter, near=True) for each in specifications]
-        starts = [fleet.starts(p, start, np.random.default_rng(seed), n_init) for p in problems]
+        problems = [Problem(each, found.summary, task.tol, task.max_iter, near=True) for each in task.specifications]
+        starts = [fleet.starts(p, task.start, np.random.default_rng(task.seed), task.n_init) for p in problems]
         if fleet.whole:
             ends = [p.ranked([fleet.ascent(p, at) for at in mine]) for p, mine in zip(problems, starts, strict=True)]
         else:
-            climbs = [self._climbs(p, mine, fleet, seed) for p, mine in zip(problems, starts, strict=True)]
+            climbs = [self._climbs(p, mine, fleet, task.seed) for p, mine in zip(problems, starts, strict=True)]
             ends = list((yield from together(climbs)))
         return tuple(clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True))
 
@@ -123,7 +114,7 @@ class ClusteredClients:
             end = None if start is None else (yield from steady(climbed(problem, start), fleet.present))
             if end is not None:
                 return [end]
-        if problem.specification.gate != "constant":
+        if problem.specification.gate_type.reads_covariates:
             raise InvalidInputError(
                 "clients come and go, and a gate that reads covariates needs the same ones in every round: "
                 "use MixtureOfRegressions, or on_drop='continue'"

@@ -7,7 +7,7 @@ sign of a step, all pairs of a client's rows in place of two rows, and which cli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from numbers import Integral
@@ -27,7 +27,7 @@ from consilience.messages.anchor_questions import LocalSteps, Sizes
 from consilience.messages.dialogue import Dialogue, Each, Total
 from consilience.messages.questions import Answers, Several, Summarise
 from consilience.methods.clients.anchor_descent import Descent, random_start
-from consilience.methods.per_site.local_fits import only
+from consilience.methods.task import Method, Task
 from consilience.model.clients.local_steps import ClusterSums
 from consilience.model.families.requirement import Requirement, gaussian
 from consilience.model.mixture import Mixture
@@ -45,7 +45,7 @@ REQUIRED = Requirement("FedMomentDescent", one_response=True, constant_gate=True
 
 
 @dataclass(frozen=True)
-class FedMomentDescent:
+class FedMomentDescent(Method):
     r"""Moment descent on anchor clients, then FedAvg or FedProx within the clusters that clients pick.
 
     Clients are the groups of each site's rows, and a site without groups is one client. Anchors start from one random
@@ -125,33 +125,19 @@ class FedMomentDescent:
         if not self.tol >= 0:
             raise InvalidInputError(f"tol={self.tol!r}: expected a number that is not negative")
 
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None = None,
-        seed: int = 0,
-        n_init: int = 6,
-        tol: float = 1e-9,
-        max_iter: int = 500,
-    ) -> Dialogue[tuple[DescentFit]]:
-        """The fit; a given start takes the place of the first phase.
-
-        Arguments as for :class:`FederatedEM`; ``n_init``, ``tol`` and ``max_iter`` are not read.
-        """
-        specification = only(specifications, "FedMomentDescent")
-        REQUIRED.check(specification.family, specification.gate, q)
-        answers: Mapping[str, Answers] = yield Each(Several((Summarise(d, q), Sizes())))
+    def dialogue(self, task: Task) -> Dialogue[tuple[DescentFit]]:
+        """The fit; a given start takes the place of the first phase."""
+        specification = task.only("FedMomentDescent")
+        REQUIRED.check(specification.family, specification.gate, task.q)
+        answers: Mapping[str, Answers] = yield Each(Several((Summarise(task.d, task.q), Sizes())))
         summary = reduce(add, (answer.items[0] for answer in answers.values()))
         sizes: dict[str, Array] = {site: answer.items[1].n for site, answer in answers.items()}
         check_fittable(specification, summary)
-        if start is None:
-            coarse, places = yield from self._coarse(specification, summary, sizes, np.random.default_rng(seed))
+        if task.start is None:
+            coarse, places = yield from self._coarse(specification, summary, sizes, np.random.default_rng(task.seed))
         else:
-            check_start(start, specification.blank(summary))
-            coarse, places = start.in_coordinates(summary.design(specification.intercept)), {}
+            check_start(task.start, specification.blank(summary))
+            coarse, places = task.start.in_coordinates(summary.design(specification.intercept)), {}
         end = yield from self._refined(coarse, specification.penalty(summary), summary, sizes)
         return (end.fit(coarse, places),)
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from consilience.fit.climb import Ascent, Expect
+from consilience.fit.problem import Problem
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Sample
-from consilience.methods.federated_em import Problem
 from consilience.model.families.requirement import gaussian
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture

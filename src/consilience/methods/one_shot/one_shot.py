@@ -28,9 +28,9 @@ from consilience.fit.inference import Inference, InferredFit, infer, of_coeffici
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, together
-from consilience.messages.questions import FitSite, LocalFit
+from consilience.messages.questions import LocalFit
 from consilience.methods.one_shot.refinement import CONVERGED, Refined, opening, refined
-from consilience.model.mixture import Mixture
+from consilience.methods.task import Method, Task
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
@@ -38,7 +38,7 @@ from consilience.numerics.linalg import solve_symmetric
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class OneShot:
+class OneShot(Method):
     """One exchange: sites fit, one answer of each is combined by optimal transport, then rounds of refinement.
 
     Parameters
@@ -81,55 +81,21 @@ class OneShot:
     def __repr__(self) -> str:
         return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)})"
 
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None = None,
-        seed: int = 0,
-        n_init: int = 6,
-        tol: float = 1e-9,
-        max_iter: int = 500,
-    ) -> Dialogue[tuple[CombinedFit | None, ...]]:
+    def dialogue(self, task: Task) -> Dialogue[tuple[CombinedFit | None, ...]]:
         """One fit for each specification, which differ in their number of experts; sites choose theirs of those.
 
         None stands for a number that the sites have too few experts for.
-
-        Parameters
-        ----------
-        specifications : sequence of Specification
-        d, q : int
-            Covariates and responses.
-        start : Mixture or None
-            A start for the sites' fits in place of their own.
-        seed, n_init : int
-            Of the starts at the sites; the seed also draws the support.
-        tol, max_iter
-            Of the sites' fits.
         """
-        orders = tuple(specification.K for specification in specifications)
-        if start is not None and start.K in orders:
-            check_start(start, specifications[0].with_order(start.K).blank(ColumnSummary.unit(d, q)))
-        check_support(self.support, (), d)
-        question = FitSite(
-            specifications[0],
-            orders,
-            seed,
-            n_init,
-            tol,
-            max_iter,
-            start,
-            (d, q),
-            describe=isinstance(self.support, str),
-        )
-        fits: Mapping[str, LocalFit] = yield Each(question)
+        if task.start is not None and task.start.K in (each.K for each in task.specifications):
+            wanted = task.specifications[0].with_order(task.start.K)
+            check_start(task.start, wanted.blank(ColumnSummary.unit(task.d, task.q)))
+        check_support(self.support, (), task.d)
+        fits: Mapping[str, LocalFit] = yield Each(task.fit_site(describe=isinstance(self.support, str)))
         with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
             summary = reduce(add, (fit.summary for fit in fits.values()))
-        check_fittable(specifications[0], summary)
-        combinations = self._combined(specifications, fits, summary, seed)
-        penalty = specifications[0].penalty(summary)
+        check_fittable(task.specifications[0], summary)
+        combinations = self._combined(task.specifications, fits, summary, task.seed)
+        penalty = task.specifications[0].penalty(summary)
         found = [combination for combination in combinations if combination is not None]
         if self.refine == 0:
             done = [unrefined(combination, penalty) for combination in found]
@@ -231,6 +197,10 @@ class CombinedFit(InferredFit):
 
     combination: Combination
     members: tuple[str, ...] | None
+
+    def evidence(self) -> tuple[SiteEvidence, ...]:
+        """Return how each site's model was used, and why."""
+        return self.combination.sites
 
 
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:

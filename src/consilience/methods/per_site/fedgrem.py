@@ -7,7 +7,7 @@ noise of variance 1, which the method takes as known.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -17,12 +17,11 @@ from consilience.aggregate.robust.centre import capped, drawn_towards, huber_cen
 from consilience.aggregate.robust.sharing import Sharing
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
-from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, PerSite
-from consilience.messages.questions import FitSite
-from consilience.methods.per_site.local_fits import local_fits, only
+from consilience.methods.per_site.local_fits import local_fits
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
+from consilience.methods.task import Method, Task
 from consilience.model.families.base import Experts
 from consilience.model.families.requirement import Requirement
 from consilience.model.mixture import Mixture
@@ -36,7 +35,7 @@ REQUIRED = Requirement("FedGrEM", constant_gate=True, instead="SharedCentre")
 
 
 @dataclass(frozen=True)
-class FedGrEM:
+class FedGrEM(Method):
     """Gradient EM at sites, fused by a central step that outlier sites cannot move far.
 
     Its figures depend on the local fits it starts from, and it needs hundreds of rounds: it is here for comparison, and
@@ -82,24 +81,11 @@ class FedGrEM:
         if not (self.step > 0 and 0 <= self.decay < 1 and self.strength > 0 and self.tol >= 0):
             raise InvalidInputError("expected step and strength above 0, decay from 0 to below 1, tol not negative")
 
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None = None,
-        seed: int = 0,
-        n_init: int = 6,
-        tol: float = 1e-9,
-        max_iter: int = 500,
-    ) -> Dialogue[tuple[SharedFit]]:
-        """The centre and each site's mixture; arguments as for :class:`SharedCentre`."""
-        specification = only(specifications, "FedGrEM")
-        REQUIRED.check(specification.family, specification.gate, q)
-        question = FitSite(
-            specification, (specification.K,), seed, n_init, tol, max_iter, start, (d, q), describe=False
-        )
+    def dialogue(self, task: Task) -> Dialogue[tuple[SharedFit]]:
+        """The centre and each site's mixture."""
+        specification = task.only("FedGrEM")
+        REQUIRED.check(specification.family, specification.gate, task.q)
+        question = task.fit_site(describe=False)
         fits = yield from local_fits(question)
         stand = {site: of_unit_noise(mixture.raw()) for site, mixture in fits.mixtures.items()}
         ending = yield from self._rounds(stand, fits.weights)

@@ -14,7 +14,6 @@ from consilience.aggregate.robust.align import consistent_labels
 from consilience.aggregate.robust.centre import capped, coordinate_median, geometric_median
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
-from consilience.fit.specification import Specification
 from consilience.messages.dialogue import Dialogue, Each
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.mixture import Mixture
@@ -42,13 +41,6 @@ class LocalFits:
     weights: Mapping[str, float]
     log_likelihoods: Mapping[str, float]
     summary: ColumnSummary
-
-
-def only(specifications: Sequence[Specification], method: str) -> Specification:
-    """The one specification of a method that does not compare numbers of experts."""
-    if len(specifications) != 1:
-        raise InvalidInputError(f"{method} fits one number of experts at a time: choose it with FederatedEM or OneShot")
-    return specifications[0]
 
 
 def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialogue[LocalFits]:

@@ -8,7 +8,7 @@ fit explains its rows much better than what has come of the centre goes on from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
@@ -19,13 +19,13 @@ from consilience.aggregate.robust.estimate import Estimate, in_common_labels
 from consilience.aggregate.robust.sharing import Sharing, shared
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
-from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, PerSite
-from consilience.messages.questions import FitSite, Summarise
-from consilience.methods.per_site.local_fits import LocalFits, local_fits, only, units
+from consilience.messages.questions import Summarise
+from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.per_site.site_step import estimated
+from consilience.methods.task import Method, Task
 from consilience.model.alignment import alignment
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
@@ -52,7 +52,7 @@ REPLAYED = "it has given the answer of an earlier round to another question"
 
 
 @dataclass(frozen=True)
-class SharedCentre:
+class SharedCentre(Method):
     """Each site its own mixture, drawn towards a robust centre as far as sites agree.
 
     Parameters
@@ -85,47 +85,21 @@ class SharedCentre:
         if not 0 < self.participation <= 1:
             raise InvalidInputError(f"participation={self.participation!r}: expected a share above 0, at most 1")
 
-    def dialogue(
-        self,
-        specifications: Sequence[Specification],
-        d: int,
-        q: int,
-        *,
-        start: Mixture | None = None,
-        seed: int = 0,
-        n_init: int = 6,
-        tol: float = 1e-9,
-        max_iter: int = 500,
-    ) -> Dialogue[tuple[SharedFit]]:
-        """The centre and each site's mixture.
-
-        Parameters
-        ----------
-        specifications : sequence of one Specification
-        d, q : int
-            Covariates and responses.
-        start : Mixture or None
-            A start for the sites' fits in place of their own.
-        seed, n_init : int
-            Of the starts at the sites; the seed also draws who is asked.
-        tol, max_iter
-            Of the sites' fits.
-        """
-        specification = only(specifications, "SharedCentre")
-        question = FitSite(
-            specification, (specification.K,), seed, n_init, tol, max_iter, start, (d, q), describe=False
-        )
+    def dialogue(self, task: Task) -> Dialogue[tuple[SharedFit]]:
+        """The centre and each site's mixture."""
+        specification = task.only("SharedCentre")
+        question = task.fit_site(describe=False)
         if self.participation == 1:
             fits = yield from local_fits(question)
             weights = dict(fits.weights)
         else:
-            present: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
-            fits = yield from local_fits(question, self._drawn(tuple(present), seed, 0))
+            present: Mapping[str, ColumnSummary] = yield Each(Summarise(task.d, task.q))
+            fits = yield from local_fits(question, self._drawn(tuple(present), task.seed, 0))
             weights = {site: fits.weights.get(site, summary.weight) for site, summary in present.items()}
         sites, penalty = tuple(weights), specification.penalty(fits.summary)
         talk = _Rounds(fits, restart(fits), penalty, weights)
         for number in range(1, self.rounds + 1):
-            answers = yield PerSite(talk.questions(self._drawn(sites, seed, number)))
+            answers = yield PerSite(talk.questions(self._drawn(sites, task.seed, number)))
             talk.take(answers)
             talk.share(last=number >= int(EQUAL_ROUNDS * self.rounds))
             if talk.settled:

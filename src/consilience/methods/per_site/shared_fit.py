@@ -124,6 +124,14 @@ class SharedFit(InferredFit):
     fits: Mapping[str, Fit]
     sites: tuple[SiteShare, ...]
 
+    def evidence(self) -> tuple[SiteShare, ...]:
+        """Return how each site was used, and its shrinkage."""
+        return self.sites
+
+    def site_fits(self) -> Mapping[str, InferredFit]:
+        """Return each site's own fit; it has no standard errors."""
+        return {site: InferredFit.without(fit, OF_A_SITE, "between sites") for site, fit in self.fits.items()}
+
     @property
     def trusted(self) -> bool:
         """Whether most sites agree: at least 60 % of them, and not in two camps."""

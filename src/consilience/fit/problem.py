@@ -1,0 +1,80 @@
+"""A maximum likelihood problem: a specification on data with a known summary, and what is derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from consilience.fit.checks import check_fittable, check_start, on_floor
+from consilience.fit.climb import Ascent, Climb, climb
+from consilience.fit.fitting import Fit, finished
+from consilience.fit.specification import Specification
+from consilience.model.design import Design
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.summary import ColumnSummary
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A specification, the summary of the data, and how the likelihood is maximised; derived values are computed once.
+
+    Parameters
+    ----------
+    specification : Specification
+    summary : ColumnSummary
+        Of all rows.
+    tol, max_iter, newton, near
+        As in :func:`~consilience.fit.climb`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
+    >>> Problem(Specification(K=2), summary).penalty.gate_ridge
+    0.001
+    """
+
+    specification: Specification
+    summary: ColumnSummary
+    tol: float = 1e-9
+    max_iter: int = 500
+    newton: bool = True
+    near: bool = False
+
+    @cached_property
+    def penalty(self) -> Penalty:
+        """Ridges and floor."""
+        return self.specification.penalty(self.summary)
+
+    @cached_property
+    def blank(self) -> Mixture:
+        """K equal experts on standardised covariates."""
+        return self.specification.blank(self.summary)
+
+    @property
+    def design(self) -> Design:
+        """Standardised coordinates of the covariates."""
+        return self.blank.design
+
+    def check(self) -> None:
+        """Raise a named error where the likelihood has no maximum."""
+        check_fittable(self.specification, self.summary)
+
+    def from_start(self, start: Mixture) -> Mixture:
+        """Return a given start in the coordinates of the problem; an error where it is of another kind."""
+        check_start(start, self.blank)
+        return start.in_coordinates(self.design)
+
+    def climb(self, start: Mixture) -> Climb:
+        """Maximise the likelihood from ``start``."""
+        return climb(start, self.penalty, tol=self.tol, max_iter=self.max_iter, newton=self.newton, near=self.near)
+
+    def ranked(self, ascents: Sequence[Ascent]) -> list[Ascent]:
+        """Sort ascents, best first; one with an expert on the variance floor is likely spurious."""
+        return sorted(ascents, key=lambda end: (on_floor(end.mixture, self.penalty), -end.penalised))
+
+    def fit(self, end: Ascent, ranked: Sequence[Ascent]) -> Fit:
+        """Return the fit at ``end``, with the values of all ascents as evidence."""
+        return finished(end, self.penalty, tuple(each.penalised / each.statistics.weight for each in ranked))

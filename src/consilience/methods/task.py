@@ -1,0 +1,111 @@
+"""What a federated method is given, and the interface that every method implements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from consilience.errors import InvalidInputError
+from consilience.fit.fitting import Fit
+from consilience.fit.problem import Problem
+from consilience.fit.specification import Specification
+from consilience.messages.dialogue import Dialogue
+from consilience.messages.questions import FitSite
+from consilience.model.mixture import Mixture
+from consilience.model.summary import ColumnSummary
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The models to fit, the columns of the data, and the budgets of the fit.
+
+    Parameters
+    ----------
+    specifications : sequence of Specification
+        One for each number of experts.
+    d, q : int
+        Numbers of covariates and responses.
+    start : Mixture or None
+        A start in place of the method's own.
+    seed, n_init : int
+        Seed and number of the starts.
+    tol : float
+        Gain in penalised log-likelihood per unit of weight at which a full EM step counts as converged.
+    max_iter : int
+        Maximum number of iterations.
+
+    Examples
+    --------
+    >>> Task([Specification(K=2)], d=3, q=1).only("MyMethod").K
+    2
+    """
+
+    specifications: Sequence[Specification]
+    d: int
+    q: int
+    start: Mixture | None = None
+    seed: int = 0
+    n_init: int = 6
+    tol: float = 1e-9
+    max_iter: int = 500
+
+    def only(self, method: str) -> Specification:
+        """Return the one specification of a method that does not compare numbers of experts."""
+        if len(self.specifications) != 1:
+            raise InvalidInputError(
+                f"{method} fits one number of experts at a time: choose it with FederatedEM or OneShot"
+            )
+        return self.specifications[0]
+
+    def fit_site(self, *, describe: bool) -> FitSite:
+        """Return the question for each site's own fit, of the order with the least BIC on its rows."""
+        orders = tuple(specification.K for specification in self.specifications)
+        return FitSite(
+            self.specifications[0],
+            orders,
+            self.seed,
+            self.n_init,
+            self.tol,
+            self.max_iter,
+            self.start,
+            (self.d, self.q),
+            describe,
+        )
+
+    def problem(self, specification: Specification, summary: ColumnSummary, *, newton: bool = True) -> Problem:
+        """Return the maximum likelihood problem of a specification, with the budgets of the task."""
+        return Problem(specification, summary, self.tol, self.max_iter, newton)
+
+
+class Method(ABC):
+    """A federated method: settings from which a dialogue is made.
+
+    Subclass it, as a frozen dataclass of the method's settings, and pass an instance to
+    :meth:`consilience.Federation.fit`. A dialogue returns one :class:`~consilience.fit.Fit` for each specification of
+    the task, or None where there is none. A method that knows something about single sites returns a subclass of
+    ``Fit`` that says so: see :meth:`~consilience.fit.Fit.evidence`, :meth:`~consilience.fit.Fit.site_fits` and
+    :attr:`~consilience.fit.Fit.doubts`.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from consilience.fit import Expect
+    >>> from consilience.messages import Summarise, Total
+    >>> @dataclass(frozen=True)
+    ... class OneStep(Method):
+    ...     def dialogue(self, task):
+    ...         problem = task.problem(task.only("OneStep"), (yield Total(Summarise(task.d, task.q))))
+    ...         statistics = yield Total(Expect(problem.blank))
+    ...         return problem.blank.maximise(statistics, problem.penalty)
+    >>> next(OneStep().dialogue(Task([Specification(K=2)], d=1, q=1))).question
+    Summarise(d=1, q=1)
+    """
+
+    by_client: ClassVar[bool] = False
+    """Whether the latent label belongs to a client: sites then show each client as a group of rows."""
+
+    @abstractmethod
+    def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:
+        """Return the dialogue that fits the specifications of a task."""
