@@ -38,10 +38,10 @@ def main(journal: str, log: str, result: str) -> None:
     plain = answers.answer
     with Path(log).open("a", buffering=1) as file:
 
-        def logged(question, site, policy=None):
+        def logged(question, site):
             file.write(f"{blake2b(encode(question), digest_size=8).hexdigest()} {site.name}\n")
             time.sleep(0.02)
-            return plain(question, site, policy)
+            return plain(question, site)
 
         answers.answer = logged
         dialogue = FederatedEM(newton=False).dialogue(Task([Specification(K=2)], 2, 1, seed=0, n_init=2, max_iter=40))

@@ -19,7 +19,6 @@ from consilience.messages import (
     Several,
     Summarise,
     Total,
-    disclosure,
     encode,
     together,
 )
@@ -184,8 +183,8 @@ def test_the_record_says_what_any_of_the_questions_discloses(sites: list[Site]) 
         yield PerSite({"west": plain, "east": more, "north": plain})
 
     same, different = run(ask(), InProcess().over(sites)).record.rounds
-    assert same.discloses == disclosure(plain)
-    assert different.discloses == f"{disclosure(plain)}; {disclosure(more)}"
+    assert same.discloses == (plain).disclosed
+    assert different.discloses == f"{(plain).disclosed}; {(more).disclosed}"
 
 
 def test_progress_is_told_of_those_asked(sites: list[Site]) -> None:

@@ -19,12 +19,13 @@ from consilience.messages import Failure, FailureCode, Several, Summarise, Total
 from consilience.messages.client_questions import Clients, Pairs
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.questions import Question, ScoreSums
+from consilience.messages.table import ROW_OF
+from consilience.methods import Method, Task
 from consilience.model import Design, Groups, Rows, expect
 from consilience.model.clients.moments import client_moments
 from consilience.model.clients.pairs import pair_sums
 from consilience.model.expectation import score_sums
 from consilience.site import Columns, Shard, Site, answer, respond
-from consilience.site.answer import CONTRIBUTIONS
 from strategies import Shape
 
 DESIGN, THETA, BASIS = Design.raw(2), np.array([0.5, -1.0, 2.0]), np.array([[1.0, 0.0], [0.5, 1.0], [0.0, -1.0]])
@@ -90,15 +91,15 @@ def test_a_file_needs_a_column_of_groups(tmp_path: Path) -> None:
         bare.by_client()
 
 
-class Counting:
+class Counting(Method):
     """A method that returns the number of labels it was told of."""
 
     def __init__(self, by_client: bool | None) -> None:
         if by_client is not None:
             self.by_client = by_client
 
-    def dialogue(self, specifications: Any, d: int, q: int, **_: Any) -> Dialogue[Any]:
-        mixture, _ = Shape(K=1, d=d, q=q, gate="constant").problem()
+    def dialogue(self, task: Task) -> Dialogue[Any]:
+        mixture, _ = Shape(K=1, d=task.d, q=task.q, gate="constant").problem()
         statistics = yield Total(Expect(mixture))
         raise InvalidInputError(f"{statistics.weight:g} labels")
 
@@ -170,10 +171,10 @@ def test_rows_with_other_columns_are_named(question: Question, d: int, q: int) -
 def test_every_sum_over_rows_has_a_line_of_its_own() -> None:
     mixture, rows = problem()
     for question in (*QUESTIONS, Expect(mixture), Summarise(2, 1)):
-        readable, contribution = CONTRIBUTIONS[type(question)]
-        readable(question, rows)
-        assert encode(contribution(question, rows)) == encode(answer(question, Site("here", rows)))
-    score, _ = CONTRIBUTIONS[ScoreSums][1](ScoreSums(mixture), rows), expect(mixture, rows)
+        row = ROW_OF[type(question)]
+        row.reads(question, rows)
+        assert encode(row.contribution(question, rows)) == encode(answer(question, Site("here", rows)))
+    score, _ = ROW_OF[ScoreSums].contribution(ScoreSums(mixture), rows), expect(mixture, rows)
     np.testing.assert_array_equal(score.to_array(), score_sums(mixture, rows).to_array())
 
 

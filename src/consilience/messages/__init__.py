@@ -20,7 +20,6 @@ from consilience.messages.questions import (
     SquaredResponses,
     StartCandidates,
     Summarise,
-    disclosure,
 )
 from consilience.messages.table import decode, encode
 
@@ -54,7 +53,6 @@ __all__ = [
     "Summarise",
     "Total",
     "decode",
-    "disclosure",
     "encode",
     "together",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Protocol
@@ -269,20 +269,28 @@ def _nothing(value: Any) -> None:
 
 @dataclass(frozen=True)
 class Struct:
-    """A dataclass, field by field in their order; ``check`` may refuse what was read."""
+    """A dataclass by the codecs of its fields, in this order; ``check`` may refuse what was read.
+
+    Fields that are not named are not sent: they must have defaults.
+    """
 
     type: type
-    fields: tuple[Field, ...]
+    fields: Mapping[str, Field]
     check: Callable[[Any], None] = _nothing
+
+    def __post_init__(self) -> None:
+        unknown = set(self.fields) - {field.name for field in fields(self.type)}
+        if unknown:
+            raise TypeError(f"{self.type.__name__} has no fields {sorted(unknown)}")
 
     def write(self, value: Any, to: Writer) -> None:
         """Append the fields."""
-        for f, codec in zip(fields(self.type), self.fields, strict=True):
-            codec.write(getattr(value, f.name), to)
+        for name, codec in self.fields.items():
+            codec.write(getattr(value, name), to)
 
     def read(self, source: Reader) -> Any:
         """Take the fields and make the record."""
-        value = self.type(*[codec.read(source) for codec in self.fields])
+        value = self.type(**{name: codec.read(source) for name, codec in self.fields.items()})
         self.check(value)
         return value
 

@@ -12,7 +12,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from consilience.errors import InvalidInputError
-from consilience.messages.questions import Answers, Question, Several, is_additive
+from consilience.messages.questions import Answers, Question, Several
+from consilience.messages.table import is_additive
 
 R = TypeVar("R")
 

@@ -54,6 +54,8 @@ class Failure:
     code : FailureCode
     reference : int
         Number of the trace in the site's own log; 0 where there is none.
+    detail : str
+        What the question expected, added by the coordinator: it is not sent.
 
     Examples
     --------
@@ -63,9 +65,11 @@ class Failure:
 
     code: FailureCode
     reference: int = 0
+    detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.code} (reference {self.reference})" if self.reference else str(self.code)
+        said = f"{self.code}: {self.detail}" if self.detail else str(self.code)
+        return f"{said} (reference {self.reference})" if self.reference else said
 
 
 class SiteError(ConsilienceError):

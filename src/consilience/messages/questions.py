@@ -410,27 +410,3 @@ Answer = (
     | MinimaxSums
     | Answers
 )
-
-
-def disclosure(question: Question) -> str:
-    """What the answer to a question discloses, in one sentence.
-
-    Examples
-    --------
-    >>> disclosure(Summarise(d=2, q=1))
-    'the total weight, the means and variances of 2 covariates, the means and covariances of 1 response(s)'
-    """
-    return question.disclosed
-
-
-def is_additive(question: Question) -> bool:
-    """Whether answers to a question add over rows, and so over sites.
-
-    Examples
-    --------
-    >>> is_additive(Summarise(1, 1))
-    True
-    """
-    if isinstance(question, Several):
-        return all(is_additive(part) for part in question.questions)
-    return not isinstance(question, ProposeStart | FitSite | Clients | Sizes | Anchors)

@@ -197,6 +197,7 @@ def guesses(question: ProposeStart) -> Iterator[Mixture]:
 
     Examples
     --------
+    >>> from consilience.fit import Specification
     >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
     >>> [mixture.K for mixture in guesses(ProposeStart(Specification(K=2), summary, seed=0, n_init=4))]
     [2, 2, 2, 2, 2]

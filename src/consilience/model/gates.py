@@ -23,7 +23,13 @@ SUM_TOLERANCE = 1e-6
 
 
 class Gate(ABC):
-    """Interface of a gate; :data:`GATES` lists the gates by name."""
+    """Interface of a gate; :data:`GATES` lists the gates by name.
+
+    Examples
+    --------
+    >>> GATES["softmax"].blank(K=2, p=3).parameter_count
+    3
+    """
 
     kind: ClassVar[str]
     """Name in the registry."""

@@ -13,7 +13,7 @@ import numpy as np
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total
 from consilience.messages.failures import Failure, FailureCode
-from consilience.messages.questions import Bundle, Question, disclosure, question_for
+from consilience.messages.questions import Bundle, Question, question_for
 from consilience.messages.table import decode, encode, received
 from consilience.runs.engine import Engine, Reply
 from consilience.runs.journal import ClosedRound, Journal
@@ -292,7 +292,7 @@ class _Conversation:
 def _disclosed(request: Request) -> str:
     """Describe what the answers to a request disclose; for questions per site, the union over sites."""
     questions = request.questions.values() if isinstance(request, PerSite) else (request.question,)
-    return "; ".join(dict.fromkeys(disclosure(question) for question in questions))
+    return "; ".join(dict.fromkeys(question.disclosed for question in questions))
 
 
 def _each(gathered: _Gathered) -> tuple[dict[str, Any], list[tuple[tuple[str, ...], bytes]]]:

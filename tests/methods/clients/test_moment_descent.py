@@ -17,8 +17,8 @@ from consilience.errors import ConvergenceWarning, DegenerateFitWarning, Invalid
 from consilience.fit import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages import Anchors, Failure, FailureCode, LocalSteps, PerSite, Sizes, Total, decode, encode
-from consilience.messages.questions import Answers, Bundle, Several, is_additive
-from consilience.messages.table import received
+from consilience.messages.questions import Answers, Bundle, Several
+from consilience.messages.table import is_additive, received
 from consilience.methods import DescentFit, Task
 from consilience.methods.clients.anchor_descent import NEAR_ENOUGH, PASSES
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows, SoftmaxGate

@@ -33,8 +33,7 @@ from consilience.messages import (
     encode,
     together,
 )
-from consilience.messages.questions import disclosure, is_additive
-from consilience.messages.table import received
+from consilience.messages.table import is_additive, received
 from consilience.methods import CombinedFit, Task
 from consilience.model import Groups, Mixture, Rows
 from consilience.runs import Journal, Run, run
@@ -722,12 +721,12 @@ def test_a_fit_of_a_site_does_not_add_and_says_what_it_discloses() -> None:
         Total(question)
     with pytest.raises(InvalidInputError, match="do not add"):
         Total(Several((Summarise(1, 1), question)))
-    assert "a mixture of at most 3 experts" in disclosure(question)
-    assert "a small mixture that describes the covariates" in disclosure(question)
+    assert "a mixture of at most 3 experts" in question.disclosed
+    assert "a small mixture that describes the covariates" in question.disclosed
 
 
 def test_a_fit_without_a_description_discloses_less() -> None:
-    more, less = (disclosure(FitSite(SOFT, (3,), seed=0, describe=describe)) for describe in (True, False))
+    more, less = (FitSite(SOFT, (3,), seed=0, describe=describe).disclosed for describe in (True, False))
     said = (
         "a small mixture that describes the covariates, with shares of the values that columns with at most 8 of them "
         "have in at least 5 rows; "

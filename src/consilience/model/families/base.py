@@ -59,7 +59,15 @@ class Options:
 
 
 class Experts(ABC):
-    """A family of K experts: frozen arrays with a density, additive statistics, a step and derivatives."""
+    """A family of K experts: frozen arrays with a density, additive statistics, a step and derivatives.
+
+    Examples
+    --------
+    >>> from consilience.model import FAMILIES
+    >>> gamma = FAMILIES["gamma"]
+    >>> gamma.range_sentence, gamma.shape_name, gamma.discrete
+    ('the response must be one column of positive numbers', 'dispersion', False)
+    """
 
     # ------------------------------------------------------------------ properties of the family
 

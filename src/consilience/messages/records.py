@@ -1,0 +1,99 @@
+"""Codecs of the values that questions and answers are made of: designs, mixtures, summaries, specifications."""
+
+from __future__ import annotations
+
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.aggregate.combine.support import CovariateSummary
+from consilience.fit.specification import Specification
+from consilience.messages.checks import check_covariates, check_mixture, check_site_model, check_summary
+from consilience.messages.codec import Choice, Flag, Floats, Maybe, Number, OneOf, Struct, Symmetric, Tuple, Whole
+from consilience.model.design import Design
+from consilience.model.families.base import Experts
+from consilience.model.families.covariance import STRUCTURES
+from consilience.model.families.registry import FAMILIES
+from consilience.model.gates import GATES, Gate
+from consilience.model.mixture import Mixture
+from consilience.model.moments import Moments
+from consilience.model.statistics import Statistics
+from consilience.model.summary import ColumnSummary
+
+MOST_EXPERTS = 1_000
+MOST_CLASSES = 10_000
+MOST_COLUMNS = 100_000
+MOST_PARTS = 1_000
+MOST_STARTS = 10**6
+SEED = Whole(0, 2**62)
+VECTOR, MATRIX, CUBE, NUMBER, FLAG = Floats((1,)), Floats((2,)), Floats((3,)), Number(), Flag()
+
+
+def of_fields(kind: type[Experts] | type[Gate]) -> Struct:
+    """Return the codec of a gate or a family, from the fields that it states."""
+    return Struct(kind, {name: _field(form) for name, form in kind.message_fields.items()})
+
+
+def _field(form: tuple[int, ...] | tuple[str, ...]) -> Floats | Choice:
+    axes = tuple(each for each in form if isinstance(each, int))
+    return Floats(axes) if axes else Choice(tuple(each for each in form if isinstance(each, str)))
+
+
+DESIGN = Struct(Design, {"centre": VECTOR, "scale": VECTOR, "intercept": FLAG})
+GATE = OneOf(*(of_fields(gate) for gate in GATES.values()))
+EXPERTS = OneOf(*(of_fields(family) for family in FAMILIES.values()))
+MIXTURE = Struct(Mixture, {"design": DESIGN, "gate": GATE, "experts": EXPERTS}, check_mixture)
+SUMMARY = Struct(
+    ColumnSummary,
+    {"weight": NUMBER, "x_mean": VECTOR, "x_squares": VECTOR, "y_mean": VECTOR, "y_products": MATRIX},
+    check_summary,
+)
+MOMENTS = Struct(Moments, {"plain": VECTOR, "first": MATRIX, "second": MATRIX})
+STATISTICS = Struct(
+    Statistics,
+    {
+        "gate": MOMENTS,
+        "experts": MOMENTS,
+        "log_likelihood": NUMBER,
+        "absolute": NUMBER,
+        "weight": NUMBER,
+        "information": Maybe(Symmetric()),
+    },
+)
+SPECIFICATION = Struct(
+    Specification,
+    {
+        "K": Whole(1, MOST_EXPERTS),
+        "family": Choice(tuple(FAMILIES)),
+        "gate": Choice(tuple(GATES)),
+        "structure": Choice(STRUCTURES),
+        "n_classes": Whole(1, MOST_CLASSES),
+        "intercept": FLAG,
+        "gate_ridge": NUMBER,
+        "expert_ridge": NUMBER,
+        "reg_covar": NUMBER,
+    },
+)
+COVARIATES = Struct(
+    CovariateSummary,
+    {
+        "weights": VECTOR,
+        "means": MATRIX,
+        "covariances": MATRIX,
+        "levels": Tuple(VECTOR, MOST_COLUMNS),
+        "shares": Tuple(MATRIX, MOST_COLUMNS),
+    },
+    check_covariates,
+)
+SITE_MODEL = Struct(
+    SiteModel,
+    {
+        "mixture": MIXTURE,
+        "weight": NUMBER,
+        "labels": VECTOR,
+        "mass": VECTOR,
+        "second": MATRIX,
+        "log_likelihood": NUMBER,
+        "precision": MATRIX,
+        "covariates": Maybe(COVARIATES),
+        "exposure": NUMBER,
+    },
+    check_site_model,
+)
