@@ -1,0 +1,59 @@
+"""Outside their own folder nobody names a family or a gate: what differs between them is asked, not tested for."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import consilience
+from consilience.model import FAMILIES, GATES
+
+SOURCE = Path(consilience.__file__).parent
+HOMES = {"model/families", "model/gates.py", "model/__init__.py"}  # and the package's list of public names
+CLASSES = {kind.__name__ for kind in (*FAMILIES.values(), *GATES.values())}
+NAMES = {*FAMILIES, *GATES}
+MODULES = sorted(
+    str(path.relative_to(SOURCE))
+    for path in SOURCE.rglob("*.py")
+    if not any(str(path.relative_to(SOURCE)).startswith(home) for home in HOMES)
+)
+
+
+def named_classes(tree: ast.AST) -> set[str]:
+    """Concrete classes that code names: imported, called, tested for."""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return (names | attributes | imported) & CLASSES
+
+
+def words_of(node: ast.AST) -> set[str]:
+    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+
+
+def words_tested_for(tree: ast.AST) -> set[str]:
+    """Names of families or gates that something is compared with, or looked up by."""
+    tests = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.match_case | ast.Subscript)]
+    return set().union(*map(words_of, tests)) & NAMES if tests else set()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_module_names_a_concrete_family_or_gate_or_tests_for_one(module: str) -> None:
+    tree = ast.parse((SOURCE / module).read_text(encoding="utf-8"))
+    assert named_classes(tree) == set()
+    assert words_tested_for(tree) == set()
+
+
+def test_the_requirement_check_is_the_one_place_that_may() -> None:
+    tree = ast.parse((SOURCE / "model/families/requirement.py").read_text(encoding="utf-8"))
+    assert named_classes(tree) == {"GaussianExperts"}
+
+
+def test_the_reader_of_modules_sees_what_it_must_not_see() -> None:
+    tree = ast.parse(
+        'from a import PoissonExperts\nif x.family == "poisson" and isinstance(g, gates.SoftmaxGate): pass'
+    )
+    assert named_classes(tree) == {"PoissonExperts", "SoftmaxGate"}
+    assert words_tested_for(tree) == {"poisson"}
