@@ -17,6 +17,7 @@ sys.path.append(str(Path(__file__).parent / "_ext"))
 extensions = [
     "numpydoc",
     "results",  # ours, in _ext
+    "structure",  # ours, in _ext
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.doctest",
