@@ -1,4 +1,4 @@
-"""Agreement with R flexmix, in the way the conventions say; ``flexmix/README.md`` tells what the values are.
+"""Agreement with R flexmix and glm, in the way the conventions say; ``flexmix/README.md`` tells what the values are.
 
 Both start from the same posteriors. Distances are in flexmix's standard errors, never relative: an intercept may be
 near 0.
@@ -19,17 +19,22 @@ from scipy.optimize import linear_sum_assignment
 
 from consilience.datasets import DataNotFoundError, load_table
 from consilience.fit import Fit, Specification, aic, fit_mixture, infer
-from consilience.fit.climb import decrement_bound
+from consilience.fit.climb import decrement_bound, newton_step
+from consilience.fit.criteria import log_likelihood
 from consilience.fit.parameters import parameters
 from consilience.fit.starts import mixture_from, start_sample
-from consilience.model import GaussianExperts, Groups, Mixture, Rows, SoftmaxGate, expect
+from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Penalty, Rows, SoftmaxGate, expect
+from consilience.model.families.gamma import GammaExperts
+from consilience.model.information import moved
 from consilience.model.summary import column_summary
 
 HERE = Path(__file__).parent / "flexmix"
 VALUES = json.loads((HERE / "values.json").read_text())
-CASES = VALUES["cases"]
+CASES, REGRESSIONS, OWN_GAMMA = VALUES["cases"], VALUES["regressions"], VALUES["flexmix_gamma"]
 GAUSSIAN = [name for name, case in CASES.items() if case["family"] == "gaussian"]
 OTHERS = [name for name, case in CASES.items() if case["family"] != "gaussian"]
+GAMMA = [name for name, case in CASES.items() if case["family"] == "gamma"]
+COUNTS = [name for name, case in CASES.items() if case["family"] in ("poisson", "binomial")]
 GATED = [name for name, case in CASES.items() if "gate" in case]
 
 
@@ -46,8 +51,8 @@ def simulation() -> Any:
 
 @cache
 def columns_of(name: str) -> dict[str, np.ndarray]:
-    if name == "simulated":
-        return simulation().simulate()
+    if name in simulation().TABLES:
+        return simulation().TABLES[name]()
     try:
         table = load_table(name)
     except DataNotFoundError as missing:
@@ -61,7 +66,11 @@ def design_column(table: dict[str, np.ndarray], term: str) -> np.ndarray:
         return np.prod([design_column(table, factor) for factor in term.split(":")], axis=0)
     if term in ("TreatmentTreated", "TreatmentYes"):
         return (table["Treatment"] == term.removeprefix("Treatment")).astype(float)
-    made = {"I(x^2)": lambda: table["x"] ** 2, "log(Day)": lambda: np.log(table["Day"])}
+    made = {
+        "I(x^2)": lambda: table["x"] ** 2,
+        "I(Equivalence^2)": lambda: table["Equivalence"] ** 2,
+        "log(Day)": lambda: np.log(table["Day"]),
+    }
     return np.asarray(made[term]() if term in made else table[term], dtype=float)
 
 
@@ -87,12 +96,20 @@ class Case:
     labels: np.ndarray  # (m,)   start label of each row or group
 
     @property
-    def start(self) -> Mixture:
-        K = self.specification.K
+    def posteriors(self) -> np.ndarray:
+        """Those of the start, ``(K, m)``."""
         own, other = VALUES["start"]["own"], VALUES["start"]["other"]
-        resp = np.where(np.arange(K)[:, None] == self.labels, own, other)
+        resp = np.where(np.arange(self.specification.K)[:, None] == self.labels, own, other)
+        return resp / resp.sum(axis=0)
+
+    @property
+    def start(self) -> Mixture:
         ground = start_sample(self.rows, self.specification, column_summary(self.rows))
-        return mixture_from(resp / resp.sum(axis=0), ground)
+        return mixture_from(self.posteriors, ground)
+
+    @property
+    def penalty(self) -> Penalty:
+        return self.specification.penalty(column_summary(self.rows))
 
     def aligned(self, mixture: Mixture) -> Mixture:
         """The mixture in raw coordinates with its experts in flexmix's order."""
@@ -104,51 +121,83 @@ class Case:
         return np.array(self.values["standard_errors"]["coefficients"])
 
 
-def case_of(name: str) -> Case:
-    values = CASES[name]
+def rows_of(values: dict[str, Any]) -> Rows:
+    """Rows of a problem; those of binomial experts have trials."""
     table = columns_of(values["data"])
-    n = len(next(iter(table.values())))
-    X = np.column_stack([design_column(table, term) for term in values["columns"][1:]])
     Y = responses(table, values["formula"])
-    labels = np.array(values["start"]["labels"] if "start" in values else table["start"], dtype=int)
-    codes = np.asarray(table[values["groups"]]) if "groups" in values else None
-    exposure = np.asarray(table[values["exposure"]], dtype=float) if "exposure" in values else None
-    family = "categorical" if values["family"] == "binomial" else values["family"]
-    weight = None
-    if family == "categorical":  # a record is a group of two weighted 0/1 rows
-        X, weight, labels = np.repeat(X, 2, axis=0), Y.ravel(), np.repeat(labels, 2)
-        codes = np.repeat(np.arange(n) if codes is None else codes, 2)
-        Y = np.tile([1.0, 0.0], n)
-    groups = None if codes is None else Groups.of(codes)
-    if groups is not None:
-        labels = labels[groups.order[groups.bounds[:-1]]]
-    rows = Rows(X, Y.reshape(-1, 1), weight, exposure, groups)
-    specification = Specification(
-        K=values["n_components"],
-        family=family,
+    X = np.column_stack([np.empty((len(Y), 0)), *(design_column(table, term) for term in values["columns"][1:])])
+    size = np.asarray(table[values["exposure"]], dtype=float) if "exposure" in values else None
+    if values["family"] == "binomial":
+        Y, size = Y[:, 0], Y.sum(axis=1)
+    groups = Groups.of(np.asarray(table[values["groups"]])) if "groups" in values else None
+    return Rows(X, Y.reshape(-1, 1), None, size, groups)
+
+
+def specification_of(values: dict[str, Any]) -> Specification:
+    return Specification(
+        K=values.get("n_components", 1),
+        family=values["family"],
         gate="softmax" if "gate" in values else "constant",
         gate_ridge=0.0,
         expert_ridge=0.0,
         reg_covar=0.0,
     )
-    return Case(values, rows, specification, labels)
+
+
+def case_of(values: dict[str, Any]) -> Case:
+    rows = rows_of(values)
+    given = values["start"]["labels"] if "start" in values else columns_of(values["data"])["start"]
+    labels = np.array(given, dtype=int)
+    if rows.groups is not None:
+        labels = labels[rows.groups.order[rows.groups.bounds[:-1]]]
+    return Case(values, rows, specification_of(values), labels)
+
+
+def in_classes(case: Case) -> Case:
+    """A binomial case as one of categorical experts: a record of trials is a group of two weighted 0/1 rows."""
+    rows = case.rows
+    codes = np.arange(rows.n) if rows.groups is None else rows.groups.codes
+    weight = np.column_stack([rows.Y[:, 0], rows.exposure - rows.Y[:, 0]]).ravel()
+    Y = np.tile([1.0, 0.0], rows.n)[:, None]
+    weighted = Rows(np.repeat(rows.X, 2, axis=0), Y, weight, None, Groups.of(np.repeat(codes, 2)))
+    return replace(case, rows=weighted, specification=replace(case.specification, family="categorical"))
+
+
+def fit_from_start(case: Case) -> tuple[Fit, Mixture]:
+    fit = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.start, max_iter=2000)
+    assert fit.ascent.stop.converged
+    return fit, case.aligned(fit.mixture)
 
 
 @cache
 def fitted(name: str) -> tuple[Case, Fit, Mixture]:
-    case = case_of(name)
-    fit = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.start, max_iter=2000)
-    assert fit.ascent.stop.converged
-    return case, fit, case.aligned(fit.mixture)
+    case = case_of(CASES[name])
+    return case, *fit_from_start(case)
 
 
-def log_likelihood(case: Case, fit: Fit) -> float:
-    return fit.log_likelihood + case.values.get("log_binomial_coefficients", 0.0)
+def polished(case: Case, mixture: Mixture) -> Mixture:
+    """The maximum near a fit, which stops before it: three Newton steps, in raw coordinates and flexmix's order."""
+    for _ in range(3):
+        step = newton_step(mixture, expect(mixture, case.rows, information=True), case.penalty)
+        mixture = moved(mixture, step.direction)
+    return case.aligned(mixture)
+
+
+def settled(case: Case, mixture: Mixture) -> Mixture:
+    """The M-step for the posteriors of the start, in raw coordinates: our step, repeated until nothing moves."""
+    for _ in range(50):
+        mixture = mixture.maximise(expect(mixture, case.rows, given=case.posteriors), case.penalty)
+    return mixture.raw()
 
 
 def coefficients(mixture: Mixture) -> np.ndarray:
     """``(K, p)``; for two classes the log odds of a success."""
     return parameters(mixture).experts[:, 0]
+
+
+def log_shapes(mixture: Mixture) -> np.ndarray:
+    """``log ν (K,)`` of gamma experts: we report log dispersions."""
+    return -parameters(mixture).log_shapes[:, 0]
 
 
 def gate_contrasts(mixture: Mixture) -> np.ndarray:
@@ -166,17 +215,55 @@ def distance(ours: np.ndarray, theirs: Any, errors: Any) -> float:
 # ---------------------------------------------------------------------- agreement
 
 
-def test_the_simulated_table_is_the_one_r_saw() -> None:
-    module = simulation()
-    found = module.checksums(module.simulate())
-    for name, expected in VALUES["simulated_checksums"].items():
-        assert np.allclose(found[name], expected, rtol=0, atol=1e-12 * expected[1]), name
+@pytest.mark.parametrize("name", ["simulated", *VALUES["table_checksums"]])
+def test_the_simulated_tables_are_those_r_saw(name: str) -> None:
+    found = simulation().checksums(columns_of(name))
+    expected = VALUES["simulated_checksums"] if name == "simulated" else VALUES["table_checksums"][name]
+    assert found.keys() == expected.keys()
+    for column, sums in expected.items():
+        assert np.allclose(found[column], sums, rtol=0, atol=1e-12 * sums[1]), column
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_poisson_and_binomial_experts_agree(name: str) -> None:
+    case, fit, ours = fitted(name)
+    assert fit.log_likelihood == pytest.approx(case.values["loglik"], abs=1e-6)
+    assert distance(coefficients(ours), case.values["coefficients"], case.errors) < 1e-3
+    gate = case.values["maximum"]["gate"]
+    assert distance(gate_contrasts(ours), gate, case.values["standard_errors"]["gate"]) < 1e-3
+
+
+@pytest.mark.parametrize("name", GAMMA)
+def test_gamma_experts_agree(name: str) -> None:
+    case, fit, ours = fitted(name)
+    errors = case.values["standard_errors"]
+    left = decrement_bound(case.rows.n)  # as for Gaussian experts
+    assert fit.log_likelihood == pytest.approx(case.values["loglik"], abs=left)
+    reach = np.sqrt(2 * left)
+    assert distance(coefficients(ours), case.values["coefficients"], case.errors) < reach
+    assert distance(gate_contrasts(ours), case.values["maximum"]["gate"], errors["gate"]) < reach
+    assert distance(log_shapes(ours), np.log(case.values["shape"]), errors["log_shape"]) < reach
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_poisson_and_binomial_experts_agree(name: str) -> None:
-    case, fit, ours = fitted(name)
-    assert log_likelihood(case, fit) == pytest.approx(case.values["loglik"], abs=1e-6)
+def test_the_maximum_near_a_fit_is_that_of_flexmix(name: str) -> None:
+    case, fit, _ = fitted(name)
+    values, errors = case.values, case.values["standard_errors"]
+    ours = polished(case, fit.mixture)
+    assert log_likelihood(ours, case.rows) == pytest.approx(values["loglik"], abs=1e-9)
+    assert distance(gate_contrasts(ours), values["maximum"]["gate"], errors["gate"]) < 1e-5
+    for theirs in (values, values["independent"]) if "independent" in values else (values,):
+        assert distance(coefficients(ours), theirs["coefficients"], case.errors) < 1e-5
+        if values["family"] == "gamma":
+            assert distance(log_shapes(ours), np.log(theirs["shape"]), errors["log_shape"]) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["betablocker", "small_binomial_gate"])
+def test_categorical_experts_on_weighted_rows_agree_with_binomial_ones(name: str) -> None:
+    case = in_classes(case_of(CASES[name]))
+    fit, ours = fit_from_start(case)
+    choose = case.values["log_binomial_coefficients"]
+    assert fit.log_likelihood + choose == pytest.approx(case.values["loglik"], abs=1e-6)
     assert distance(coefficients(ours), case.values["coefficients"], case.errors) < 1e-3
     gate = case.values["maximum"]["gate"]
     assert distance(gate_contrasts(ours), gate, case.values["standard_errors"]["gate"]) < 1e-3
@@ -198,12 +285,11 @@ def test_gaussian_experts_reach_the_maximum_that_flexmix_is_below(name: str) -> 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_the_variance_factor_of_flexmix_reproduces_its_gaussian_experts(name: str) -> None:
-    case = case_of(name)
-    penalty = case.specification.penalty(column_summary(case.rows))
+    case = case_of(CASES[name])
     n, p = case.rows.n, case.rows.X.shape[1] + 1
 
     def m_step(mixture: Mixture, resp: np.ndarray | None = None) -> Mixture:
-        new = mixture.maximise(expect(mixture, case.rows, given=resp), penalty)
+        new = mixture.maximise(expect(mixture, case.rows, given=resp), case.penalty)
         experts = new.experts
         return replace(new, experts=GaussianExperts(experts.B, experts.covariance * n / (n - p), experts.structure))
 
@@ -226,7 +312,7 @@ def test_gates_agree_as_far_as_flexmix_solves_them(name: str) -> None:
     theirs, errors = case.values["default_gate"], case.values["standard_errors"]
     reach = 5e-3 if name in OTHERS else 5e-2  # Gaussian ones are off by the variance factor as well
     assert distance(gate_contrasts(ours), np.array(theirs["gate"])[1:], errors["gate"]) < reach
-    assert log_likelihood(case, fit) >= theirs["loglik"] - 1e-6
+    assert fit.log_likelihood >= theirs["loglik"] - 1e-6
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -238,15 +324,78 @@ def test_standard_errors_are_those_of_a_numerical_hessian(name: str) -> None:
         np.abs(coefficients(fit.mixture)[:, None] - np.array(case.values["coefficients"])).max(axis=2).T
     )[1]
     assert np.allclose(se.experts[order, 0], case.errors, rtol=2e-2)
-    if "log_sigma" in case.values["standard_errors"]:
-        found = 0.5 * se.log_shapes[order, 0]
-        assert np.allclose(found, case.values["standard_errors"]["log_sigma"], rtol=2e-2)
+    for shape, factor in (("log_sigma", 0.5), ("log_shape", 1.0)):  # our log shapes: 2 log σ and -log ν
+        if shape in case.values["standard_errors"]:
+            found = factor * se.log_shapes[order, 0]
+            assert np.allclose(found, case.values["standard_errors"][shape], rtol=2e-2)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_degrees_of_freedom_shares_and_aic_agree(name: str) -> None:
     case, fit, ours = fitted(name)
     assert fit.mixture.parameter_count == case.values["df"]
-    assert aic(log_likelihood(case, fit), case.values["df"]) == pytest.approx(case.values["aic"], abs=0.03)
+    assert aic(fit.log_likelihood, case.values["df"]) == pytest.approx(case.values["aic"], abs=0.03)
     shares = ours.responsibilities(case.rows).mean(axis=0)
     assert np.allclose(shares, case.values["prior"], atol=5e-3)
+
+
+# ---------------------------------------------------------------------- single regressions
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_one_expert_is_the_regression_of_glm(name: str) -> None:
+    values = REGRESSIONS[name]
+    rows, errors = rows_of(values), values["standard_errors"]
+    fit = fit_mixture(rows, specification_of(values), rng=np.random.default_rng(0))
+    inference = infer(fit, rows)
+    se = inference.estimates.like(np.sqrt(np.diagonal(inference.covariance)))
+    observed = values.get("standard_errors_observed", errors)  # one and the same where the link is canonical
+    assert fit.ascent.stop.converged
+    assert fit.mixture.parameter_count == values["df"]
+    assert fit.log_likelihood == pytest.approx(values["loglik"], abs=1e-9)
+    assert aic(fit.log_likelihood, values["df"]) == pytest.approx(values["aic"], abs=2e-9)
+    assert distance(coefficients(fit.mixture), values["coefficients"], errors["coefficients"]) < 1e-6
+    assert np.allclose(se.experts[:, 0], observed["coefficients"], rtol=1e-6, atol=0)
+    if values["family"] == "gamma":
+        assert distance(log_shapes(fit.mixture), np.log(values["shape"]), errors["log_shape"]) < 1e-6
+        assert np.allclose(se.log_shapes[:, 0], observed["log_shape"], rtol=1e-6, atol=0)
+
+
+# ---------------------------------------------------------------------- flexmix's own gamma family
+
+
+def gamma_mixture(values: dict[str, Any]) -> Mixture:
+    """The mixture of flexmix's means, shapes and shares: its link is another one, which does not matter here."""
+    experts = GammaExperts(np.array(values["log_coefficients"]), np.array(values["shape"]))
+    return Mixture(Design.raw(experts.p - 1), ConstantGate(np.array(values["prior"])), experts)
+
+
+@pytest.mark.parametrize("step", ["first_step", "fit"])
+@pytest.mark.parametrize("name", OWN_GAMMA)
+def test_the_gamma_density_and_posteriors_are_those_of_flexmix(name: str, step: str) -> None:
+    rows = rows_of(OWN_GAMMA[name])
+    values = OWN_GAMMA[name] if step == "fit" else OWN_GAMMA[name][step]
+    mixture = gamma_mixture(values)
+    posterior = mixture.responsibilities(rows)  # (n, K)
+    assert log_likelihood(mixture, rows) == pytest.approx(values["loglik"], abs=1e-9)
+    assert np.allclose(posterior[:5], values["posterior_head"], rtol=0, atol=1e-12)
+    found = simulation().checksums(dict(enumerate(posterior.T)))
+    assert np.allclose(list(found.values()), values["posterior_checksums"], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", OWN_GAMMA)
+def test_the_gamma_m_step_is_that_of_maximum_likelihood(name: str) -> None:
+    case, values = case_of(OWN_GAMMA[name]), OWN_GAMMA[name]["first_step"]
+    ours = settled(case, case.start)
+    assert np.allclose(coefficients(ours), values["ml_log_coefficients"], rtol=0, atol=1e-12)
+    assert np.allclose(np.exp(log_shapes(ours)), values["ml_shape"], rtol=1e-12, atol=0)
+    assert np.allclose(ours.gate.probabilities, values["prior"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", OWN_GAMMA)
+def test_maximum_likelihood_shapes_reach_the_maximum_that_flexmix_is_below(name: str) -> None:
+    case, theirs = case_of(OWN_GAMMA[name]), OWN_GAMMA[name]["independent"]
+    fit = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.start, max_iter=2000)
+    assert fit.ascent.stop.converged
+    assert fit.log_likelihood > case.values["loglik"] + 1
+    assert fit.log_likelihood == pytest.approx(theirs["loglik"], abs=decrement_bound(case.rows.n))
