@@ -25,7 +25,9 @@ PACKAGES = (
 MODULES = ["consilience", *(f"consilience.{package}" for package in PACKAGES)]
 PUBLIC = [(module, name) for module in MODULES for name in import_module(module).__all__ if name != "__version__"]
 NAMED = {f"{module}.{name}": getattr(import_module(module), name) for module, name in PUBLIC}
-VALUES = {name: value for name, value in NAMED.items() if get_origin(value) is None}  # aliases of types carry no text
+VALUES = {  # aliases of types and tables carry no text of their own
+    name: value for name, value in NAMED.items() if get_origin(value) is None and not isinstance(value, dict)
+}
 CLASSES = {name: value for name, value in VALUES.items() if inspect.isclass(value)}
 EXCEPTIONS = {name for name, value in CLASSES.items() if issubclass(value, Exception)}
 

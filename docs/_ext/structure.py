@@ -101,7 +101,7 @@ def _lines(folder: Path, depth: int) -> list[str]:
         said = (ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or "").splitlines()[0]
         modules = sorted(path.stem for path in init.parent.glob("*.py") if path.stem != "__init__")
         listed = f" ({', '.join(f'``{name}``' for name in modules)})" if modules else ""
-        lines += [f"{'  ' * depth}- ``{init.parent.name}/`` {said}{listed}", *_lines(init.parent, depth + 1), ""]
+        lines += [f"{'  ' * depth}- ``{init.parent.name}/`` {said}{listed}", "", *_lines(init.parent, depth + 1)]
     return lines
 
 

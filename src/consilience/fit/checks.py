@@ -68,8 +68,8 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
         )
     elif on_floor(ascent.mixture, penalty):
         warn(
-            "an expert's variance is at its floor (reg_covar times the pooled variance): it fits a few rows exactly; "
-            "refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
+            f"an expert's {ascent.mixture.experts.shape_name} is at its floor (set by reg_covar): it fits a few rows "
+            "exactly; refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
             DegenerateFitWarning,
         )
     if not ascent.mixture.experts.full_rank(ascent.statistics.experts):

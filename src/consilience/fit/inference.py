@@ -209,7 +209,8 @@ def reasons(
     """Return the reason why the intervals of each part are withheld; empty if none is."""
     found = {}
     if on_floor(mixture, penalty):
-        return dict.fromkeys(("gate", "experts"), "an expert's variance is at its floor: the maximum is on a boundary")
+        reason = f"an expert's {mixture.experts.shape_name} is at its floor: the maximum is on a boundary"
+        return dict.fromkeys(("gate", "experts"), reason)
     if decrement >= EXPERT_DECREMENT:
         found["experts"] = f"the fit has not converged: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
     if mixture.gate.reads_covariates and mixture.K > 1:

@@ -14,15 +14,16 @@ class Penalty:
     """Ridges and variance floor of a fit; they are not part of the statistics.
 
     The penalised log-likelihood is ``Σ_i ll_i - (gate_ridge / 2) Σ_k ‖slopes_k‖²`` in the coordinates of the
-    mixture's design with ``Σ_k alpha_k = 0``, and likewise for the slopes of categorical and Poisson experts.
+    mixture's design with ``Σ_k alpha_k = 0``, and likewise for the slopes of experts without a closed-form M-step.
     Ridges are totals: independent of the number of rows and sites.
 
     Parameters
     ----------
     gate_ridge, expert_ridge : float
-        Ridge on slopes; the expert ridge applies to categorical and Poisson experts only.
+        Ridge on slopes; the expert ridge applies to all families but the Gaussian.
     floor : (q, q) array
-        Lower bound of every expert covariance in the positive semidefinite order; zeros for none.
+        Lower bound of the experts' shapes, as their family reads it: of every covariance in the positive semidefinite
+        order, or of every dispersion; zeros for none.
 
     Examples
     --------
