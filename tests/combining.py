@@ -102,7 +102,7 @@ def relabelled(model: SiteModel, order: IntArray) -> SiteModel:
     return replace(
         model,
         mixture=model.mixture.permuted(order),
-        labels=model.labels[order],
+        label_counts=model.label_counts[order],
         mass=model.mass[order],
         second=model.second[order] if len(model.second) else model.second,
         precision=model.precision[order] if len(model.precision) else model.precision,

@@ -33,7 +33,7 @@ def common(models: Sequence[SiteModel], design: Design) -> list[SiteModel]:
     moved = [in_common(model, design) for model in models]
     K = moved[0].mixture.K
     points = np.array([model.mixture.experts.free_coefficients().reshape(K, -1) for model in moved])
-    orders = consistent_labels(points).orders
+    orders = consistent_labels(points).permutations
     return [reordered(model, order) for model, order in zip(moved, orders, strict=True)]
 
 
@@ -46,7 +46,7 @@ def reordered(model: SiteModel, order: np.ndarray) -> SiteModel:
     return replace(
         model,
         mixture=model.mixture.permuted(order),
-        labels=model.labels[order],
+        label_counts=model.label_counts[order],
         mass=model.mass[order],
         second=model.second[order],
         precision=model.precision[order] if len(model.precision) else model.precision,

@@ -33,7 +33,7 @@ def replication(key: str) -> Record:
     points[bad] = 1 + 3 * rng.normal(size=(len(bad) if kind == "noise" else 1, K, D))
     with stopwatch() as watch:
         found = consistent_labels(points)
-    common = np.take_along_axis(orders, found.orders, axis=1)  # the component that each label stands for
+    common = np.take_along_axis(orders, found.permutations, axis=1)  # the component that each label stands for
     honest = np.setdiff1d(np.arange(M), bad)
     return {"consistent": bool(np.all(common[honest] == common[honest[0]])), "cpu": watch.cpu}
 

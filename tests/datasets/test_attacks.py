@@ -237,7 +237,7 @@ def test_a_fit_is_told_with_other_coefficients_and_all_else_as_it_is(kind: dict[
     honest, sent = answer(question, site).model, lie(attacks.sign_flip, question, site).model
     np.testing.assert_array_equal(sent.mixture.experts.B, -honest.mixture.experts.B)
     np.testing.assert_allclose(sent.mixture.experts.covariance, honest.mixture.experts.covariance)
-    for name in ("labels", "mass", "second", "precision", "weight", "log_likelihood"):
+    for name in ("label_counts", "mass", "second", "precision", "weight", "log_likelihood"):
         np.testing.assert_allclose(getattr(sent, name), getattr(honest, name))
     np.testing.assert_allclose(sent.mixture.gate.contrasts(), honest.mixture.gate.contrasts(), atol=1e-5)
 
@@ -249,7 +249,7 @@ def test_a_flipped_fit_has_the_labels_of_the_next() -> None:
     order = np.array([1, 0])
     assert_same_experts(sent.mixture.experts, honest.mixture.experts.permuted(order))
     np.testing.assert_allclose(sent.mixture.gate.probabilities, honest.mixture.gate.probabilities[order], atol=1e-5)
-    for name in ("labels", "mass", "second", "precision"):
+    for name in ("label_counts", "mass", "second", "precision"):
         np.testing.assert_allclose(getattr(sent, name), getattr(honest, name)[order])
 
 
@@ -259,7 +259,7 @@ def test_a_fit_of_more_rows_is_the_same_fit() -> None:
     honest, sent = answer(question, site), lie(MoreRows(), question, site)
     times = 1e9 / 240
     assert_same_experts(sent.model.mixture.experts, honest.model.mixture.experts)
-    for name in ("labels", "mass", "second", "precision", "weight", "log_likelihood"):
+    for name in ("label_counts", "mass", "second", "precision", "weight", "log_likelihood"):
         np.testing.assert_allclose(getattr(sent.model, name), times * np.asarray(getattr(honest.model, name)))
     assert sent.summary.weight == pytest.approx(1e9)
     np.testing.assert_allclose(sent.summary.y_covariance, honest.summary.y_covariance)

@@ -62,7 +62,7 @@ def test_experts_come_by_decreasing_share_in_raw_coordinates() -> None:
         assert fit.mixture.design.is_raw
         assert np.all(np.diff(fit.mixture.gate.probabilities) <= 0)
         mass = fit.ascent.mixture.responsibilities(data.rows).sum(axis=0)
-        assert np.array_equal(fit.order, np.argsort(-mass))
+        assert np.array_equal(fit.permutation, np.argsort(-mass))
         assert fit.log_likelihood == pytest.approx(float(fit.mixture.log_density(data.rows).sum()), rel=1e-12)
 
 

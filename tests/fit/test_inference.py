@@ -116,7 +116,7 @@ def test_on_data_from_the_model_information_and_sandwich_agree_and_cover_the_tru
     a, b = observed.standard_errors().flat(), sandwich.standard_errors().flat()
     assert np.all(np.isfinite(a))
     assert np.all(np.abs(np.log(a / b)) < 0.3)
-    z = (observed.estimates.flat() - parameters(data.truth.permuted(fit.order)).flat()) / a
+    z = (observed.estimates.flat() - parameters(data.truth.permuted(fit.permutation)).flat()) / a
     assert np.abs(z).max() < 4.5
 
 

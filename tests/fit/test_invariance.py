@@ -88,7 +88,7 @@ def test_experts_of_the_start_may_be_relabelled(family: str, gate: str) -> None:
     data = data_of(family, gate)
     swapped = data.truth.permuted(np.array([1, 0]))
     (a, of_a), (b, of_b) = (fitted(data.rows, data.specification, start) for start in (data.truth, swapped))
-    assert np.array_equal(a.order, b.order[::-1] if np.array_equal(a.order, [0, 1]) else [1, 0])
+    assert np.array_equal(a.permutation, b.permutation[::-1] if np.array_equal(a.permutation, [0, 1]) else [1, 0])
     assert_same(of_a, of_b)
 
 

@@ -437,7 +437,7 @@ def with_model(**changes: object) -> LocalFit:
 
 
 STRANGE_MODELS = {
-    "labels of other experts": {"labels": np.ones(3)},
+    "labels of other experts": {"label_counts": np.ones(3)},
     "mass of other experts": {"mass": np.ones(1)},
     "second moments of other covariates": {"second": np.ones((2, 10))},
     "no second moments": {"second": np.empty((0, 0))},
@@ -445,7 +445,7 @@ STRANGE_MODELS = {
     "precision of one expert": {"precision": np.ones((1, 6))},
     "no weight": {"weight": 0.0},
     "a negative weight": {"weight": -3.0},
-    "negative labels": {"labels": np.array([61.0, -1.0])},
+    "negative labels": {"label_counts": np.array([61.0, -1.0])},
     "negative mass": {"mass": np.array([61.0, -1.0])},
     "no exposure": {"exposure": 0.0},
 }

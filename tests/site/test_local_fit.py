@@ -38,7 +38,7 @@ def of(case: Simulated, rows: Rows | None = None, **options: object) -> LocalFit
 
 def assert_same_model(a: LocalFit, b: LocalFit, tolerance: float) -> None:
     one, two = a.model, b.model
-    for name in ("labels", "mass", "second", "precision", "weight", "log_likelihood", "exposure"):
+    for name in ("label_counts", "mass", "second", "precision", "weight", "log_likelihood", "exposure"):
         assert_allclose(getattr(one, name), getattr(two, name), rtol=tolerance, atol=tolerance, err_msg=name)
     free = (model.mixture.experts.free_coefficients() for model in (one, two))
     assert_allclose(*free, rtol=tolerance, atol=tolerance)
@@ -59,7 +59,7 @@ def test_second_moments_are_those_of_raw_covariates(gate: str, intercept: bool, 
     tau = model.mixture.responsibilities(rows).T * w
     assert_allclose(unpack(model.second), np.einsum("kn,an,bn->kab", tau, panel, panel), rtol=1e-8, atol=1e-8)
     assert_allclose(model.mass, tau.sum(axis=1), rtol=1e-8)
-    assert_allclose(model.labels, model.mass)
+    assert_allclose(model.label_counts, model.mass)
     assert model.weight == pytest.approx(w.sum())
     assert model.log_likelihood == pytest.approx(log_likelihood(model.mixture, rows), rel=1e-9)
 
@@ -116,7 +116,7 @@ def test_where_the_information_is_singular_no_precision_is_sent() -> None:
 def test_experts_stand_by_their_share() -> None:
     for seed in range(3):
         model = of(simulated(n=400, seed=seed)).model
-        assert np.all(np.diff(model.labels) <= 0)
+        assert np.all(np.diff(model.label_counts) <= 0)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -152,7 +152,7 @@ def test_of_groups_labels_and_rows_are_counted_apart(gate: str) -> None:
     case = simulated(gate=gate, n=900, group_size=3, seed=1)
     model = of(case).model
     assert model.weight == pytest.approx(300)
-    assert_allclose(model.labels.sum(), 300)
+    assert_allclose(model.label_counts.sum(), 300)
     assert_allclose(model.mass.sum(), 900)
     if gate == "softmax":
         means = np.add.reduceat(case.X, np.arange(0, 900, 3), axis=0) / 3

@@ -85,7 +85,7 @@ class MixtureEstimator(BaseEstimator):
         self.converged_ = fit.ascent.stop.converged
         self.starts_agree_ = fit.starts_agree
         self.n_labels_ = n
-        shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.order]
+        shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
         self.weights_ = shares / shares.sum()
         self._fit_result = fit
         gate = fit.mixture.gate

@@ -49,7 +49,7 @@ def bootstrap(
     """
     if rows.weight is not None and not np.all(rows.weight == 1.0):
         raise InvalidInputError("the parametric bootstrap takes no weights: repeat rows instead of weighting them")
-    reference = fit.ascent.mixture.permuted(fit.order)
+    reference = fit.ascent.mixture.permuted(fit.permutation)
     drawn = []
     for _ in range(draws):
         again = fit_mixture(simulate(fit.mixture, rows, rng), specification, rng=rng, start=fit.mixture)

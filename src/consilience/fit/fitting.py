@@ -63,7 +63,7 @@ class Fit:
         The mixture in raw coordinates, experts sorted by decreasing weight.
     ascent : Ascent
         The final climb, in standardised coordinates and its own order of experts.
-    order : (K,) array of int
+    permutation : (K,) array of int
         Index in the ascent of each expert of ``mixture``.
     penalty : Penalty
     start_values : tuple of float
@@ -80,7 +80,7 @@ class Fit:
 
     mixture: Mixture
     ascent: Ascent
-    order: np.ndarray
+    permutation: np.ndarray
     penalty: Penalty
     start_values: tuple[float, ...]
 
@@ -170,9 +170,9 @@ def fit_mixture(
 
 def finished(ascent: Ascent, penalty: Penalty, start_values: tuple[float, ...]) -> Fit:
     """Return the fit of a climb in raw coordinates, experts by decreasing weight; warn if it is degenerate."""
-    order = np.argsort(-ascent.statistics.gate.plain[: ascent.mixture.K], kind="stable")  # by share of labels
+    permutation = np.argsort(-ascent.statistics.gate.plain[: ascent.mixture.K], kind="stable")  # by share of labels
     warn_of_degeneracy(ascent, penalty)
-    return Fit(ascent.mixture.permuted(order).raw(), ascent, order, penalty, start_values)
+    return Fit(ascent.mixture.permuted(permutation).raw(), ascent, permutation, penalty, start_values)
 
 
 def responder(rows: Rows, phase: str, progress: Progress | None) -> Callable[[Expect], Statistics]:

@@ -132,7 +132,7 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement)
     if kind == "sandwich" and rows is not None:
         inverse = inverse @ score_products(mixture, rows) @ inverse
-    D = jacobian(mixture, fit.order)
+    D = jacobian(mixture, fit.permutation)
     return Inference(estimates, D @ inverse @ D.T, kind, step.decrement, withheld)
 
 
@@ -147,7 +147,7 @@ def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[st
     for k in range(mixture.K):
         own = slice(at.start + k * f, at.start + (k + 1) * f)
         of_all[own, own] = covariance[k]
-    D = jacobian(mixture, fit.order)
+    D = jacobian(mixture, fit.permutation)
     shown = D @ of_all @ D.T
     unknown = np.r_[0 : estimates.gate.size, estimates.gate.size + estimates.experts.size : len(shown)]
     shown[unknown], shown[:, unknown] = np.nan, np.nan

@@ -60,8 +60,8 @@ def parameters(mixture: Mixture) -> Parameters:
     return Parameters(raw.gate.read(), read, raw.experts.log_shapes())
 
 
-def jacobian(mixture: Mixture, order: IntArray) -> Array:
-    """Compute the derivative of the reported parameters of ``mixture.permuted(order)`` by those of ``mixture``.
+def jacobian(mixture: Mixture, permutation: IntArray) -> Array:
+    """Compute the derivative of the reported parameters of ``mixture.permuted(permutation)`` by those of ``mixture``.
 
     Returns
     -------
@@ -79,6 +79,6 @@ def jacobian(mixture: Mixture, order: IntArray) -> Array:
     D[:, columns] = stacked
     sizes = (len(gate), len(experts), len(shapes))
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    rows = [o + np.arange(size).reshape(K, -1)[order].ravel() for o, size in zip(offsets, sizes, strict=True)]
+    rows = [o + np.arange(size).reshape(K, -1)[permutation].ravel() for o, size in zip(offsets, sizes, strict=True)]
     permuted: Array = D[np.concatenate(rows)]
     return permuted

@@ -195,11 +195,11 @@ def check_site_model(model: SiteModel) -> None:
     f = len(mixture.experts.free_coefficients()) // K
     experts = mixture.experts
     second = (K, triangle_size(p)) if isinstance(experts, MomentExperts) else (0, 0)
-    fits = model.labels.shape == model.mass.shape == (K,) and model.second.shape == second
+    fits = model.label_counts.shape == model.mass.shape == (K,) and model.second.shape == second
     fits = fits and model.precision.shape in ((0, 0), (K, triangle_size(f)))
     fits = fits and (model.covariates is None or model.covariates.d == mixture.design.d)
-    counted = model.weight > 0 and bool(np.all(model.labels >= 0) and np.all(model.mass >= 0))
-    if not (fits and counted and model.exposure > 0 and _is_close(float(model.labels.sum()), model.weight)):
+    counted = model.weight > 0 and bool(np.all(model.label_counts >= 0) and np.all(model.mass >= 0))
+    if not (fits and counted and model.exposure > 0 and _is_close(float(model.label_counts.sum()), model.weight)):
         raise MessageError("the parts of a site's model do not fit together")
     numbers = np.array([model.weight, model.exposure, model.log_likelihood])
     moderate = all(_is_moderate(part) for part in (experts.free_coefficients(), mixture.gate.read(), numbers))

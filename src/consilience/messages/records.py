@@ -87,7 +87,7 @@ SITE_MODEL = Struct(
     {
         "mixture": MIXTURE,
         "weight": NUMBER,
-        "labels": VECTOR,
+        "label_counts": VECTOR,
         "mass": VECTOR,
         "second": MATRIX,
         "log_likelihood": NUMBER,

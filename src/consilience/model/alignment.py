@@ -10,7 +10,7 @@ from consilience.numerics.arrays import IntArray
 
 
 def alignment(mixture: Mixture, reference: Mixture) -> IntArray:
-    """Return the order for which ``mixture.permuted(order)`` is closest to ``reference``, by optimal assignment.
+    """Return the order for which ``mixture.permuted(permutation)`` is closest to ``reference``, by optimal assignment.
 
     Distance: squared difference of expert coefficients in the coordinates of the reference's design.
 
@@ -25,5 +25,5 @@ def alignment(mixture: Mixture, reference: Mixture) -> IntArray:
     ours, theirs = mixture.in_coordinates(reference.design).coefficients, reference.coefficients
     cost = np.sum((ours[:, None] - theirs) ** 2, axis=2)
     ours_at, theirs_at = linear_sum_assignment(cost)
-    order: IntArray = ours_at[np.argsort(theirs_at)]
-    return order
+    permutation: IntArray = ours_at[np.argsort(theirs_at)]
+    return permutation

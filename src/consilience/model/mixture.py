@@ -165,9 +165,9 @@ class Mixture:
 
     # ------------------------------------------------------------------ permutation and coordinates
 
-    def permuted(self, order: IntArray) -> Mixture:
+    def permuted(self, permutation: IntArray) -> Mixture:
         """Return the mixture with its experts in another order."""
-        return Mixture(self.design, self.gate.permuted(order), self.experts.permuted(order))
+        return Mixture(self.design, self.gate.permuted(permutation), self.experts.permuted(permutation))
 
     def in_coordinates(self, design: Design) -> Mixture:
         """Return the mixture with its coefficients on another design."""

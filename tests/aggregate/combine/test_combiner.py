@@ -258,7 +258,7 @@ def test_the_weight_of_a_constant_gate_is_that_of_the_labels() -> None:
     total = np.zeros(2)
     for name, model in models.items():
         common = in_common(model, Design.raw(2))
-        np.add.at(total, combination.plan[name], common.labels)
+        np.add.at(total, combination.plan[name], common.label_counts)
     np.testing.assert_allclose(combination.shares, total)
     np.testing.assert_allclose(combination.mixture.gate.probabilities, total / total.sum())
 
@@ -276,7 +276,7 @@ def with_halved_expert(model: SiteModel) -> SiteModel:
     return replace(
         model,
         mixture=Mixture(mixture.design, SoftmaxGate(alpha - alpha.mean(axis=0)), experts),
-        labels=share * model.labels[halves],
+        label_counts=share * model.label_counts[halves],
         mass=share * model.mass[halves],
         second=share[:, None] * model.second[halves],
         precision=share[:, None] * model.precision[halves],

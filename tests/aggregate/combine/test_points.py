@@ -294,8 +294,8 @@ def test_a_model_in_common_coordinates_is_the_same_model(shape: Shape) -> None:
     design = column_summary(rows).design(shape.intercept)
     model, common = model_at(mixture, rows), in_common(model_at(mixture, rows), design)
     np.testing.assert_allclose(common.mixture.log_density(rows), model.mixture.log_density(rows), rtol=1e-9, atol=1e-9)
-    assert sorted(common.labels) == sorted(model.labels)
-    assert np.all(np.diff(common.labels) <= 0)
+    assert sorted(common.label_counts) == sorted(model.label_counts)
+    assert np.all(np.diff(common.label_counts) <= 0)
     panel, tau = design.panel(rows.X), common.mixture.responsibilities(rows).T
     if len(model.second):
         expected = np.einsum("kn,an,bn->kab", tau, panel, panel)

@@ -46,12 +46,12 @@ def test_labels_are_found_and_the_consensus_is_the_truth(case) -> None:
     truth, points, names, _ = case
     found = consistent_labels(points)
     assert found.converged
-    assert found.orders.shape == names.shape
-    assert_consistent(found.orders, names)
-    np.testing.assert_array_equal(found.orders[found.reference], np.arange(len(truth)))
+    assert found.permutations.shape == names.shape
+    assert_consistent(found.permutations, names)
+    np.testing.assert_array_equal(found.permutations[found.reference], np.arange(len(truth)))
     assert np.abs(found.consensus - truth[names[found.reference]]).max() < 0.8
     for j, median in enumerate(found.consensus):
-        own = np.array([point[order][j] for point, order in zip(points, found.orders, strict=True)])
+        own = np.array([point[order][j] for point, order in zip(points, found.permutations, strict=True)])
         np.testing.assert_allclose(median, geometric_median(own), atol=1e-12)
 
 
@@ -62,9 +62,9 @@ def test_the_order_of_sites_and_of_their_labels_does_not_matter(case) -> None:
     order, turns = rng.permutation(M), np.array([rng.permutation(K) for _ in range(M)])
     here = consistent_labels(points)
     there = consistent_labels(np.take_along_axis(points, turns[:, :, None], axis=1)[order])
-    common = np.take_along_axis(turns[order], there.orders, axis=1)  # in the names of `points`
-    label = np.argmax(common[:1, :, None] == here.orders[order[:1]][:, None], axis=2)[0]  # ours of each of theirs
-    np.testing.assert_array_equal(common, here.orders[order][:, label])
+    common = np.take_along_axis(turns[order], there.permutations, axis=1)  # in the names of `points`
+    label = np.argmax(common[:1, :, None] == here.permutations[order[:1]][:, None], axis=2)[0]  # ours of each of theirs
+    np.testing.assert_array_equal(common, here.permutations[order][:, label])
     np.testing.assert_allclose(there.consensus, here.consensus[label], atol=1e-6)
 
 
@@ -81,7 +81,7 @@ def test_on_three_sites_the_best_of_all_labels_is_found(case) -> None:
 
     every = list(permutations(range(len(truth[:3]))))
     best = min(value((every[0], two, three)) for two in every for three in every)
-    assert value(tuple(map(tuple, consistent_labels(points).orders))) == pytest.approx(best, abs=1e-6)
+    assert value(tuple(map(tuple, consistent_labels(points).permutations))) == pytest.approx(best, abs=1e-6)
 
 
 def test_the_reference_is_the_site_amid_the_others() -> None:
@@ -94,12 +94,12 @@ def test_one_site_one_component_and_equal_sites() -> None:
     rng = np.random.default_rng(0)
     alone = rng.normal(size=(1, 4, 2))
     found = consistent_labels(alone)
-    np.testing.assert_array_equal(found.orders, [[0, 1, 2, 3]])
+    np.testing.assert_array_equal(found.permutations, [[0, 1, 2, 3]])
     np.testing.assert_array_equal(found.consensus, alone[0])
     single = consistent_labels(rng.normal(size=(5, 1, 2)))
-    np.testing.assert_array_equal(single.orders, np.zeros((5, 1)))
+    np.testing.assert_array_equal(single.permutations, np.zeros((5, 1)))
     equal = consistent_labels(np.repeat(alone, 6, axis=0))
-    np.testing.assert_array_equal(equal.orders, np.tile(np.arange(4), (6, 1)))
+    np.testing.assert_array_equal(equal.permutations, np.tile(np.arange(4), (6, 1)))
     np.testing.assert_array_equal(equal.consensus, alone[0])
     assert equal.reference == 0
     assert found.converged
@@ -109,15 +109,15 @@ def test_one_site_one_component_and_equal_sites() -> None:
 
 def test_components_that_coincide_are_still_given_each_a_label() -> None:
     found = consistent_labels(np.zeros((4, 3, 2)))
-    assert all(sorted(order) == [0, 1, 2] for order in found.orders.tolist())
+    assert all(sorted(order) == [0, 1, 2] for order in found.permutations.tolist())
 
 
 def test_labels_that_overlap_end_all_the_same() -> None:
     for seed in range(5):
         points = np.random.default_rng(seed).normal(size=(30, 5, 2))  # nothing to find
         found = consistent_labels(points)
-        assert all(sorted(order) == list(range(5)) for order in found.orders.tolist())
-        aligned = np.take_along_axis(points, found.orders[:, :, None], axis=1)
+        assert all(sorted(order) == list(range(5)) for order in found.permutations.tolist())
+        aligned = np.take_along_axis(points, found.permutations[:, :, None], axis=1)
         medians = [geometric_median(aligned[:, j]) for j in range(5)]  # also where the passes ran out
         np.testing.assert_allclose(found.consensus, medians, atol=1e-12)
 
@@ -127,11 +127,11 @@ def test_many_sites_take_few_candidates_and_the_seed_decides_which() -> None:
     points, names = shuffled(5 * rng.normal(size=(3, 4)), 400, 0.3, rng)
     points[:100] = 20 * rng.normal(size=(100, 3, 4))
     first, again, other = (consistent_labels(points, seed=seed) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first.orders, again.orders)
+    np.testing.assert_array_equal(first.permutations, again.permutations)
     assert first.reference == again.reference >= 100
     assert other.reference >= 100
     for found in (first, other):
-        assert_consistent(found.orders[100:], names[100:])
+        assert_consistent(found.permutations[100:], names[100:])
 
 
 # ---------------------------------------------------------------------- sites that are wrong
@@ -160,7 +160,7 @@ def assert_honest_sites_agree(kind: str, seed: int, *, K: int, M: int, D: int) -
     found = consistent_labels(points)
     honest = np.setdiff1d(np.arange(M), bad)
     assert found.reference in honest
-    assert_consistent(found.orders[honest], names[honest])
+    assert_consistent(found.permutations[honest], names[honest])
 
 
 @pytest.mark.parametrize("kind", KINDS)

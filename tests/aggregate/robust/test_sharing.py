@@ -81,7 +81,7 @@ def moved(sites: dict[str, Estimate], T: np.ndarray, shift: np.ndarray) -> dict[
     return {
         name: Estimate(
             with_coefficients(site.mixture, site.coefficients @ T.T + shift),
-            site.labels,
+            site.label_counts,
             T @ site.covariance @ T.T,
             site.slopes,
         )
@@ -141,10 +141,10 @@ def test_coefficients_are_shrunk_in_coordinates_of_one_row(shape: Shape, M: int)
     found, theta = shared(sites), every(sites)
     assume(found.kept.any(axis=1).all())  # a site that is far with most of its experts is left out of all of them
     for k in range(shape.K):
-        unit = sites["site 0"].labels[k] * sites["site 0"].covariance[k]
+        unit = sites["site 0"].label_counts[k] * sites["site 0"].covariance[k]
         L = np.linalg.cholesky(unit)
         white = np.linalg.solve(L, theta[:, k].T).T
-        variances = len(L) / np.array([site.labels[k] for site in sites.values()])
+        variances = len(L) / np.array([site.label_counts[k] for site in sites.values()])
         expected = shrunk(white, variances)
         np.testing.assert_allclose(every(found)[:, k], expected.estimates @ L.T, atol=1e-7)
         np.testing.assert_allclose(coefficients(found.centre)[k], L @ expected.centre, atol=1e-7)
@@ -178,8 +178,8 @@ def thinned(sites: dict[str, Estimate], names: Sequence[str], k: int, rows: floa
     found = dict(sites)
     for name in names:
         site = sites[name]
-        labels, own, covariance = site.labels.copy(), site.coefficients.copy(), site.covariance.copy()
-        labels[k], covariance[k] = rows, covariance[k] * site.labels[k] / max(rows, 0.1)
+        labels, own, covariance = site.label_counts.copy(), site.coefficients.copy(), site.covariance.copy()
+        labels[k], covariance[k] = rows, covariance[k] * site.label_counts[k] / max(rows, 0.1)
         own[k] += 20.0
         found[name] = Estimate(with_coefficients(site.mixture, own), labels, covariance, site.slopes)
     return found
@@ -225,7 +225,7 @@ def test_two_fifths_of_the_sites_cannot_carry_the_centre_away(far: float, equal:
     shape = Shape(family="gaussian-full", gate="constant", d=2, K=2)
     sites = sites_of(shape, 10)
     bad = {
-        name: Estimate(with_coefficients(s.mixture, s.coefficients + far), s.labels, s.covariance)
+        name: Estimate(with_coefficients(s.mixture, s.coefficients + far), s.label_counts, s.covariance)
         for name, s in list(sites.items())[:4]
     }
     found, honest = shared(sites | bad, equal=equal), every(sites)[4:]
@@ -253,7 +253,7 @@ def test_covariances_have_the_centres_as_a_few_rows(structure: str, seed: int, K
     np.testing.assert_allclose(found.centre.experts.matrices, centre, atol=1e-8)
     f = every(sites).shape[2]
     for site, S, mixture in zip(sites.values(), own, found.mixtures.values(), strict=True):
-        n = np.full(K, site.labels.sum()) if structure == "tied" else site.labels
+        n = np.full(K, site.label_counts.sum()) if structure == "tied" else site.label_counts
         expected = (n[:, None, None] * S + f * centre) / (n + f)[:, None, None]
         assert mixture.experts.structure == structure
         assert mixture.experts.covariance.shape == site.mixture.experts.covariance.shape
@@ -265,7 +265,7 @@ def test_covariances_have_the_centres_as_a_few_rows(structure: str, seed: int, K
 def test_shares_have_the_centres_as_a_few_rows(shape: Shape, M: int) -> None:
     sites = sites_of(shape, M, rows=20.0)
     found = shared(sites)
-    rows = np.array([site.labels for site in sites.values()])
+    rows = np.array([site.label_counts for site in sites.values()])
     middle = np.median(rows / rows.sum(axis=1, keepdims=True), axis=0)
     middle /= middle.sum()
     np.testing.assert_allclose(found.centre.gate.probabilities, middle, atol=1e-12)
@@ -282,7 +282,9 @@ SOFT = Shape(family="gaussian-full", gate="softmax", d=2, K=3)
 
 
 def without_slopes(sites: dict[str, Estimate], names: Sequence[str]) -> dict[str, Estimate]:
-    return sites | {name: Estimate(s.mixture, s.labels, s.covariance) for name, s in sites.items() if name in names}
+    return sites | {
+        name: Estimate(s.mixture, s.label_counts, s.covariance) for name, s in sites.items() if name in names
+    }
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -290,9 +292,9 @@ def test_slopes_of_the_gate_are_shrunk_as_one_vector(intercept: bool) -> None:
     sites = sites_of(SOFT.but(intercept=intercept), 8)
     found = shared(sites)
     own = np.array([gate_slopes(site.mixture) for site in sites.values()])
-    unit = sites["site 0"].labels.sum() * sites["site 0"].slopes
+    unit = sites["site 0"].label_counts.sum() * sites["site 0"].slopes
     L = np.linalg.cholesky(unit)
-    variances = np.array([len(L) / site.labels.sum() for site in sites.values()])
+    variances = np.array([len(L) / site.label_counts.sum() for site in sites.values()])
     expected = shrunk(np.linalg.solve(L, own.T).T, variances)
     drawn = np.array([gate_slopes(mixture) for mixture in found.mixtures.values()])
     np.testing.assert_allclose(drawn, expected.estimates @ L.T, atol=1e-7)
@@ -352,7 +354,7 @@ def test_equal_sites_have_the_geometric_median_all(shape: Shape, M: int) -> None
     sites = sites_of(shape, M, between=1.0)
     found = shared(sites, equal=True)
     for k in range(shape.K):
-        unit = sites["site 0"].labels[k] * sites["site 0"].covariance[k]
+        unit = sites["site 0"].label_counts[k] * sites["site 0"].covariance[k]
         L = np.linalg.cholesky(unit)
         middle = L @ geometric_median(np.linalg.solve(L, every(sites)[:, k].T).T)
         np.testing.assert_allclose(coefficients(found.centre)[k], middle, atol=1e-6)
@@ -418,7 +420,9 @@ def test_common_labels_undo_any_order(shape: Shape, M: int) -> None:
     apart = coefficients(centre) + 10.0 * rng.permutation(shape.K)[:, None]
     centre = with_coefficients(centre, apart)
     sites = {
-        name: Estimate(with_coefficients(s.mixture, apart + 0.1 * rng.normal(size=apart.shape)), s.labels, s.covariance)
+        name: Estimate(
+            with_coefficients(s.mixture, apart + 0.1 * rng.normal(size=apart.shape)), s.label_counts, s.covariance
+        )
         for name, s in sites.items()
     }
     named = {name: site.permuted(rng.permutation(shape.K)) for name, site in sites.items()}
@@ -426,7 +430,7 @@ def test_common_labels_undo_any_order(shape: Shape, M: int) -> None:
     assert list(found) == list(sites)
     for name, site in sites.items():
         np.testing.assert_array_equal(found[name].coefficients, site.coefficients)
-        np.testing.assert_array_equal(found[name].labels, site.labels)
+        np.testing.assert_array_equal(found[name].label_counts, site.label_counts)
         np.testing.assert_array_equal(found[name].covariance, site.covariance)
         np.testing.assert_allclose(found[name].mixture.gate.contrasts(), site.mixture.gate.contrasts(), atol=1e-12)
 
@@ -452,13 +456,13 @@ def test_the_covariance_of_slopes_is_lost_only_where_labels_change() -> None:
 def test_estimates_that_are_not_finite_are_seen(shape: Shape) -> None:
     site = sites_of(shape, 1)["site 0"]
     assert site.is_finite()
-    for part in ("labels", "covariance"):
-        spoiled = {"labels": site.labels.copy(), "covariance": site.covariance.copy()}
+    for part in ("label_counts", "covariance"):
+        spoiled = {"label_counts": site.label_counts.copy(), "covariance": site.covariance.copy()}
         spoiled[part].flat[-1] = np.nan
         assert not Estimate(site.mixture, **spoiled).is_finite()
     far = site.coefficients.copy()
     far[0, 0] = np.nan
-    assert not Estimate(with_coefficients(site.mixture, far), site.labels, site.covariance).is_finite()
+    assert not Estimate(with_coefficients(site.mixture, far), site.label_counts, site.covariance).is_finite()
 
 
 # ---------------------------------------------------------------------- camps

@@ -424,7 +424,7 @@ HOSTILE = {
         )
     ),
     "covariates without measure": claimed(covariates=lambda m: with_means(m, 1e200 * m.covariates.means)),
-    "more rows than it has": claimed(weight=lambda m: 1e15, labels=lambda m: 1e12 * m.labels),
+    "more rows than it has": claimed(weight=lambda m: 1e15, label_counts=lambda m: 1e12 * m.label_counts),
 }
 
 

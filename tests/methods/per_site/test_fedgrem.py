@@ -127,9 +127,9 @@ def assert_follows(fit: SharedFit, expected: dict[str, tuple[np.ndarray, np.ndar
     assert list(fit.fits) == list(expected)
     for name, (shares, B) in expected.items():
         found = fit.fits[name].mixture
-        np.testing.assert_allclose(found.experts.B, B[fit.order], atol=2e-6)
-        np.testing.assert_allclose(found.gate.probabilities, shares[fit.order], atol=1e-6)
-    np.testing.assert_allclose(fit.mixture.experts.B.reshape(len(centre), -1), centre[fit.order], atol=2e-6)
+        np.testing.assert_allclose(found.experts.B, B[fit.permutation], atol=2e-6)
+        np.testing.assert_allclose(found.gate.probabilities, shares[fit.permutation], atol=1e-6)
+    np.testing.assert_allclose(fit.mixture.experts.B.reshape(len(centre), -1), centre[fit.permutation], atol=2e-6)
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -199,7 +199,7 @@ def test_labels_that_a_site_calls_otherwise_do_not_matter(monkeypatch: pytest.Mo
         if not isinstance(question, FitSite):
             return encode(found)
         model, order = found.model, np.array([2, 0, 1])
-        lists = {name: getattr(model, name)[order] for name in ("labels", "mass", "second", "precision")}
+        lists = {name: getattr(model, name)[order] for name in ("label_counts", "mass", "second", "precision")}
         return encode(replace(found, model=replace(model, mixture=model.mixture.permuted(order), **lists)))
 
     calls = Calls(monkeypatch)

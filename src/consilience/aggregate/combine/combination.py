@@ -63,15 +63,15 @@ class Combination:
     trace: tuple[float, ...]
     plan: Mapping[str, IntArray]
 
-    def permuted(self, order: IntArray) -> Combination:
+    def permuted(self, permutation: IntArray) -> Combination:
         """Return the combination with its experts in another order."""
-        place = np.append(np.argsort(order), -1)  # -1 stays
+        place = np.append(np.argsort(permutation), -1)  # -1 stays
         return replace(
             self,
-            mixture=self.mixture.permuted(order),
-            shares=self.shares[order],
-            precision=self.precision[order],
-            heterogeneity=self.heterogeneity.permuted(order),
+            mixture=self.mixture.permuted(permutation),
+            shares=self.shares[permutation],
+            precision=self.precision[permutation],
+            heterogeneity=self.heterogeneity.permuted(permutation),
             plan={name: place[labels] for name, labels in self.plan.items()},
         )
 

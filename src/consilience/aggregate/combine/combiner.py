@@ -201,7 +201,7 @@ class _Combiner:
 
     def _heard(self) -> Mask:
         """Return the sites whose gates are used: nearly all of their labels belong to used experts; all if none."""
-        counted = np.concatenate([model.labels for model in self.pool.models])
+        counted = np.concatenate([model.label_counts for model in self.pool.models])
         used = np.bincount(self.pool.owner, self.used * counted, self.pool.M)
         heard = used >= NEARLY_ALL * np.bincount(self.pool.owner, counted, self.pool.M)
         return np.asarray(heard if heard.any() else np.ones(self.pool.M, dtype=bool))
@@ -223,7 +223,7 @@ class _Combiner:
 
     def _shares(self, labels: IntArray) -> Array:
         """Return the number of labels of each combined expert, ``(K,)``."""
-        counted = np.concatenate([model.labels for model in self.pool.models])
+        counted = np.concatenate([model.label_counts for model in self.pool.models])
         return np.bincount(labels[self.used], counted[self.used], self.K).astype(np.float64)
 
     def _precision(self, labels: IntArray) -> Array:

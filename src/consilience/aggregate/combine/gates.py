@@ -67,7 +67,7 @@ def constant_gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mas
     """Compute costs ``Σ_k n_mk log(π^m_k / ρ_k)`` of combined weights for each of ``sites``, ``(M,)``, else NaN."""
     costs = np.full(pool.M, np.nan)
     for m in np.flatnonzero(sites):
-        counts = np.bincount(labels[pool.owner == m], pool.models[m].labels, combined.K)
+        counts = np.bincount(labels[pool.owner == m], pool.models[m].label_counts, combined.K)
         ratio = counts / counts.sum() / combined.read()[:, 0]
         costs[m] = float(np.sum(counts * np.log(np.where(counts > 0, ratio, 1.0))))
     return costs
@@ -93,4 +93,4 @@ def _contradicts(pool: Pool, m: int) -> bool:
     """Whether a site's gate implies other weights than the site's label counts; a fitted gate does not."""
     model, (panel, weight) = pool.models[m], pool.points_of(m)
     shares = model.mixture.gate.evaluate(panel)[1] @ weight / weight.sum()
-    return bool(0.5 * np.abs(shares - model.labels / model.labels.sum()).sum() > CONTRADICTED)
+    return bool(0.5 * np.abs(shares - model.label_counts / model.label_counts.sum()).sum() > CONTRADICTED)

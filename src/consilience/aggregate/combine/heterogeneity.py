@@ -43,9 +43,9 @@ class Heterogeneity:
         """P-value of Q under homogeneity, ``(K, f)``."""
         return np.asarray(gammaincc(np.maximum(self.df, 1) / 2, self.Q / 2))
 
-    def permuted(self, order: IntArray) -> Heterogeneity:
+    def permuted(self, permutation: IntArray) -> Heterogeneity:
         """Reorder the experts."""
-        return Heterogeneity(self.Q[order], self.df[order], self.I2[order], self.tau2[order])
+        return Heterogeneity(self.Q[permutation], self.df[permutation], self.I2[permutation], self.tau2[permutation])
 
     @classmethod
     def stacked(cls, parts: list[Heterogeneity]) -> Heterogeneity:

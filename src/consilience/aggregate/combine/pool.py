@@ -153,13 +153,13 @@ def in_common(model: SiteModel, design: Design) -> SiteModel:
     T = design.to_raw()
     mixture = model.mixture.in_coordinates(design)
     coefficients = mixture.coefficients
-    order = np.lexsort([*coefficients.T[::-1], -model.labels])
+    order = np.lexsort([*coefficients.T[::-1], -model.label_counts])
     f = coefficients.shape[1]
     U = kronecker(np.eye(f // design.p), T)
     return replace(
         model,
         mixture=mixture.permuted(order),
-        labels=model.labels[order],
+        label_counts=model.label_counts[order],
         mass=model.mass[order],
         second=pack(T.T @ unpack(model.second) @ T)[order] if len(model.second) else model.second,
         precision=pack(U.T @ unpack(model.precision) @ U)[order] if len(model.precision) else model.precision,

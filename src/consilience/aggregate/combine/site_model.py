@@ -18,7 +18,7 @@ class SiteModel:
     mixture : Mixture
     weight : float
         Total weight of the site's rows, or its number of groups.
-    labels : (K,) array
+    label_counts : (K,) array
         ``Σ τ_k`` over labels: rows, or groups.
     mass : (K,) array
         ``Σ w τ_k`` over rows.
@@ -45,7 +45,7 @@ class SiteModel:
 
     mixture: Mixture
     weight: float
-    labels: Array
+    label_counts: Array
     mass: Array
     second: Array
     log_likelihood: float

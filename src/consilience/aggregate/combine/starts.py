@@ -43,8 +43,8 @@ def _of_sites(pool: Pool, components: Components, index: IntArray, complete: lis
     best = max(complete, key=lambda m: pool.models[m].log_likelihood_per_row)
     first: Any = pool.models[best].mixture.experts
     points = np.array([pool.coefficients[pool.owner == m] for m in complete])
-    orders = consistent_labels(points, seed=seed).orders
+    permutations = consistent_labels(points, seed=seed).permutations
     labels, _ = components.plan(first)
-    for m, order in zip(complete, orders, strict=True):
-        labels[np.searchsorted(index, np.flatnonzero(pool.owner == m))] = np.argsort(order)
+    for m, permutation in zip(complete, permutations, strict=True):
+        labels[np.searchsorted(index, np.flatnonzero(pool.owner == m))] = np.argsort(permutation)
     return [first, components.barycentres(labels, first)]

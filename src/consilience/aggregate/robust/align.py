@@ -27,7 +27,7 @@ class Alignment:
 
     Parameters
     ----------
-    orders : (M, K) array of int
+    permutations : (M, K) array of int
         ``points[m][orders[m]]`` has the common labels.
     consensus : (K, D) array
         Geometric median over the sites for each label.
@@ -44,7 +44,7 @@ class Alignment:
     array([0.1, 5.1])
     """
 
-    orders: IntArray
+    permutations: IntArray
     consensus: Array
     reference: int
     converged: bool
@@ -85,17 +85,17 @@ def consistent_labels(points: Array, *, seed: int = 0) -> Alignment:
     array([-0.05,  5.05,  9.05])
     """
     reference = _medoid(points, seed)
-    orders, _ = _matched(points, points[reference])
-    consensus = _medians(points, orders)
+    permutations, _ = _matched(points, points[reference])
+    consensus = _medians(points, permutations)
     converged = False
     for _ in range(MAX_PASSES):
-        before = orders
-        orders, _ = _matched(points, consensus)
-        converged = np.array_equal(orders, before)
+        before = permutations
+        permutations, _ = _matched(points, consensus)
+        converged = np.array_equal(permutations, before)
         if converged:
             break
-        consensus = _medians(points, orders)
-    return Alignment(orders, consensus, reference, converged)
+        consensus = _medians(points, permutations)
+    return Alignment(permutations, consensus, reference, converged)
 
 
 def _medoid(points: Array, seed: int) -> int:
@@ -112,11 +112,11 @@ def _matched(points: Array, centres: Array) -> tuple[IntArray, Array]:
     """Return the orders ``(M, K)`` that match sites to ``centres (K, D)``, and the remaining distances ``(M,)``."""
     M, K, D = points.shape
     costs = cdist(centres, points.reshape(M * K, D)).reshape(K, M, K)
-    orders = np.array([linear_sum_assignment(costs[:, m])[1] for m in range(M)], dtype=np.intp)
-    return orders, costs[np.arange(K), np.arange(M)[:, None], orders].sum(axis=1)
+    permutations = np.array([linear_sum_assignment(costs[:, m])[1] for m in range(M)], dtype=np.intp)
+    return permutations, costs[np.arange(K), np.arange(M)[:, None], permutations].sum(axis=1)
 
 
-def _medians(points: Array, orders: IntArray) -> Array:
+def _medians(points: Array, permutations: IntArray) -> Array:
     """Compute the geometric median of each label, ``(K, D)``."""
-    aligned = np.take_along_axis(points, orders[:, :, None], axis=1)
+    aligned = np.take_along_axis(points, permutations[:, :, None], axis=1)
     return np.array([geometric_median(aligned[:, j]) for j in range(aligned.shape[1])])

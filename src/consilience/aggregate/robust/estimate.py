@@ -22,7 +22,7 @@ class Estimate:
     ----------
     mixture : Mixture
         The mixture in coordinates common to all sites.
-    labels : (K,) array
+    label_counts : (K,) array
         ``Σ τ_k`` over the labels of the site.
     covariance : (K, f, f) array
         Covariance of each expert's free coefficients.
@@ -40,7 +40,7 @@ class Estimate:
     """
 
     mixture: Mixture
-    labels: Array
+    label_counts: Array
     covariance: Array
     slopes: Array | None = None
 
@@ -51,21 +51,23 @@ class Estimate:
 
     def is_finite(self) -> bool:
         """Whether the site has rows and its numbers are finite."""
-        parts = (self.coefficients, self.labels, self.covariance, self.mixture.gate.contrasts())
-        if not (all(bool(np.all(np.isfinite(part))) for part in parts) and self.labels.sum() > 0):
+        parts = (self.coefficients, self.label_counts, self.covariance, self.mixture.gate.contrasts())
+        if not (all(bool(np.all(np.isfinite(part))) for part in parts) and self.label_counts.sum() > 0):
             return False
         return not self.mixture.experts.invalid()
 
     def with_covariances_of(self, other: Estimate) -> Estimate:
         """Return the estimate with the covariances of another one, rescaled to this one's numbers of rows."""
-        times = np.maximum(other.labels, 1.0) / np.maximum(self.labels, 1.0)
+        times = np.maximum(other.label_counts, 1.0) / np.maximum(self.label_counts, 1.0)
         return replace(self, covariance=times[:, None, None] * other.covariance, slopes=other.slopes)
 
-    def permuted(self, order: IntArray) -> Estimate:
+    def permuted(self, permutation: IntArray) -> Estimate:
         """Return the estimate with experts in another order; the covariance of the gate's slopes is dropped."""
-        if np.array_equal(order, np.arange(len(order))):
+        if np.array_equal(permutation, np.arange(len(permutation))):
             return self
-        return Estimate(self.mixture.permuted(order), self.labels[order], self.covariance[order])
+        return Estimate(
+            self.mixture.permuted(permutation), self.label_counts[permutation], self.covariance[permutation]
+        )
 
 
 def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict[str, Estimate]:
@@ -85,6 +87,6 @@ def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict
     scale = np.sqrt(coordinate_median(np.maximum(variances, np.finfo(float).tiny)))
     found = {}
     for name, site in estimates.items():
-        _, order = linear_sum_assignment(cdist(target / scale, site.coefficients / scale))
-        found[name] = site.permuted(order)
+        _, permutation = linear_sum_assignment(cdist(target / scale, site.coefficients / scale))
+        found[name] = site.permuted(permutation)
     return found

@@ -66,16 +66,16 @@ class Sharing:
     between: Array
     division: float
 
-    def permuted(self, order: IntArray) -> Sharing:
+    def permuted(self, permutation: IntArray) -> Sharing:
         """Return the result with experts in another order."""
         return replace(
             self,
-            centre=self.centre.permuted(order),
-            covariance=self.covariance[order],
-            mixtures={site: mixture.permuted(order) for site, mixture in self.mixtures.items()},
-            shrinkage=self.shrinkage[:, order],
-            kept=self.kept[:, order],
-            between=self.between[order],
+            centre=self.centre.permuted(permutation),
+            covariance=self.covariance[permutation],
+            mixtures={site: mixture.permuted(permutation) for site, mixture in self.mixtures.items()},
+            shrinkage=self.shrinkage[:, permutation],
+            kept=self.kept[:, permutation],
+            between=self.between[permutation],
         )
 
 
@@ -140,7 +140,7 @@ def _experts_drawn(sites: list[Estimate], *, equal: bool, barred: Mask) -> list[
         shrink_whitened(
             np.array([site.coefficients[k] for site in sites]),
             np.array([site.covariance[k] for site in sites]),
-            np.array([site.labels[k] for site in sites]),
+            np.array([site.label_counts[k] for site in sites]),
             least=sites[0].mixture.design.p + 1,
             equal=equal,
             barred=barred,
@@ -165,7 +165,7 @@ def _shapes(sites: list[Estimate]) -> tuple[Array, Array]:
     if not own.size:
         return own, own[0]
     pooled = np.array([geometric_median(own[:, k]) for k in range(own.shape[1])])
-    rows = np.array([site.labels for site in sites])
+    rows = np.array([site.label_counts for site in sites])
     if experts[0].ties_shapes:
         rows = np.repeat(rows.sum(axis=1, keepdims=True), own.shape[1], axis=1)
     weight = (rows / (rows + sites[0].coefficients.shape[1]))[:, :, None]
@@ -176,7 +176,7 @@ def _gates(sites: list[Estimate], out: Mask, *, equal: bool) -> tuple[list[Gate]
     """Return the gate of each site, that of the centre, and the shrinkage of each site."""
     gates = [site.mixture.gate for site in sites]
     if not gates[0].reads_covariates:
-        labels, prior = np.array([site.labels for site in sites]), sites[0].coefficients.shape[1]
+        labels, prior = np.array([site.label_counts for site in sites]), sites[0].coefficients.shape[1]
         share = coordinate_median(labels / labels.sum(axis=1, keepdims=True))
         share /= share.sum()
         own = (labels + prior * share) / (labels.sum(axis=1, keepdims=True) + prior)
@@ -201,7 +201,7 @@ def _slopes(sites: list[Estimate], out: Mask, slopes: Array, *, equal: bool) -> 
         centre = geometric_median(slopes[known] if known.sum() >= LEAST_GATES else slopes)
         return np.repeat(centre[None], len(sites), axis=0), np.ones(len(sites)), centre
     covariance = np.array([site.slopes for site in sites if site.slopes is not None])
-    labels = np.array([site.labels.sum() for site, use in zip(sites, known, strict=True) if use])
+    labels = np.array([site.label_counts.sum() for site, use in zip(sites, known, strict=True) if use])
     found = shrink_whitened(slopes[known], covariance, labels, least=1.0, equal=False, barred=out[known]).found
     shrinkage = np.ones(len(sites))
     shrinkage[known] = found.shrinkage

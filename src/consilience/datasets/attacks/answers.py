@@ -66,14 +66,14 @@ def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
     experts = gaussian(model.mixture.experts)
     claim = attack(
         Claim(
-            model.labels,
+            model.label_counts,
             unpack(model.second),
             experts.B,
-            model.labels[:, None, None] * experts.matrices,
+            model.label_counts[:, None, None] * experts.matrices,
             model.precision,
         )
     )
-    times = _times(claim, model.labels)
+    times = _times(claim, model.label_counts)
     gate = model.mixture.gate
     gate = gate if gate.reads_covariates else gate.with_shares(claim.n / claim.n.sum())
     covariances = claim.scatter / np.maximum(claim.n, 1e-300)[:, None, None]
@@ -92,8 +92,8 @@ def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
             model,
             mixture=Mixture(model.mixture.design, gate, lied),
             weight=times * model.weight,
-            labels=claim.n,
-            mass=claim.n * float(model.mass.sum() / model.labels.sum()),
+            label_counts=claim.n,
+            mass=claim.n * float(model.mass.sum() / model.label_counts.sum()),
             second=pack(claim.S),
             log_likelihood=times * model.log_likelihood,
             precision=times * claim.precision,

@@ -48,10 +48,12 @@ class Claim:
         errors: Array = np.sqrt(variances[:, :, None] * np.maximum(inverse, 0.0)[:, None])
         return errors
 
-    def permuted(self, order: IntArray) -> Claim:
+    def permuted(self, permutation: IntArray) -> Claim:
         """Reorder the experts."""
-        precision = self.precision[order] if len(self.precision) else self.precision
-        return Claim(self.n[order], self.S[order], self.B[order], self.scatter[order], precision)
+        precision = self.precision[permutation] if len(self.precision) else self.precision
+        return Claim(
+            self.n[permutation], self.S[permutation], self.B[permutation], self.scatter[permutation], precision
+        )
 
 
 @dataclass

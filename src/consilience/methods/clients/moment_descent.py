@@ -262,7 +262,7 @@ class DescentEnd:
         clients = self.sums.clients
         if np.any(clients == 0):
             warn("a cluster was picked by no client: ask for fewer clusters, or for more anchors", DegenerateFitWarning)
-        order = np.argsort(-clients, kind="stable")
+        permutation = np.argsort(-clients, kind="stable")
         ascent = Ascent.without_steps(
             self.mixture,
             clients,
@@ -272,6 +272,6 @@ class DescentEnd:
             passes=self.rounds,
             stop=self.stop,
         )
-        fit = Fit(self.mixture.permuted(order).raw(), ascent, order, self.penalty, ())
+        fit = Fit(self.mixture.permuted(permutation).raw(), ascent, permutation, self.penalty, ())
         plain = InferredFit.without(fit, NO_ERRORS)
-        return DescentFit(**vars(plain), coarse=coarse.permuted(order).raw(), anchors=anchors)
+        return DescentFit(**vars(plain), coarse=coarse.permuted(permutation).raw(), anchors=anchors)

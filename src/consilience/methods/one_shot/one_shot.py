@@ -157,7 +157,7 @@ def _with_stop(site: SiteEvidence, stop: StopReason | None) -> SiteEvidence:
 
 def _by_row(model: SiteModel) -> bool:
     """Whether the labels of a site belong to rows, not to groups."""
-    return bool(np.isclose(model.labels.sum(), model.mass.sum()))
+    return bool(np.isclose(model.label_counts.sum(), model.mass.sum()))
 
 
 def _named(support: SupportKind) -> str:
@@ -215,9 +215,9 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
         passes=0,
         stop=StopReason.COMBINED,
     )
-    order = np.argsort(-combination.shares, kind="stable")
-    fit = Fit(mixture.permuted(order).raw(), ascent, order, penalty, ())
-    inference, evidence = summed_inference(fit, combination.precision), combination.permuted(order)
+    permutation = np.argsort(-combination.shares, kind="stable")
+    fit = Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, ())
+    inference, evidence = summed_inference(fit, combination.precision), combination.permuted(permutation)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=None)
 
 
@@ -240,6 +240,6 @@ def refined_fit(
     counts = (end.rounds, informed, end.halvings)
     ascent = Ascent(end.asked, end.statistics, end.trace, *counts, stop, end.segments)
     at_asked = finished(ascent, penalty, ())
-    fit = replace(at_asked, mixture=end.proposal.permuted(at_asked.order).raw())
-    evidence = combination.permuted(at_asked.order)
+    fit = replace(at_asked, mixture=end.proposal.permuted(at_asked.permutation).raw())
+    evidence = combination.permuted(at_asked.permutation)
     return CombinedFit(**vars(fit), inference=infer(fit), combination=evidence, members=members)

@@ -63,8 +63,10 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
 
 def relabelled(mixtures: Sequence[Mixture]) -> list[Mixture]:
     """Mixtures with their experts in common labels, by coefficients in units of their spread over all experts."""
-    orders = consistent_labels(np.array([mixture.coefficients for mixture in mixtures]) / units(mixtures)).orders
-    return [mixture.permuted(order) for mixture, order in zip(mixtures, orders, strict=True)]
+    permutations = consistent_labels(
+        np.array([mixture.coefficients for mixture in mixtures]) / units(mixtures)
+    ).permutations
+    return [mixture.permuted(permutation) for mixture, permutation in zip(mixtures, permutations, strict=True)]
 
 
 def units(mixtures: Sequence[Mixture]) -> Array:

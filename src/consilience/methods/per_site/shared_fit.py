@@ -200,7 +200,7 @@ class LastRound:
         """The fit, experts by decreasing share in the centre."""
         sites = tuple(self.sharing.mixtures)
         labels = np.array([self.statistics[site].gate.plain[: self.sharing.centre.K] for site in sites])
-        order = np.argsort(-np.median(labels / labels.sum(axis=1, keepdims=True), axis=0), kind="stable")
+        permutation = np.argsort(-np.median(labels / labels.sum(axis=1, keepdims=True), axis=0), kind="stable")
         value = sum(self.statistics[site].log_likelihood for site in sites)
         weight = sum(self.statistics[site].weight for site in sites)
         ascent = Ascent.without_steps(
@@ -212,26 +212,30 @@ class LastRound:
             passes=self.rounds,
             stop=self.stop,
         )
-        centre = Fit(self.sharing.centre.permuted(order).raw(), ascent, order, penalty, ())
+        centre = Fit(self.sharing.centre.permuted(permutation).raw(), ascent, permutation, penalty, ())
         return SharedFit(
             **vars(centre),
             inference=centre_inference(centre, self.sharing.covariance),
-            sharing=self.sharing.permuted(order),
-            fits={site: self._site_fit(site, order, penalty) for site in sites},
-            sites=self._shares(sites, order),
+            sharing=self.sharing.permuted(permutation),
+            fits={site: self._site_fit(site, permutation, penalty) for site in sites},
+            sites=self._shares(sites, permutation),
         )
 
-    def _site_fit(self, site: str, order: IntArray, penalty: Penalty) -> Fit:
+    def _site_fit(self, site: str, permutation: IntArray, penalty: Penalty) -> Fit:
         asked, statistics = self.asked[site], self.statistics[site]
         value = asked.penalised(statistics, penalty)
         ascent = Ascent(asked, statistics, (value,), self.rounds, 0, 0, self.stop)
-        return Fit(self.sharing.mixtures[site].permuted(order).raw(), ascent, order, penalty, ())
+        return Fit(self.sharing.mixtures[site].permuted(permutation).raw(), ascent, permutation, penalty, ())
 
-    def _shares(self, sites: tuple[str, ...], order: IntArray) -> tuple[SiteShare, ...]:
+    def _shares(self, sites: tuple[str, ...], permutation: IntArray) -> tuple[SiteShare, ...]:
         sharing, usual = self.sharing, float(np.median(list(self.weights.values())))
         found = []
         for m, name in enumerate(sites):
-            kept, shrinkage, weight = sharing.kept[m][order], sharing.shrinkage[m][order], self.weights[name]
+            kept, shrinkage, weight = (
+                sharing.kept[m][permutation],
+                sharing.shrinkage[m][permutation],
+                self.weights[name],
+            )
             gate = float(sharing.gate_shrinkage[m]) if sharing.centre.gate.reads_covariates else np.nan
             reasons = (*self.remarks.get(name, ()), *_reasons(kept, shrinkage))
             found.append(

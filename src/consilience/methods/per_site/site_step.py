@@ -39,13 +39,13 @@ def _in_labels_asked(stand: Mixture, statistics: Statistics, penalty: Penalty) -
     """The statistics under the labels of the question, where constant gates let them be exchanged."""
     if stand.gate.reads_covariates:
         return statistics
-    order = alignment(stand.maximise(statistics, penalty), stand)
-    if np.array_equal(order, np.arange(stand.K)):
+    permutation = alignment(stand.maximise(statistics, penalty), stand)
+    if np.array_equal(permutation, np.arange(stand.K)):
         return statistics
-    moments = stand.experts.relabelled(statistics.experts, order)
+    moments = stand.experts.relabelled(statistics.experts, permutation)
     if moments is None:
         return statistics
-    return replace(statistics, experts=moments, gate=replace(statistics.gate, plain=statistics.gate.plain[order]))
+    return replace(statistics, experts=moments, gate=replace(statistics.gate, plain=statistics.gate.plain[permutation]))
 
 
 def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixture:
