@@ -148,7 +148,7 @@ def test_a_claim_of_many_rows_is_named_for_what_it_is() -> None:
 
 def test_liars_stop_a_study_that_says_so() -> None:
     estimator = GaussianMixture(K, mixture_init=START, random_state=0)
-    with pytest.raises(RoundStoppedError, match="site 01: the answer has numbers that are not finite"):
+    with pytest.raises(RoundStoppedError, match="site 01: the answer has values that are not finite"):
         Federation(sites(), engine=Drill({"site 01": attacks.not_a_number})).fit(estimator, SharedCentre())
 
 

@@ -412,8 +412,8 @@ def test_a_comparison_and_its_answer_keep_their_bits() -> None:
 
 SOFTMAX = SoftmaxGate(np.zeros((2, 3)))
 STRANGE: dict[str, tuple[Callable[[CriticSums], CriticSums], str]] = {
-    "vectors of other columns": (lambda c: replace(c, above=np.zeros((2, 2))), "do not fit together"),
-    "vectors of other experts": (lambda c: replace(c, below=np.zeros((3, 3))), "do not fit together"),
+    "vectors of other columns": (lambda c: replace(c, above=np.zeros((2, 2))), "do not have the shape"),
+    "vectors of other experts": (lambda c: replace(c, below=np.zeros((3, 3))), "do not have the shape"),
     "not finite": (lambda c: replace(c, below=np.full((2, 3), np.nan)), "not finite"),
     "overflow": (lambda c: replace(c, above=np.full((2, 3), 1e200)), "not finite"),
     "softmax": (
@@ -427,7 +427,7 @@ STRANGE: dict[str, tuple[Callable[[CriticSums], CriticSums], str]] = {
                 c.mixture, experts=GaussianExperts(np.zeros((2, 1, 3)), np.array([1.0, 2.0])[:, None, None])
             ),
         ),
-        "several variances",
+        "more than one variance",
     ),
     "two responses": (
         lambda c: replace(

@@ -294,7 +294,7 @@ def test_a_federation_fits_without_standard_errors_and_says_why() -> None:
     assert "ClusteredClients" in result.fit.inference.withheld["experts"]
     assert np.all(np.isnan(result.fit.inference.standard_errors().experts))
     discloses = " ".join(each.discloses for each in result.record.rounds)
-    assert "for each client its number of rows" in discloses
+    assert "the number of rows of each client" in discloses
 
 
 def test_sites_without_groups_are_one_client_each() -> None:
