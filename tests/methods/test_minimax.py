@@ -295,7 +295,7 @@ def test_standard_errors_are_those_of_the_likelihood_where_the_fit_is_its_maximu
     ("method", "structure", "reason"),
     [
         (MinimaxRegression(refresh=None), "tied", "fixed reference"),
-        (MinimaxRegression(symmetric=True), "tied", "one is the other's negative"),
+        (MinimaxRegression(symmetric=True), "tied", "a pair with opposite coefficients"),
         (MinimaxRegression(), "full", "covariance_type='tied'"),
     ],
     ids=["fixed", "pair", "variances of their own"],
@@ -368,7 +368,7 @@ def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_steps_that_run_away_are_an_error_with_the_reason(symmetric: bool) -> None:
-    with pytest.raises(InvalidInputError, match=r"penalty=0\.05: the steps run away; raise it, or use FederatedEM"):
+    with pytest.raises(InvalidInputError, match=r"penalty=0\.05: the steps diverge; raise it, or use FederatedEM"):
         fitted(MinimaxRegression(symmetric=symmetric, penalty=0.05), mirrored(), PAIR, n_init=1)
 
 
