@@ -90,5 +90,5 @@ class LocalSteps:
         """Return a description of what an answer discloses."""
         return (
             f"for each of {self.mixture.K} clusters, sums over its clients of the changes of their coefficients and of "
-            "their squared residuals, and their numbers of clients and rows; the log-likelihood"
+            "their squared residuals, and the numbers of clients and rows; the log-likelihood"
         )

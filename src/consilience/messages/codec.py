@@ -264,7 +264,7 @@ class Tuple:
 
 
 def _nothing(value: Any) -> None:
-    """No check."""
+    """Accept all values."""
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from consilience.model.rows import Rows
 
 
 def check_columns(rows: Rows, d: int, q: int) -> None:
-    """Raise a failure if rows have other numbers of covariates or responses."""
+    """Raise a :class:`SiteError` if rows have other numbers of covariates or responses."""
     if rows.X.shape[1] != d or rows.Y.shape[1] != q:
         raise SiteError(FailureCode.OTHER_COLUMNS, f"{rows.X.shape[1]} covariates, {rows.Y.shape[1]} responses")
 
 
 def check_rows(rows: Rows, mixture: Mixture) -> None:
-    """Raise a failure if rows have other columns than a mixture, or responses outside its range."""
+    """Raise a :class:`SiteError` if rows have other columns than a mixture, or responses outside its range."""
     experts = mixture.experts
     check_columns(rows, mixture.design.d, experts.q)
     if not experts.in_range(rows):

@@ -15,7 +15,7 @@ def _always(*_: Any) -> bool:
 
 
 def _any_rows(*_: Any) -> None:
-    """No check."""
+    """Accept all rows."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,10 @@ from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, pack, unpack
 
-SHORT = "GradientEM has no second moments per expert: for standard errors, fit with FederatedEM from this mixture_"
+SHORT = (
+    "GradientEM asks for no second moments of each expert: for standard errors, fit with FederatedEM from this fit's "
+    "mixture_"
+)
 REQUIRED = Requirement("GradientEM", one_response=True)
 
 

@@ -117,8 +117,8 @@ class ClusteredClients(Method):
                 return [end]
         if problem.specification.gate_type.reads_covariates:
             raise InvalidInputError(
-                "the participating clients change, and a gate that reads covariates requires the same in every round: "
-                "use MixtureOfRegressions, or on_drop='continue'"
+                "the participating clients change between rounds, and a gate that reads covariates requires the same "
+                "clients in every round: use MixtureOfRegressions, or on_drop='continue'"
             )
         participants = Participation(self.participation, fleet.present, seed, fleet.singles)
         return [(yield from averaged(problem, starts[0], participants))]
@@ -156,7 +156,7 @@ def climbed(problem: Problem, start: Mixture) -> Dialogue[Ascent]:
 
 
 def _are_others(now: Statistics, before: Statistics) -> bool:
-    """Whether new clients take part: the sum of ``x̃ x̃ᵀ`` over all experts depends only on who takes part."""
+    """Whether new clients take part: the sum of ``x̃ x̃ᵀ`` over all experts depends only on their rows."""
     if abs(now.weight - before.weight) > 0.5:
         return now.weight > before.weight
     S, earlier = now.experts.second.sum(axis=0), before.experts.second.sum(axis=0)

@@ -41,11 +41,11 @@ CENTRE_SETTLED = 0.02
 SETTLED = 0.1
 """Change of the sites' coefficients, in standard errors, below which the rounds end."""
 INFORMED = 5
-"""Number of rounds in which sites differ from one request for the information, a large message, to the next."""
+"""Rounds from one request for the information, a large message, to the next, in the stage in which sites differ."""
 SECOND_LOOK = 4
-"""Number of rounds in which sites differ after which a site with a better local fit continues from it."""
+"""Round, of the stage in which sites differ, after which a site with a better local fit continues from it."""
 DAMPED = 8
-"""Number of rounds in which sites differ after which steps are halved."""
+"""Number of rounds, of the stage in which sites differ, after which steps are halved."""
 WIDE = 0.25
 """Fraction of the responses' covariance that experts have at the restart."""
 REPLAYED = "it repeated the answer of an earlier round to a different question"

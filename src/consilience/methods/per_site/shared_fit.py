@@ -132,7 +132,7 @@ class SharedFit(InferredFit):
 
     @property
     def trusted(self) -> bool:
-        """Whether at least 60 % of the sites agree, and they do not form groups."""
+        """Whether there are no :attr:`doubts`: at least 60 % of the sites agree, and they do not form groups."""
         return not self.doubts
 
     @property
@@ -142,7 +142,7 @@ class SharedFit(InferredFit):
         found = []
         if agreeing < ENOUGH * all_sites:
             found.append(
-                f"only {agreeing} of {all_sites} sites agree; the centre is robust to less than half of outlying sites"
+                f"only {agreeing} of {all_sites} sites agree; the centre is robust if fewer than half are outlying"
             )
         silent = float(np.mean(~self.sharing.kept & (self.sharing.shrinkage == 1), axis=0).max(initial=0.0))
         if silent > 1 - ENOUGH:

@@ -59,7 +59,7 @@ def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixtur
 
 
 def _covariances(stand: Mixture, statistics: Statistics, inverse: Array | None) -> Array:
-    """Compute ``(K, f, f)`` from the observed information, or else from the complete-data information, inflated."""
+    """Compute the covariances of coefficients ``(K, f, f)``, from the observed or the complete-data information."""
     at, K = coefficient_slice(stand), stand.K
     f = (at.stop - at.start) // K
     if inverse is None:
