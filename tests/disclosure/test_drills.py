@@ -137,18 +137,18 @@ def test_who_is_refused_at_the_border_has_no_model_and_no_say(name: str) -> None
 def test_a_replay_is_named_for_what_it_is() -> None:
     said = {site.name: site.reasons for site in attacked("replay").sites}
     for liar in LIARS:
-        assert "it has given the answer of an earlier round to another question" in said[liar]
+        assert "it repeated the answer of an earlier round to a different question" in said[liar]
 
 
 def test_a_claim_of_many_rows_is_named_for_what_it_is() -> None:
     said = {site.name: site.remarks for site in attacked("more rows").sites}
     for liar in LIARS:
-        assert any("6.67e+06 times the usual number of rows" in remark for remark in said[liar])
+        assert any("6.67e+06 times the median number of rows" in remark for remark in said[liar])
 
 
 def test_liars_stop_a_study_that_says_so() -> None:
     estimator = GaussianMixture(K, mixture_init=START, random_state=0)
-    with pytest.raises(RoundStoppedError, match="site 01: the answer has numbers that are not finite"):
+    with pytest.raises(RoundStoppedError, match="site 01: the answer has values that are not finite"):
         Federation(sites(), engine=Drill({"site 01": attacks.not_a_number})).fit(estimator, SharedCentre())
 
 

@@ -174,7 +174,7 @@ def flipped(sites: dict[str, dict[str, np.ndarray]], name: str) -> dict[str, dic
 @pytest.mark.parametrize("refine", [0, 1])
 def test_a_site_that_is_set_aside_is_warned_of_with_the_reason(refine: int) -> None:
     sites = flipped(split(simulated(n=2_000, seed=3), 5), "site 3")
-    with pytest.warns(SetAsideWarning, match="not all sites were used as they are: site 3: ") as caught:
+    with pytest.warns(SetAsideWarning, match="some sites were not used as a whole: site 3: ") as caught:
         result = Federation(sites).fit(ONE_SHOT, method=OneShot(refine=refine))
     (warning,) = caught
     assert warning.filename == __file__

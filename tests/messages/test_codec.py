@@ -278,7 +278,7 @@ def test_a_bundle_is_read_only_with_one_question_for_each_place_in_order(places:
     if len(places) == number and places == sorted(set(places)):
         assert decode(data).places == tuple(places)
     else:
-        with pytest.raises(MessageError, match="parts of a bundle of questions do not fit together"):
+        with pytest.raises(MessageError, match="a bundle must have one place for each question"):
             decode(data)
 
 
@@ -358,7 +358,7 @@ def test_a_message_cut_short_or_lengthened_is_refused(shape: Shape, cut: int) ->
 
 def test_a_huge_length_is_refused_before_anything_is_allocated() -> None:
     for heads, floats in ((2**32 - 1, 0), (0, 2**61), (1, 2**60)):
-        with pytest.raises(MessageError, match="says that it has"):
+        with pytest.raises(MessageError, match="its header states"):
             decode(HEADER.pack(MARK, 1, 0, heads, floats) + b"\0" * 64)
 
 
@@ -394,7 +394,7 @@ def test_a_fit_that_would_exhaust_a_site_is_not_read(size: dict[str, int | str])
 
 def test_a_summary_whose_parts_do_not_fit_is_refused() -> None:
     summary = ColumnSummary(1.0, np.zeros(2), np.ones(2), np.zeros(3), np.eye(2))
-    with pytest.raises(MessageError, match="do not fit together"):
+    with pytest.raises(MessageError, match="parts of a summary have inconsistent shapes"):
         decode(encode(ProposeStart(Specification(K=2), summary, seed=0, n_init=1)))
     assert received(encode(summary), Summarise(2, 2)) == Failure(FailureCode.WRONG_SHAPE)
 
@@ -409,7 +409,7 @@ def test_a_mixture_that_is_not_finite_is_refused_before_it_is_asked_about() -> N
 def test_parts_of_a_mixture_that_do_not_fit_are_refused() -> None:
     mixture, _ = Shape(K=3).problem()
     other, _ = Shape(K=2).problem()
-    with pytest.raises(MessageError, match="do not fit together"):
+    with pytest.raises(MessageError, match="parts of a mixture have inconsistent shapes"):
         decode(encode(LogLikelihood(replace(mixture, gate=other.gate))))
 
 
@@ -453,7 +453,7 @@ STRANGE_MODELS = {
 
 @pytest.mark.parametrize("changes", STRANGE_MODELS.values(), ids=STRANGE_MODELS)
 def test_moments_that_are_not_of_the_mixture_are_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(MessageError, match="parts of a site's model do not fit together"):
+    with pytest.raises(MessageError, match="parts of a site's model have inconsistent shapes"):
         decode(encode(with_model(**changes)))
     question = FitSite(specification_of(Shape()), (2,), seed=0)
     assert received(encode(with_model(**changes)), question) == Failure(FailureCode.UNREADABLE_ANSWER)
@@ -461,13 +461,13 @@ def test_moments_that_are_not_of_the_mixture_are_refused(changes: dict[str, obje
 
 def test_moments_of_gaussian_experts_are_refused_for_others() -> None:
     fit = local_fit(Shape(family="poisson", n=60))
-    with pytest.raises(MessageError, match="do not fit together"):
+    with pytest.raises(MessageError, match="inconsistent shapes"):
         decode(encode(replace(fit, model=replace(fit.model, second=np.ones((2, 6))))))
 
 
 def test_a_description_of_other_covariates_is_refused() -> None:
     other = local_fit(Shape(n=60, d=3)).model.covariates
-    with pytest.raises(MessageError, match="parts of a site's model do not fit together"):
+    with pytest.raises(MessageError, match="parts of a site's model have inconsistent shapes"):
         decode(encode(with_model(covariates=other)))
 
 
@@ -494,7 +494,7 @@ STRANGE_DESCRIPTIONS = {
 @pytest.mark.parametrize("changes", STRANGE_DESCRIPTIONS.values(), ids=STRANGE_DESCRIPTIONS)
 def test_a_description_that_no_point_can_be_drawn_from_is_refused(changes: dict[str, object]) -> None:
     assert type(decode(encode(with_covariates()))) is LocalFit
-    with pytest.raises(MessageError, match="description of covariates do not fit together"):
+    with pytest.raises(MessageError, match="summary of covariates has inconsistent shapes"):
         decode(encode(with_covariates(**changes)))
 
 
@@ -516,7 +516,7 @@ def test_a_description_that_would_spoil_the_gates_of_others_is_refused(
     spoil: Callable[[CovariateSummary], dict[str, object]],
 ) -> None:
     changes = spoil(FOUR)
-    with pytest.raises(MessageError, match="description of covariates"):
+    with pytest.raises(MessageError, match="summary of covariates"):
         decode(encode(with_covariates(**changes)))
 
 
@@ -571,7 +571,7 @@ def test_one_coefficient_too_sure_is_refused_by_name(family: str, q: int) -> Non
         for a in range(f):
             precision = 0.5 * most
             precision[k, a, a] = 1.01 * most[k, a, a]
-            with pytest.raises(MessageError, match="surer of its coefficients than its rows allow"):
+            with pytest.raises(MessageError, match="higher precision of its coefficients than its rows allow"):
                 decode(encode(replace(fit, model=replace(fit.model, precision=pack(precision)))))
 
 
@@ -732,9 +732,9 @@ def test_answers_about_clients_of_another_shape_are_failures() -> None:
 
 DESIGN = Design.raw(2)
 STRANGE_DIRECTIONS = {
-    "coefficients of other columns": ((DESIGN, np.zeros(2)), "not those of the design"),
-    "a basis of other columns": ((DESIGN, np.zeros(3), np.ones((2, 2))), "not those of the design"),
-    "a basis of nothing": ((DESIGN, np.zeros(3), np.empty((3, 0))), "not those of the design"),
+    "coefficients of other columns": ((DESIGN, np.zeros(2)), "do not have the shapes of the design"),
+    "a basis of other columns": ((DESIGN, np.zeros(3), np.ones((2, 2))), "do not have the shapes of the design"),
+    "a basis of nothing": ((DESIGN, np.zeros(3), np.empty((3, 0))), "do not have the shapes of the design"),
     "coefficients that are not finite": ((DESIGN, np.array([0.0, np.nan, 1.0])), "not finite"),
     "coefficients that overflow": ((DESIGN, np.array([0.0, 1e200, 1.0])), "not finite"),
     "a basis that is not finite": ((DESIGN, np.zeros(3), np.full((3, 1), np.inf)), "not finite"),
@@ -768,7 +768,7 @@ def test_moments_of_clients_that_do_not_fit_together_are_refused(changes: dict[s
     honest = ClientMoments(np.full(2, 4.0), np.ones((2, 3)), np.ones((2, 2)), np.ones(2))
     question = Clients(DESIGN, np.zeros(3), np.ones((3, 2)))
     assert isinstance(received(encode(honest), question), ClientMoments)
-    with pytest.raises(MessageError, match="moments of clients do not fit together"):
+    with pytest.raises(MessageError, match="moments of clients have inconsistent shapes or negative counts"):
         decode(encode(replace(honest, **changes)))
     assert received(encode(replace(honest, **changes)), question) == Failure(FailureCode.UNREADABLE_ANSWER)
 
@@ -776,7 +776,7 @@ def test_moments_of_clients_that_do_not_fit_together_are_refused(changes: dict[s
 @pytest.mark.parametrize("name", ["n", "S", "b", "c"])
 def test_moments_of_clients_that_would_overflow_are_refused(name: str) -> None:
     honest = ClientMoments(np.full(2, 4.0), np.ones((2, 3)), np.ones((2, 2)), np.ones(2))
-    with pytest.raises(MessageError, match="clients have moments that are not finite"):
+    with pytest.raises(MessageError, match="moments of clients are not finite"):
         decode(encode(replace(honest, **{name: 1e120 * getattr(honest, name)})))
 
 
@@ -785,19 +785,19 @@ def test_moments_of_clients_that_would_overflow_are_refused(name: str) -> None:
 SAYS = {
     Summarise: "means and variances of 2 covariates",
     Expect: "sums over rows, weighted by responsibilities",
-    ScoreSums: "each residual times x, and the log-likelihood",
-    Sample: "of a share of 25 % of the rows or clients, at random: sums over rows",
+    ScoreSums: "squared residuals and residuals times x for",
+    Sample: "for a random sample of 25 % of the rows or clients: sums over rows",
     LogLikelihood: "log-likelihood of one mixture",
     ProposeStart: "fitted to at most 3,000 rows",
     FitSite: "fitted to all rows of the site",
     Several: "; ",
-    Pairs: "a sum over clients of products of residuals times x over pairs of a client's rows",
-    Clients: "for each client its number of rows",
+    Pairs: "the sum over clients and pairs of a client's rows of products of residual times x",
+    Clients: "for each client, its number of rows",
     SquaredResponses: "the sum over rows of y² xxᵀ",
-    CriticSums: "sums over rows of x weighted by how the rows differ",
-    Sizes: "for each client its number of rows",
-    Anchors: "for each of 1 clients 2 numbers",
-    LocalSteps: "how far their coefficients moved",
+    CriticSums: "the value of a critic and its gradients",
+    Sizes: "the number of rows of each client",
+    Anchors: "for each of 1 clients, 2 numbers",
+    LocalSteps: "sums over its clients of the changes of their coefficients",
 }
 
 

@@ -107,11 +107,11 @@ def test_names_that_are_no_site_are_passed_over_as_in_each(calls: Calls, sites: 
 
 
 def test_questions_of_several_kinds_or_none_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="at least one question, and all of them of one kind"):
+    with pytest.raises(InvalidInputError, match="at least one question, and all questions of one type"):
         PerSite({})
-    with pytest.raises(InvalidInputError, match="all of them of one kind"):
+    with pytest.raises(InvalidInputError, match="all questions of one type"):
         PerSite({"west": Summarise(2, 1), "east": QUESTIONS["east"]})
-    with pytest.raises(InvalidInputError, match="all of them of one kind"):
+    with pytest.raises(InvalidInputError, match="all questions of one type"):
         PerSite({"west": LogLikelihood(QUESTIONS["west"].mixture), "east": QUESTIONS["east"]})
 
 

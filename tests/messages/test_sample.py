@@ -205,7 +205,7 @@ def test_sums_over_sites_have_other_clients_in_every_round() -> None:
     assert len(set(done.value)) > 1
     assert all(weight % 2 == 0 and 0 <= weight <= 40 for weight in done.value)
     assert done.record.rounds[0].question == "Sample"
-    assert done.record.rounds[0].discloses.startswith("of a share of 50 % of the rows or clients, at random: sums over")
+    assert done.record.rounds[0].discloses.startswith("for a random sample of 50 % of the rows or clients: sums over")
 
 
 # ---------------------------------------------------------------------- what can be asked
@@ -214,7 +214,7 @@ def test_sums_over_sites_have_other_clients_in_every_round() -> None:
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.0 + 1e-9, np.nan, np.inf])
 def test_a_share_that_is_none_is_refused(share: float) -> None:
     mixture, rows = Shape().problem()
-    with pytest.raises(MessageError, match="a share that is not above 0 and at most 1"):
+    with pytest.raises(MessageError, match="share of a sample must be above 0 and at most 1"):
         decode(encode(Sample(ScoreSums(mixture), share, 0)))
     assert decode(respond(encode(Sample(ScoreSums(mixture), share, 0)), Site("here", rows))) == Failure(
         FailureCode.UNREADABLE_QUESTION, 1

@@ -295,7 +295,7 @@ def test_standard_errors_are_those_of_the_likelihood_where_the_fit_is_its_maximu
     ("method", "structure", "reason"),
     [
         (MinimaxRegression(refresh=None), "tied", "fixed reference"),
-        (MinimaxRegression(symmetric=True), "tied", "one is the other's negative"),
+        (MinimaxRegression(symmetric=True), "tied", "a pair with opposite coefficients"),
         (MinimaxRegression(), "full", "covariance_type='tied'"),
     ],
     ids=["fixed", "pair", "variances of their own"],
@@ -368,7 +368,7 @@ def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_steps_that_run_away_are_an_error_with_the_reason(symmetric: bool) -> None:
-    with pytest.raises(InvalidInputError, match=r"penalty=0\.05: the steps run away; raise it, or use FederatedEM"):
+    with pytest.raises(InvalidInputError, match=r"penalty=0\.05: the steps diverge; raise it, or use FederatedEM"):
         fitted(MinimaxRegression(symmetric=symmetric, penalty=0.05), mirrored(), PAIR, n_init=1)
 
 
@@ -412,8 +412,8 @@ def test_a_comparison_and_its_answer_keep_their_bits() -> None:
 
 SOFTMAX = SoftmaxGate(np.zeros((2, 3)))
 STRANGE: dict[str, tuple[Callable[[CriticSums], CriticSums], str]] = {
-    "vectors of other columns": (lambda c: replace(c, above=np.zeros((2, 2))), "do not fit together"),
-    "vectors of other experts": (lambda c: replace(c, below=np.zeros((3, 3))), "do not fit together"),
+    "vectors of other columns": (lambda c: replace(c, above=np.zeros((2, 2))), "do not have the shape"),
+    "vectors of other experts": (lambda c: replace(c, below=np.zeros((3, 3))), "do not have the shape"),
     "not finite": (lambda c: replace(c, below=np.full((2, 3), np.nan)), "not finite"),
     "overflow": (lambda c: replace(c, above=np.full((2, 3), 1e200)), "not finite"),
     "softmax": (
@@ -427,7 +427,7 @@ STRANGE: dict[str, tuple[Callable[[CriticSums], CriticSums], str]] = {
                 c.mixture, experts=GaussianExperts(np.zeros((2, 1, 3)), np.array([1.0, 2.0])[:, None, None])
             ),
         ),
-        "several variances",
+        "more than one variance",
     ),
     "two responses": (
         lambda c: replace(

@@ -268,6 +268,6 @@ def test_a_fit_with_wrong_keys_names_the_credentials(guarded_store, monkeypatch)
     keys.put(monkeypatch)
     shards = Federation.from_parquet(f"s3://lake/*{query(endpoint)}", target="y", features=["a", "b"])
     Keys(keys.access, "AKIAIOSFODNN7EXAMPLE").put(monkeypatch)
-    with pytest.raises(RoundStoppedError, match=r"a\.parquet: the store of the data refused the credentials") as caught:
+    with pytest.raises(RoundStoppedError, match=r"a\.parquet: the data store refused the credentials") as caught:
         shards.fit(MixtureOfRegressions(2, random_state=0))
     assert "AKIA" not in str(caught.value)

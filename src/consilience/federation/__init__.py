@@ -1,4 +1,4 @@
-"""A fit over many sites: the data, the engine that reaches them, the result and its record."""
+"""Fits over many sites: the data, the engine, the result and its record."""
 
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.federation.federation import Federation

@@ -1,4 +1,4 @@
-"""What a federation holds: arrays of each site, or the shards of a table; both become sites when a method asks."""
+"""Data of a federation: arrays of each site, or shards of a table, from which the sites are built."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials")
 
 
 class Fittable(Protocol):
-    """What a federation needs from an estimator, besides its parameters."""
+    """Interface of an estimator that a federation uses, besides its parameters."""
 
     @property
-    def reads_classes(self) -> bool: ...  # noqa: D102 - estimators say it
+    def reads_classes(self) -> bool: ...  # noqa: D102 - documented by estimators
 
     def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]: ...  # noqa: D102
 
@@ -35,31 +35,31 @@ class Fittable(Protocol):
 
 
 class DataSource(Protocol):
-    """Data of a federation."""
+    """Interface of the data of a federation."""
 
     def sites(self, estimator: Fittable | None) -> list[Site]:
-        """The sites, their rows as ``estimator`` reads them; without one, as they are."""
+        """Return the sites, with rows in the form that ``estimator`` reads, or unchanged if it is None."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Arrays:
-    """Arrays or frames of each site, in memory."""
+    """Arrays or data frames of each site, in memory."""
 
     parts: dict[str, dict[str, Any]]
 
     @classmethod
     def of(cls, sites: Mapping[str, Any]) -> Arrays:
-        """From ``(X, y)`` or a mapping with ``X``, ``y``, ``sample_weight``, ``groups``, ``exposure`` for each site."""
+        """Build from ``(X, y)`` or a mapping with ``X``, ``y``, ``sample_weight`` and other parts, for each site."""
         if not sites:
             raise InvalidInputError("a federation needs at least one site")
         parts = {str(name): _part(str(name), data) for name, data in sites.items()}
         if len({part.get("groups") is None for part in parts.values()}) > 1:
-            raise InvalidInputError("some sites have groups and some have none: give groups to all of them")
+            raise InvalidInputError("some sites have groups and some do not: pass groups for all sites")
         return cls(parts)
 
     def sites(self, estimator: Fittable | None) -> list[Site]:
-        """One site for each name, in their order."""
+        """Return one site for each name, in order."""
         parts = list(self.parts.values())
         rows = [_plain(part) for part in parts] if estimator is None else estimator.site_rows(parts)
         return [Site(name, data) for name, data in zip(self.parts, rows, strict=True)]
@@ -77,14 +77,14 @@ def _part(name: str, data: Any) -> dict[str, Any]:
 
 
 def _plain(part: Mapping[str, Any]) -> Rows:
-    """Rows of arrays as they are; columns without ``y`` are responses, as of a Gaussian mixture."""
+    """Convert unchanged arrays to rows; without ``y``, columns are responses, as for a Gaussian mixture."""
     arrays = {
         name: np.asarray(part[name], dtype=np.float64)
         for name in PARTS
         if part.get(name) is not None and name != "groups"
     }
     if arrays["X"].ndim != 2 or not all(np.all(np.isfinite(array)) for array in arrays.values()):
-        raise InvalidInputError("expected X with rows and columns, and finite numbers everywhere")
+        raise InvalidInputError("expected X with rows and columns, and finite numbers in all arrays")
     n = len(arrays["X"])
     X, Y = (np.empty((n, 0)), arrays["X"]) if "y" not in arrays else (arrays["X"], arrays["y"].reshape(n, -1))
     groups = None if part.get("groups") is None else Groups.of(np.asarray(part["groups"]))
@@ -93,7 +93,7 @@ def _plain(part: Mapping[str, Any]) -> Rows:
 
 @dataclass(frozen=True)
 class Shards:
-    """The shards of a table, each a site."""
+    """Shards of a table; each shard is a site."""
 
     uris: tuple[str, ...]
     columns: Columns
@@ -111,11 +111,11 @@ class Shards:
         exposure: str | None,
         trials: str | None,
     ) -> Shards:
-        """From a pattern or a list of addresses; features are all columns that have no other role, unless named."""
+        """Build from a pattern or a list of addresses; features are by default all columns without another role."""
         uris = expand(pattern)
         responses = () if target is None else (target,) if isinstance(target, str) else tuple(target)
         if exposure is not None and trials is not None:
-            raise InvalidInputError("rows have an exposure or a number of trials, not both")
+            raise InvalidInputError("expected a column for exposure or for trials, not both")
         taken = {*responses, weight, groups, exposure, trials}
         if features is None:
             features = [name for name in column_names(uris[0]) if name not in taken]
@@ -125,7 +125,7 @@ class Shards:
         return cls(uris, columns, "exposure" if exposure else "trials" if trials else None)
 
     def sites(self, estimator: Fittable | None) -> list[Site]:
-        """One site for each shard, in the order of their addresses."""
+        """Return one site for each shard, in the order of addresses."""
         columns = self.columns
         if estimator is not None:
             estimator.check_size(self.size_name)
@@ -138,7 +138,7 @@ class Shards:
 
     @property
     def names(self) -> list[str]:
-        """File names where they differ, else whole addresses."""
+        """Return the file names if they are distinct, else the whole addresses."""
         names = [uri.split("?")[0].rsplit("/", 1)[-1] for uri in self.uris]
         return names if len(set(names)) == len(names) else list(self.uris)
 
@@ -147,7 +147,7 @@ class Shards:
 
 
 def _check_groups(uris: Sequence[str], column: str) -> None:
-    """An error where the rows of a group are in two shards."""
+    """Raise an error if the rows of a group are in two shards."""
     home: dict[str, str] = {}
     for uri in uris:
         for label in distinct(uri, column):

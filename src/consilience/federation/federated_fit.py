@@ -1,4 +1,4 @@
-"""What a federation returns: the model, the record of what was asked, and what was made of each site."""
+"""Results of a federation: the fitted model, the record of the run, and diagnostics of each site."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from consilience.runs.record import Record
 
 @dataclass(frozen=True, eq=False)
 class FederatedFit:
-    """A model fitted over sites, with the record of what was asked of them.
+    """A model fitted over sites, with the record of the run.
 
     Parameters
     ----------
     model : estimator
-        Fitted; it has seen no data.
+        The fitted estimator.
     record : Record
-        What was asked, what left each site, in which round.
+        Questions of each round, and what each site disclosed.
     fit : Fit
     models : mapping of str to estimator
-        Each site's own model, where the method learns one (:class:`SharedCentre`, :class:`FedGrEM`); ``model`` is then
-        the centre's.
+        Model of each site, for methods that fit one per site (:class:`SharedCentre`, :class:`FedGrEM`); ``model`` is
+        then the model of the centre. Empty for other methods.
 
     Examples
     --------
@@ -45,18 +45,18 @@ class FederatedFit:
 
     @property
     def sites(self) -> Sequence[SiteReport]:
-        """Evidence about each site: how it was used, and why; empty for methods that only add sums."""
+        """Return diagnostics of each site: how it was used, and why. Empty for methods that only add sums."""
         return self.fit.evidence()
 
     @property
     def aic(self) -> float:
-        """Akaike's criterion over the rows of all sites that stayed to the end."""
+        """Return Akaike's criterion over the rows of all sites that were not dropped."""
         self._check_one_mixture("AIC")
         return criteria.aic(self.fit.log_likelihood, self.fit.mixture.parameter_count)
 
     @property
     def bic(self) -> float:
-        """Schwarz's criterion over the rows of all sites that stayed to the end."""
+        """Return Schwarz's criterion over the rows of all sites that were not dropped."""
         self._check_one_mixture("BIC")
         weight = self.fit.ascent.statistics.weight
         return criteria.bic(self.fit.log_likelihood, self.fit.mixture.parameter_count, weight)
@@ -64,14 +64,14 @@ class FederatedFit:
     def _check_one_mixture(self, criterion: str) -> None:
         if self.models:
             raise InvalidInputError(
-                f"each site has a mixture of its own: {criterion} counts the parameters of one. Choose the number of "
-                "experts with FederatedEM or OneShot"
+                f"{criterion} is not defined for a method that fits one mixture per site: choose the number of experts "
+                "with FederatedEM or OneShot"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class FederatedOrders:
-    """Fits of several orders, made side by side in the same messages.
+    """Fits with several numbers of experts, computed in the same messages.
 
     Examples
     --------
@@ -89,10 +89,10 @@ class FederatedOrders:
 
     @property
     def best(self) -> FederatedFit:
-        """The fit with the least criterion."""
+        """Return the fit with the least criterion."""
         return min(self.fits, key=lambda fitted: float(getattr(fitted, self.criterion)))
 
     @property
     def best_order(self) -> int:
-        """The chosen number of experts."""
+        """Return the number of experts of the best fit."""
         return self.orders[self.fits.index(self.best)]

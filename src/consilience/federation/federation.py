@@ -1,4 +1,4 @@
-"""A federation: the data of many sites, an engine that reaches them, and fits over all of them."""
+"""Federation: the data of many sites, an engine that carries questions to them, and fits over all sites."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ R = TypeVar("R")
 
 
 class Federation:
-    """Sites that one model is fitted over.
+    """A set of sites over which models are fitted.
 
     Parameters
     ----------
     sites : mapping of str to (X, y) or to a mapping, or Shards
-        For each site its data: ``(X, y)``, ``(X,)`` for a Gaussian mixture, or a mapping with ``X``, ``y``,
+        Data of each site: ``(X, y)``, ``(X,)`` for a Gaussian mixture, or a mapping with ``X``, ``y``,
         ``sample_weight``, ``groups``, ``exposure``, ``trials``. A group belongs to one site.
     engine : InProcess or DaskCluster
-        Who carries the questions. Data in memory stay in this process.
+        Engine that carries the questions to the sites. Data in memory stay in this process.
     in_memory : bool
-        Keep the rows of shards in memory once they have been read.
+        Whether to keep the rows of shards in memory after they have been read.
 
     Examples
     --------
@@ -77,24 +77,24 @@ class Federation:
         engine: Any = None,
         in_memory: bool = False,
     ) -> Federation:
-        """Sites from the shards of a table of one owner: Parquet (or CSV) files here or on S3, each a site.
+        """Build a federation from the shards of one table: Parquet or CSV files, local or on S3; each file is a site.
 
-        Names of columns, classes of a classifier's target and the labels of groups are read here, by this process,
-        before any question is asked.
+        This is for a table with one owner: this process reads column names, classes of a classifier's target and
+        labels of groups before any question is asked.
 
         Parameters
         ----------
         pattern : str or sequence of str
-            Path, ``s3://`` address or a pattern with ``*``; or a list of addresses.
+            Path, ``s3://`` address or pattern with ``*``, or a list of addresses.
         target : str or sequence of str
-            Column(s) of the response; none for a Gaussian mixture.
+            Column(s) of the response; None for a Gaussian mixture.
         features : sequence of str, optional
-            Columns of the covariates, in their order; all that have no other role by default.
+            Columns of the covariates, in order; by default all columns without another role.
         weight, groups, exposure, trials : str, optional
             Columns with these roles. The rows of a group must be in one shard.
         engine : InProcess or DaskCluster
         in_memory : bool
-            Keep the rows in memory instead of reading the files again in every round.
+            Whether to keep the rows in memory instead of reading the files again in every round.
 
         Examples
         --------
@@ -119,7 +119,7 @@ class Federation:
 
     @property
     def traces(self) -> dict[str, list[str]]:
-        """What went wrong at sites of this process in the last run, in full: it stays here, only codes are sent."""
+        """Return the tracebacks of failures at sites of this process in the last run; only failure codes are sent."""
         return {site.name: list(site.traces) for site in self._sites if site.traces}
 
     def run(
@@ -130,7 +130,7 @@ class Federation:
         deadline: float | None = None,
         on_drop: OnDrop = "stop",
     ) -> Run[R]:
-        """Run a dialogue of your own over the sites, whose columns are numbers as they stand.
+        """Run a custom dialogue over the sites; their columns are used without conversion.
 
         Sites given as ``(X,)`` have responses only, as for a Gaussian mixture.
 
@@ -143,7 +143,7 @@ class Federation:
         Returns
         -------
         Run
-            With ``value``, what the dialogue returned, and ``record``.
+            ``value``, the return value of the dialogue, and ``record``.
         """
         self._sites = self._source.sites(None)
         engine = self._engine.over(self._sites, in_memory=self._in_memory)
@@ -165,24 +165,25 @@ class Federation:
         ----------
         estimator : estimator of this library
         method : FederatedEM, OneShot, SharedCentre, ClusteredClients or another
-            How; exact EM by default. SharedCentre and FedGrEM learn each site's own model
+            Federated method; exact EM by default. SharedCentre and FedGrEM fit one model per site
             (:attr:`FederatedFit.models`).
         journal : path, optional
-            Where answers are kept, so that an interrupted fit goes on where it was: run it again with the same
-            arguments. Needs a whole number as ``random_state``.
+            File in which answers are stored, so that an interrupted fit can be resumed: run it again with the same
+            arguments. Requires a whole number as ``random_state``.
         deadline : float, optional
-            Seconds that a round may take.
+            Maximum duration of a round in seconds.
         on_drop : {"stop", "continue", "skip"}
-            What happens when a site fails or misses the deadline: stop, naming it; go on without it, and then
-            likelihood, BIC and standard errors are those of the sites that stayed; or go on without it in this round
-            and ask it again in the next, for methods whose clients come and go (:class:`ClusteredClients`).
+            What to do if a site fails or misses the deadline. ``"stop"``: stop with an error that names the site.
+            ``"continue"``: drop the site; likelihood, BIC and standard errors are those of the remaining sites.
+            ``"skip"``: leave it out of this round and ask it again in the next, for methods with partial participation
+            (:class:`ClusteredClients`).
 
         Returns
         -------
         FederatedFit
         """
         (fitted,) = self._fits(estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop)
-        assert fitted is not None  # a single fit that cannot be had is an error  # noqa: S101
+        assert fitted is not None  # a single fit that is not possible raises an error  # noqa: S101
         _warn(fitted)
         return fitted
 
@@ -197,7 +198,7 @@ class Federation:
         deadline: float | None = None,
         on_drop: OnDrop = "stop",
     ) -> FederatedOrders:
-        """Fit several orders side by side, in the rounds of the slowest of them, and compare them.
+        """Fit models with several numbers of experts in the same rounds, and compare them by a criterion.
 
         Parameters
         ----------
@@ -229,7 +230,7 @@ class Federation:
     ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
         first = clone(estimator)
-        sites = self._source.sites(first)  # where the estimator learns its columns
+        sites = self._source.sites(first)  # sets the columns of the estimator
         if method.by_client:
             sites = [site.by_client() for site in sites]
         self._sites = sites
@@ -246,30 +247,30 @@ class Federation:
 
 
 def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:
-    """Return the model with a fit as its own, and a copy of it for each site that has one."""
+    """Return the fitted model, and a copy of it for each site that has its own fit."""
     fit = fit.with_dropped(record.dropped)
     models = {site: copy(model).adopt(own) for site, own in fit.site_fits().items()}
     return FederatedFit(model.adopt(fit), record, fit, models)
 
 
 def _warn(fitted: FederatedFit) -> None:
-    """Warn of too few rounds, of doubts, and of sites that were not used as a whole."""
+    """Warn if rounds were too few, if the fit has doubts, or if a site was not used as a whole."""
     if fitted.fit.ascent.stop is StopReason.ROUNDS:
         warn(f"{fitted.fit.ascent.stop}; raise rounds", ConvergenceWarning)
     if fitted.fit.doubts:
         warn(f"the result cannot be trusted: {'; '.join(fitted.fit.doubts)}", UntrustedWarning)
-    said = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
-    if said:
-        warn(f"not all sites were used as they are: {said}. See FederatedFit.sites", SetAsideWarning)
+    reasons = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
+    if reasons:
+        warn(f"some sites were not used as a whole: {reasons}. See FederatedFit.sites", SetAsideWarning)
 
 
 def _with_order(estimator: Any, K: int) -> Any:
-    """The same estimator, with the columns it knows, for another number of experts."""
+    """Return a copy of the estimator, with its columns, for another number of experts."""
     return copy(estimator).set_params(**{estimator.order_name: K})
 
 
 def _task(models: Sequence[Any], sites: Sequence[Site], journal: object) -> Task:
-    """Return what the method is given."""
+    """Return the task of the method."""
     first = models[0]
     seed = first.random_state
     if not isinstance(seed, int | np.integer):
@@ -283,14 +284,14 @@ def _task(models: Sequence[Any], sites: Sequence[Site], journal: object) -> Task
 
 
 def _drawn(random_state: Any) -> int:
-    """A seed from a generator of either kind, or a new one."""
+    """Draw a seed from a generator of either kind, or from a new one."""
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31))
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _study(method: Method, task: Task, sites: Sequence[Site]) -> str:
-    """Return a digest of all that decides a run, besides the data."""
+    """Return a digest of everything that determines a run, except the data."""
     text = repr((method, replace(task, start=None), [site.name for site in sites]))
     digest = blake2b(text.encode(), digest_size=16)
     if task.start is not None:

@@ -1,4 +1,4 @@
-"""A line of progress while a federation works."""
+"""Progress bar of a federated run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from consilience.runs.run import Progress
 
 @contextmanager
 def shown(verbose: bool, title: str) -> Iterator[Progress | None]:
-    """A callback that shows which sites have answered, or None when not ``verbose``."""
+    """Yield a callback that shows how many sites have answered, or None if not ``verbose``."""
     if not verbose:
         yield None
         return

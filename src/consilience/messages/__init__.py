@@ -1,4 +1,4 @@
-"""Messages between a coordinator and sites: questions, answers, failures, and how they are encoded."""
+"""Messages between a coordinator and sites: questions, answers, failures and their encoding."""
 
 from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
 from consilience.messages.client_questions import Clients, Pairs

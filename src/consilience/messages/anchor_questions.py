@@ -1,4 +1,4 @@
-"""Questions of moment descent: sizes of clients, steps of a few of them, and local steps of all."""
+"""Questions of moment descent: sizes of clients, steps of anchor clients, and local steps of all clients."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True)
 class Sizes:
-    """Asks how many rows each client has: ``ClientSizes``.
+    """Ask for the number of rows of each client: ``ClientSizes``.
 
     Examples
     --------
     >>> Sizes().disclosed
-    'for each client its number of rows'
+    'the number of rows of each client'
     """
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
-        return "for each client its number of rows"
+        """Return a description of what an answer discloses."""
+        return "the number of rows of each client"
 
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """Asks some clients of a site in which direction their coefficients lie, and how far: ``AnchorSteps``.
+    """Ask some clients of a site for a step towards their coefficients, within a subspace: ``AnchorSteps``.
 
     Parameters
     ----------
     design : Design
     places : tuple of int, (A,)
-        Of the anchors, in the order of the site's clients.
+        Indices of the anchors among the site's clients.
     theta : (A, p) array
-        Coefficients from which each takes its residuals.
+        Coefficients at which each anchor computes its residuals.
     basis : (A, p, f) array
-        The subspace in which each looks.
+        Basis of the subspace of each anchor's step.
 
     Examples
     --------
@@ -53,25 +53,25 @@ class Anchors:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         A, _, f = self.basis.shape
-        return f"for each of {A} clients {f} numbers, the mean of residuals times x in {f} directions"
+        return f"for each of {A} clients, {f} numbers: an estimate of the mean of residual times x in {f} directions"
 
 
 @dataclass(frozen=True, eq=False)
 class LocalSteps:
-    """Asks clients to pick a regression and to improve it on their own rows: ``ClusterSums``.
+    """Ask each client to select a regression and to update it on its own rows: ``ClusterSums``.
 
     Parameters
     ----------
     mixture : Mixture
-        The regressions of all clusters; shares and variances are for the log-likelihood alone.
+        The regressions of all clusters; weights and variances are used for the log-likelihood only.
     steps : int
-        Gradient steps of each client.
+        Number of gradient steps of each client.
     rate : float
-        Their length.
+        Step length.
     prox : bool
-        One proximal step in their place.
+        Whether to take one proximal step instead of gradient steps.
 
     Examples
     --------
@@ -87,8 +87,8 @@ class LocalSteps:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         return (
-            f"for each of {self.mixture.K} clusters the sum over its clients of how far their coefficients moved, "
-            "their number, rows and squared residuals; the log-likelihood"
+            f"for each of {self.mixture.K} clusters, sums over its clients of the changes of their coefficients and of "
+            "their squared residuals, and the numbers of clients and rows; the log-likelihood"
         )

@@ -1,4 +1,4 @@
-"""What a message must say to be believed: parts that fit together, finite numbers, counts that agree."""
+"""Checks of received messages: consistent shapes, finite numbers, consistent counts."""
 
 from __future__ import annotations
 
@@ -22,60 +22,62 @@ from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, triangle_size, unpack
 
 LARGEST = 1e100
-"""Of parameters and moments: their squares do not overflow."""
+"""Upper limit of parameters and moments, so that their squares do not overflow."""
 SLACK = 1e-8
 SAME_COUNT = 1e-6
 EARNED_SLACK = 1e-3
-"""Of a precision: where covariates are nearly collinear its digits are few."""
+"""Relative tolerance of a precision, which has few correct digits if covariates are nearly collinear."""
 MOST_PARAMETERS = 10**7
-"""Of one mixture: what a local fit may be asked to allocate."""
+"""Maximum number of parameters of a mixture that a site is asked to fit."""
 
 
 def check_mixture(mixture: Mixture) -> None:
-    """Refuse a mixture whose parts do not fit together, or are not proper, before it meets data."""
+    """Raise an error if the parts of a mixture have inconsistent shapes or invalid values."""
     design, gate, experts = mixture.design, mixture.gate, mixture.experts
     fits = gate.K == experts.K >= 1 and experts.p == design.p and design.centre.shape == design.scale.shape
     if not (fits and bool(np.all(design.scale > 0))):
-        raise MessageError("the parts of a mixture do not fit together")
+        raise MessageError("the parts of a mixture have inconsistent shapes, or a scale is not positive")
     if not (np.all(np.isfinite(design.centre)) and np.all(np.isfinite(design.scale))):
-        raise MessageError("the design of a mixture has numbers that are not finite")
+        raise MessageError("the design of a mixture has values that are not finite")
     problem = gate.invalid(design.p) or experts.invalid()
     if problem:
-        raise MessageError(f"not a proper mixture: {problem}")
+        raise MessageError(f"invalid mixture: {problem}")
 
 
 def check_directions(question: Pairs | Clients) -> None:
-    """Coefficients and directions that are not those of the design, or not finite, are refused."""
+    """Raise an error if coefficients or directions do not have the shapes of the design, or are not finite."""
     design, basis = question.design, question.basis
     _check_design(design)
     fits = question.theta.shape == (design.p,) and (basis is None or (len(basis) == design.p and basis.shape[1] >= 1))
     if not fits:
-        raise MessageError("directions that are not those of the design")
+        raise MessageError("coefficients or directions do not have the shapes of the design")
     if not (_is_moderate(question.theta) and (basis is None or _is_moderate(basis))):
-        raise MessageError("coefficients or directions that are not finite")
+        raise MessageError("coefficients or directions are not finite")
 
 
 def check_design(question: SquaredResponses) -> None:
-    """A design whose parts do not fit together, or are not finite, is refused."""
+    """Raise an error if the parts of a design have inconsistent shapes, or are not finite."""
     _check_design(question.design)
 
 
 def _check_design(design: Design) -> None:
     if not (design.centre.shape == design.scale.shape and np.all(design.scale > 0) and _is_moderate(design.centre)):
-        raise MessageError("the parts of a design do not fit together")
+        raise MessageError(
+            "the parts of a design have inconsistent shapes, or values that are not finite or not positive"
+        )
 
 
 def check_comparison(question: CriticSums) -> None:
-    """Critics that are not of a mixture of regressions with constant shares and one variance are refused."""
+    """Raise an error unless the critics are those of a mixture of regressions with constant gate and one variance."""
     found, parts = _regressions(question.mixture), (question.above, question.below)
     if not all(part.shape == found.B.shape for part in parts):
-        raise MessageError("the parts of a comparison do not fit together")
+        raise MessageError("the critics do not have the shape of the mixture's coefficients")
     if not (len(np.unique(found.variances)) == 1 and all(_is_moderate(part) for part in parts)):
-        raise MessageError("a comparison with several variances, or with numbers that are not finite")
+        raise MessageError("the mixture has more than one variance, or a critic has values that are not finite")
 
 
 def _regressions(mixture: Mixture) -> Regressions:
-    """The numbers of a mixture of regressions with one response and constant shares; others are refused."""
+    """Return the parameters of a mixture of regressions with one response and constant gate, or raise an error."""
     try:
         return Regressions.of(mixture)
     except InvalidInputError as error:
@@ -83,71 +85,71 @@ def _regressions(mixture: Mixture) -> Regressions:
 
 
 def check_clients(moments: ClientMoments) -> None:
-    """Moments of clients that do not fit together, or are of no rows, are refused."""
+    """Raise an error if moments of clients have inconsistent shapes, negative counts, or values that are not finite."""
     G, f = moments.b.shape
     fits = moments.n.shape == moments.c.shape == (G,) and moments.S.shape == (G, triangle_size(f))
     if not (fits and np.all(moments.n >= 0) and np.all(moments.c >= 0)):
-        raise MessageError("the moments of clients do not fit together")
+        raise MessageError("the moments of clients have inconsistent shapes or negative counts")
     if not all(_is_moderate(part) for part in (moments.n, moments.S, moments.b, moments.c)):
-        raise MessageError("clients have moments that are not finite")
+        raise MessageError("the moments of clients are not finite")
 
 
 def check_client_sizes(sizes: ClientSizes) -> None:
-    """Sizes that are negative are refused."""
+    """Raise an error if sizes of clients are negative or not finite."""
     if not (np.all(sizes.n >= 0) and _is_moderate(sizes.n)):
-        raise MessageError("clients have sizes that are none")
+        raise MessageError("the sizes of clients must be non-negative and finite")
 
 
 def check_anchors(question: Anchors) -> None:
-    """Coefficients and bases that are not one for each anchor on the design, or not finite, are refused."""
+    """Raise an error unless each anchor has finite coefficients and a finite basis of the design's dimension."""
     A, p = len(question.places), question.design.p
     _check_design(question.design)
     fits = question.theta.shape == (A, p) and question.basis.shape[:2] == (A, p) and question.basis.shape[2] >= 1
     if not fits:
-        raise MessageError("the parts of a question to anchors do not fit together")
+        raise MessageError("the coefficients or bases of anchors have inconsistent shapes")
     if not (_is_moderate(question.theta) and _is_moderate(question.basis)):
-        raise MessageError("anchors with coefficients or directions that are not finite")
+        raise MessageError("the coefficients or bases of anchors are not finite")
 
 
 def check_local_steps(question: LocalSteps) -> None:
-    """Steps on anything but regressions with constant shares and one response, or of no length, are refused."""
+    """Raise an error unless the model is a mixture of regressions of one response and the rate is valid."""
     _regressions(question.mixture)
     if not (question.rate > 0 and np.isfinite(question.rate)):
         raise MessageError("the rate of local steps must be positive and finite")
 
 
 def check_cluster_sums(sums: ClusterSums) -> None:
-    """Sums whose parts do not fit together, or are of a negative number of rows, are refused."""
+    """Raise an error if sums over clusters have inconsistent shapes, negative counts, or values that are not finite."""
     parts = (sums.rows, sums.clients, sums.squares)
     if not all(part.shape == (len(sums.moved),) and np.all(part >= 0) for part in parts):
-        raise MessageError("the parts of sums over clusters do not fit together")
+        raise MessageError("the sums over clusters have inconsistent shapes or negative counts")
     if not all(_is_moderate(part) for part in (*parts, sums.moved)):
-        raise MessageError("sums over clusters that are not finite")
+        raise MessageError("the sums over clusters are not finite")
 
 
 def check_sample(question: Sample) -> None:
-    """A share that is none is refused."""
+    """Raise an error unless the share is above 0 and at most 1."""
     if not 0 < question.share <= 1:
-        raise MessageError("a share that is not above 0 and at most 1")
+        raise MessageError("the share of a sample must be above 0 and at most 1")
 
 
 def check_local_fit(question: ProposeStart) -> None:
-    """A fit so large that it would exhaust a machine, or a summary whose parts do not fit together, is refused."""
+    """Raise an error if the fit has too many parameters, or if the summary has inconsistent shapes."""
     specification, summary = question.specification, question.summary
     d, q = len(summary.x_mean), len(summary.y_mean)
     if not (summary.x_squares.shape == (d,) and summary.y_products.shape == (q, q)):
-        raise MessageError("the parts of a summary do not fit together")
+        raise MessageError("the parts of a summary have inconsistent shapes")
     if _is_large(specification, specification.K, d, q):
-        raise MessageError("a local fit with too many parameters")
+        raise MessageError("the local fit has too many parameters")
 
 
 def _is_large(specification: Specification, K: int, d: int, q: int) -> bool:
-    """Whether a mixture of K experts has more numbers than a fit may be asked to allocate."""
+    """Whether a mixture of K experts has more than ``MOST_PARAMETERS`` parameters."""
     return K * (d + 1 + specification.experts.numbers(d + 1, q, specification.options)) > MOST_PARAMETERS
 
 
 def check_covariates(summary: CovariateSummary) -> None:
-    """A description of covariates that no points can be drawn from is refused."""
+    """Raise an error unless the summary of covariates is a valid distribution to sample from."""
     G, c = summary.means.shape
     columns = list(zip(summary.levels, summary.shares, strict=False))
     few = [(values, share) for values, share in columns if len(values)]
@@ -160,13 +162,17 @@ def check_covariates(summary: CovariateSummary) -> None:
     )
     weights = fits and bool(np.all(summary.weights > 0)) and abs(summary.weights.sum() - 1) < SAME_COUNT
     if not (weights and all(_is_distribution(*column) for column in few)):
-        raise MessageError("the parts of a description of covariates do not fit together")
+        raise MessageError(
+            "a summary of covariates has inconsistent shapes, or weights that are not positive or do not sum to 1"
+        )
     if not (_are_covariances(summary.covariances) and _is_moderate(summary.means)):
-        raise MessageError("a description of covariates has means or covariances that are none")
+        raise MessageError(
+            "a summary of covariates has means that are not finite, or covariances that are not positive semidefinite"
+        )
 
 
 def _are_covariances(packed: Array) -> bool:
-    """Whether packed matrices are positive semi-definite, up to rounding."""
+    """Whether packed matrices are positive semidefinite, up to rounding."""
     matrices = unpack(packed)
     variances = np.diagonal(matrices, axis1=1, axis2=2)
     if not (np.all(variances >= 0) and _is_moderate(variances)):
@@ -180,17 +186,17 @@ def _are_covariances(packed: Array) -> bool:
 
 
 def _is_moderate(values: Array) -> bool:
-    """Whether the squares of values are finite, and their sums over many sites."""
+    """Whether values are so small that sums of their squares over many sites are finite."""
     return bool(np.all(np.abs(values) < LARGEST))
 
 
 def _is_distribution(values: Array, share: Array) -> bool:
-    """Whether values are in order and each has a positive share."""
+    """Whether values increase strictly, and their shares are positive and sum to 1."""
     return bool(np.all(np.diff(values) > 0) and np.all(share > 0) and np.all(abs(share.sum(axis=1) - 1) < SAME_COUNT))
 
 
 def check_site_model(model: SiteModel) -> None:
-    """Moments that do not belong to the mixture, or weights that are none, are refused."""
+    """Raise an error if the counts and moments of a site's model are invalid or inconsistent with its mixture."""
     mixture, K, p = model.mixture, model.mixture.K, model.mixture.design.p
     f = len(mixture.experts.free_coefficients()) // K
     experts = mixture.experts
@@ -200,17 +206,19 @@ def check_site_model(model: SiteModel) -> None:
     fits = fits and (model.covariates is None or model.covariates.d == mixture.design.d)
     counted = model.weight > 0 and bool(np.all(model.label_counts >= 0) and np.all(model.mass >= 0))
     if not (fits and counted and model.exposure > 0 and _is_close(float(model.label_counts.sum()), model.weight)):
-        raise MessageError("the parts of a site's model do not fit together")
+        raise MessageError("the parts of a site's model have inconsistent shapes or invalid counts")
     numbers = np.array([model.weight, model.exposure, model.log_likelihood])
     moderate = all(_is_moderate(part) for part in (experts.free_coefficients(), mixture.gate.read(), numbers))
     if not (moderate and _are_covariances(model.second) and _are_covariances(model.precision)):
-        raise MessageError("a site's model has moments or parameters that are none")
+        raise MessageError(
+            "a site's model has parameters that are too large, or moments that are not positive semidefinite"
+        )
     if isinstance(experts, MomentExperts) and not _is_earned(model.precision, model.second, experts):
-        raise MessageError("a site's model is surer of its coefficients than its rows allow")
+        raise MessageError("a site's model claims a higher precision of its coefficients than its rows allow")
 
 
 def _is_earned(precision: Array, second: Array, experts: MomentExperts) -> bool:
-    """Whether a precision is at most what known labels would give, on the diagonal."""
+    """Whether the diagonal of a precision is at most that for known labels."""
     if not len(precision):
         return True
     own, most = np.diagonal(unpack(precision), axis1=1, axis2=2), experts.largest_precision(unpack(second))
@@ -218,12 +226,12 @@ def _is_earned(precision: Array, second: Array, experts: MomentExperts) -> bool:
 
 
 def check_fit(fit: LocalFit) -> None:
-    """A model of more rows than its site has is refused."""
+    """Raise an error if a site's model and its summary have inconsistent numbers of rows."""
     if fit.model is None:
         return
     rows = fit.summary.weight
     if not (_is_close(float(fit.model.mass.sum()), rows) and fit.model.weight <= rows * (1 + SAME_COUNT)):
-        raise MessageError("a site's model is of another number of rows, or of more groups, than its summary")
+        raise MessageError("a site's model has another number of rows than its summary, or more groups than rows")
 
 
 def _is_close(a: float, b: float) -> bool:
@@ -231,21 +239,21 @@ def _is_close(a: float, b: float) -> bool:
 
 
 def check_bundle(bundle: Bundle) -> None:
-    """Places that are not one for each question, in their order, are refused."""
+    """Raise an error unless each question has one place, and places increase."""
     if len(bundle.places) != len(bundle.questions) or np.any(np.diff(bundle.places) <= 0):
-        raise MessageError("the parts of a bundle of questions do not fit together")
+        raise MessageError("a bundle must have one place for each question, in increasing order")
 
 
 def check_summary(summary: ColumnSummary) -> None:
-    """Negative weights and sums of squares are refused."""
+    """Raise an error if the weight or a sum of squares is negative."""
     squares = (summary.x_squares, np.diagonal(summary.y_products))
     if summary.weight < 0 or any(bool(np.any(part < 0)) for part in squares):
-        raise MessageError("a summary has a negative weight or negative squares")
+        raise MessageError("a summary has a negative weight or a negative sum of squares")
 
 
 def check_fit_site(question: FitSite) -> None:
-    """A fit so large that it would exhaust a machine is refused."""
+    """Raise an error if a local fit has too many parameters, or invalid columns or orders."""
     if question.columns is not None and len(question.columns) != 2:
-        raise MessageError("a local fit of columns that are not two numbers")
+        raise MessageError("columns must be two numbers: of covariates and of responses")
     if not question.orders or _is_large(question.specification, max(question.orders), *(question.columns or (0, 1))):
-        raise MessageError("a local fit with too many parameters, or of no order")
+        raise MessageError("the local fit has too many parameters, or no number of experts to try")

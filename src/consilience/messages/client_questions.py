@@ -1,4 +1,4 @@
-"""Questions about clients: groups of rows with one label, a site that has no groups being one client."""
+"""Questions about clients: groups of rows with one label. A site without groups is one client."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Asks for products of residual vectors of pairs of rows of one client, over all clients: a ``PairSums``.
+    """Ask for the sum over clients of products of residual vectors of pairs of rows: ``PairSums``.
 
     Parameters
     ----------
     design : Design
     theta : (p,) array
-        Coefficients from which residuals are taken.
+        Coefficients at which residuals are computed.
     basis : (p, K) array or None
-        With a basis, the sum times the basis: ``p K`` numbers in place of ``p²``.
+        If given, the answer is the sum times the basis: ``p K`` numbers instead of ``p²``.
 
     Examples
     --------
@@ -33,20 +33,20 @@ class Pairs:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         times = "" if self.basis is None else f", times a basis of {self.basis.shape[1]} directions"
-        return f"a sum over clients of products of residuals times x over pairs of a client's rows{times}"
+        return f"the sum over clients and pairs of a client's rows of products of residual times x{times}"
 
 
 @dataclass(frozen=True, eq=False)
 class Clients:
-    """Asks for the moments of each client, in all coefficients or in the directions of a basis: ``ClientMoments``.
+    """Ask for the moments of each client, in all coefficients or in the directions of a basis: ``ClientMoments``.
 
     Parameters
     ----------
     design : Design
     theta : (p,) array
-        Coefficients from which residuals are taken.
+        Coefficients at which residuals are computed.
     basis : (p, f) array or None
 
     Examples
@@ -62,10 +62,10 @@ class Clients:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         f = self.design.p if self.basis is None else self.basis.shape[1]
         of = "covariates" if self.basis is None else "combinations of covariates"
         return (
-            f"for each client its number of rows, the sum of squared residuals, and the second moments of {f} {of} "
+            f"for each client, its number of rows, the sum of squared residuals, and the second moments of {f} {of} "
             "with each other and with residuals"
         )

@@ -1,7 +1,7 @@
-"""A federated method is a dialogue: a generator that yields requests and receives answers.
+"""Dialogues: federated methods as generators that yield requests and receive answers.
 
-It is a pure function of its arguments (a seed among them) and of the answers: it reads no clock, no file, no data.
-That is what lets a killed run resume by replay.
+A dialogue is a pure function of its arguments, including the seed, and of the answers: it reads no clock, file or data.
+An interrupted run can therefore be resumed by replaying the answers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, eq=False)
 class Total:
-    """The sum over sites of the answers to ``question``.
+    """Request for the sum over sites of the answers to ``question``.
 
-    With plain sums the coordinator's machine still receives each answer; the dialogue sees only the sum.
+    The coordinator's process receives each answer and adds them; the dialogue receives only the sum.
 
     Parameters
     ----------
     question : Question
     sites : tuple of str or None
-        The sum over these only; None is over all.
+        Sites to ask; None asks all.
 
     Examples
     --------
@@ -42,18 +42,18 @@ class Total:
 
     def __post_init__(self) -> None:
         if not is_additive(self.question):
-            raise InvalidInputError(f"answers to {type(self.question).__name__} do not add: ask for Each")
+            raise InvalidInputError(f"answers to {type(self.question).__name__} do not add: request Each")
 
 
 @dataclass(frozen=True, eq=False)
 class Each:
-    """Every site's own answer to ``question``, as a mapping from site to answer in site order.
+    """Request for each site's answer to ``question``: a mapping from site to answer, in site order.
 
     Parameters
     ----------
     question : Question
     sites : tuple of str or None
-        Ask only these; None asks all.
+        Sites to ask; None asks all.
 
     Examples
     --------
@@ -68,14 +68,14 @@ class Each:
 
 @dataclass(frozen=True, eq=False)
 class PerSite:
-    """Every site's answer to a question of its own, as a mapping from site to answer in site order.
+    """Request for answers to one question per site: a mapping from site to answer, in site order.
 
-    A site is shown its question only.
+    A site receives its own question only.
 
     Parameters
     ----------
     questions : mapping of str to Question
-        All of one kind; who is not in it is not asked.
+        Questions of one type; other sites are not asked.
 
     Examples
     --------
@@ -88,16 +88,16 @@ class PerSite:
 
     def __post_init__(self) -> None:
         if len({type(question) for question in self.questions.values()}) != 1:
-            raise InvalidInputError("expected at least one question, and all of them of one kind")
+            raise InvalidInputError("expected at least one question, and all questions of one type")
 
     @property
     def sites(self) -> tuple[str, ...]:
-        """Who is asked."""
+        """Return the sites that are asked."""
         return tuple(self.questions)
 
     @property
     def question(self) -> Question:
-        """The first of the questions: the others are of its kind."""
+        """Return the first question; the others have the same type."""
         return next(iter(self.questions.values()))
 
 
@@ -106,7 +106,7 @@ Dialogue = Generator[Request, Any, R]
 
 
 def together(dialogues: Sequence[Dialogue[R]]) -> Dialogue[tuple[R, ...]]:
-    """Several dialogues side by side: what they ask in the same turn goes out in one message.
+    """Run several dialogues in parallel; requests of the same round are sent in one message.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def _advance(i: int, dialogue: Dialogue[R], answer: Any, waiting: dict[int, Requ
 
 
 def _alike(waiting: dict[int, Request]) -> list[int]:
-    """The dialogues that wait for the same kind of request as the first, in their order; ``PerSite`` goes alone."""
+    """Return the dialogues that wait for the same kind of request as the first; ``PerSite`` is never combined."""
     kinds = {i: (type(r), r.sites, i if isinstance(r, PerSite) else None) for i, r in sorted(waiting.items())}
     first = next(iter(kinds.values()))
     return [i for i, kind in kinds.items() if kind == first]
@@ -155,7 +155,7 @@ def _parts(question: Question) -> tuple[Question, ...]:
 
 
 def _separated(answer: Any, questions: Sequence[Question]) -> list[Any]:
-    """The answer to each question, from the answer to all their parts in one message."""
+    """Split the answer to a combined message into the answers to its questions."""
     if not isinstance(answer, Answers):
         by_site = {site: _separated(each, questions) for site, each in answer.items()}
         return [{site: parts[i] for site, parts in by_site.items()} for i in range(len(questions))]

@@ -1,4 +1,4 @@
-"""Failures as values: a code with a sentence that carries no data, never an exception across the border."""
+"""Failures as values: a code and a sentence without data are sent instead of an exception."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from consilience.errors import ConsilienceError
 
 
 class FailureCode(Enum):
-    """What went wrong at a site, or on the way: members are the sentences that leave it.
+    """Kinds of failure at a site or in transport; the values are the sentences shown to users.
 
     Examples
     --------
@@ -17,29 +17,29 @@ class FailureCode(Enum):
     a column has missing or infinite values: fill or drop those rows
     """
 
-    # said by the site
+    # reported by the site
     UNREADABLE_QUESTION = "the question could not be read"
-    OTHER_FORMAT = "the message is in another format than this version reads: install the same version on both sides"
-    OTHER_COLUMNS = "the data do not have the columns that were asked for"
-    NOT_NUMBERS = "a column that must hold numbers does not"
+    OTHER_FORMAT = "the message has a format that this version cannot read: install the same version on both sides"
+    OTHER_COLUMNS = "the data do not have the requested columns"
+    NOT_NUMBERS = "a column that must be numeric is not"
     MISSING_VALUES = "a column has missing or infinite values: fill or drop those rows"
-    UNKNOWN_CLASS = "the response has a class that the study does not name"
-    OUT_OF_RANGE = "the response has values that its family does not have"
-    BAD_WEIGHTS = "weights must be zero or positive, exposures positive"
+    UNKNOWN_CLASS = "the response has a class that is not among the classes of the model"
+    OUT_OF_RANGE = "the response has values outside the range of its family"
+    BAD_WEIGHTS = "weights must be zero or positive, and exposures positive"
     DATA_NOT_FOUND = "the data were not found at their address"
-    NO_STORE = "the store of the data could not be reached: check its address and the network"
-    NO_CREDENTIALS = "the store of the data refused the credentials: check the access key, its secret and its rights"
-    DATA_UNREADABLE = "the data could not be read: not the file format that its name says, or damaged"
-    NO_ANSWER_TO_KIND = "the site does not answer this kind of question"
-    INTERNAL = "an unexpected error at the site: the trace is in the site's own log"
-    # said by whoever carries the messages, or receives them
+    NO_STORE = "the data store could not be reached: check its address and the network"
+    NO_CREDENTIALS = "the data store refused the credentials: check the access key, its secret and its permissions"
+    DATA_UNREADABLE = "the data could not be read: the file is damaged, or its format is not the one in its name"
+    NO_ANSWER_TO_KIND = "the site does not answer questions of this type"
+    INTERNAL = "an unexpected error at the site: the traceback is in the site's log"
+    # reported by the engine or the coordinator
     NO_ANSWER = "no answer before the deadline"
-    WORKER_LOST = "the workers that tried to answer were lost: out of memory, killed, or unreachable"
+    WORKER_LOST = "the workers that computed the answer were lost: out of memory, killed, or unreachable"
     UNREADABLE_ANSWER = "the answer could not be read"
-    WRONG_SHAPE = "the answer has another shape than the question asked for"
-    NOT_FINITE = "the answer has numbers that are not finite"
-    # said by the site; new ones go to the end: the place is the number that is sent
-    GROUPED = "the rows have groups, and the method gives each row a label of its own: use one that knows groups"
+    WRONG_SHAPE = "the answer does not have the requested shape"
+    NOT_FINITE = "the answer has values that are not finite"
+    # reported by the site; add new members at the end: the position is the number that is sent
+    GROUPED = "the rows have groups, but the method labels single rows: use a method that supports groups"
 
     def __str__(self) -> str:
         return self.value
@@ -47,20 +47,20 @@ class FailureCode(Enum):
 
 @dataclass(frozen=True)
 class Failure:
-    """A site's failure, as it may leave the site.
+    """A failure as a site reports it: a code, and a reference to the site's log.
 
     Parameters
     ----------
     code : FailureCode
     reference : int
-        Number of the trace in the site's own log; 0 where there is none.
+        Number of the traceback in the site's log; 0 if there is none.
     detail : str
-        What the question expected, added by the coordinator: it is not sent.
+        What the question expected. Added by the coordinator, not sent.
 
     Examples
     --------
     >>> print(Failure(FailureCode.INTERNAL, reference=7))
-    an unexpected error at the site: the trace is in the site's own log (reference 7)
+    an unexpected error at the site: the traceback is in the site's log (reference 7)
     """
 
     code: FailureCode
@@ -68,12 +68,12 @@ class Failure:
     detail: str = ""
 
     def __str__(self) -> str:
-        said = f"{self.code}: {self.detail}" if self.detail else str(self.code)
-        return f"{said} (reference {self.reference})" if self.reference else said
+        text = f"{self.code}: {self.detail}" if self.detail else str(self.code)
+        return f"{text} (reference {self.reference})" if self.reference else text
 
 
 class SiteError(ConsilienceError):
-    """Raised inside a site for a failure with a code; it leaves the site as a :class:`Failure`.
+    """Error with a failure code, raised within a site and reported as a :class:`Failure`.
 
     Examples
     --------

@@ -1,7 +1,6 @@
-"""The questions that can be asked of a site, and their answers: a closed list.
+"""Questions to a site and their answers: a closed list.
 
-Every question says what its answer discloses. :class:`~consilience.fit.Expect`, which the EM loop itself asks, is the
-fourth of them.
+Every question describes what its answer discloses. The question of the EM loop is :class:`~consilience.fit.Expect`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True)
 class Summarise:
-    """Asks for the weight, means and spreads of ``d`` covariates and ``q`` responses: a ``ColumnSummary``.
+    """Ask for the weight, means and variances of ``d`` covariates and ``q`` responses: ``ColumnSummary``.
 
     Examples
     --------
@@ -45,7 +44,7 @@ class Summarise:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         return (
             f"the total weight, the means and variances of {self.d} covariates, "
             f"the means and covariances of {self.q} response(s)"
@@ -54,7 +53,7 @@ class Summarise:
 
 @dataclass(frozen=True, eq=False)
 class ScoreSums:
-    """Asks for the statistics at a mixture without any ``x xᵀ``: ``Statistics`` with few numbers, for gradient steps.
+    """Ask for the statistics at a mixture without second moments ``x xᵀ``, for gradient steps: ``Statistics``.
 
     Examples
     --------
@@ -67,14 +66,14 @@ class ScoreSums:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
-        sums = f"sums over rows, weighted by responsibilities, of 1, residuals and their squares for {self.mixture.K}"
-        return f"{sums} experts, each residual times x, and the log-likelihood"
+        """Return a description of what an answer discloses."""
+        sums = "sums over rows, weighted by responsibilities, of 1, residuals, squared residuals and residuals times x"
+        return f"{sums} for {self.mixture.K} experts, and the log-likelihood"
 
 
 @dataclass(frozen=True, eq=False)
 class LogLikelihood:
-    """Asks how well a mixture explains the site's rows: a :class:`Likelihood`.
+    """Ask for the log-likelihood of the site's rows under a mixture: :class:`Likelihood`.
 
     Examples
     --------
@@ -87,13 +86,13 @@ class LogLikelihood:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         return "the total weight and the log-likelihood of one mixture"
 
 
 @dataclass(frozen=True)
 class Likelihood(Additive):
-    """``Σ w log p(y | x)`` and ``Σ w`` (or the number of groups) at a mixture.
+    """Log-likelihood ``Σ w log p(y | x)`` at a mixture, and weight ``Σ w`` (or the number of groups).
 
     Examples
     --------
@@ -107,16 +106,16 @@ class Likelihood(Additive):
 
 @dataclass(frozen=True, eq=False)
 class ProposeStart:
-    """Asks for a mixture fitted to at most 3,000 of the site's rows: :class:`StartCandidates`.
+    """Ask for a mixture fitted to at most 3,000 of the site's rows, as a start: :class:`StartCandidates`.
 
     Parameters
     ----------
     specification : Specification
     summary : ColumnSummary
-        Over all sites: the coordinates and the floor of the fit.
+        Summary over all sites, which gives the coordinates and the variance floor of the fit.
     seed : int
     n_init : int
-        Starts at the site.
+        Number of starts at the site.
 
     Examples
     --------
@@ -133,14 +132,14 @@ class ProposeStart:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         K = self.specification.K
         return f"the parameters of a mixture of {K} experts fitted to at most 3,000 rows of the site"
 
 
 @dataclass(frozen=True, eq=False)
 class StartCandidates:
-    """The mixture a site found, or none where it has too little to find one.
+    """The mixture that a site fitted; empty if it has too few rows.
 
     Examples
     --------
@@ -153,23 +152,23 @@ class StartCandidates:
 
 @dataclass(frozen=True, eq=False)
 class FitSite:
-    """Asks for a site's own fit to all of its rows: :class:`LocalFit`, the one answer of a one-shot study.
+    """Ask for a site's own fit to all of its rows: :class:`LocalFit`.
 
     Parameters
     ----------
     specification : Specification
     orders : tuple of int
-        Numbers of experts to try; the site answers with the fit that has the least BIC on its rows.
+        Numbers of experts to try; the site answers with the fit of least BIC on its rows.
     seed, n_init : int
-        Of the starts at the site.
+        Seed and number of the starts at the site.
     tol, max_iter
         As in :func:`~consilience.fit.climb`.
     start : Mixture or None
-        A start for fits of its order, in place of the site's own.
+        Start for fits with its number of experts, instead of the site's own starts.
     columns : tuple of int or None
-        Numbers of covariates and responses that the site's rows must have; None takes them as they are.
+        Required numbers of covariates and responses of the site's rows; None for no requirement.
     describe : bool
-        Whether the answer describes how the covariates are spread, where combining fits needs it.
+        Whether the answer includes a summary of the covariates' distribution, if combining the fits needs it.
 
     Examples
     --------
@@ -189,32 +188,33 @@ class FitSite:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         orders = self.orders
         most = f"at most {max(orders)} experts" if len(orders) > 1 else f"{orders[0]} experts"
         described = (
-            "a small mixture that describes the covariates, with shares of the values that columns with at most 8 "
-            "of them have in at least 5 rows; "
+            "a small mixture that summarises the covariates, and for columns with at most 8 distinct values the "
+            "shares of those that occur in at least 5 rows; "
         )
         return (
-            f"the parameters of a mixture of {most} fitted to all rows of the site, and for each expert its number "
+            f"the parameters of a mixture of {most} fitted to all rows of the site, and for each expert the number "
             "of rows (and groups), the second moments of the covariates and the precision of the coefficients; the "
-            f"log-likelihood, and why the fit stopped; {described if self.describe else ''}the mean exposure; means "
+            f"log-likelihood and the stop reason; {described if self.describe else ''}the mean exposure; means "
             "and variances of the covariates, means and covariances of the responses"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class LocalFit:
-    """A site's answer to :class:`FitSite`: its model, or none where it has too few rows for one.
+    """Answer to :class:`FitSite`: the site's model, or None if it has too few rows for a fit.
 
     Parameters
     ----------
     summary : ColumnSummary
-        Weight, means and spreads of the site's columns: the coordinates and the floor of the combined fit.
+        Weight, means and variances of the site's columns, which give the coordinates and the variance floor of the
+        combined fit.
     model : SiteModel or None
     stop : StopReason or None
-        Why the site's fit ended.
+        Stop reason of the site's fit.
 
     Examples
     --------
@@ -230,7 +230,7 @@ class LocalFit:
 
 @dataclass(frozen=True, eq=False)
 class SquaredResponses:
-    """Asks for ``Σ w y² x̃ x̃ᵀ`` on a design, with one response: :class:`~consilience.fit.spectral.SquaredMoments`.
+    """Ask for ``Σ w y² x̃ x̃ᵀ`` on a design, for one response: :class:`~consilience.fit.spectral.SquaredMoments`.
 
     Examples
     --------
@@ -242,20 +242,21 @@ class SquaredResponses:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         return "the total weight, and the sum over rows of y² xxᵀ"
 
 
 @dataclass(frozen=True, eq=False)
 class CriticSums:
-    """Asks how a critic tells the site's rows from a mixture of regressions: ``MinimaxSums``.
+    """Ask for the value and gradients of a critic between the rows and a mixture of regressions: ``MinimaxSums``.
 
     Parameters
     ----------
     mixture : Mixture
-        Gaussian, with constant shares, one response and one variance.
+        Gaussian mixture with constant gate, one response and one variance.
     above, below : (K, p) array
-        The two mixtures whose log ratio the critic is (:func:`~consilience.model.critic.minimax_sums`).
+        Coefficients of the two mixtures whose log ratio is the critic
+        (:func:`~consilience.model.critic.minimax_sums`).
 
     Examples
     --------
@@ -273,17 +274,17 @@ class CriticSums:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         K = self.mixture.K
         return (
-            f"for {K} experts and two critics of each, sums over rows of x weighted by how the rows differ from the "
-            "mixture; sums of responsibilities, the squared residuals, the total weight and the log-likelihood"
+            f"the value of a critic and its gradients for {K} experts, which are weighted sums of x over rows; the "
+            "sums of responsibilities and of squared residuals, the total weight and the log-likelihood"
         )
 
 
 @dataclass(frozen=True, eq=False)
 class Several:
-    """Asks several questions in one message: :class:`Answers`. Where all of them add, one reading of the data serves.
+    """Ask several questions in one message: :class:`Answers`. If all answers add, the data are read once.
 
     Examples
     --------
@@ -295,22 +296,22 @@ class Several:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
+        """Return a description of what an answer discloses."""
         times = Counter(part.disclosed for part in self.questions)
         return "; ".join(what if n == 1 else f"{n} times {what}" for what, n in times.items())
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Asks a question of a random share of the site's labels: rows, or clients. Sums are divided by the share.
+    """Ask a question about a random sample of the site's rows or clients. Sums are divided by the sampling probability.
 
-    So the expected answer is the answer of all of them. Who is drawn is decided at the site, anew for every seed.
+    The expected answer is therefore the answer for all rows or clients. The site draws the sample, anew for every seed.
 
     Parameters
     ----------
-    question : Expect or Score
+    question : Expect or ScoreSums
     share : float
-        Probability with which a label is drawn.
+        Sampling probability of a row or client.
     seed : int
 
     Examples
@@ -326,18 +327,18 @@ class Sample:
 
     @property
     def disclosed(self) -> str:
-        """What an answer discloses."""
-        return f"of a share of {100 * self.share:.3g} % of the rows or clients, at random: {self.question.disclosed}"
+        """Return a description of what an answer discloses."""
+        return f"for a random sample of {100 * self.share:.3g} % of the rows or clients: {self.question.disclosed}"
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """A question for each of some sites, as engines carry it; a site is shown its own.
+    """One question for each of some sites, as sent to an engine; a site receives its own question only.
 
     Parameters
     ----------
     places : tuple of int
-        Of the sites in the order of the engine.
+        Indices of the sites in the order of the engine.
     questions : tuple of Question
 
     Examples
@@ -351,7 +352,7 @@ class Bundle:
 
 
 def question_for(asked: Question | Bundle, place: int) -> Question:
-    """The question that the site at a place is asked.
+    """Return the question for the site at an index.
 
     Examples
     --------
@@ -363,7 +364,7 @@ def question_for(asked: Question | Bundle, place: int) -> Question:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """The answers to :class:`Several`, in its order; they add one by one.
+    """Answers to :class:`Several`, in its order; addition is item by item.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Checks of a site's rows against a question, before they are read."""
+"""Checks of a site's rows against a question, before the answer is computed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from consilience.model.rows import Rows
 
 
 def check_columns(rows: Rows, d: int, q: int) -> None:
-    """Refuse rows with other numbers of covariates and responses."""
+    """Raise a :class:`SiteError` if rows have other numbers of covariates or responses."""
     if rows.X.shape[1] != d or rows.Y.shape[1] != q:
         raise SiteError(FailureCode.OTHER_COLUMNS, f"{rows.X.shape[1]} covariates, {rows.Y.shape[1]} responses")
 
 
 def check_rows(rows: Rows, mixture: Mixture) -> None:
-    """Refuse rows that a mixture cannot read, with a failure code."""
+    """Raise a :class:`SiteError` if rows have other columns than a mixture, or responses outside its range."""
     experts = mixture.experts
     check_columns(rows, mixture.design.d, experts.q)
     if not experts.in_range(rows):
@@ -39,7 +39,7 @@ def reads_design(asked: Any, rows: Rows) -> None:
 
 
 def reads_ungrouped(asked: Any, rows: Rows) -> None:
-    """Check rows against the mixture of a question about rows whose labels are their own."""
+    """Check rows against the mixture of a question; rows must have no groups."""
     check_rows(rows, asked.mixture)
     if rows.groups is not None:
         raise SiteError(FailureCode.GROUPED)

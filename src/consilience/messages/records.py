@@ -1,4 +1,4 @@
-"""Codecs of the values that questions and answers are made of: designs, mixtures, summaries, specifications."""
+"""Codecs of the parts of questions and answers: designs, mixtures, summaries, specifications."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VECTOR, MATRIX, CUBE, NUMBER, FLAG = Floats((1,)), Floats((2,)), Floats((3,)), N
 
 
 def of_fields(kind: type[Experts] | type[Gate]) -> Struct:
-    """Return the codec of a gate or a family, from the fields that it states."""
+    """Return the codec of a gate or a family, from its ``message_fields``."""
     return Struct(kind, {name: _field(form) for name, form in kind.message_fields.items()})
 
 

@@ -1,4 +1,4 @@
-"""One row of the table of questions: the record, its answer, and what is done with both."""
+"""A row of the table of questions: codecs, checks, and the function that computes the answer."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ def _always(*_: Any) -> bool:
 
 
 def _any_rows(*_: Any) -> None:
-    """No check."""
+    """Accept all rows."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A question that sites answer.
+    """A type of question: its codecs, its checks, and how rows contribute to the answer.
 
     Parameters
     ----------
     question, answer : Struct
-        Codecs of the question and of its answer, with their checks. The question's record says what its answer
-        discloses.
+        Codecs of the question and of its answer, with their checks.
     contribution : callable or None
-        ``contribution(question, rows)`` is what some rows of a site add to its answer. None where the site answers as
-        a whole: then :mod:`consilience.site.answer` has a function for it.
+        ``contribution(question, rows)`` returns the part of the answer from some rows of a site. None if the answer is
+        not computed by parts: then :mod:`consilience.site.answer` has a function for it.
     adds : bool
-        Whether answers add over sites, so that only their sum may be asked for.
+        Whether answers add over sites, so that their sum alone can be requested.
     reads : callable
-        ``reads(question, rows)`` raises a :class:`SiteError` for rows that the question cannot be asked of.
+        ``reads(question, rows)`` raises a :class:`SiteError` if the question cannot be answered from the rows.
     fits : callable
-        ``fits(question, answer)``: whether an answer has the shapes that were asked for.
+        ``fits(question, answer)`` returns whether the answer has the requested shapes.
     """
 
     question: Struct

@@ -1,4 +1,4 @@
-"""Whether an answer has the shapes that a question asks for."""
+"""Checks that an answer has the shapes that a question requests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from consilience.numerics.arrays import triangle_size
 
 
 def summary_fits(summary: ColumnSummary, d: int, q: int) -> bool:
-    """Whether a summary is of ``d`` covariates and ``q`` responses."""
+    """Whether a summary has ``d`` covariates and ``q`` responses."""
     covariates = summary.x_mean.shape == summary.x_squares.shape == (d,)
     return covariates and summary.y_mean.shape == (q,) and summary.y_products.shape == (q, q)
 
 
 def is_fit_of(question: FitSite, answer: LocalFit) -> bool:
-    """Whether a site's model is of the kind that was asked for, on the columns of its summary."""
+    """Whether a site's fit has the requested columns, number of experts and kind of model."""
     summary, model = answer.summary, answer.model
     d, q = question.columns or (len(summary.x_mean), len(summary.y_mean))
     if not summary_fits(summary, d, q):
@@ -33,7 +33,7 @@ def is_fit_of(question: FitSite, answer: LocalFit) -> bool:
 
 
 def has_layout(statistics: Statistics, layout: StatisticsLayout, information: bool) -> bool:
-    """Whether statistics have the shapes of a layout, with or without information."""
+    """Whether statistics have the shapes of a layout, with the information if and only if ``information``."""
     parts = ((statistics.gate, layout.gate), (statistics.experts, layout.experts))
     J, P = statistics.information, layout.parameters
     fits = J is None if not information else J is not None and J.shape == (P, P)
@@ -59,12 +59,12 @@ def _sizes(mixture: Mixture) -> tuple[int, int, int, int]:
 
 
 def directions(asked: Pairs | Clients) -> int:
-    """Return the number of directions that a question asks about."""
+    """Return the number of directions of a question: those of its basis, or all ``p``."""
     return asked.design.p if asked.basis is None else int(asked.basis.shape[1])
 
 
 def are_start_candidates(asked: ProposeStart, given: StartCandidates) -> bool:
-    """Whether the mixtures are of the kind that was asked for."""
+    """Whether the mixtures have the layout of the specification."""
     blank = asked.specification.blank(asked.summary)
     return all(_same_layout(mixture, blank) for mixture in given.mixtures)
 

@@ -1,4 +1,4 @@
-"""The closed table of messages: one row for each question, and how messages are written and read."""
+"""Closed table of messages, with one row for each question; encoding and decoding."""
 
 from __future__ import annotations
 
@@ -252,9 +252,9 @@ ROWS: tuple[Row, ...] = (
         fits=lambda asked, given: given.moved.shape == asked.mixture.coefficients.shape,
     ),
 )
-"""Every question. New ones go to the end: the place gives the numbers that are sent."""
+"""Rows of all questions. Add new rows at the end: the index determines the numbers that are sent."""
 ROW_OF: dict[type, Row] = {row.question.type: row for row in ROWS}
-"""The row of each question, by its type."""
+"""Row of each question, by its type."""
 
 _ANSWERS = {row.answer.type: row.answer for row in ROWS}
 _ANY_QUESTION, _ANY_ANSWER = OneOf(*(row.question for row in ROWS)), OneOf(*_ANSWERS.values())
@@ -270,12 +270,12 @@ KINDS: tuple[Struct, ...] = (
     *(row.question for row in ROWS),
     *_ANSWERS.values(),
 )
-"""Every kind of message: the place is the number that is sent."""
+"""Codecs of all kinds of message; the index is the number that is sent."""
 _KIND_OF = {record.type: kind for kind, record in enumerate(KINDS)}
 
 
 def encode(value: Any) -> bytes:
-    """A question, an answer or a failure as bytes.
+    """Encode a question, an answer or a failure as bytes.
 
     Examples
     --------
@@ -295,7 +295,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """The value in ``data``, or a :class:`~consilience.errors.MessageError`; its arrays are read-only views.
+    """Decode a value, with arrays as read-only views; raise a :class:`~consilience.errors.MessageError` if invalid.
 
     Examples
     --------
@@ -307,7 +307,7 @@ def decode(data: bytes) -> Any:
 
 def _read(message: Message) -> Any:
     if message.kind >= len(KINDS):
-        raise MessageError(f"message of kind {message.kind}, this version knows {len(KINDS)} kinds")
+        raise MessageError(f"message of kind {message.kind}; this version has {len(KINDS)} kinds")
     reader = Reader(message)
     value = KINDS[message.kind].read(reader)
     reader.finish()
@@ -315,14 +315,14 @@ def _read(message: Message) -> Any:
 
 
 def received(data: bytes, question: Question) -> Any:
-    """The answer to ``question`` in ``data``, or a :class:`Failure`: what could not be used is a failure too.
+    """Decode the answer to ``question``; return a :class:`Failure` if the site failed or the answer is invalid.
 
     Examples
     --------
     >>> print(received(b"", Summarise(1, 1)))
     the answer could not be read
     >>> print(received(encode(Likelihood(float("nan"), 1.0)), Summarise(1, 1)))
-    the answer has numbers that are not finite
+    the answer has values that are not finite
     """
     try:
         message = Message.from_bytes(data)
@@ -341,7 +341,7 @@ def received(data: bytes, question: Question) -> Any:
 
 
 def answers(question: Question, answer: Any) -> bool:
-    """Whether ``answer`` has the type and the shapes that ``question`` asks for.
+    """Whether ``answer`` has the type and the shapes that ``question`` requests.
 
     Examples
     --------
@@ -369,7 +369,7 @@ def is_additive(question: Question) -> bool:
 
 
 def _explained(failure: Failure, question: Question) -> Failure:
-    """Return the failure with what the question expected, where its code alone does not say it."""
+    """Return the failure with the expected range of the response, if its code is ``OUT_OF_RANGE``."""
     asked: Any = question.questions[0] if isinstance(question, Several) else question
     asked = asked.question if isinstance(asked, Sample) else asked
     if failure.code is not FailureCode.OUT_OF_RANGE:

@@ -1,4 +1,4 @@
-"""Federated methods: dialogues that see answers, never data or engines."""
+"""Federated methods: dialogues that receive answers, without access to data or engines."""
 
 from consilience.methods.clients import ClusteredClients, ClusteredFit, DescentFit, FedMomentDescent
 from consilience.methods.federated_em import FederatedEM

@@ -1,4 +1,4 @@
-"""Federated EM: the likelihood of all rows of all sites climbed exactly, one sum over sites per step."""
+"""Federated EM: exact maximisation of the likelihood of all rows of all sites, one sum over sites per step."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
 
 CANDIDATES = 10
-"""Most sites that are asked for a start."""
+"""Maximum number of sites that are asked for a start."""
 GUESSES = 5
-"""Starts drawn from the summary alone, where no site has rows enough for one."""
+"""Number of starts drawn from the summary alone, if no site has enough rows to propose one."""
 
 
 @dataclass(frozen=True)
 class FederatedEM(Method):
-    """Exact EM over sites: safeguarded steps, then Newton, standard errors at the end; the pooled fit to rounding.
+    """Exact EM over sites, then Newton steps and standard errors; equal to the pooled fit up to rounding.
 
-    Rounds: one for means and scales; without a given start one in which large sites (at most 10) fit a sample of their
-    rows and one in which all sites say how likely those mixtures are; then one per step.
+    Rounds: one for means and scales; without a given start, one in which large sites (at most 10) fit a sample of their
+    rows and one in which all sites compute the likelihood of those mixtures; then one per step.
 
     Parameters
     ----------
     n_climbs : int
-        How many of the best starts are climbed, side by side in the same messages; the best end is taken.
+        Number of starts from which the likelihood is maximised, in the same messages; the best result is returned.
     newton : bool
         Whether to switch to Newton steps near the maximum.
 
@@ -63,7 +63,7 @@ class FederatedEM(Method):
             raise InvalidInputError(f"n_climbs={self.n_climbs!r}: expected a whole number from 1 to {CANDIDATES}")
 
     def dialogue(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
-        """One fit for each specification, all of them in the same messages."""
+        """Return one fit for each specification; all are computed in the same messages."""
         summary, starters = yield from summarised(task.d, task.q, starters=task.start is None)
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
         starts = yield from together([starting_points(p, task, starters, self.n_climbs) for p in problems])
@@ -74,7 +74,7 @@ class FederatedEM(Method):
 
 
 def summarised(d: int, q: int, *, starters: bool) -> Dialogue[tuple[ColumnSummary, tuple[str, ...]]]:
-    """The columns of all sites, and where a start is to be found the sites that are asked for one."""
+    """Ask for the summary of all sites; if ``starters``, select the sites to ask for a start."""
     if not starters:
         return (yield Total(Summarise(d, q))), ()
     summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
@@ -84,7 +84,7 @@ def summarised(d: int, q: int, *, starters: bool) -> Dialogue[tuple[ColumnSummar
 
 
 def starting_points(problem: Problem, task: Task, sites: tuple[str, ...], wanted: int) -> Dialogue[list[Mixture]]:
-    """Return the given start, or the best of those that ``sites`` find in their own rows."""
+    """Return the given start, or the ``wanted`` best of those that ``sites`` propose."""
     problem.check()
     if task.start is not None:
         return [problem.from_start(task.start)]
@@ -93,7 +93,7 @@ def starting_points(problem: Problem, task: Task, sites: tuple[str, ...], wanted
 
 
 def ranked_ends(problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]]) -> Dialogue[list[list[Ascent]]]:
-    """Where the climbs from all starts end, for each problem the best first; all of them side by side."""
+    """Run the climbs from all starts in the same messages; return the ascents of each problem, best first."""
     owners = [problem for problem, found in zip(problems, starts, strict=True) for _ in found]
     climbs = [problem.climb(at) for problem, at in zip(owners, chain(*starts), strict=True)]
     ends = yield from together([ask_total(steps) for steps in climbs])
@@ -104,7 +104,7 @@ def ranked_ends(problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]]
 def levelled(
     problems: Sequence[Problem], ends: Sequence[Ascent], *, information: bool = False
 ) -> Dialogue[tuple[Ascent, ...]]:
-    """The ends of climbs, all over the same data: those that ended before a site left climb on without it."""
+    """Return ascents over the same data: those that ended before a site left are continued without it."""
     ends = tuple(ends)
     while True:
         last = min(ends, key=lambda end: end.statistics.weight).statistics
@@ -117,7 +117,7 @@ def levelled(
 
 
 def resumed(problem: Problem, ascent: Ascent, *, information: bool = False) -> Dialogue[Ascent]:
-    """A climb that goes on from where it ended, over other data: one more segment of its trace."""
+    """Continue an ascent over other data, as a new segment of its trace."""
     more = yield from ask_total(problem.climb(ascent.mixture))
     joined = replace(
         more,
@@ -131,7 +131,7 @@ def resumed(problem: Problem, ascent: Ascent, *, information: bool = False) -> D
 
 
 def informed(problem: Problem, ascent: Ascent) -> Dialogue[Ascent]:
-    """The same end with the observed information in its statistics, where there can be one."""
+    """Return the ascent with the observed information in its statistics, if it can be computed."""
     if ascent.statistics.information is not None or not is_informable(ascent.mixture):
         return ascent
     statistics = yield Total(Expect(ascent.mixture, information=True))
@@ -141,7 +141,7 @@ def informed(problem: Problem, ascent: Ascent) -> Dialogue[Ascent]:
 
 
 def large_sites(weights: Mapping[str, float]) -> tuple[str, ...]:
-    """The sites that are asked for a start: of those with rows enough, or of the largest, at most ten, spread evenly.
+    """Select at most ten sites to ask for a start, evenly spaced among those with enough rows or the largest.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def large_sites(weights: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def ask_total(steps: Climb) -> Dialogue[Ascent]:
-    """A climb whose questions are asked of all sites.
+    """Run a climb, with each of its questions asked of all sites.
 
     Examples
     --------
@@ -179,7 +179,7 @@ def ask_total(steps: Climb) -> Dialogue[Ascent]:
 def best_candidates(
     question: ProposeStart, penalty: Penalty, sites: tuple[str, ...], wanted: int
 ) -> Dialogue[list[Mixture]]:
-    """The ``wanted`` starts that explain the rows of all sites best, of those that ``sites`` find in their own."""
+    """Ask ``sites`` for starts; return the ``wanted`` ones with the highest likelihood over all sites."""
     found: Mapping[str, StartCandidates] = yield Each(question, sites)
     candidates = [mixture for site in found.values() for mixture in site.mixtures]
     if not candidates:
@@ -193,7 +193,7 @@ def best_candidates(
 
 
 def guesses(question: ProposeStart) -> Iterator[Mixture]:
-    """Mixtures of equal experts, each expert and its gate moved a random step: starts that need no rows.
+    """Generate starts without rows: equal experts, with random coefficients and a randomly moved gate.
 
     Examples
     --------

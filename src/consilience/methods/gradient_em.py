@@ -1,9 +1,10 @@
-"""Gradient EM: federated EM with short messages, ``K (p + 1)`` numbers a round for regressions.
+"""Gradient EM: federated EM with short messages, ``K (p + 1)`` numbers per round for regressions.
 
-One sum ``Σ x̃ x̃ᵀ`` over all rows is asked for once. After that an expert with the share ``n_k / N`` of the rows is taken
-to have that share of the sum: its step ``(N / n_k) (Σ x̃ x̃ᵀ)⁻¹ Σ τ_k r x̃`` needs no second moments of its own. Where an
-expert's rows lie otherwise than all rows the step is too long or too short, never wrong in where it ends; too long ones
-are refused by the likelihood, and shortened. For two regressions that are each other's negative the step is exact EM.
+The sum ``Σ x̃ x̃ᵀ`` over all rows is requested once. The second moments of an expert with a fraction ``n_k / N`` of the
+rows are approximated by that fraction of the sum, so that its step ``(N / n_k) (Σ x̃ x̃ᵀ)⁻¹ Σ τ_k r x̃`` needs no second
+moments of its own. If the covariates of an expert's rows have another distribution, the step has another length but the
+same fixed points; steps that decrease the likelihood are rejected and shortened. For two regressions with opposite
+coefficients the step is that of exact EM.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, pack, unpack
 
-SHORT = "the messages of this method have no second moments: fit with FederatedEM from this fit's mixture_ for them"
+SHORT = (
+    "GradientEM asks for no second moments of each expert: for standard errors, fit with FederatedEM from this fit's "
+    "mixture_"
+)
 REQUIRED = Requirement("GradientEM", one_response=True)
 
 
@@ -38,14 +42,14 @@ REQUIRED = Requirement("GradientEM", one_response=True)
 class GradientEM(Method):
     """Federated EM with short messages: gradients, preconditioned by one sum of ``x xᵀ`` over all rows.
 
-    Its rounds are more than those of :class:`FederatedEM`, each with ``K (p + 1)`` numbers in place of about
-    ``K p² / 2`` (a gate that reads covariates adds ``K p``). It has no standard errors.
+    It needs more rounds than :class:`FederatedEM`, each with ``K (p + 1)`` numbers instead of about ``K p² / 2`` (a
+    gate that reads covariates adds ``K p``). Standard errors are not available.
 
     Parameters
     ----------
     symmetric : bool
-        Whether the two regressions are each other's negative, ``y = ± xᵀb + e``, with equal shares and one variance.
-        The step is then that of exact EM, and the start comes from the spectrum of ``Σ y² x xᵀ``.
+        Whether the two regressions have opposite coefficients, ``y = ± xᵀb + e``, equal weights and one variance. The
+        step is then that of exact EM, and the start is computed from the spectrum of ``Σ y² x xᵀ``.
 
     Examples
     --------
@@ -64,7 +68,7 @@ class GradientEM(Method):
     symmetric: bool = False
 
     def dialogue(self, task: Task) -> Dialogue[tuple[InferredFit]]:
-        """The fit."""
+        """Return one fit."""
         specification = task.only("GradientEM")
         self._check(specification, task.q)
         summary, starters = yield from summarised(task.d, task.q, starters=task.start is None and not self.symmetric)
@@ -91,20 +95,20 @@ class GradientEM(Method):
 
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """What stays from round to round: ``Σ x̃ x̃ᵀ (p, p)`` over all rows, the penalty, whether experts mirror."""
+    """Constants of the rounds: ``Σ x̃ x̃ᵀ (p, p)`` over all rows, the penalty, and whether experts are ``± b``."""
 
     Sxx: Array
     penalty: Penalty
     symmetric: bool
 
     def step(self, mixture: Mixture, statistics: Statistics, length: float) -> Mixture:
-        """The step from short statistics, ``length`` times as long as the shares of ``Σ x̃ x̃ᵀ`` say."""
+        """Take a step from statistics without second moments, with step length ``length``."""
         if self.symmetric:
             statistics = mirrored(statistics)
         return mixture.maximise(self.completed(mixture, statistics, length), self.penalty)
 
     def completed(self, mixture: Mixture, statistics: Statistics, length: float) -> Statistics:
-        """Statistics with each expert's share of ``Σ x̃ x̃ᵀ / length`` as its second moments, a bound for the gate's."""
+        """Add second moments: each expert's fraction of ``Σ x̃ x̃ᵀ / length``, and an upper bound for the gate."""
         n = statistics.experts.plain[: mixture.K]
         share = n / max(float(n.sum()), np.finfo(float).tiny)
         S = pack(self.Sxx) / length
@@ -118,14 +122,14 @@ class Preconditioner:
 
 
 def nearest_pair(mixture: Mixture) -> Mixture:
-    """Two regressions as ``± b`` with equal shares and their mean variance."""
+    """Return the pair ``± b`` nearest to two regressions, with equal weights and their mean variance."""
     experts = gaussian(mixture.experts)
     b, sigma2 = (experts.B[0, 0] - experts.B[1, 0]) / 2, float(experts.variances.mean())
     return symmetric_mixture(mixture.design, b, sigma2, experts.structure)
 
 
 def mirrored(statistics: Statistics) -> Statistics:
-    """Statistics of two experts as those of ``± b``: the second sees the data of the first with the sign turned."""
+    """Symmetrise the statistics of two experts ``± b``: average those of the first with the negated second."""
     experts, gate = statistics.experts, statistics.gate
     rows, squares = experts.plain[:2].mean(), experts.plain[2:].mean()
     first = (experts.first[0] - experts.first[1]) / 2
@@ -136,14 +140,14 @@ def mirrored(statistics: Statistics) -> Statistics:
 def _climbed(
     mixture: Mixture, statistics: Statistics, preconditioner: Preconditioner, problem: Problem
 ) -> Dialogue[Ascent]:
-    """Steps that the likelihood accepts; one that it does not is halved, as the next ones are until they do well."""
+    """Iterate: halve the step length if the likelihood decreases, double it (up to 1) after an accepted step."""
     value = mixture.penalised(statistics, preconditioner.penalty)
     trace, segments, length, halvings, stop = [value], [0], 1.0, 0, StopReason.MAX_ITER
     for _ in range(problem.max_iter):
         proposal = preconditioner.step(mixture, statistics, length)
         answer: Statistics = yield Total(ScoreSums(proposal))
         new = proposal.penalised(answer, preconditioner.penalty)
-        if not is_over_same_data(answer, statistics):  # a site left: from here on it is another likelihood
+        if not is_over_same_data(answer, statistics):  # a site left: a new segment of the trace
             mixture, statistics, value = proposal, answer, new
             segments.append(len(trace))
             trace.append(value)

@@ -1,6 +1,6 @@
-r"""Mixtures of regressions as a game: a critic tells data from the mixture, the mixture learns to pass.
+r"""Minimax regression: a mixture of regressions by gradient descent-ascent of the mixture and a critic.
 
-The minimax form of Wasserstein mixed linear regression (WMLR; over sites F-WMLR).
+This is the minimax form of Wasserstein mixed linear regression (WMLR; over sites F-WMLR).
 """
 
 from __future__ import annotations
@@ -37,47 +37,47 @@ from consilience.numerics.arrays import Array, unpack
 from consilience.numerics.linalg import whitening
 
 SETTLED = 1e-3
-"""Largest move in a round, in standard errors of known labels, at which the game has settled."""
+"""Largest change in a round, in standard errors for known labels, at convergence."""
 REQUIRED = Requirement("MinimaxRegression", one_response=True, constant_gate=True)
 
 
 @dataclass(frozen=True)
 class MinimaxRegression(Method):
-    r"""A mixture of regressions with one variance, by gradient descent and ascent of a minimax objective.
+    r"""Mixture of regressions with one variance, by gradient descent-ascent on a minimax objective.
 
     .. math::
         \min_B \max_{\gamma, \gamma'} \; \frac1n \sum_i \{\psi(x_i, y_i) - E_B\,\psi(x_i, Y)\}
         - \frac\lambda2 \sum_j \pi_j \left(\|\gamma_j - \tilde\gamma_j\|^2 + \|\gamma_j' - \tilde\gamma_j\|^2\right)
 
     with the critic :math:`\psi` of :func:`~consilience.model.critic.minimax_sums`, whitened covariates and
-    coefficients in units of :math:`\sigma`. Both sides step at once, the critic by :math:`\alpha = 1/2\lambda`, the
-    mixture by a tenth of it; shares and variance are those of the E-step. Where it ends,
-    :math:`\gamma = \gamma' = \tilde\gamma` and the mixture solves moment equations with instruments
-    :math:`\tilde\gamma`. With the mixture itself as reference :math:`\tilde\gamma` these are the equations of maximum
-    likelihood: so the reference is set to the mixture again and again.
+    coefficients in units of :math:`\sigma`. Critic and mixture step simultaneously, the critic with step length
+    :math:`\alpha = 1/2\lambda`, the mixture with a tenth of it; weights and variance are updated by EM. At convergence
+    :math:`\gamma = \gamma' = \tilde\gamma`, and the mixture solves moment equations with instruments
+    :math:`\tilde\gamma`. If the reference :math:`\tilde\gamma` equals the mixture, these are the likelihood equations;
+    the reference is therefore reset to the mixture repeatedly.
 
-    After the start a site sends ``3 K p + K + 4`` numbers a round. :class:`FederatedEM` ends at the same point in fewer
-    rounds, and the method is here for comparison. Standard errors are those of the likelihood, where the fit is its
-    maximum: with references that are refreshed and ``covariance_type="tied"``.
+    After the start a site sends ``3 K p + K + 4`` numbers per round. :class:`FederatedEM` converges to the same point
+    in fewer rounds; this method is provided for comparison. Standard errors are those of the likelihood, if the fit is
+    its maximum: with refreshed references and ``covariance_type="tied"``.
 
     Parameters
     ----------
     symmetric : bool
-        Two regressions that are each other's negative, in equal shares, from
+        Whether to fit two regressions with opposite coefficients and equal weights, from
         :func:`~consilience.methods.spectral_start.spectral_start`.
     penalty : float
-        :math:`\lambda`, the paper's by default. With less than about 0.35 the steps need not settle, from 0.5 to 1 they
-        often settle sooner.
+        :math:`\lambda`, by default the paper's. Below about 0.35 the steps may not converge; from 0.5 to 1 they often
+        converge sooner.
     refresh : int or None
-        Rounds after which, at the latest, the mixture becomes the reference. None keeps the first one: the start's
-        coefficients, or for a symmetric pair a vector of length :math:`\sigma` along them.
+        Maximum number of rounds after which the reference is reset to the mixture. None keeps the first reference: the
+        start's coefficients, or for a symmetric pair a vector of length :math:`\sigma` along them.
     rounds : int
-        Most rounds after the start.
+        Maximum number of rounds after the start.
 
     References
     ----------
     T. Diamandis, Y. Eldar, A. Fallah, F. Farnia and A. Ozdaglar, "A Wasserstein minimax framework for mixed linear
-    regression", ICML 2021. Here expectations are by quadrature, where the paper draws.
+    regression", ICML 2021. Expectations are computed by quadrature here, by sampling in the paper.
 
     Examples
     --------
@@ -105,7 +105,7 @@ class MinimaxRegression(Method):
             raise InvalidInputError(f"penalty={self.penalty!r}: expected a positive number")
 
     def dialogue(self, task: Task) -> Dialogue[tuple[Fit]]:
-        """Return one fit; ``tol`` and ``max_iter`` of the task are not read."""
+        """Return one fit; ``tol`` and ``max_iter`` of the task are not used."""
         specification = task.only("MinimaxRegression")
         self._check(specification, task.q)
         summary, starters = yield from summarised(task.d, task.q, starters=task.start is None and not self.symmetric)
@@ -126,17 +126,17 @@ class MinimaxRegression(Method):
             raise InvalidInputError(f"symmetric=True is for two regressions, got {specification.K}")
 
     def _without_errors(self, specification: Specification) -> str:
-        """Why there are no standard errors; empty where the fit is the maximum of its model's likelihood."""
+        """Return why there are no standard errors; empty if the fit maximises its model's likelihood."""
         if self.refresh is None:
-            return "with a fixed reference the fit is not the maximum of the likelihood"
+            return "with a fixed reference the fit does not maximise the likelihood"
         if self.symmetric:
-            return "the information of two regressions is not that of a pair of which one is the other's negative"
+            return "the information of two unrestricted regressions does not apply to a pair with opposite coefficients"
         if specification.structure != "tied" and specification.K > 1:
-            return "the fit has one variance and the model one for each expert: fit with covariance_type='tied'"
+            return "the fit has one variance and the model one per expert: fit with covariance_type='tied'"
         return ""
 
     def _pair(self, problem: Problem, start: Mixture | None) -> Dialogue[tuple[Game, Stand]]:
-        """Two regressions that are each other's negative: the spectral start, or the odd part of a given one."""
+        """Start two regressions with opposite coefficients: spectral start, or the odd part of a given start."""
         specification, design = problem.specification, problem.summary.design(problem.specification.intercept)
         if start is not None:
             check_start(start, specification.blank(problem.summary))
@@ -147,7 +147,7 @@ class MinimaxRegression(Method):
         return game, stand.facing(stand.U / np.maximum(length, np.finfo(float).tiny))
 
     def _mixture(self, problem: Problem, task: Task, starters: tuple[str, ...]) -> Dialogue[tuple[Game, Stand]]:
-        """K regressions: the given start, or the best of those that sites find, as for :class:`FederatedEM`."""
+        """Start K regressions: the given start, or the best that sites propose, as for :class:`FederatedEM`."""
         asked: Sequence[Dialogue[Any]] = (
             starting_points(problem, task, starters, 1),
             mean_products(problem.design),
@@ -162,13 +162,13 @@ class MinimaxRegression(Method):
         return Game(design, specification.structure, whitening(second), self.penalty, floor, self.symmetric)
 
     def _rounds(self, game: Game, stand: Stand) -> Dialogue[tuple[Mixture, int, StopReason]]:
-        """The game: where it ends, after how many rounds, and why."""
+        """Run the rounds; return the final mixture, the number of rounds and the stop reason."""
         first = stand
         for number in range(1, self.rounds + 1):
             sums: MinimaxSums = yield Total(CriticSums(game.mixture(stand), *game.critic(stand)))
             before, stand = stand, game.stepped(stand, sums)
             if has_run_away(first, stand):
-                raise InvalidInputError(f"penalty={self.penalty!r}: the steps run away; raise it, or use FederatedEM")
+                raise InvalidInputError(f"penalty={self.penalty!r}: the steps diverge; raise it, or use FederatedEM")
             small = largest_move(before, stand, sums.weight) <= SETTLED
             if self.refresh is not None and (small or number % self.refresh == 0):
                 before, stand = stand, stand.refreshed()
@@ -179,7 +179,7 @@ class MinimaxRegression(Method):
 
 
 def mean_products(design: Design) -> Dialogue[Array]:
-    """``Σ w x̃ x̃ᵀ / Σ w`` over all rows, ``(p, p)``.
+    """Ask for ``Σ w x̃ x̃ᵀ / Σ w`` over all rows, ``(p, p)``.
 
     Examples
     --------
@@ -191,13 +191,13 @@ def mean_products(design: Design) -> Dialogue[Array]:
 
 
 def parts_of(mixture: Mixture) -> tuple[Array, Array, float]:
-    """Coefficients ``(K, p)``, shares ``(K,)`` and mean variance of a mixture of regressions of one response."""
+    """Return coefficients ``(K, p)``, weights ``(K,)`` and mean variance of a mixture of regressions."""
     found = Regressions.of(mixture)
     return found.B, found.pi, float(found.pi @ found.variances)
 
 
 def ended(mixture: Mixture, penalty: Penalty, rounds: int, stop: StopReason, *, information: bool) -> Dialogue[Fit]:
-    """The fit at a mixture, with its likelihood and where there can be one its information, from one more round."""
+    """Ask for the likelihood at a mixture, and its information if available; return the fit."""
     informed = information and is_informable(mixture)
     statistics: Statistics = yield Total(Expect(mixture, information=informed))
     value = mixture.penalised(statistics, penalty)

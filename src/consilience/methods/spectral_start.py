@@ -1,4 +1,4 @@
-"""The spectral start of two regressions that are each other's negative, in one round over all sites."""
+"""Spectral start of two regressions with opposite coefficients, in one round over all sites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from consilience.numerics.arrays import Array, unpack
 
 @dataclass(frozen=True, eq=False)
 class SpectralStart:
-    """Two regressions ``± b`` with equal shares and one variance, and the sums over all rows that do not change.
+    """Two regressions ``± b`` with equal weights and one variance, and constant sums over all rows.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class SpectralStart:
     Syy : float
         ``Σ w y²``.
     weight : float
-        ``Σ w`` over rows, whether or not they have groups.
+        ``Σ w`` over rows, with or without groups.
 
     Examples
     --------
@@ -44,16 +44,16 @@ class SpectralStart:
 
 
 def spectral_start(design: Design, structure: str = "full") -> Dialogue[SpectralStart]:
-    """Ask all sites for ``Σ w x̃ x̃ᵀ``, ``Σ w y²`` and ``Σ w y² x̃ x̃ᵀ``, in one round, and start from their spectrum.
+    """Ask all sites for ``Σ w x̃ x̃ᵀ``, ``Σ w y²`` and ``Σ w y² x̃ x̃ᵀ`` in one round; return the spectral start.
 
-    The coefficients are those of :func:`~consilience.fit.spectral.symmetric_pair`; one response.
+    The coefficients are those of :func:`~consilience.fit.spectral.symmetric_pair`, for one response.
 
     Parameters
     ----------
     design : Design
         Coordinates of the start.
     structure : {"full", "diag", "spherical", "tied"}
-        How the one variance is stored.
+        Storage form of the single variance.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def spectral_start(design: Design, structure: str = "full") -> Dialogue[Spectral
 
 
 def one_expert(design: Design) -> Mixture:
-    """One expert that predicts 0 with variance 1: statistics at it are ``Σ w``, ``Σ w y²``, ``Σ w y x̃``, ``Σ w x̃ x̃ᵀ``.
+    """Return one expert with mean 0 and variance 1; its statistics are ``Σ w``, ``Σ w y²``, ``Σ w y x̃``, ``Σ w x̃ x̃ᵀ``.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def one_expert(design: Design) -> Mixture:
 
 
 def symmetric_mixture(design: Design, b: Array, sigma2: float, structure: str = "full") -> Mixture:
-    """The mixture of ``N(x̃ᵀ b, σ²)`` and ``N(-x̃ᵀ b, σ²)`` in equal shares.
+    """Return the mixture of ``N(x̃ᵀ b, σ²)`` and ``N(-x̃ᵀ b, σ²)`` with equal weights.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a federated method is given, and the interface that every method implements."""
+"""Task of a federated method, and the interface that every method implements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from consilience.model.summary import ColumnSummary
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The models to fit, the columns of the data, and the budgets of the fit.
+    """Models to fit, numbers of columns, and budgets of the fit.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Task:
     d, q : int
         Numbers of covariates and responses.
     start : Mixture or None
-        A start in place of the method's own.
+        Start that replaces the method's own.
     seed, n_init : int
         Seed and number of the starts.
     tol : float
@@ -52,7 +52,7 @@ class Task:
     max_iter: int = 500
 
     def only(self, method: str) -> Specification:
-        """Return the one specification of a method that does not compare numbers of experts."""
+        """Return the only specification; raise an error that names the method if there are several."""
         if len(self.specifications) != 1:
             raise InvalidInputError(
                 f"{method} fits one number of experts at a time: choose it with FederatedEM or OneShot"
@@ -60,7 +60,7 @@ class Task:
         return self.specifications[0]
 
     def fit_site(self, *, describe: bool) -> FitSite:
-        """Return the question for each site's own fit, of the order with the least BIC on its rows."""
+        """Return the question for each site's own fit; the site selects the number of experts by BIC."""
         orders = tuple(specification.K for specification in self.specifications)
         return FitSite(
             self.specifications[0],
@@ -80,12 +80,12 @@ class Task:
 
 
 class Method(ABC):
-    """A federated method: settings from which a dialogue is made.
+    """Base class of federated methods: settings, and the dialogue that they define.
 
     Subclass it, as a frozen dataclass of the method's settings, and pass an instance to
     :meth:`consilience.Federation.fit`. A dialogue returns one :class:`~consilience.fit.Fit` for each specification of
-    the task, or None where there is none. A method that knows something about single sites returns a subclass of
-    ``Fit`` that says so: see :meth:`~consilience.fit.Fit.evidence`, :meth:`~consilience.fit.Fit.site_fits` and
+    the task, or None if it cannot be fitted. A method with results for single sites returns a subclass of ``Fit``
+    with these results: see :meth:`~consilience.fit.Fit.evidence`, :meth:`~consilience.fit.Fit.site_fits` and
     :attr:`~consilience.fit.Fit.doubts`.
 
     Examples
@@ -104,7 +104,7 @@ class Method(ABC):
     """
 
     by_client: ClassVar[bool] = False
-    """Whether the latent label belongs to a client: sites then show each client as a group of rows."""
+    """Whether the latent label belongs to a client; sites then treat each client as a group of rows."""
 
     @abstractmethod
     def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:

@@ -479,7 +479,7 @@ def test_other_families_and_several_responses_are_refused() -> None:
 
 @pytest.mark.parametrize("method", [ClusteredClients(moments="clients"), ClusteredClients(participation=0.5)], ids=repr)
 def test_a_gate_that_reads_covariates_needs_sums_over_all_clients(method: ClusteredClients) -> None:
-    with pytest.raises(InvalidInputError, match="the gate is constant: use MixtureOfRegressions"):
+    with pytest.raises(InvalidInputError, match="require a constant gate: use MixtureOfRegressions"):
         asked(Specification(K=2), method=method)
 
 

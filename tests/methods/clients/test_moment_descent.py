@@ -294,7 +294,7 @@ def test_a_federation_fits_without_standard_errors_and_says_why() -> None:
     assert "ClusteredClients" in result.fit.inference.withheld["experts"]
     assert np.all(np.isnan(result.fit.inference.standard_errors().experts))
     discloses = " ".join(each.discloses for each in result.record.rounds)
-    assert "for each client its number of rows" in discloses
+    assert "the number of rows of each client" in discloses
 
 
 def test_sites_without_groups_are_one_client_each() -> None:
@@ -368,14 +368,14 @@ def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any]) -> 
 
 def test_too_few_anchors_are_an_error_with_the_reason() -> None:
     data = clients([1] * 30 + [9], n_clusters=2, n_features=2, random_state=0)
-    with pytest.raises(InvalidInputError, match=r"1 anchors, .* fall into fewer than 2 clusters"):
+    with pytest.raises(InvalidInputError, match=r"1 anchors, .* form fewer than 2 clusters"):
         fitted(data, FedMomentDescent())
     with pytest.raises(InvalidInputError, match="0 anchors"):
         fitted(clients([1] * 30, n_clusters=2, n_features=2, random_state=0), FedMomentDescent())
 
 
 def test_steps_that_run_away_are_an_error_with_the_reason() -> None:
-    with pytest.raises(InvalidInputError, match="run away with rate=50: pass a smaller rate"):
+    with pytest.raises(InvalidInputError, match="diverge with rate=50: pass a smaller rate"):
         fitted(fleet(), FedMomentDescent(rate=50.0))
 
 
@@ -384,7 +384,7 @@ def test_a_cluster_that_no_client_picks_is_named() -> None:
     B = data.truth.experts.B.copy()
     B[1] = 1e3
     start = replace(data.truth, experts=replace(data.truth.experts, B=B))
-    with pytest.warns(DegenerateFitWarning, match="picked by no client"):
+    with pytest.warns(DegenerateFitWarning, match="selected by no client"):
         (fit,) = fitted(data, FedMomentDescent(rounds=5), start=start).value
     assert fit.mixture.gate.probabilities[1] == 0
 

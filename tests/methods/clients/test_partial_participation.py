@@ -1,4 +1,4 @@
-"""Clients that come and go: others in every round, the fit of all of them at the end, and nobody lost for good."""
+"""Partial participation: other clients in every round, the fit of all of them at the end."""
 
 from __future__ import annotations
 
@@ -434,7 +434,7 @@ def test_a_site_that_leaves_for_good_leaves_the_exact_fit_of_the_others(
 
 def test_a_gate_that_reads_covariates_needs_the_same_clients_in_every_round() -> None:
     model = MixtureOfExpertsRegressor(K, fit_intercept=False, random_state=0)
-    with pytest.raises(InvalidInputError, match="clients come and go"):
+    with pytest.raises(InvalidInputError, match="the participating clients change"):
         Federation(dealt(8), engine=Flaky()).fit(model, method=ClusteredClients(), on_drop="skip")
 
 

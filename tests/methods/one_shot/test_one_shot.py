@@ -684,7 +684,7 @@ def test_where_a_support_is_given_no_description_leaves_a_site(
     described = support == "summaries"
     assert [decode(message).model.covariates is not None for message in sent] == [described] * 2
     (only,) = done.record.rounds
-    assert ("describes the covariates" in only.discloses) == described
+    assert ("summarises the covariates" in only.discloses) == described
     assert done.value[0].combination.set_aside == {}
 
 
@@ -722,14 +722,14 @@ def test_a_fit_of_a_site_does_not_add_and_says_what_it_discloses() -> None:
     with pytest.raises(InvalidInputError, match="do not add"):
         Total(Several((Summarise(1, 1), question)))
     assert "a mixture of at most 3 experts" in question.disclosed
-    assert "a small mixture that describes the covariates" in question.disclosed
+    assert "a small mixture that summarises the covariates" in question.disclosed
 
 
 def test_a_fit_without_a_description_discloses_less() -> None:
     more, less = (FitSite(SOFT, (3,), seed=0, describe=describe).disclosed for describe in (True, False))
     said = (
-        "a small mixture that describes the covariates, with shares of the values that columns with at most 8 of them "
-        "have in at least 5 rows; "
+        "a small mixture that summarises the covariates, and for columns with at most 8 distinct values the shares of "
+        "those that occur in at least 5 rows; "
     )
     assert said in more
     assert less == more.replace(said, "")

@@ -207,7 +207,7 @@ def test_the_rounds_are_questions_of_their_own() -> None:
 def test_the_centre_has_no_standard_errors_and_says_so() -> None:
     (fit,) = mixture_study(sizes=(100,) * 4).run(FedGrEM()).value
     assert np.all(np.isnan(fit.inference.standard_errors().flat()))
-    assert fit.inference.withheld["experts"] == "this method makes no standard errors"
+    assert fit.inference.withheld["experts"] == "this method does not compute standard errors"
 
 
 # ---------------------------------------------------------------------- sites that drop out
@@ -288,7 +288,7 @@ def test_steps_that_run_away_are_an_error_with_the_reason() -> None:
     rng = np.random.default_rng(0)
     noisy = {name: Rows(1e3 * rng.normal(size=(50, 2)), 1e3 * rng.normal(size=(50, 1))) for name in NAMES}
     specification = Specification(K=2, gate="constant", intercept=False)
-    with pytest.raises(InvalidInputError, match="is the noise about 1, as FedGrEM wants"):
+    with pytest.raises(InvalidInputError, match="FedGrEM assumes noise of variance 1"):
         run(
             FedGrEM().dialogue(Task([specification], 2, 1, n_init=1)),
             InProcess().over([Site(name, rows) for name, rows in noisy.items()]),

@@ -1,4 +1,4 @@
-"""What methods begin with that learn each site's own mixture: common labels, and columns that no site can move far."""
+"""Local fits with common labels, and a summary of columns that no site can move far."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_only_those_named_are_asked() -> None:
 def test_where_no_site_has_a_fit_another_method_is_named() -> None:
     case = simulated(n=300)
     sites = [Site(f"site {i}", case.rows.take(np.arange(4 * i, 4 * i + 4))) for i in range(5)]
-    with pytest.raises(InvalidInputError, match="no site has rows enough for a fit of its own: use FederatedEM"):
+    with pytest.raises(InvalidInputError, match="no site has enough rows for a fit of its own: use FederatedEM"):
         fits_of(sites, question_of(case))
 
 

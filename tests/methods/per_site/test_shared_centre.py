@@ -375,7 +375,7 @@ def test_a_site_far_away_keeps_its_own_and_is_named() -> None:
     (fit,), (without,) = study(parts).value, study({n: r for n, r in parts.items() if n != "site 2"}).value
     named = [site for site in fit.sites if site.reasons]
     assert [site.name for site in named] == ["site 2"]
-    assert "further from the other sites'" in named[0].reasons[0]
+    assert "further from those of the other sites" in named[0].reasons[0]
     assert gap(fit.mixture, without.mixture) < 0.2
     found = fit.fits["site 2"].mixture.experts.B
     assert np.linalg.norm(found[:, :, 0] - MEANS - 3) < 0.5 * np.linalg.norm(found - fit.mixture.experts.B)
@@ -385,7 +385,7 @@ def test_many_rows_by_its_own_account_are_remarked_on() -> None:
     parts, _ = gaussian_sites(5)
     parts["site 1"] = replace(parts["site 1"], weight=np.full(100, 50.0))
     (fit,) = study(parts).value
-    remarked = [site.name for site in fit.sites if any("50 times the usual number" in said for said in site.remarks)]
+    remarked = [site.name for site in fit.sites if any("50 times the median number" in said for said in site.remarks)]
     assert remarked == ["site 1"]
 
 
@@ -470,7 +470,8 @@ def test_a_site_without_rows_of_an_expert_borrows_all_of_it() -> None:
     np.testing.assert_array_equal(site.shrinkage[1:], 1.0)
     np.testing.assert_array_equal(site.kept, [True, False, False])
     np.testing.assert_allclose(own.experts.B[1:], fit.mixture.experts.B[1:], rtol=1e-9)
-    assert site.remarks == ("it has too few rows of 2 of the 3 experts, or is too unsure: there it has the centre's",)
+    remark = "it has too few rows, or too large standard errors, for 2 of the 3 experts: it gets those of the centre"
+    assert site.remarks == (remark,)
     assert site.status == "shared"
     assert not site.reasons
 
@@ -747,7 +748,7 @@ def test_a_centre_is_trusted_where_three_in_five_agree(
 def test_camps_are_not_trusted(settled: SharedFit) -> None:
     divided = replace(settled, sharing=replace(settled.sharing, division=1.01))
     assert not divided.trusted
-    assert "fall into camps" in divided.doubts[0]
+    assert "the sites form groups" in divided.doubts[0]
     assert replace(settled, sharing=replace(settled.sharing, division=1.0)).trusted
     assert len(with_sites(divided, 1, 1).doubts) == 2
 
@@ -801,4 +802,4 @@ def test_several_orders_are_refused() -> None:
 
 
 def test_why_a_site_has_no_intervals_is_said() -> None:
-    assert "drawn towards the centre" in OF_A_SITE
+    assert "shrinkage towards the centre" in OF_A_SITE

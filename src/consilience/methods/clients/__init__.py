@@ -1,4 +1,4 @@
-"""Methods for clients that fall into clusters: the latent label belongs to a client."""
+"""Methods for clustered clients: the latent label belongs to a client."""
 
 from consilience.methods.clients.clustered import ClusteredClients, ClusteredFit
 from consilience.methods.clients.moment_descent import DescentFit, FedMomentDescent

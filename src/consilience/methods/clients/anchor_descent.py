@@ -1,4 +1,4 @@
-"""Descent of anchors: a few clients that look for their regressions in subspaces that all clients find."""
+"""Moment descent of anchor clients, in subspaces estimated from all clients."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from consilience.numerics.arrays import Array, Mask
 from consilience.numerics.subspace import orthonormal
 
 PASSES = 5
-"""Rounds of orthogonal iteration for the subspaces of one step."""
+"""Number of rounds of orthogonal iteration for the subspaces of one step."""
 NEAR_ENOUGH = 0.2
-"""An anchor stops where its residual is at most this part of the separation."""
+"""Residual, relative to the separation, at which an anchor stops."""
 
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """Where A anchors stand.
+    """State of A anchors.
 
     Parameters
     ----------
     design : Design
     sites : tuple of str, (A,)
     places : tuple of int, (A,)
-        Of each anchor among the clients of its site.
+        Index of each anchor among the clients of its site.
     theta : (A, p) array
     basis : (A, p, f) array
-        The subspace in which each looks for its next step.
+        Basis of the subspace of each anchor's next step.
     going, present : (A,) array of bool
-        Who still moves, and who still answers.
+        Which anchors still move, and which still answer.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Descent:
     def begun(
         cls, design: Design, places: Mapping[str, tuple[int, ...]], theta: Array, K: int, rng: np.random.Generator
     ) -> Descent:
-        """All anchors at ``theta (p,)``, with one random basis of ``min(K, p)`` directions."""
+        """Start all anchors at ``theta (p,)``, with one random basis of ``min(K, p)`` directions."""
         where = [(site, place) for site, found in places.items() for place in found]
         A, f = len(where), min(K, design.p)
         basis = np.tile(orthonormal(rng.standard_normal((design.p, f))), (A, 1, 1))
@@ -67,7 +67,7 @@ class Descent:
         return cls(design, sites, at, np.tile(theta, (A, 1)), basis, all_of_them, all_of_them)
 
     def looked_around(self, *, alike: bool) -> Dialogue[Descent]:
-        """The same with subspaces of where they stand; one for all where they stand ``alike``."""
+        """Update the subspaces of the anchors that move; one for all if their coefficients are ``alike``."""
         index = np.flatnonzero(self.going)
         asked = index[:1] if alike else index
         if not len(asked):
@@ -78,7 +78,7 @@ class Descent:
         return replace(self, basis=basis)
 
     def stepped(self, separation: float | None) -> Dialogue[Descent]:
-        """The same after half of the way that anchors see; who sees next to nothing of the separation stays."""
+        """Take half of each anchor's estimated step; an anchor stops if it is small relative to the separation."""
         asked = [a for a in range(len(self.sites)) if self.going[a]]
         if not asked:
             return self
@@ -102,7 +102,7 @@ class Descent:
 
 
 def subspaces(design: Design, theta: Array, basis: Array) -> Dialogue[Array]:
-    """The leading subspace of ``Y(θ_a)`` for each of ``theta (A, p)``, from ``basis (A, p, f)``: orthogonal iteration.
+    """Estimate the leading subspace of ``Y(θ)`` at each of ``theta (A, p)`` by iteration from ``basis (A, p, f)``.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def subspaces(design: Design, theta: Array, basis: Array) -> Dialogue[Array]:
 
 
 def random_start(summary: ColumnSummary, design: Design, rng: np.random.Generator) -> Array:
-    """``θ_0 ~ N(0, I / p)`` about the mean response, in standard deviations of the response.
+    """Draw ``θ_0 ~ N(0, I / p)`` about the mean response, in standard deviations of the response.
 
     Examples
     --------

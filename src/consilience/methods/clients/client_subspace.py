@@ -1,4 +1,4 @@
-"""Clients in the directions of their regressions: where starts are made, and whole fits where all moments are known."""
+"""Moments of clients in the subspace of their regressions: starts, and whole fits if all moments are known."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 
 SAME_END = 1e-3
-"""Starts whose likelihoods differ by less than this per client are one."""
+"""Difference in log-likelihood per client below which two starts count as one."""
 MOST_STARTS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class ClientSubspace:
-    """What the first rounds tell: the directions of the experts, and the clients in them.
+    """Result of the first rounds: the subspace of the experts, and the clients' moments in it.
 
     Parameters
     ----------
     directions : Directions
     clients : ClientMoments
-        In the directions, or ``whole`` in all coefficients.
+        Moments in the subspace, or in all coefficients if ``whole``.
     whole : bool
     singles : tuple of str
-        The sites, where each is one client; else empty.
+        The sites, if each is one client; else empty.
     """
 
     directions: Directions
@@ -49,11 +49,11 @@ class ClientSubspace:
 
     @property
     def present(self) -> int:
-        """Number of clients that have any rows."""
+        """Return the number of clients with rows."""
         return int(np.count_nonzero(self.clients.n))
 
     def starts(self, problem: Problem, given: Mixture | None, rng: np.random.Generator, n_init: int) -> list[Mixture]:
-        """The given start, or the best ends of EM in the few directions: more than one where they differ little."""
+        """Return the given start, or the best ends of EM in the subspace: several if their likelihoods are close."""
         specification = problem.specification
         if given is not None:
             check_start(given, specification.blank(problem.summary))
@@ -67,14 +67,14 @@ class ClientSubspace:
         return [self._lifted(end.mixture, problem, basis[:, :f]) for end in distinct(ends)]
 
     def _lifted(self, mixture: Mixture, problem: Problem, basis: Array) -> Mixture:
-        """A mixture in the few directions as one in all coefficients."""
+        """Map a mixture in the subspace to all coefficients."""
         blank, experts = problem.specification.blank(problem.summary), gaussian(mixture.experts)
         lifted = replace(experts, B=self.directions.theta + experts.B @ basis.T)
         gate = blank.gate if blank.gate.reads_covariates else mixture.gate
         return Mixture(self.directions.design, gate, lifted)
 
     def ascent(self, problem: Problem, start: Mixture) -> Ascent:
-        """EM from the moments of all clients, without another round."""
+        """Run EM on the moments of all clients, without further rounds."""
 
         def respond(asked: Expect) -> Statistics:
             theta = self.directions.theta
@@ -87,7 +87,7 @@ class ClientSubspace:
 
 
 def client_subspace(found: Directions, *, whole: bool) -> Dialogue[ClientSubspace]:
-    """Ask for each client's moments: all of them, or those in the directions."""
+    """Ask for each client's moments: all of them if ``whole``, else those in the subspace."""
     question = Clients(found.design, found.theta, None if whole else found.basis)
     each: Mapping[str, ClientMoments] = yield Each(question)
     singles = tuple(each) if all(part.G == 1 for part in each.values()) else ()
@@ -95,7 +95,7 @@ def client_subspace(found: Directions, *, whole: bool) -> Dialogue[ClientSubspac
 
 
 def distinct(ends: Sequence[Ascent]) -> list[Ascent]:
-    """The best end and those that are about as likely without being the same, at most three."""
+    """Select the best end and distinct ends of similar likelihood, at most three."""
     kept = [ends[0]]
     for end in ends[1:]:
         apart = kept[-1].penalised - end.penalised

@@ -1,7 +1,7 @@
-"""Clustered clients: every client follows one of K regressions, and which one is found with few rounds.
+"""Clustered clients: every client follows one of K regressions; EM over client labels from a spectral start.
 
-One round finds the directions that the regressions span, one the clients' moments in these few directions, from which
-the start is made; then EM on the labels of clients, which are computed where the client is.
+One round estimates the subspace that the regressions span, and one the clients' moments in this subspace, from which
+the start is computed. Rounds of EM follow; the labels of clients are computed at their sites.
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ from consilience.numerics.arrays import Array
 from consilience.numerics.subspace import standing_out
 
 RACE = 3
-"""Steps after which the best of several starts goes on alone."""
+"""Number of steps after which only the best of several starts is continued."""
 SAME_ROWS = 1e-9
-"""Of the largest second moment: sums over rows that differ by more are of other rows."""
+"""Difference of second moments, relative to the largest, above which two sums are over different rows."""
 REQUIRED = Requirement("ClusteredClients", one_response=True, instead="FederatedEM with groups")
 
 
 @dataclass(frozen=True)
 class ClusteredClients(Method):
-    """EM on the labels of clients, from a start that needs no luck.
+    """EM over client labels from a spectral start.
 
-    Clients are the groups of each site's rows; a site without groups is one client. Rounds: one for the directions that
-    the experts span (two where columns are far from centred), one for each client's moments in these, then one per step
-    of EM; three where labels are clear.
+    Clients are the groups of each site's rows; a site without groups is one client. Rounds: one for the subspace that
+    the experts span (two if columns are far from centred), one for each client's moments in it, then one per EM step;
+    three if labels are clear.
 
     Parameters
     ----------
     moments : {"sums", "clients"}
-        What leaves a site after that. ``"sums"``: sums over clients, weighted by responsibilities that are computed at
-        the site. ``"clients"``: once, each client's ``XᵀX``, ``Xᵀy`` and ``yᵀy``, from which the coordinator computes
-        all else; of a client with fewer rows than columns these give away the rows up to a rotation.
+        What a site sends after the subspace is known. ``"sums"``: sums over clients, weighted by responsibilities that
+        are computed at the site. ``"clients"``: once, each client's ``XᵀX``, ``Xᵀy`` and ``yᵀy``, from which the
+        coordinator computes everything else; for a client with fewer rows than columns these disclose the rows up to
+        a rotation.
     iterations : int
-        0 asks for the directions as one sum of ``p²`` numbers; a positive number for that many rounds of orthogonal
-        iteration with ``p K`` numbers each.
+        Number of rounds of orthogonal iteration for the subspace, with ``p K`` numbers each; 0 computes it from one sum
+        of ``p²`` numbers.
     participation : float
-        Share of the clients that take part in each step of EM, drawn anew each time. Below 1, and wherever clients come
-        and go, steps are averaged over rounds.
+        Fraction of the clients that take part in each EM step, drawn anew each time. If it is below 1, or if the
+        participating clients change between rounds, statistics are averaged over rounds.
 
     Examples
     --------
@@ -83,7 +84,7 @@ class ClusteredClients(Method):
             raise InvalidInputError(f"participation={self.participation!r}: expected a share above 0, at most 1")
 
     def dialogue(self, task: Task) -> Dialogue[tuple[ClusteredFit, ...]]:
-        """One fit for each specification, all of them in the same messages."""
+        """Return one fit for each specification; all are computed in the same messages."""
         for each in task.specifications:
             self._check(each, task.q)
         most, rng = max(each.K for each in task.specifications), np.random.default_rng(task.seed)
@@ -102,13 +103,13 @@ class ClusteredClients(Method):
         REQUIRED.check(specification.family, specification.gate, q)
         if specification.gate_type.reads_covariates and (self.moments == "clients" or self.participation < 1):
             raise InvalidInputError(
-                "with moments='clients' or participation below 1 the gate is constant: use MixtureOfRegressions"
+                "moments='clients' and participation below 1 require a constant gate: use MixtureOfRegressions"
             )
 
     def _climbs(
         self, problem: Problem, starts: Sequence[Mixture], fleet: ClientSubspace, seed: int
     ) -> Dialogue[list[Ascent]]:
-        """The end of EM from the best of the starts; averaged over rounds where clients come and go."""
+        """Run EM from the best of the starts; with averaging over rounds if the participating clients change."""
         if self.participation == 1:
             start = yield from raced(problem, starts, fleet.present)
             end = None if start is None else (yield from steady(climbed(problem, start), fleet.present))
@@ -116,15 +117,15 @@ class ClusteredClients(Method):
                 return [end]
         if problem.specification.gate_type.reads_covariates:
             raise InvalidInputError(
-                "clients come and go, and a gate that reads covariates needs the same ones in every round: "
-                "use MixtureOfRegressions, or on_drop='continue'"
+                "the participating clients change between rounds, and a gate that reads covariates requires the same "
+                "clients in every round: use MixtureOfRegressions, or on_drop='continue'"
             )
         participants = Participation(self.participation, fleet.present, seed, fleet.singles)
         return [(yield from averaged(problem, starts[0], participants))]
 
 
 def raced(problem: Problem, starts: Sequence[Mixture], present: int) -> Dialogue[Mixture | None]:
-    """The start, or where there are several the place of the best after a few steps; None where clients come back."""
+    """Return the only start, or the best mixture after a few steps from several; None if clients rejoin."""
     if len(starts) == 1:
         return starts[0]
     short = replace(problem, max_iter=RACE, newton=False)
@@ -134,7 +135,7 @@ def raced(problem: Problem, starts: Sequence[Mixture], present: int) -> Dialogue
 
 
 def steady(steps: Dialogue[Ascent], present: int) -> Dialogue[Ascent | None]:
-    """EM by sums over all clients, then without those who leave; None where clients come back."""
+    """Run EM on sums over all clients, without those that have left; return None if clients rejoin."""
     before = None
     request = next(steps)
     while True:
@@ -150,12 +151,12 @@ def steady(steps: Dialogue[Ascent], present: int) -> Dialogue[Ascent | None]:
 
 
 def climbed(problem: Problem, start: Mixture) -> Dialogue[Ascent]:
-    """EM from a start to its end, with the information there."""
+    """Run EM from a start to convergence; return the ascent with the information."""
     return (yield from informed(problem, (yield from ask_total(problem.climb(start)))))
 
 
 def _are_others(now: Statistics, before: Statistics) -> bool:
-    """Whether clients take part that did not before: the sum of ``x̃ x̃ᵀ`` over all experts is that of their rows."""
+    """Whether new clients take part: the sum of ``x̃ x̃ᵀ`` over all experts depends only on their rows."""
     if abs(now.weight - before.weight) > 0.5:
         return now.weight > before.weight
     S, earlier = now.experts.second.sum(axis=0), before.experts.second.sum(axis=0)
@@ -164,14 +165,14 @@ def _are_others(now: Statistics, before: Statistics) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ClusteredFit(Fit):
-    """A fit of clustered clients, with the evidence on their number of clusters.
+    """A fit of clustered clients, with the spectrum that suggests the number of clusters.
 
     Parameters
     ----------
     spectrum : array
-        Eigenvalues of the mean product over pairs of rows, in whitened coordinates, largest in size first; only those
-        of the directions used, where they were found by iteration. As many stand out as there are regressions that are
-        linearly independent.
+        Eigenvalues of the mean product over pairs of rows, in whitened coordinates, by decreasing absolute value; only
+        those of the directions used if these were found by iteration. The number of eigenvalues above the noise is the
+        number of linearly independent regressions.
 
     Examples
     --------
@@ -188,10 +189,10 @@ class ClusteredFit(Fit):
 
     @property
     def gap_order(self) -> int:
-        """Number of clusters that the spectrum suggests: eigenvalues out of noise. The fit itself does not use it."""
+        """Return the number of clusters that the spectrum suggests: eigenvalues above the noise. The fit ignores it."""
         return standing_out(self.spectrum)
 
 
 def clustered_fit(problem: Problem, ends: Sequence[Ascent], spectrum: Array) -> ClusteredFit:
-    """The fit at the best end."""
+    """Return the fit at the best end."""
     return ClusteredFit(**vars(problem.fit(ends[0], ends)), spectrum=spectrum)

@@ -1,4 +1,4 @@
-"""The directions that the regressions of clients span, from sums over pairs of a client's rows."""
+"""Subspace that the regressions of clients span, from sums over pairs of a client's rows."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from consilience.numerics.linalg import whitening
 from consilience.numerics.subspace import leading, orthonormal
 
 FAR_OFF = 3.0
-"""Means that are further from 0 than this many standard deviations are taken off before pairs are asked for."""
+"""Distance of a mean from 0, in standard deviations, above which columns are centred before pairs are requested."""
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Where the regressions of clients lie.
+    """Subspace of the regressions of clients.
 
     Parameters
     ----------
     summary : ColumnSummary
     design : Design
     theta : (p,) array
-        Coefficients from which residuals are taken.
+        Coefficients at which residuals are computed.
     basis : (p, f) array
-        Directions of the experts; covariates have unit variance in them.
+        Basis of the subspace; covariates have unit variance in its directions.
     values : array
-        Eigenvalues of the pair sums, largest in size first.
+        Eigenvalues of the pair sums, by decreasing absolute value.
     """
 
     summary: ColumnSummary
@@ -48,7 +48,7 @@ class Directions:
 
     @property
     def spread(self) -> Array:
-        """Mean squares over clients of their coefficients in each direction, ``(f,)``, away from 0."""
+        """Return mean squares over clients of the coefficients in each direction, ``(f,)``, bounded below."""
         sizes = np.abs(self.values)
         return np.asarray(np.maximum(sizes[: self.basis.shape[1]], 1e-3 * sizes.max() + np.finfo(float).tiny))
 
@@ -56,18 +56,18 @@ class Directions:
 def directions(
     specification: Specification, d: int, K: int, iterations: int, rng: np.random.Generator
 ) -> Dialogue[Directions]:
-    """The ``K`` directions in which clients differ most, by one sum of ``p²`` numbers or by rounds of iteration.
+    """Estimate the ``K`` directions in which clients differ most, from one sum of ``p²`` numbers or by iteration.
 
     Parameters
     ----------
     specification : Specification
-        Whether there is an intercept.
+        Model to fit; it states whether there is an intercept.
     d, K : int
-        Covariates and directions.
+        Numbers of covariates and directions.
     iterations : int
-        Rounds of orthogonal iteration with ``p K`` numbers each; 0 for the sum.
+        Number of rounds of orthogonal iteration, with ``p K`` numbers each; 0 for the sum.
     rng : numpy.random.Generator
-        Of the basis from which iterations start.
+        Generator of the basis from which the iteration starts.
     """
     raw = Design.raw(d, specification.intercept)
     theta = np.zeros(raw.p)
@@ -92,19 +92,19 @@ def directions(
 
 
 def _about(design: Design, theta: Array, *, whole: bool) -> tuple[Expect | Pairs, ...]:
-    """The sums that say in which directions experts lie."""
+    """Return the questions whose answers determine the subspace."""
     return (Expect(one_expert(design)), *((Pairs(design, theta),) if whole else ()))
 
 
 def _is_far_off(summary: ColumnSummary, intercept: bool) -> bool:
-    """Whether sums about 0 would be those of the means; without an intercept 0 is where experts meet."""
+    """Whether the means would dominate sums about 0; without an intercept, 0 is the common point of the experts."""
     means = np.concatenate([summary.x_mean, summary.y_mean])
     variances = np.concatenate([summary.x_variance, np.diagonal(summary.y_covariance)])
     return intercept and bool(np.any(means**2 > FAR_OFF**2 * variances))
 
 
 def centre(summary: ColumnSummary, design: Design) -> Array:
-    """Coefficients ``(p,)`` of the mean response: those of an intercept alone."""
+    """Return the coefficients ``(p,)`` of the mean response, in which only the intercept is not 0."""
     theta = np.zeros(design.p)
     if design.intercept:
         theta[0] = summary.y_mean[0]
@@ -112,13 +112,13 @@ def centre(summary: ColumnSummary, design: Design) -> Array:
 
 
 def spanned(sums: PairSums, W: Array, K: int) -> tuple[Array, Array]:
-    """Eigenvalues of the pair sums in whitened coordinates, largest in size first, and the K first eigenvectors."""
+    """Compute the whitened eigenvalues of the pair sums, by decreasing absolute value, and the first K eigenvectors."""
     values, vectors = leading(W.T @ sums.product @ W / max(sums.pairs, 1.0), W.shape[1])
     return values, vectors[:, :K]
 
 
 def iterated(pairs: Pairs, W: Array, U: Array, rounds: int) -> Dialogue[tuple[Array, Array]]:
-    """The same by orthogonal iteration from a basis ``U``: ``U ← orth(Wᵀ Y W U)``, a round each."""
+    """Compute the same by orthogonal iteration from a basis ``U``: ``U ← orth(Wᵀ Y W U)``, one round each."""
     values = np.zeros(U.shape[1])
     for _ in range(rounds):
         sums: PairSums = yield Total(replace(pairs, basis=W @ U))

@@ -1,8 +1,8 @@
-r"""Federated moment descent on a few anchor clients, then local steps of all clients on the regressions it finds.
+r"""Federated moment descent of a few anchor clients, then local steps of all clients on the regressions found.
 
 Lili Su, Jiaming Xu and Pengkun Yang, "Global Convergence of Federated Learning for Mixed Regression", NeurIPS 2022,
-arXiv:2206.07279. Phase 1 is its FedMD, phase 2 its FedX with clustering. What the text leaves open is decided here: the
-sign of a step, all pairs of a client's rows in place of two rows, and which clients have rows enough for anchors.
+arXiv:2206.07279. Phase 1 is its FedMD, phase 2 its FedX with clustering. The paper does not specify the sign of a step
+or which clients have enough rows to be anchors; here all pairs of a client's rows are used instead of two rows.
 """
 
 from __future__ import annotations
@@ -36,53 +36,53 @@ from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 
 STABLE = 0.9
-"""Of the longest gradient step with which the smallest client does not overshoot."""
+"""Fraction of the longest stable gradient step of the smallest client."""
 PROX_RATE = 0.5
 RUN_AWAY = 1e6
-"""A move of the coefficients, in standard deviations of the response, after which there is no way back."""
-NO_ERRORS = "steps of clients on their own rows come with no information on the coefficients: use ClusteredClients"
+"""Change of the coefficients, in standard deviations of the response, above which the steps diverge."""
+NO_ERRORS = "local steps give no information matrix: for standard errors, use ClusteredClients"
 REQUIRED = Requirement("FedMomentDescent", one_response=True, constant_gate=True)
 
 
 @dataclass(frozen=True)
 class FedMomentDescent(Method):
-    r"""Moment descent on anchor clients, then FedAvg or FedProx within the clusters that clients pick.
+    r"""Moment descent of anchor clients, then FedAvg or FedProx within the clusters that clients select.
 
-    Clients are the groups of each site's rows, and a site without groups is one client. Anchors start from one random
+    Clients are the groups of each site's rows; a site without groups is one client. Anchors start from one random
     :math:`\theta`. In each of ``descents`` steps the subspace of :math:`Y(\theta_i)`, the mean product of residual
     vectors over pairs of rows of a client, is found for every anchor by orthogonal iteration over all clients, and
 
     .. math:: \theta_i \leftarrow \theta_i + \tfrac12 \hat\sigma_i U_i b_i,
 
     where :math:`\hat\sigma_i^2` and :math:`b_i` are the leading eigenvalue and eigenvector of the anchor's own pairs in
-    that subspace. The means of clusters of anchors are coarse estimates. Then, in each round, every client picks the
-    regression with the smallest residuals and improves it by steps of its own, and moves are averaged by rows:
+    that subspace. The means of clusters of anchors are coarse estimates. Then, in each round, every client selects the
+    regression with the smallest residuals and updates it by local steps, which are averaged with weights by rows:
 
     .. math:: \theta_k \leftarrow \theta_k + \sum_{i : z_i = k} \frac{n_i}{N} (\theta_i - \theta_k).
 
-    It needs some thirty rounds for the first phase and dozens to hundreds for the second, and may fail where no anchor
-    is of some cluster: it is here for comparison, and :class:`ClusteredClients` is the better choice.
+    It needs some thirty rounds for the first phase and dozens to hundreds for the second, and may fail if a cluster has
+    no anchor. It is provided for comparison; :class:`ClusteredClients` is the better choice.
 
     Parameters
     ----------
     anchors : int or None
-        Number of anchors, drawn from the clients with most rows; ``⌈3 K log K⌉`` by default.
+        Number of anchors, drawn from the clients with the most rows; ``⌈3 K log K⌉`` by default.
     descents : int
-        Steps of the anchors.
+        Number of steps of the anchors.
     separation : float or None
-        ``Δ``, the least distance between the coefficients of two clusters, on standardised covariates, where it is
-        known: anchors nearer than ``Δ / 2`` are then of one cluster, and one with a residual below ``0.2 Δ`` stops.
+        ``Δ``, the least distance between the coefficients of two clusters, on standardised covariates, if known.
+        Anchors closer than ``Δ / 2`` are then in one cluster, and an anchor with a residual below ``0.2 Δ`` stops.
     steps : int
-        Gradient steps of a client in each round of the second phase.
+        Number of gradient steps of a client in each round of the second phase.
     rate : float or None
-        Their length ``η``; by default ``0.9 / (1 + √(p / n))²`` with the rows of the smallest client, and 0.5 with
+        Step length ``η``; by default ``0.9 / (1 + √(p / n))²`` with the ``n`` rows of the smallest client, and 0.5 with
         ``prox``.
     prox : bool
-        One proximal step of each client (FedProx) in place of gradient steps (FedAvg).
+        Whether each client takes one proximal step (FedProx) instead of gradient steps (FedAvg).
     rounds : int
-        Most rounds of the second phase.
+        Maximum number of rounds of the second phase.
     tol : float
-        Stop when no coefficient changes by more than this many standard deviations of the response.
+        Convergence tolerance: largest change of a coefficient, in standard deviations of the response.
 
     References
     ----------
@@ -121,12 +121,12 @@ class FedMomentDescent(Method):
         for name in ("separation", "rate"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and np.isfinite(value)):
-                raise InvalidInputError(f"{name}={value!r}: expected a number above 0, or None")
+                raise InvalidInputError(f"{name}={value!r}: expected a positive finite number, or None")
         if not self.tol >= 0:
-            raise InvalidInputError(f"tol={self.tol!r}: expected a number that is not negative")
+            raise InvalidInputError(f"tol={self.tol!r}: expected a non-negative number")
 
     def dialogue(self, task: Task) -> Dialogue[tuple[DescentFit]]:
-        """The fit; a given start takes the place of the first phase."""
+        """Return one fit; a given start replaces the first phase."""
         specification = task.only("FedMomentDescent")
         REQUIRED.check(specification.family, specification.gate, task.q)
         answers: Mapping[str, Answers] = yield Each(Several((Summarise(task.d, task.q), Sizes())))
@@ -148,7 +148,7 @@ class FedMomentDescent(Method):
         sizes: Mapping[str, Array],
         rng: np.random.Generator,
     ) -> Dialogue[tuple[Mixture, dict[str, tuple[int, ...]]]]:
-        """Phase 1: the means of clusters of anchors as a mixture, and the places of the anchors."""
+        """Run phase 1; return the means of clusters of anchors as a mixture, and the indices of the anchors."""
         blank, K = specification.blank(summary), specification.K
         places = drawn_anchors(sizes, self.anchors or anchor_count(K), rng)
         descent = Descent.begun(blank.design, places, random_start(summary, blank.design, rng), K, rng)
@@ -159,15 +159,15 @@ class FedMomentDescent(Method):
         labels = anchor_clusters(theta, K, self.separation) if len(theta) else np.zeros(0, dtype=np.intp)
         if len(np.unique(labels)) < K:
             raise InvalidInputError(
-                f"{len(theta)} anchors, clients with two rows or more, fall into fewer than {K} clusters: "
-                "ask for fewer clusters, or pass a smaller separation"
+                f"{len(theta)} anchors, clients with at least two rows, form fewer than {K} clusters: "
+                "fit fewer clusters, or pass a smaller separation"
             )
         return with_coefficients(blank, np.array([theta[labels == k].mean(axis=0) for k in range(K)])), places
 
     def _refined(
         self, at: Mixture, penalty: Penalty, summary: ColumnSummary, sizes: Mapping[str, Array]
     ) -> Dialogue[DescentEnd]:
-        """Phase 2: local steps of all clients, and averages within clusters."""
+        """Run phase 2: local steps of all clients, averaged within clusters."""
         spread = float(np.sqrt(summary.y_covariance[0, 0]))
         rate = self.rate or (PROX_RATE if self.prox else longest_step(sizes, at.design.p))
         number = 0
@@ -177,7 +177,7 @@ class FedMomentDescent(Method):
             move = sums.moved / sums.rows.sum()
             furthest = float(np.abs(move).max()) / spread
             if not furthest < RUN_AWAY:
-                raise InvalidInputError(f"the steps of clients run away with rate={rate:.3g}: pass a smaller rate")
+                raise InvalidInputError(f"the local steps diverge with rate={rate:.3g}: pass a smaller rate")
             at = averaged(at, move, sums, penalty)
             if furthest <= self.tol or number == self.rounds:
                 stop = StopReason.SETTLED if furthest <= self.tol else StopReason.ROUNDS
@@ -188,7 +188,7 @@ class FedMomentDescent(Method):
 
 
 def longest_step(sizes: Mapping[str, Array], p: int) -> float:
-    """``0.9 / (1 + √(p / n))²`` with the rows of the smallest client: about ``1 / ‖X‖²`` per row of random covariates.
+    """Compute ``0.9 / (1 + √(p / n))²`` for the smallest client: about ``n / ‖X‖²`` for random covariates.
 
     Examples
     --------
@@ -201,35 +201,35 @@ def longest_step(sizes: Mapping[str, Array], p: int) -> float:
 
 
 def with_coefficients(mixture: Mixture, B: Array) -> Mixture:
-    """The mixture with coefficients ``B (K, p)``."""
+    """Return the mixture with coefficients ``B (K, p)``."""
     return replace(mixture, experts=replace(gaussian(mixture.experts), B=B[:, None]))
 
 
 def averaged(mixture: Mixture, move: Array, sums: ClusterSums, penalty: Penalty) -> Mixture:
-    """The mixture after the moves ``(K, p)``, with shares of clients and variances as clients picked before them."""
+    """Add ``move (K, p)`` to the coefficients; weights and variances are those of the clusters before the move."""
     experts, gate = gaussian(mixture.experts), mixture.gate.with_shares(sums.clients / sums.clients.sum())
     moved = experts.with_scatter(experts.B + move[:, None], sums.squares[:, None, None], sums.rows, penalty.floor)
     return Mixture(mixture.design, gate, moved)
 
 
-# ---------------------------------------------------------------- the end
+# ---------------------------------------------------------------- result
 
 
 @dataclass(frozen=True, eq=False)
 class DescentFit(InferredFit):
-    """A fit by moment descent and local steps, with what the first phase found.
+    """A fit by moment descent and local steps, with the result of the first phase.
 
-    It has no standard errors. Its likelihood, shares and variances are those of the last regressions that clients were
-    asked about.
+    It has no standard errors. Its likelihood, weights and variances are those of the last regressions that were sent to
+    clients.
 
     Parameters
     ----------
     inference : Inference
-        Without standard errors, and the reason.
+        The reason why there are no standard errors.
     coarse : Mixture
-        The regressions after the first phase, in raw coordinates; its shares and variances mean nothing.
+        The regressions after the first phase, in raw coordinates; its weights and variances are placeholders.
     anchors : mapping of str to tuple of int
-        Places of the anchors among the clients of their sites; none where a start was given.
+        Indices of the anchors among the clients of their sites; empty if a start was given.
 
     Examples
     --------
@@ -249,7 +249,7 @@ class DescentFit(InferredFit):
 
 @dataclass(frozen=True, eq=False)
 class DescentEnd:
-    """Where the second phase ended: the mixture after the last averages, and the answer they came from."""
+    """Result of the second phase: the mixture after the last average, and the sums that it was computed from."""
 
     mixture: Mixture
     sums: ClusterSums
@@ -258,10 +258,10 @@ class DescentEnd:
     stop: StopReason
 
     def fit(self, coarse: Mixture, anchors: Mapping[str, tuple[int, ...]]) -> DescentFit:
-        """The fit, clusters by decreasing number of clients."""
+        """Return the fit, with clusters by decreasing number of clients."""
         clients = self.sums.clients
         if np.any(clients == 0):
-            warn("a cluster was picked by no client: ask for fewer clusters, or for more anchors", DegenerateFitWarning)
+            warn("a cluster was selected by no client: fit fewer clusters, or use more anchors", DegenerateFitWarning)
         permutation = np.argsort(-clients, kind="stable")
         ascent = Ascent.without_steps(
             self.mixture,

@@ -1,8 +1,8 @@
-"""EM where clients come and go: each round has other participants, and steps are averaged over rounds.
+"""EM with partial participation: clients change between rounds, and statistics are averaged over rounds.
 
-The likelihoods of two rounds are of different data, so no step is accepted or refused by them. Statistics are averaged
+The likelihoods of two rounds are of different data, so they cannot accept or reject a step. Statistics are averaged
 instead (Cappé and Moulines, "On-line expectation-maximization algorithm for latent data models", 2009): after ``t``
-rounds the noise of who took part has shrunk by ``√t``.
+rounds the noise from the selection of clients is smaller by a factor ``√t``.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import unpack
 
 UNAVERAGED = 2
-"""First rounds whose statistics are forgotten: they were taken far from the end."""
+"""Number of first rounds that are not averaged, because their statistics are far from convergence."""
 MOST_ROUNDS = 100
 SETTLED = 0.05
-"""Share of the variance of any expert's coefficients that may come from who took part."""
+"""Fraction of the variance of any expert's coefficients that may be due to the selection of clients."""
 
 
 @dataclass(frozen=True)
 class Participation:
-    """Who takes part in a round.
+    """Selection of the clients that take part in a round.
 
     Parameters
     ----------
     share : float
-        Probability with which a client is drawn.
+        Sampling probability of a client.
     clients : int
-        How many there are.
+        Number of clients.
     seed : int
     singles : tuple of str
-        The sites, where each of them is one client and only those drawn need be asked; else empty, and every site draws
-        among its clients.
+        The sites, if each of them is one client, so that only those drawn are asked; else empty, and every site samples
+        its clients.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Participation:
     singles: tuple[str, ...] = ()
 
     def request(self, question: Expect, number: int) -> Total:
-        """What to ask in a round."""
+        """Return the request of a round."""
         if self.share == 1:
             return Total(question)
         rng = np.random.default_rng([self.seed, number])
@@ -68,7 +68,7 @@ class Participation:
 
 
 def averaged(problem: Problem, start: Mixture, participants: Participation) -> Dialogue[Ascent]:
-    """EM from a start with other clients in each round, for Gaussian experts and a constant gate."""
+    """Run EM from a start with other clients in each round, for Gaussian experts and a constant gate."""
     mixture, kept, stop, number = start, None, StopReason.ROUNDS, 0
     for number in range(1, min(MOST_ROUNDS, problem.max_iter) + 1):
         statistics: Statistics = yield participants.request(Expect(mixture), number)
@@ -89,7 +89,7 @@ def averaged(problem: Problem, start: Mixture, participants: Participation) -> D
 
 
 def ended(mixture: Mixture, kept: Statistics | None, last: Statistics) -> Statistics:
-    """Statistics per unit of weight: moments as averaged, at whose maximum the mixture is; the rest as last asked."""
+    """Return statistics per unit of weight: averaged moments, which the mixture maximises, and the rest of ``last``."""
     statistics = last.scaled(1 / max(last.weight, 1.0))
     if kept is None:
         return statistics
@@ -98,25 +98,25 @@ def ended(mixture: Mixture, kept: Statistics | None, last: Statistics) -> Statis
 
 
 def squared_change(before: Mixture, after: Mixture, statistics: Statistics) -> float:
-    """``max_k δ_kᵀ S_k δ_k / σ²_k`` per coefficient: the squared change in standard errors of one unit of weight."""
+    """Compute ``max_k δ_kᵀ S_k δ_k / σ²_k`` per coefficient: the squared change in standard errors for weight 1."""
     delta = after.coefficients - before.coefficients
     S, variances = unpack(statistics.experts.second), gaussian(after.experts).variances[:, 0]
     return float(np.max(np.einsum("ka,kab,kb->k", delta, S, delta) / variances) / delta.shape[1])
 
 
 def origin(mixture: Mixture) -> Mixture:
-    """The same with coefficients 0: where statistics of several rounds are brought, to be averaged."""
+    """Return the mixture with coefficients 0, about which statistics of several rounds are averaged."""
     experts = gaussian(mixture.experts)
     return replace(mixture, experts=replace(experts, B=np.zeros_like(experts.B)))
 
 
 def at_origin(mixture: Mixture, statistics: Statistics) -> Statistics:
-    """Statistics as they would be, with the same responsibilities, about coefficients 0; per unit of weight."""
+    """Convert statistics to coefficients 0, with the same responsibilities; per unit of weight."""
     experts = gaussian(mixture.experts)
     moments = experts.solution(statistics.experts).moments(np.zeros_like(experts.B))
     return replace(statistics, experts=moments).scaled(1 / max(statistics.weight, 1.0))
 
 
 def mixed(a: Statistics, b: Statistics, share: float) -> Statistics:
-    """``(1 - share) a + share b``."""
+    """Return ``(1 - share) a + share b``."""
     return a.scaled(1 - share) + b.scaled(share)

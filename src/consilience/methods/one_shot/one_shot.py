@@ -1,7 +1,7 @@
-"""One exchange: every site fits its own mixture and sends one small answer; the coordinator combines them.
+"""One-shot aggregation: every site fits its own mixture and sends it once; the coordinator combines them.
 
-Rounds of refinement, if wanted, are steps of the likelihood of all rows from there: the first makes the estimate as
-good as the pooled one wherever sites have rows enough, and brings standard errors of the gate.
+Optional rounds of refinement are steps on the likelihood of all rows from the combined mixture. The first makes the
+estimate as good as the pooled one if sites have enough rows, and gives standard errors of the gate.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ from consilience.numerics.linalg import solve_symmetric
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OneShot(Method):
-    """One exchange: sites fit, one answer of each is combined by optimal transport, then rounds of refinement.
+    """One-shot aggregation: local fits are combined by optimal transport, then refined in rounds.
 
     Parameters
     ----------
     refine : int
-        Most rounds of refinement. With 0 nothing but the sites' one answer is used, and the gate has no standard
-        errors. 1 is enough for the estimates where sites have some thousand rows; behind a sharp gate fewer rows need
-        up to 4. Standard errors are shown once the last round has started near enough to the maximum, often the
-        second. Fewer rounds are used where the Newton decrement is small.
+        Maximum number of rounds of refinement. With 0, only the local fits are used, and the gate has no standard
+        errors. One round is enough for the estimates if sites have some thousand rows; with a sharp gate and fewer
+        rows, up to 4 are needed. Standard errors are available once the last round started close enough to the
+        maximum, often the second. Refinement ends early if the Newton decrement is small.
     plan : {"expert", "row"}
-        Whether an expert of a site goes to one combined expert as a whole, or at every point of the support anew (the
-        paper's plan, which ruins sharp gates).
+        Whether each expert of a site is assigned to one combined expert as a whole, or anew at every point of the
+        support (the paper's plan, which is inaccurate for sharp gates).
     support : "summaries", mapping of str to (n, d) array, or (n, d) array
-        Where gates are compared: points drawn from the small mixtures that describe the sites' covariates (no row
-        leaves a site), covariates that each site gives, or public ones.
+        Points at which gates are compared: drawn from the small mixtures that summarise the sites' covariates (no row
+        leaves a site), covariates of each site, or public covariates.
 
     Examples
     --------
@@ -82,9 +82,9 @@ class OneShot(Method):
         return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)})"
 
     def dialogue(self, task: Task) -> Dialogue[tuple[CombinedFit | None, ...]]:
-        """One fit for each specification, which differ in their number of experts; sites choose theirs of those.
+        """Return one fit for each number of experts; each site selects one of these numbers for its own fit.
 
-        None stands for a number that the sites have too few experts for.
+        A fit is None if the sites have too few experts for its number.
         """
         if task.start is not None and task.start.K in (each.K for each in task.specifications):
             wanted = task.specifications[0].with_order(task.start.K)
@@ -126,7 +126,7 @@ class OneShot(Method):
 
 
 def usable_models(fits: Mapping[str, LocalFit], specification: Specification) -> dict[str, SiteModel]:
-    """The models that sites have sent; of families other than Gaussian only those whose labels belong to rows."""
+    """Return the models of sites; for families other than Gaussian, only those with one label per row."""
     models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
     if specification.has_moments:
         return models
@@ -137,7 +137,7 @@ def usable_models(fits: Mapping[str, LocalFit], specification: Specification) ->
 
 
 def with_all_sites(combination: Combination, fits: Mapping[str, LocalFit]) -> Combination:
-    """The combination with evidence of all sites that answered: also those without a model, and fits that stopped."""
+    """Add evidence on sites without a usable model, and remarks on local fits that did not converge."""
     known = {site.name: site for site in combination.sites}
     sites = [known.get(name) or _left_out(name, fit) for name, fit in fits.items()]
     return replace(combination, sites=tuple(_with_stop(site, fits[site.name].stop) for site in sites))
@@ -146,7 +146,9 @@ def with_all_sites(combination: Combination, fits: Mapping[str, LocalFit]) -> Co
 def _left_out(name: str, fit: LocalFit) -> SiteEvidence:
     if fit.model is None:
         return SiteEvidence.without_model(name, fit.summary.weight)
-    return SiteEvidence.without_model(name, fit.summary.weight, "its labels belong to groups, those of others to rows")
+    return SiteEvidence.without_model(
+        name, fit.summary.weight, "its labels belong to groups, those of other sites to rows"
+    )
 
 
 def _with_stop(site: SiteEvidence, stop: StopReason | None) -> SiteEvidence:
@@ -161,7 +163,7 @@ def _by_row(model: SiteModel) -> bool:
 
 
 def _named(support: SupportKind) -> str:
-    """The support as text that tells one from another."""
+    """Return a text that identifies the support."""
     if isinstance(support, str):
         return repr(support)
     parts = support if isinstance(support, Mapping) else {"public": support}
@@ -173,14 +175,14 @@ def _named(support: SupportKind) -> str:
 
 @dataclass(frozen=True, eq=False)
 class CombinedFit(InferredFit):
-    """A fit that was combined from the models of sites, with the evidence.
+    """A fit combined from the models of sites, with evidence on each site.
 
     Parameters
     ----------
     inference : Inference
-        Standard errors: from the summed information of the sites' answers, or of the last round of refinement.
+        Standard errors: from the information summed over sites, or from the last round of refinement.
     combination : Combination
-        The mixture before refinement, what was made of each site, and how much sites differ.
+        The mixture before refinement, how each site was used, and the heterogeneity of sites.
     members : tuple of str or None
         Sites that took part in refinement; None for all.
 
@@ -204,7 +206,7 @@ class CombinedFit(InferredFit):
 
 
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
-    """The combination as a fit; its likelihood is an estimate, since no site was asked for it."""
+    """Return the combination as a fit; its likelihood is an estimate, because no site computed it."""
     mixture = combination.mixture
     ascent = Ascent.without_steps(
         mixture,
@@ -222,18 +224,18 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
 
 
 def summed_inference(fit: Fit, precision: Array) -> Inference:
-    """Standard errors of the experts' coefficients from the sites' information ``(K, f, f)``, summed over sites."""
-    withheld = {"gate": "without a round of refinement the gate has no standard errors: OneShot(refine=1) or more"}
+    """Compute standard errors of the experts' coefficients from the information ``(K, f, f)`` summed over sites."""
+    withheld = {"gate": "without a round of refinement the gate has no standard errors: use OneShot(refine=1) or more"}
     solved = [solve_symmetric(own, np.eye(len(own))) for own in precision]
     if not all(full_rank for _, full_rank in solved):
-        withheld["experts"] = "the sites have sent too little information about their experts"
+        withheld["experts"] = "the information of the sites on the experts is singular"
     return of_coefficients(fit, np.array([inverse for inverse, _ in solved]), "summed", withheld)
 
 
 def refined_fit(
     end: Refined, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None
 ) -> CombinedFit:
-    """The fit one step past the last mixture that was asked about, where likelihood and information were taken."""
+    """Return the fit one step after the last evaluated mixture, whose likelihood and information it has."""
     converged = end.decrement < CONVERGED
     stop = StopReason.CONVERGED_NEWTON if converged else StopReason.REFINED
     informed = end.rounds * (end.statistics.information is not None)

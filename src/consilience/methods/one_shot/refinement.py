@@ -1,4 +1,4 @@
-"""Rounds of refinement: steps of the likelihood of all rows, from a mixture that was combined without them."""
+"""Rounds of refinement: steps on the likelihood of all rows, from the combined mixture."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 
 CONVERGED = 0.01
-"""Newton decrement below which no more rounds are asked for."""
+"""Newton decrement below which refinement ends."""
 NEWTON_BELOW = 1.0
-"""Newton decrement below which a round ends in a Newton step, else in an EM step."""
+"""Newton decrement below which a round takes a Newton step instead of an EM step."""
 EXPLAINED = 0.25
-"""A site that was not trusted takes part in refinement if the combined mixture explains its rows as well as its own
-model does, to this much log-likelihood per row: then its rows are like the others', whatever its model was."""
+"""Tolerance in log-likelihood per row. A site whose model was not fully used takes part in refinement if the combined
+mixture explains its rows as well as its own model does, up to this tolerance: its rows are then like the others'."""
 
 
 def opening(
     combinations: Sequence[Combination], fits: Mapping[str, LocalFit]
 ) -> Dialogue[tuple[tuple[str, ...] | None, list[Statistics]]]:
-    """The first round of refinement, for all mixtures at once: who takes part, and the sums over them.
+    """Run the first round of refinement for all mixtures; return the sites that take part and their sums.
 
-    Where all models were used, only the sum is asked for. Else every site's own answer shows whether the rows of those
-    that were not are like the others': the combined mixture explains them as well as the site's own model did, and no
-    worse than it explains the rows of the sites that were used. Sites without a model have rows like any other.
+    If all models were used, only the sum is requested, and all sites take part. Otherwise each site answers on its own,
+    and a site whose model was not fully used takes part if its rows are like the others': the combined mixture explains
+    them as well as the site's own model does, and no worse than it explains the rows of the sites that were used. Sites
+    without a model take part.
     """
     mixtures = [combination.mixture for combination in combinations]
     question = Several(tuple(Expect(mixture, information=is_informable(mixture)) for mixture in mixtures))
@@ -59,18 +60,18 @@ def opening(
 
     members = tuple(filter(is_member, each))
     if not members:
-        raise InvalidInputError("the combined mixture explains the rows of no site: there is nothing to refine")
+        raise InvalidInputError("the combined mixture explains the rows of no site: use FederatedEM")
     return members, [reduce(add, (each[site].items[i] for site in members)) for i in range(len(mixtures))]
 
 
 def _best_per_row(answer: Answers) -> float:
-    """What the best of several mixtures reaches on the rows of a site, per row."""
+    """Return the highest log-likelihood per row of several mixtures on the rows of a site."""
     return float(max(item.log_likelihood / max(item.weight, 1.0) for item in answer.items))
 
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """The last mixture that was asked about and accepted, with its statistics, and the step from there."""
+    """The last accepted mixture, its statistics, and the proposed next mixture."""
 
     asked: Mixture
     statistics: Statistics
@@ -86,7 +87,7 @@ class Refined:
 def refined(
     start: Mixture, first: Statistics, penalty: Penalty, rounds: int, members: tuple[str, ...] | None
 ) -> Dialogue[Refined]:
-    """At most ``rounds`` steps, of which ``first`` is asked: Newton near the maximum, else EM; halved if too long."""
+    """Take at most ``rounds`` steps, the first from ``first``: Newton near the maximum, else EM; halved if rejected."""
     end = _stepped(start, first, penalty)
     fraction = 1.0
     while end.rounds < rounds and not end.decrement < CONVERGED:
@@ -96,7 +97,7 @@ def refined(
         same = is_over_same_data(statistics, end.statistics)
         if same and not value >= end.trace[-1] - ROUNDING * statistics.scale:
             shorter = shortened(fraction) if start.newton_type else 0.0
-            fraction = 1.0 if end.by_newton else shorter  # after a Newton step that failed: an EM step first
+            fraction = 1.0 if end.by_newton else shorter  # after a rejected Newton step: an EM step first
             proposal = end.asked.maximise(end.statistics, penalty, fraction)
             end = replace(end, proposal=proposal, by_newton=False, rounds=end.rounds + 1, halvings=end.halvings + 1)
             continue
@@ -106,7 +107,7 @@ def refined(
 
 
 def _stepped(asked: Mixture, statistics: Statistics, penalty: Penalty, before: Refined | None = None) -> Refined:
-    """The step from a mixture whose statistics are known."""
+    """Propose the step from a mixture with known statistics."""
     step = newton_step(asked, statistics, penalty)
     proposal, decrement, by_newton = asked.maximise(statistics, penalty), np.inf, False
     if step is not None and np.all(np.isfinite(step.direction)):

@@ -1,8 +1,8 @@
-"""FedGrEM: local gradient steps and a central step that fuses sites which are near each other.
+"""FedGrEM: gradient EM at sites, and a central step that shrinks similar sites towards a centre.
 
 Ye Tian, Haolei Weng and Yang Feng, "Towards the theory of unsupervised federated learning: non-asymptotic analysis of
 federated EM algorithms", arXiv:2310.15330. For Gaussian mixtures with covariance ``I`` and mixtures of regressions with
-noise of variance 1, which the method takes as known.
+noise of variance 1, which the method assumes to be known.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 
 LEAST_SHARE = 1e-3
-"""Share of an expert below which its step is no longer made longer."""
+"""Weight of an expert below which its step length no longer increases."""
 REQUIRED = Requirement("FedGrEM", constant_gate=True, instead="SharedCentre")
 
 
 @dataclass(frozen=True)
 class FedGrEM(Method):
-    """Gradient EM at sites, fused by a central step that outlier sites cannot move far.
+    """Gradient EM at sites, with a central step that is robust to outlying sites.
 
-    Its figures depend on the local fits it starts from, and it needs hundreds of rounds: it is here for comparison, and
-    :class:`SharedCentre` is the better choice.
+    Its results depend on the local fits from which it starts, and it needs hundreds of rounds. It is provided for
+    comparison; :class:`SharedCentre` is the better choice.
 
     Parameters
     ----------
     step : float
-        ``C_η``: steps are ``η_mk = C_η / w_mk``, with the shares ``w`` of the local fits.
+        ``C_η``: steps are ``η_mk = C_η / w_mk``, with the weights ``w`` of the local fits.
     decay, strength : float
         ``κ`` and ``C_λ``: ``λ_t = κ λ_{t-1} + C_λ √(f + log M)``, ``λ_0 = 1``, with ``f`` coefficients per expert.
     rounds : int
-        Most rounds after the local fits.
+        Maximum number of rounds after the local fits.
     tol : float
-        Stop when no coefficient changes by more than this.
+        Convergence tolerance: largest change of a coefficient in a round.
 
     References
     ----------
@@ -79,10 +79,10 @@ class FedGrEM(Method):
         if isinstance(self.rounds, bool) or not isinstance(self.rounds, Integral) or self.rounds < 1:
             raise InvalidInputError(f"rounds={self.rounds!r}: expected a whole number of at least 1")
         if not (self.step > 0 and 0 <= self.decay < 1 and self.strength > 0 and self.tol >= 0):
-            raise InvalidInputError("expected step and strength above 0, decay from 0 to below 1, tol not negative")
+            raise InvalidInputError("expected step > 0, strength > 0, 0 <= decay < 1 and tol >= 0")
 
     def dialogue(self, task: Task) -> Dialogue[tuple[SharedFit]]:
-        """The centre and each site's mixture."""
+        """Return one fit: the centre and each site's mixture."""
         specification = task.only("FedGrEM")
         REQUIRED.check(specification.family, specification.gate, task.q)
         question = task.fit_site(describe=False)
@@ -117,7 +117,7 @@ class FedGrEM(Method):
 def fused(
     stand: Mapping[str, Mixture], answers: Mapping[str, Statistics], theta: Array, threshold: Array, rows: Array
 ) -> Sharing:
-    """The central step: for each expert ``min_{v, ν} Σ_m n_m (½ ‖ν_m - θ_m‖² + τ_m ‖ν_m - v‖)``.
+    """Take the central step: for each expert ``min_{v, ν} Σ_m n_m (½ ‖ν_m - θ_m‖² + τ_m ‖ν_m - v‖)``.
 
     Parameters
     ----------
@@ -132,16 +132,16 @@ def fused(
     try:
         finite = usable(theta)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{error}: is the noise about 1, as FedGrEM wants?") from error
+        raise InvalidInputError(f"{error}: FedGrEM assumes noise of variance 1") from error
     K = theta.shape[1]
     centre = np.array([huber_centre(theta[finite, k], threshold[finite], rows[finite]) for k in range(K)])
-    drawn, shrinkage = theta.copy(), np.zeros(theta.shape[:2])
+    shrunk, shrinkage = theta.copy(), np.zeros(theta.shape[:2])
     for k in range(K):
-        drawn[finite, k] = drawn_towards(theta[finite, k], centre[k], threshold[finite])
+        shrunk[finite, k] = drawn_towards(theta[finite, k], centre[k], threshold[finite])
         distance = np.linalg.norm(theta[finite, k] - centre[k], axis=1)
         shrinkage[finite, k] = threshold[finite] / np.maximum(distance, threshold[finite])
     mixtures = {
-        site: _with_parts(mixture, drawn[m] if finite[m] else mixture.coefficients, answers[site])
+        site: _with_parts(mixture, shrunk[m] if finite[m] else mixture.coefficients, answers[site])
         for m, (site, mixture) in enumerate(stand.items())
     }
     first = next(iter(mixtures.values()))
@@ -161,7 +161,7 @@ def fused(
 
 
 def of_unit_noise(mixture: Mixture) -> Mixture:
-    """The mixture with unit covariances, which the method takes as known."""
+    """Return the mixture with unit covariances, which the method assumes."""
     unit = np.tile(np.eye(mixture.experts.q).ravel(), (mixture.K, 1))
     return replace(mixture, experts=mixture.experts.with_shape_values(unit))
 
@@ -171,13 +171,13 @@ def _shares(mixture: Mixture) -> Array:
 
 
 def _mean_gradient(statistics: Statistics) -> Array:
-    """``mean_i γ_ik (y_i - B_k x̃_i) x̃_iᵀ``, ``(K, f)``: with unit noise, the gradient of the likelihood per row."""
+    """Compute ``mean_i γ_ik (y_i - B_k x̃_i) x̃_iᵀ``, ``(K, f)``: for unit noise, the score per row."""
     K = len(statistics.experts.second)
     return statistics.experts.first.reshape(K, -1) / statistics.weight
 
 
 def _with_parts(mixture: Mixture, coefficients: Array, statistics: Statistics) -> Mixture:
-    """The mixture with other coefficients, and the shares of the last E-step."""
+    """Return the mixture with other coefficients, and the weights of the last E-step."""
     gate = mixture.gate.step(statistics.gate, Penalty(0.0, 0.0), intercept=mixture.design.intercept, fraction=1.0)
     return Mixture(mixture.design, gate, _experts(mixture, coefficients))
 

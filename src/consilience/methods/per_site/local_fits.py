@@ -1,6 +1,6 @@
-"""How methods begin that learn each site's own mixture: every site fits by itself, and labels are made common.
+"""Local fits of all sites with aligned labels: the start of methods that fit one model per site.
 
-What all sites share (coordinates, the floor of variances, labels) comes from medians: no site can move it far.
+Quantities that all sites share (coordinates, variance floor, labels) are medians, which no single site can move far.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True, eq=False)
 class LocalFits:
-    """The sites' own fits, in coordinates and labels that all share.
+    """Local fits of the sites, in common coordinates and labels.
 
     Parameters
     ----------
     mixtures : mapping of str to Mixture
-        Of the sites that had rows enough for a fit.
+        Fits of the sites with enough rows for one.
     weights : mapping of str to float
         Total weight of the rows (or number of groups) of all sites that answered.
     log_likelihoods : mapping of str to float
-        Of the sites' fits.
+        Log-likelihoods of the local fits.
     summary : ColumnSummary
-        A robust one, of a typical site's columns.
+        Robust summary of a typical site's columns.
     """
 
     mixtures: Mapping[str, Mixture]
@@ -44,7 +44,7 @@ class LocalFits:
 
 
 def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialogue[LocalFits]:
-    """Ask sites for their own fits, and give them common coordinates and labels."""
+    """Ask sites for their own fits; return them in common coordinates and labels."""
     specification, (d, q) = question.specification, question.columns or (0, 1)
     if question.start is not None:
         check_start(question.start, specification.blank(ColumnSummary.unit(d, q)))
@@ -54,7 +54,7 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
     design = summary.design(specification.intercept)
     models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
     if not models:
-        raise InvalidInputError("no site has rows enough for a fit of its own: use FederatedEM")
+        raise InvalidInputError("no site has enough rows for a fit of its own: use FederatedEM")
     found = [model.mixture.in_coordinates(design) for model in models.values()]
     weights = {site: fit.summary.weight if fit.model is None else fit.model.weight for site, fit in fits.items()}
     values = {site: model.log_likelihood for site, model in models.items()}
@@ -62,7 +62,7 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
 
 
 def relabelled(mixtures: Sequence[Mixture]) -> list[Mixture]:
-    """Mixtures with their experts in common labels, by coefficients in units of their spread over all experts."""
+    """Permute experts to common labels, by coefficients in units of their spread over all experts."""
     permutations = consistent_labels(
         np.array([mixture.coefficients for mixture in mixtures]) / units(mixtures)
     ).permutations
@@ -70,14 +70,14 @@ def relabelled(mixtures: Sequence[Mixture]) -> list[Mixture]:
 
 
 def units(mixtures: Sequence[Mixture]) -> Array:
-    """How far each coefficient usually is from its median, over all experts of all mixtures, ``(f,)``."""
+    """Compute the median absolute deviation of each coefficient over all experts of all mixtures, ``(f,)``."""
     points = np.array([mixture.coefficients for mixture in mixtures])
     spread = np.median(np.abs(points - np.median(points, axis=(0, 1))), axis=(0, 1))
     return np.where(spread > 0, spread, 1.0)
 
 
 def typical(summaries: Sequence[ColumnSummary]) -> ColumnSummary:
-    """The columns of a typical site: medians over sites of means, and of second moments about these.
+    """Summarise the columns of a typical site: medians over sites of means, and of second moments about these.
 
     Examples
     --------

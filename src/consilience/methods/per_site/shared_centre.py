@@ -1,9 +1,9 @@
-"""Sites that differ and sites that lie: each site's own mixture, drawn towards a robust centre as far as sites agree.
+"""One mixture per site, shrunk towards a robust centre: for sites that differ, some of them possibly corrupted.
 
-Every site fits by itself. Their labels are aligned, and all start again from the geometric median of their fits, which
-cures sites that were lost. Rounds with that centre for all follow, then rounds in which each site keeps of its own
-estimate what its rows can say better than the others': empirical Bayes, without a constant to choose. A site whose own
-fit explains its rows much better than what has come of the centre goes on from there.
+Every site fits its own mixture. Labels are aligned, and all sites restart from the geometric median of the fits, which
+corrects poor local fits. In the first rounds all sites have the centre's mixture; in later rounds each site's estimate
+is shrunk towards the centre by empirical Bayes, without a tuning constant. A site whose local fit explains its rows
+much better than its shrunk mixture continues from the local fit.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 
 EQUAL_ROUNDS = 0.6
-"""Largest share of the rounds in which all sites have the centre."""
+"""Maximum fraction of the rounds in which all sites have the centre's mixture."""
 CENTRE_SETTLED = 0.02
-"""Change of the centre, in standard errors of a usual site, below which sites may differ."""
+"""Change of the centre, in standard errors of a typical site, below which sites may differ."""
 SETTLED = 0.1
-"""Change of sites' coefficients, in their standard errors, below which the rounds end."""
+"""Change of the sites' coefficients, in standard errors, below which the rounds end."""
 INFORMED = 5
-"""Rounds, of those in which sites differ, from one with the information to the next: it is most of a message."""
+"""Rounds from one request for the information, a large message, to the next, in the stage in which sites differ."""
 SECOND_LOOK = 4
-"""The round, of those in which sites differ, after which a site whose own fit was better goes on from there."""
+"""Round, of the stage in which sites differ, after which a site with a better local fit continues from it."""
 DAMPED = 8
-"""Rounds, of those in which sites differ, after which they move by half."""
+"""Number of rounds, of the stage in which sites differ, after which steps are halved."""
 WIDE = 0.25
-"""Share of the responses' covariance that experts begin with at the restart."""
-REPLAYED = "it has given the answer of an earlier round to another question"
+"""Fraction of the responses' covariance that experts have at the restart."""
+REPLAYED = "it repeated the answer of an earlier round to a different question"
 
 
 @dataclass(frozen=True)
 class SharedCentre(Method):
-    """Each site its own mixture, drawn towards a robust centre as far as sites agree.
+    """One mixture per site, shrunk towards a robust centre as far as the sites agree.
 
     Parameters
     ----------
     rounds : int
-        Most rounds after the local fits; fewer are used once nothing moves by more than 0.1 standard errors.
+        Maximum number of rounds after the local fits; they end once no coefficient changes by 0.1 standard errors.
     participation : float
-        Share of the sites, drawn at random, that each round asks; below 1 a roll call comes first. A site that joins
-        late starts from the centre.
+        Fraction of the sites, drawn at random, that are asked in each round; below 1, all sites are first asked for a
+        summary. A site that joins late starts from the centre.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class SharedCentre(Method):
             raise InvalidInputError(f"participation={self.participation!r}: expected a share above 0, at most 1")
 
     def dialogue(self, task: Task) -> Dialogue[tuple[SharedFit]]:
-        """The centre and each site's mixture."""
+        """Return one fit: the centre and each site's mixture."""
         specification = task.only("SharedCentre")
         question = task.fit_site(describe=False)
         if self.participation == 1:
@@ -97,17 +97,17 @@ class SharedCentre(Method):
             fits = yield from local_fits(question, self._drawn(tuple(present), task.seed, 0))
             weights = {site: fits.weights.get(site, summary.weight) for site, summary in present.items()}
         sites, penalty = tuple(weights), specification.penalty(fits.summary)
-        talk = _Rounds(fits, restart(fits), penalty, weights)
+        state = _Rounds(fits, restart(fits), penalty, weights)
         for number in range(1, self.rounds + 1):
-            answers = yield PerSite(talk.questions(self._drawn(sites, task.seed, number)))
-            talk.take(answers)
-            talk.share(last=number >= int(EQUAL_ROUNDS * self.rounds))
-            if talk.settled:
+            answers = yield PerSite(state.questions(self._drawn(sites, task.seed, number)))
+            state.take(answers)
+            state.share(last=number >= int(EQUAL_ROUNDS * self.rounds))
+            if state.settled:
                 break
-        return (talk.ending().fit(penalty),)
+        return (state.ending().fit(penalty),)
 
     def _drawn(self, sites: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
-        """Who is asked in a round."""
+        """Draw the sites that are asked in a round."""
         size = max(1, round(self.participation * len(sites)))
         drawn = np.random.default_rng([seed, number]).choice(len(sites), size, replace=False)
         return tuple(sites[i] for i in np.sort(drawn))
@@ -115,7 +115,7 @@ class SharedCentre(Method):
 
 @dataclass
 class _Rounds:
-    """The rounds so far: where each site stands, what it last said, and how they share."""
+    """State of the rounds: the current mixture of each site, its last answer, and the shrinkage."""
 
     fits: LocalFits
     centre: Mixture
@@ -123,7 +123,7 @@ class _Rounds:
     weights: dict[str, float]
     stand: dict[str, Mixture] = field(default_factory=dict)
     asked: dict[str, Mixture] = field(default_factory=dict)
-    said: dict[str, Statistics] = field(default_factory=dict)
+    answers: dict[str, Statistics] = field(default_factory=dict)
     estimates: dict[str, Estimate] = field(default_factory=dict)
     informed: dict[str, Estimate] = field(default_factory=dict)
     remarks: dict[str, list[str]] = field(default_factory=dict)
@@ -134,12 +134,12 @@ class _Rounds:
     number: int = 0
 
     def questions(self, drawn: tuple[str, ...]) -> dict[str, Expect]:
-        """What each of them is asked: the statistics where it stands, now and then with the information."""
+        """Return the question to each site: the statistics at its mixture, in some rounds with the information."""
         informed = not self.equal and self.differing % INFORMED == 0 and is_informable(self.centre)
         return {site: Expect(self.stand.get(site, self.centre), information=informed) for site in drawn}
 
     def take(self, answers: Mapping[str, Statistics]) -> None:
-        """Note what sites have said; numbers that overflow are not taken."""
+        """Store the answers; those that overflow are ignored."""
         self.number += 1
         for site, statistics in answers.items():
             stand = self.stand.get(site, self.centre)
@@ -152,24 +152,24 @@ class _Rounds:
             if estimate.is_finite():
                 if self._replayed(site, stand, statistics):
                     self.remarks.setdefault(site, [REPLAYED])
-                self.estimates[site], self.asked[site], self.said[site] = estimate, stand, statistics
+                self.estimates[site], self.asked[site], self.answers[site] = estimate, stand, statistics
                 self.weights[site] = statistics.weight
         if not self.estimates:
-            raise InvalidInputError("no site has given an answer that can be used")
+            raise InvalidInputError("no site has sent a usable answer")
 
     def _replayed(self, site: str, stand: Mixture, statistics: Statistics) -> bool:
-        """Whether an answer has the sums of an earlier one, to the last digit, though the question is new."""
-        if site not in self.said or np.array_equal(_parameters(stand), _parameters(self.asked[site])):
+        """Whether the sums of an answer to a new question are exactly those of the previous answer."""
+        if site not in self.answers or np.array_equal(_parameters(stand), _parameters(self.asked[site])):
             return False
-        return np.array_equal(statistics.experts.to_array(), self.said[site].experts.to_array())
+        return np.array_equal(statistics.experts.to_array(), self.answers[site].experts.to_array())
 
     def share(self, *, last: bool) -> None:
-        """Draw the sites together; ``last`` ends the stage in which all have the centre."""
+        """Shrink the estimates; ``last`` ends the stage in which all sites have the centre's mixture."""
         usable = in_common_labels(self.estimates, self.centre)
         self.sharing = sharing = shared(usable, equal=self.equal, barred=self.remarks)
         moved = np.array([_moved(self.asked[s], sharing.mixtures[s], estimate) for s, estimate in usable.items()])
         self.centre, self.stand = sharing.centre, dict(sharing.mixtures)
-        if self.differing >= DAMPED:  # who is at the border of being kept would otherwise come and go
+        if self.differing >= DAMPED:  # otherwise a site at the threshold of being kept may oscillate
             self.stand = {site: _halfway(self.asked[site], mixture) for site, mixture in self.stand.items()}
         if self.equal:
             self.equal = not (np.median(moved.max(axis=1)) < CENTRE_SETTLED or last)
@@ -182,29 +182,29 @@ class _Rounds:
         self.settled = self.settled and self.differing > SECOND_LOOK
 
     def _was_better(self, site: str) -> bool:
-        """Whether a site's own fit explains its rows better than where it stood, by more than a fit flatters itself.
+        """Whether a site's local fit explains its rows better than its current mixture, by more than its optimism.
 
-        A fit of P parameters to N numbers is flattered by ``P N / (N - 2 P)``: as in the corrected criterion of Akaike,
-        but with P counted twice against N, since labels were chosen too.
+        The optimism of a fit of P parameters to N numbers is ``P N / (N - 2 P)``: as in Akaike's corrected criterion,
+        but with P counted twice against N, because labels are estimated too.
         """
-        if site not in self.said:
+        if site not in self.answers:
             return False
-        statistics, own = self.said[site], self.fits.mixtures[site]
+        statistics, own = self.answers[site], self.fits.mixtures[site]
         N, P = statistics.weight * own.experts.q, own.parameter_count
-        flattery = P * N / (N - 2 * P) if N > 2 * P else np.inf
-        return self.fits.log_likelihoods[site] > statistics.log_likelihood + flattery
+        optimism = P * N / (N - 2 * P) if N > 2 * P else np.inf
+        return self.fits.log_likelihoods[site] > statistics.log_likelihood + optimism
 
     def ending(self) -> LastRound:
-        """Where the rounds ended."""
+        """Return the state after the last round."""
         assert self.sharing is not None  # at least one round  # noqa: S101
         stop = StopReason.SETTLED if self.settled else StopReason.ROUNDS
-        return LastRound(self.sharing, self.asked, self.said, self.weights, self.remarks, self.number, stop)
+        return LastRound(self.sharing, self.asked, self.answers, self.weights, self.remarks, self.number, stop)
 
 
 def restart(fits: LocalFits) -> Mixture:
-    """The geometric median of the sites' fits: where all of them start again, with equal shares and wide variances.
+    """Return the common start of all sites: the geometric median of their fits, with equal weights, wide variances.
 
-    The sites' own variances would be too small for it: fits to few rows are too close to them.
+    The sites' own variances would be too small, because fits to few rows overfit.
     """
     mixtures = list(fits.mixtures.values())
     K = mixtures[0].K
@@ -221,14 +221,14 @@ def _parameters(mixture: Mixture) -> Array:
 
 
 def _halfway(before: Mixture, after: Mixture) -> Mixture:
-    """The mixture with coefficients in the middle between two."""
+    """Return the mixture with coefficients halfway between two."""
     experts: Any = after.experts
     delta = 0.5 * (before.experts.free_coefficients() - experts.free_coefficients())
     return replace(after, experts=experts.moved(delta, np.zeros(experts.shape_parameters)))
 
 
 def _moved(before: Mixture, after: Mixture, estimate: Estimate) -> Array:
-    """The change of each expert's coefficients, in root mean square standard errors, ``(K,)``."""
+    """Compute the change of each expert's coefficients, in root mean square standard errors, ``(K,)``."""
     gap = after.coefficients - before.coefficients
     variance = np.maximum(np.diagonal(estimate.covariance, axis1=1, axis2=2), 1e-300)
     return np.asarray(np.sqrt(np.mean(gap**2 / variance, axis=1)))

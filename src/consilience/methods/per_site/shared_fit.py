@@ -18,13 +18,11 @@ from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 ENOUGH = 0.6
-"""Share of the sites that must agree before the result is called trusted."""
+"""Fraction of the sites that must agree for the result to be trusted."""
 UNUSUAL = 10.0
-"""Times the median number of rows from which on a site's own account of them is remarked on."""
-NOTHING = "it was not asked, has too few rows for a fit, or has sent numbers that cannot be used"
-OF_A_SITE = (
-    "a site's mixture is drawn towards the centre by as much as the data say: intervals that know of it are not made"
-)
+"""Multiple of the median number of rows above which a site's reported number gets a remark."""
+NOTHING = "it was not asked, has too few rows for a fit, or sent values that are not usable"
+OF_A_SITE = "no standard errors for the mixture of a site: its shrinkage towards the centre is not accounted for"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +33,18 @@ class SiteShare:
     ----------
     name : str
     weight : float
-        By the site's own account.
+        As reported by the site.
     shrinkage : (K,) array
-        Share of its coefficients that comes from the other sites, for each expert; empty for a site without answer.
+        Shrinkage of each expert's coefficients towards the centre, from 0 to 1; empty for a site without answer.
     kept : (K,) array of bool
-        Which of its experts the centre is made of: not those far from the other sites', where it keeps (nearly) its
-        own, nor those it has too few rows of, where it borrows all.
+        Which of its experts define the centre. Not kept are experts far from those of other sites, which are hardly
+        shrunk, and experts with too few rows, which are shrunk fully.
     gate_shrinkage : float
-        The same for the slopes of its gate; NaN where the gate has none.
+        Shrinkage of the slopes of its gate; NaN if the gate has none.
     reasons : tuple of str
-        Why not all of it was used.
+        Reasons why it was not used as a whole.
     remarks : tuple of str
-        What else a reader should know of it.
+        Other remarks on the site.
 
     Examples
     --------
@@ -65,18 +63,18 @@ class SiteShare:
 
     @classmethod
     def gone(cls, name: str, reason: str) -> SiteShare:
-        """A site that gave no answer that could be used."""
+        """Return the entry of a site without a usable answer."""
         return cls(name, np.nan, np.zeros(0), np.zeros(0, dtype=bool), np.nan, (reason,))
 
     @property
     def agreement(self) -> float:
-        """Share of the experts it has rows of that the centre is made of; 0 for a site without answer."""
+        """Return the fraction of its experts, of those with rows, that define the centre; 0 without an answer."""
         own = self.kept | (self.shrinkage < 1)
         return float(self.kept[own].mean()) if np.any(own) else 0.0
 
     @property
     def status(self) -> str:
-        """``"shared"``, ``"shared in part"``, ``"on its own"``, ``"borrows all"`` or ``"no answer"``."""
+        """Return ``"shared"``, ``"shared in part"``, ``"on its own"``, ``"borrows all"`` or ``"no answer"``."""
         if not len(self.kept):
             return "no answer"
         if np.all(~self.kept & (self.shrinkage == 1)):
@@ -94,16 +92,16 @@ class SiteShare:
 class SharedFit(InferredFit):
     """A centre and each site's own mixture, with the shrinkage of each.
 
-    As a :class:`~consilience.fit.Fit` it is the centre's. Its likelihood is the sum over sites of each one's rows under
-    its own mixture, where that was last asked.
+    Its mixture is the centre's. Its likelihood is the sum over sites of the likelihood of each site's rows under its
+    own mixture, at the last question.
 
     Parameters
     ----------
     inference : Inference
-        Of the centre's coefficients: chance at the sites and differences between them.
+        Standard errors of the centre's coefficients: from sampling error at sites and differences between sites.
     sharing : Sharing
     fits : mapping of str to Fit
-        Each site's own.
+        Fit of each site.
     sites : tuple of SiteShare
 
     Examples
@@ -114,7 +112,7 @@ class SharedFit(InferredFit):
     ...     return np.r_[rng.normal(0 + shift, 1, (60, 2)), rng.normal(6 + shift, 1, (40, 2))]
     >>> sites = Federation({name: (rows(shift),) for name, shift in zip("abcde", (0.0, 0.1, -0.1, 0.05, 40.0))})
     >>> import warnings
-    >>> with warnings.catch_warnings(action="ignore"):  # that e is not used
+    >>> with warnings.catch_warnings(action="ignore"):  # e is not used
     ...     result = sites.fit(GaussianMixture(2, random_state=0), method=SharedCentre())
     >>> result.fit.trusted, [site.status for site in result.sites]
     (True, ['shared', 'shared', 'shared', 'shared', 'on its own'])
@@ -129,40 +127,40 @@ class SharedFit(InferredFit):
         return self.sites
 
     def site_fits(self) -> Mapping[str, InferredFit]:
-        """Return each site's own fit; it has no standard errors."""
+        """Return each site's own fit, without standard errors."""
         return {site: InferredFit.without(fit, OF_A_SITE, "between sites") for site, fit in self.fits.items()}
 
     @property
     def trusted(self) -> bool:
-        """Whether most sites agree: at least 60 % of them, and not in two camps."""
+        """Whether there are no :attr:`doubts`: at least 60 % of the sites agree, and they do not form groups."""
         return not self.doubts
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why the centre is not to be trusted; empty where it is."""
+        """Return the reasons not to trust the centre; empty if it is trusted."""
         agreeing, all_sites = self.agreeing, len(self.sites)
         found = []
         if agreeing < ENOUGH * all_sites:
             found.append(
-                f"only {agreeing} of {all_sites} sites agree, and a centre withstands less than half that are wrong"
+                f"only {agreeing} of {all_sites} sites agree; the centre is robust if fewer than half are outlying"
             )
         silent = float(np.mean(~self.sharing.kept & (self.sharing.shrinkage == 1), axis=0).max(initial=0.0))
         if silent > 1 - ENOUGH:
-            found.append(f"{silent:.0%} of the sites have no rows of one of the experts".replace("%", " %"))
+            found.append(f"{silent:.0%} of the sites have too few rows of one of the experts".replace("%", " %"))
         if self.sharing.division > 1:
             found.append(
-                "the sites fall into camps that differ in one common direction, by more than chance: the centre lies "
-                "between them, and which camp is right these data do not say"
+                "the sites form groups: their differences have a common direction beyond sampling error, and the "
+                "centre lies between the groups"
             )
         return tuple(found)
 
     @property
     def agreeing(self) -> int:
-        """Number of sites that the centre is made of, with all of their experts that they have rows of."""
+        """Return the number of sites whose experts, of those with rows, all define the centre."""
         return sum(site.agreement == 1 and not site.reasons for site in self.sites)
 
     def with_dropped(self, dropped: Mapping[str, str]) -> SharedFit:
-        """The same with the sites that a run dropped, whose answers could not be used."""
+        """Return the fit with the sites that the run dropped, and the reasons."""
         known = {site.name: site for site in self.sites}
         sites = [replace(known[n], reasons=(*known[n].reasons, why)) for n, why in dropped.items() if n in known]
         gone = [SiteShare.gone(name, why) for name, why in dropped.items() if name not in known]
@@ -172,18 +170,18 @@ class SharedFit(InferredFit):
 
 @dataclass(frozen=True, eq=False)
 class LastRound:
-    """Where the rounds of a method ended, in the coordinates and labels of its rounds.
+    """State of a method after its last round, in the coordinates and labels of its rounds.
 
     Parameters
     ----------
     sharing : Sharing
     asked : mapping of str to Mixture
-        What each site was asked about last.
+        Mixture of the last question to each site.
     statistics : mapping of str to Statistics
-        Its answer.
+        Answer of each site to its last question.
     weights : mapping of str to float
     remarks : mapping of str to sequence of str
-        Reasons not to believe a site, besides where it lies.
+        Reasons to distrust a site, other than its distance from the centre.
     rounds : int
     stop : StopReason
     """
@@ -197,7 +195,7 @@ class LastRound:
     stop: StopReason
 
     def fit(self, penalty: Penalty) -> SharedFit:
-        """The fit, experts by decreasing share in the centre."""
+        """Return the fit, with experts by decreasing weight in the centre."""
         sites = tuple(self.sharing.mixtures)
         labels = np.array([self.statistics[site].gate.plain[: self.sharing.centre.K] for site in sites])
         permutation = np.argsort(-np.median(labels / labels.sum(axis=1, keepdims=True), axis=0), kind="stable")
@@ -251,24 +249,25 @@ def _reasons(kept: Mask, shrinkage: Array) -> Iterator[str]:
     far = int(np.sum(~kept & (shrinkage < 1)))
     if far:
         yield (
-            f"{far} of its {len(kept)} experts are further from the other sites' than chance and the usual differences "
-            "allow: there it keeps more of its own, and has no say in the centre"
+            f"{far} of its {len(kept)} experts are further from those of the other sites than sampling error and the "
+            "usual differences explain: they are shrunk less, and excluded from the centre"
         )
     if np.all(~kept & (shrinkage == 1)):
-        yield "it has too few rows of every expert, or is too unsure of them: it has the centre's"
+        yield "it has too few rows, or too large standard errors, for every expert: it gets those of the centre"
 
 
 def _remarks(kept: Mask, shrinkage: Array, times: float) -> Iterator[str]:
     silent = int(np.sum(~kept & (shrinkage == 1)))
     if 0 < silent < len(kept):
-        yield f"it has too few rows of {silent} of the {len(kept)} experts, or is too unsure: there it has the centre's"
+        rest = f"{silent} of the {len(kept)} experts"
+        yield f"it has too few rows, or too large standard errors, for {rest}: it gets those of the centre"
     if times > UNUSUAL:
-        yield f"by its own account it has {times:.3g} times the usual number of rows"
+        yield f"it reports {times:.3g} times the median number of rows"
 
 
 def centre_inference(fit: Fit, covariance: Array) -> Inference:
-    """Standard errors of the centre's coefficients ``(K, f, f)``; those of gate and variances are not made."""
+    """Compute standard errors of the centre's coefficients from ``(K, f, f)``; not of gate and variances."""
     withheld = {"gate": "the centre of the sites' gates has no standard errors"}
     if not np.all(np.isfinite(covariance)):
-        withheld["experts"] = "this method makes no standard errors"
+        withheld["experts"] = "this method does not compute standard errors"
     return of_coefficients(fit, covariance, "between sites", withheld)

@@ -1,4 +1,4 @@
-"""One site's step from where it stood, and how sure it is: what its answer to a question about its mixture says."""
+"""A site's M-step and its covariance, from its statistics."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
 
 UNKNOWN_LABELS = 1.25
-"""What not knowing the labels adds to the variance of coefficients, where the observed information is of no use."""
+"""Factor for unknown labels on the complete-data covariance, if the observed information cannot be used."""
 
 
 def estimated(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Estimate:
-    """One site's step from where it stood, with the covariance of its coefficients.
+    """Compute a site's M-step and the covariance of its coefficients, from its statistics at ``stand``.
 
-    A site that calls its experts otherwise than it was asked is understood: labels are those nearest to where it stood.
+    Permuted expert labels are matched back to those of ``stand``.
     """
     statistics = _in_labels_asked(stand, statistics, penalty)
     inverse = inverse_information(stand, statistics, penalty)
@@ -36,7 +36,7 @@ def estimated(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Estim
 
 
 def _in_labels_asked(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Statistics:
-    """The statistics under the labels of the question, where constant gates let them be exchanged."""
+    """Permute the statistics to the labels of the question, if the gate is constant."""
     if stand.gate.reads_covariates:
         return statistics
     permutation = alignment(stand.maximise(statistics, penalty), stand)
@@ -49,9 +49,9 @@ def _in_labels_asked(stand: Mixture, statistics: Statistics, penalty: Penalty) -
 
 
 def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixture:
-    """The site's own M-step, but variances of residuals from where it stood.
+    """Compute the site's M-step, with variances of the residuals at ``stand``.
 
-    Residuals from its own step would be too small: coefficients that are then drawn back were fitted to them.
+    Residuals at the new coefficients would be too small, because these are fitted to the rows and shrunk afterwards.
     """
     own = stand.maximise(statistics, penalty)
     shapes = stand.experts.shapes_at(statistics.experts, penalty)
@@ -59,7 +59,7 @@ def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixtur
 
 
 def _covariances(stand: Mixture, statistics: Statistics, inverse: Array | None) -> Array:
-    """Of each expert's coefficients ``(K, f, f)``: from the observed information, else of known labels, made wider."""
+    """Compute the covariances of coefficients ``(K, f, f)``, from the observed or the complete-data information."""
     at, K = coefficient_slice(stand), stand.K
     f = (at.stop - at.start) // K
     if inverse is None:
@@ -70,7 +70,7 @@ def _covariances(stand: Mixture, statistics: Statistics, inverse: Array | None) 
 
 
 def _slopes(stand: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array | None) -> Array | None:
-    """Covariance of the gate's free slopes, or None where intervals would be withheld."""
+    """Return the covariance of the gate's free slopes, or None if its intervals would be withheld."""
     if inverse is None or not stand.gate.reads_covariates or stand.K == 1:
         return None
     if "gate" in reasons(stand, statistics, penalty, inverse, 0.0):
