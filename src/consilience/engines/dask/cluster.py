@@ -15,10 +15,9 @@ from consilience.engines.dask.connection import (
     check_workers,
     checked_address,
     connected,
-    dask,
-    distributed,
     quiet,
 )
+from consilience.engines.dask.library import dask, distributed
 from consilience.engines.dask.sites import DaskSites
 from consilience.errors import EngineError, InvalidInputError
 from consilience.site.site import Site

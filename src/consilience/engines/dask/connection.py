@@ -8,12 +8,12 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import import_module
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
 from consilience._version import __version__
+from consilience.engines.dask.library import distributed
 from consilience.errors import EngineError, InvalidInputError
 
 CONNECT_SECONDS = 10
@@ -21,19 +21,6 @@ ENCRYPTED = ("tls", "wss")
 PLAIN = ("tcp", "ws")
 NEVER = logging.CRITICAL + 1
 LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application", "bokeh")
-
-
-def distributed() -> Any:
-    """Import ``distributed``, or raise an error with the command that installs it."""
-    try:
-        return import_module("distributed")
-    except ImportError as error:
-        raise ImportError("DaskCluster needs Dask: pip install 'consilience[dask]'") from error
-
-
-def dask() -> Any:
-    """Import ``dask``, for its configuration."""
-    return import_module("dask")
 
 
 def checked_address(address: str, security: Any, *, insecure: bool) -> str:

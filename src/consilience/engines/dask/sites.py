@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from consilience.engines.dask.connection import dask, distributed
+from consilience.engines.dask.library import dask, distributed
 from consilience.engines.dask.tasks import Limit, Part, SiteBlock, add_neighbours, answer_block, keep, load_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit.climb import Expect

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from consilience.engines.dask.connection import distributed
+from consilience.engines.dask.library import distributed
 from consilience.messages.failures import Failure
 from consilience.messages.questions import Bundle, Question, question_for
 from consilience.messages.table import decode, encode, received
