@@ -85,7 +85,7 @@ class MessageError(ConsilienceError):
     ...     decode(b"something else")
     ... except MessageError as error:
     ...     print(error)
-    not a message of this library: 14 bytes that do not start with its mark
+    not a message of this library: 14 bytes without its mark and header
     """
 
 

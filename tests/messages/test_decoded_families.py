@@ -49,7 +49,7 @@ def test_shapes_that_are_not_positive_are_refused(family: str) -> None:
         if name != "B":
             for factor in (-1.0, 0.0):
                 broken = replace(mixture.experts, **{name: factor * getattr(mixture.experts, name)})
-                with pytest.raises(MessageError, match="not a proper mixture"):
+                with pytest.raises(MessageError, match="invalid mixture"):
                     sent(replace(mixture, experts=broken))
 
 

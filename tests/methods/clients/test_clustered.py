@@ -93,7 +93,7 @@ def in_errors(one: Fit, two: Fit) -> float:
     inferred = infer(two)
     difference = (
         inferred.estimates.flat()
-        - infer(replace(one, order=one.permutation[order], mixture=aligned(one, two.mixture))).estimates.flat()
+        - infer(replace(one, permutation=one.permutation[order], mixture=aligned(one, two.mixture))).estimates.flat()
     )
     return float(np.nanmax(np.abs(difference) / inferred.standard_errors().flat()))
 

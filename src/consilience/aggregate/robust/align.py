@@ -28,7 +28,7 @@ class Alignment:
     Parameters
     ----------
     permutations : (M, K) array of int
-        ``points[m][orders[m]]`` has the common labels.
+        ``points[m][permutations[m]]`` has the common labels.
     consensus : (K, D) array
         Geometric median over the sites for each label.
     reference : int
@@ -40,7 +40,7 @@ class Alignment:
     --------
     >>> points = np.array([[[0.0], [5.0]], [[5.1], [0.1]]])
     >>> labels = Alignment(np.array([[0, 1], [1, 0]]), np.array([[0.05], [5.05]]), 0, True)
-    >>> points[1][labels.orders[1]].ravel()
+    >>> points[1][labels.permutations[1]].ravel()
     array([0.1, 5.1])
     """
 
@@ -77,7 +77,7 @@ def consistent_labels(points: Array, *, seed: int = 0) -> Alignment:
     >>> honest = np.array([[0.0], [5.0], [9.0]])
     >>> points = np.array([honest, honest[[2, 0, 1]] + 0.1, honest[::-1] - 0.1, [[70.0], [-30.0], [20.0]]])
     >>> labels = consistent_labels(points)
-    >>> labels.orders[:3]
+    >>> labels.permutations[:3]
     array([[0, 1, 2],
            [1, 2, 0],
            [2, 1, 0]])
@@ -109,7 +109,7 @@ def _medoid(points: Array, seed: int) -> int:
 
 
 def _matched(points: Array, centres: Array) -> tuple[IntArray, Array]:
-    """Return the orders ``(M, K)`` that match sites to ``centres (K, D)``, and the remaining distances ``(M,)``."""
+    """Return the permutations ``(M, K)`` that match sites to ``centres (K, D)``, and the remaining distances ``(M,)``."""
     M, K, D = points.shape
     costs = cdist(centres, points.reshape(M * K, D)).reshape(K, M, K)
     permutations = np.array([linear_sum_assignment(costs[:, m])[1] for m in range(M)], dtype=np.intp)
