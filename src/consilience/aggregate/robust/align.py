@@ -109,7 +109,7 @@ def _medoid(points: Array, seed: int) -> int:
 
 
 def _matched(points: Array, centres: Array) -> tuple[IntArray, Array]:
-    """Return the permutations ``(M, K)`` that match sites to ``centres (K, D)``, and the remaining distances ``(M,)``."""
+    """Return the permutations ``(M, K)`` that match sites to ``centres (K, D)``, and the distances left ``(M,)``."""
     M, K, D = points.shape
     costs = cdist(centres, points.reshape(M * K, D)).reshape(K, M, K)
     permutations = np.array([linear_sum_assignment(costs[:, m])[1] for m in range(M)], dtype=np.intp)
