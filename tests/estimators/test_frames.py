@@ -146,6 +146,20 @@ def test_tidy_table_of_other_kinds() -> None:
     assert set(joint.query("part == 'expert'")["response"]) == {"y0", "y1"}
 
 
+def test_rows_of_the_tidy_table_of_several_responses_have_the_numbers_of_their_names() -> None:
+    two = simulated(q=2, n=150)
+    model = regressor().fit(two.X, two.y)
+    table = model.to_frame().query("part == 'expert'").set_index(["expert", "response", "term"])
+    inference = model.inference_
+    estimates, errors = inference.estimates.experts, inference.standard_errors().experts
+    assert np.all(np.isfinite(errors))
+    for k in range(2):
+        for j, response in enumerate(["y0", "y1"]):
+            rows = [(k, response, term) for term in ["(intercept)", "x0", "x1"]]
+            np.testing.assert_array_equal(table.loc[rows, "estimate"], estimates[k, j])
+            np.testing.assert_array_equal(table.loc[rows, "std_error"], errors[k, j])
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_backend_of_a_frame_is_the_name_of_its_module(kind: str) -> None:
     assert frames.backend_of(KINDS[kind](COLUMNS)) == kind

@@ -305,6 +305,13 @@ def test_shards_with_roles(tmp_path: Path) -> None:
     assert model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-9)
 
 
+def test_columns_with_another_role_are_no_covariates(tmp_path: Path) -> None:
+    case = simulated("poisson", n=300, weights=True, exposure=True, group_size=5, seed=2)
+    pattern = written(case, tmp_path, w=case.rows.weight, e=case.rows.exposure, g=case.rows.groups.codes)
+    table = Federation.from_parquet(pattern, target="y", weight="w", exposure="e", groups="g")
+    assert table.fit(ESTIMATORS["poisson"]).model.feature_names_in_.tolist() == ["a", "b"]
+
+
 @pytest.mark.slow
 def test_shards_with_classes(tmp_path: Path) -> None:
     case = simulated("categorical", n=600, C=3, seed=1)

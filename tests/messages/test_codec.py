@@ -406,6 +406,22 @@ def test_a_mixture_that_is_not_finite_is_refused_before_it_is_asked_about() -> N
         decode(encode(LogLikelihood(replace(mixture, experts=experts))))
 
 
+def test_the_numbers_of_a_summary_are_sent_in_one_order() -> None:
+    """Who writes and who reads may be of two versions: another order needs another number of the format."""
+    summary = ColumnSummary(1.0, np.array([2.0, 3.0]), np.array([4.0, 5.0]), np.array([6.0]), np.array([[7.0]]))
+    message = Message.from_bytes(encode(summary))
+    assert message.head == (2, 2, 1, 1, 1)
+    assert message.body.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+
+
+@pytest.mark.parametrize(("part", "bad"), [("centre", np.nan), ("centre", -np.inf), ("scale", np.inf)])
+def test_a_mixture_whose_design_is_not_finite_is_refused(part: str, bad: float) -> None:
+    mixture, _ = Shape().problem()
+    design = replace(mixture.design, **{part: np.array([1.0, bad])})
+    with pytest.raises(MessageError, match="the design of a mixture has numbers that are not finite"):
+        decode(encode(LogLikelihood(replace(mixture, design=design))))
+
+
 def test_parts_of_a_mixture_that_do_not_fit_are_refused() -> None:
     mixture, _ = Shape(K=3).problem()
     other, _ = Shape(K=2).problem()
@@ -805,6 +821,10 @@ def test_every_question_has_a_kind_an_answer_and_a_sentence() -> None:
     assert set(get_args(Question)) == {*ROW_OF, Several} == set(SAYS)
     assert set(ROW_OF) | set(get_args(Answer)) | {Bundle, Failure, Several} == set(TYPES)
     assert {row.answer.type for row in ROW_OF.values()} | {Answers} == set(get_args(Answer))
+
+
+def test_only_sums_over_rows_may_be_added_over_sites() -> None:
+    assert {kind for kind, row in ROW_OF.items() if not row.adds} == {ProposeStart, FitSite, Clients, Sizes, Anchors}
 
 
 def test_the_sentence_of_a_question_says_what_leaves() -> None:

@@ -14,9 +14,10 @@ from consilience.engines import InProcess
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Ascent, climb, drive, fit_mixture, infer
 from consilience.fit.fitting import finished
+from consilience.messages import Answers, Likelihood, ProposeStart, StartCandidates
 from consilience.methods import FederatedEM, Task
-from consilience.methods.federated_em import ask_total
-from consilience.model import Penalty, Rows, expect
+from consilience.methods.federated_em import ask_total, best_candidates
+from consilience.model import Penalty, Rows, SoftmaxGate, expect
 from consilience.model.summary import column_summary
 from consilience.runs import run
 from consilience.site import Site
@@ -132,6 +133,18 @@ def test_the_starts_of_the_sites_lead_to_the_pooled_maximum() -> None:
     pooled = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0))
     (apart,) = federated(FederatedEM().dialogue(Task([case.specification], 2, 1)), case.rows, owner, 3)
     assert apart.log_likelihood == pytest.approx(pooled.log_likelihood, rel=1e-9)
+
+
+def test_of_starts_that_are_equally_likely_the_least_penalised_is_climbed() -> None:
+    case = simulated(n=60)
+    summary = column_summary(case.rows)
+    flat, steep = (replace(case.truth, gate=SoftmaxGate(factor * case.truth.gate.alpha)) for factor in (1.0, 2.0))
+    talk = best_candidates(ProposeStart(case.specification, summary, 0, 1), Penalty(gate_ridge=1.0), ("a", "b"), 1)
+    next(talk)
+    talk.send({"a": StartCandidates((steep,)), "b": StartCandidates((flat,))})
+    with pytest.raises(StopIteration) as end:
+        talk.send(Answers((Likelihood(-5.0, 60.0), Likelihood(-5.0, 60.0))))
+    assert end.value.value == [flat]
 
 
 @pytest.mark.slow
