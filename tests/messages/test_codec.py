@@ -418,7 +418,7 @@ def test_the_numbers_of_a_summary_are_sent_in_one_order() -> None:
 def test_a_mixture_whose_design_is_not_finite_is_refused(part: str, bad: float) -> None:
     mixture, _ = Shape().problem()
     design = replace(mixture.design, **{part: np.array([1.0, bad])})
-    with pytest.raises(MessageError, match="the design of a mixture has numbers that are not finite"):
+    with pytest.raises(MessageError, match="the design of a mixture has values that are not finite"):
         decode(encode(LogLikelihood(replace(mixture, design=design))))
 
 
