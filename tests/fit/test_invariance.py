@@ -66,8 +66,8 @@ def test_starts_too_see_weights_as_repetition_and_no_order(family: str) -> None:
     repeated = unweighted(rows)
     shuffled = repeated.take(np.random.default_rng(1).permutation(repeated.n))
     fits = [fitted(some, data.specification) for some in (rows, repeated, shuffled)]
-    assert np.allclose(fits[0][0].start_values, fits[1][0].start_values, rtol=1e-9)
-    assert fits[1][0].start_values == pytest.approx(fits[2][0].start_values, rel=1e-12)
+    assert np.allclose(fits[0][0].starts.values, fits[1][0].starts.values, rtol=1e-9)
+    assert fits[1][0].starts.values == pytest.approx(fits[2][0].starts.values, rel=1e-12)
     for fit, inference in fits[1:]:
         assert_same(fits[0][1], inference)
         assert fit.log_likelihood == pytest.approx(fits[0][0].log_likelihood, rel=1e-11)
@@ -145,7 +145,7 @@ def test_own_starts_do_not_depend_on_positive_units(family: str) -> None:
     D, c = np.array([1e4, 1e-3]), np.array([-2e3, 7.0])
     rows, moved = ungrouped(data), replace(ungrouped(data), X=data.X * D + c)
     (a, before), (b, after) = (fitted(some, data.specification) for some in (rows, moved))
-    assert np.allclose(a.start_values, b.start_values, rtol=1e-7)
+    assert np.allclose(a.starts.values, b.starts.values, rtol=1e-7)
     estimates, se = back_to_old_units(after, D, c, intercept=True)
     assert np.all(np.abs(estimates - before.estimates.flat()) <= 1e-6 * (all_errors(before) + np.abs(estimates)))
     assert np.allclose(se, all_errors(before), rtol=1e-6)

@@ -83,7 +83,7 @@ class MixtureEstimator(BaseEstimator):
         self.n_iter_ = max(fit.ascent.n_iter, 1)
         self.stop_reason_ = fit.ascent.stop
         self.converged_ = fit.ascent.stop.converged
-        self.starts_agree_ = fit.starts_agree
+        self.starts_, self.starts_agree_ = fit.starts, fit.starts_agree
         self.n_labels_ = n
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
         self.weights_ = shares / shares.sum()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from consilience.fit.fitting import Progress
+from consilience.fit.search import Progress
 
 
 @contextmanager

@@ -139,7 +139,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     fit_intercept : bool
         Whether gate and experts have an intercept.
     n_init : int
-        Number of starting points, drawn in several ways, on a sample of at most 3,000 rows.
+        Number of starting points that are climbed to the end, the best of three times as many of several kinds, on a
+        sample of at most 3,000 rows.
     max_iter : int
         Maximum number of EM and Newton iterations over all rows.
     tol : float
@@ -171,6 +172,9 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         Log-likelihood without penalty.
     inference_ : Inference
         Standard errors and intervals, or the reason why they are withheld.
+    starts_ : StartEnds
+        Where the climbs from independent starts ended; ``starts_agree_`` is True if starts of at least two kinds ended
+        within one unit of log-likelihood of the result.
     n_iter_, converged_, stop_reason_, trace_
         Number of iterations, convergence, reason for stopping, and log-likelihood at each iteration.
 

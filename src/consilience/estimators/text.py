@@ -191,7 +191,7 @@ def notes(estimator: Any) -> list[str]:
     if estimator.stop_reason_ is StopReason.COMBINED:
         said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
     if not estimator.starts_agree_:
-        said.append("The two best starts disagree: raise n_init before trusting this fit.")
+        said.append(f"Starts do not agree: {estimator.starts_}. Raise n_init before trusting this fit.")
     return said
 
 

@@ -35,7 +35,8 @@ class FederatedEM(Method):
     """Exact EM over sites, then Newton steps and standard errors; equal to the pooled fit up to rounding.
 
     Rounds: one for means and scales; without a given start, one in which large sites (at most 10) fit a sample of their
-    rows and one in which all sites compute the likelihood of those mixtures; then one per step.
+    rows and one in which all sites compute the likelihood of those mixtures; then one per step. The climbs from several
+    starts share these rounds; the result says how many of them ended at its log-likelihood.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class FederatedEM(Method):
     True
     """
 
-    n_climbs: int = 1
+    n_climbs: int = 4
     newton: bool = True
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.inference import Inference, InferredFit, infer, of_coefficients
 from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
@@ -219,7 +220,7 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
         stop=StopReason.COMBINED,
     )
     permutation = np.argsort(-combination.shares, kind="stable")
-    fit = Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, ())
+    fit = Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
     inference, evidence = summed_inference(fit, combination.precision), combination.permuted(permutation)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=None)
 
@@ -237,6 +238,6 @@ def refined_fit(
     end: Ascent, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None
 ) -> CombinedFit:
     """Return the refined fit, with the likelihood and the information of its own mixture."""
-    fit = finished(end, penalty, ())
+    fit = finished(end, penalty, StartEnds())
     evidence = combination.permuted(fit.permutation)
     return CombinedFit(**vars(fit), inference=infer(fit), combination=evidence, members=members)
