@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Protocol
+from typing import Self
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from consilience.fit.climb import Ascent, Expect, climb, drive
 from consilience.fit.moves import moves
 from consilience.fit.specification import Specification
 from consilience.fit.starts import KINDS, SUBSAMPLE, StartSample, mixture_from, softened, start_sample, subsample
+from consilience.fit.survey import SiteReport, Survey
 from consilience.model.expectation import expect
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -28,25 +29,6 @@ START_ITERATIONS = 300
 DISAGREE = 5e-3
 """Difference in log-likelihood per unit of weight above which two starts disagree."""
 MOVES = 8
-
-
-class SiteReport(Protocol):
-    """Evidence about one site: its name, why it was not used as a whole, and what else a reader should know."""
-
-    @property
-    def name(self) -> str:
-        """Name of the site."""
-        ...
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why not all of it was used; empty where all was."""
-        ...
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What else a reader should know of it."""
-        ...
 
 
 Progress = Callable[[str, float], None]
@@ -68,6 +50,8 @@ class Fit:
     penalty : Penalty
     start_values : tuple of float
         Penalised log-likelihood per unit of weight of each start on the sample, best first; empty for a given start.
+    survey : Survey
+        What is known of the sites of a federated fit besides; empty for a fit to rows on one machine.
 
     Examples
     --------
@@ -83,6 +67,7 @@ class Fit:
     permutation: np.ndarray
     penalty: Penalty
     start_values: tuple[float, ...]
+    survey: Survey = field(default=Survey(), kw_only=True)
 
     @property
     def log_likelihood(self) -> float:
@@ -90,8 +75,8 @@ class Fit:
         return self.ascent.statistics.log_likelihood
 
     def evidence(self) -> Sequence[SiteReport]:
-        """Return what the method found out about each site; empty for methods that only add sums."""
-        return ()
+        """Return what is known of each site; empty for a fit to rows on one machine."""
+        return self.survey.sites
 
     def site_fits(self) -> Mapping[str, Fit]:
         """Return each site's own fit, for methods that fit one model per site; this fit is then the centre's."""
@@ -100,11 +85,11 @@ class Fit:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons not to trust the result as a whole."""
-        return ()
+        return self.survey.doubts
 
-    def with_dropped(self, dropped: Mapping[str, str]) -> Fit:
+    def with_dropped(self, dropped: Mapping[str, str]) -> Self:
         """Return the fit with the sites that left the run, and why, among its evidence."""
-        return self
+        return replace(self, survey=self.survey.with_dropped(dropped))
 
     @property
     def starts_agree(self) -> bool:

@@ -16,8 +16,10 @@ from consilience.fit.climb import Ascent, Climb, Expect, is_over_same_data
 from consilience.fit.fitting import Fit
 from consilience.fit.problem import Problem
 from consilience.fit.starts import SUBSAMPLE
+from consilience.fit.survey import Survey
 from consilience.messages.dialogue import Dialogue, Each, Total, together
 from consilience.messages.questions import Answers, LogLikelihood, ProposeStart, Several, StartCandidates, Summarise
+from consilience.methods.site_reports import surveyed
 from consilience.methods.task import Method, Task
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
@@ -64,23 +66,22 @@ class FederatedEM(Method):
 
     def dialogue(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         """Return one fit for each specification; all are computed in the same messages."""
-        summary, starters = yield from summarised(task.d, task.q, starters=task.start is None)
+        summary, starters, survey = yield from summarised(task)
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
         starts = yield from together([starting_points(p, task, starters, self.n_climbs) for p in problems])
         ranked = yield from ranked_ends(problems, starts)
         best = yield from together([informed(p, found[0]) for p, found in zip(problems, ranked, strict=True)])
         best = yield from levelled(problems, best, information=True)
-        return tuple(p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True))
+        fits = (p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True))
+        return tuple(replace(fit, survey=survey) for fit in fits)
 
 
-def summarised(d: int, q: int, *, starters: bool) -> Dialogue[tuple[ColumnSummary, tuple[str, ...]]]:
-    """Ask for the summary of all sites; if ``starters``, select the sites to ask for a start."""
-    if not starters:
-        return (yield Total(Summarise(d, q))), ()
-    summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
+def summarised(task: Task) -> Dialogue[tuple[ColumnSummary, tuple[str, ...], Survey]]:
+    """Ask each site for its summary; return the sum, the sites to ask for a start, and the survey of the sites."""
+    summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(task.d, task.q))
     with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
         summary = reduce(add, summaries.values())
-    return summary, large_sites({site: part.weight for site, part in summaries.items()})
+    return summary, large_sites({site: part.weight for site, part in summaries.items()}), surveyed(task, summaries)
 
 
 def starting_points(problem: Problem, task: Task, sites: tuple[str, ...], wanted: int) -> Dialogue[list[Mixture]]:

@@ -30,6 +30,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
 from consilience.methods.one_shot.refinement import CONVERGED, Refined, opening, refined
+from consilience.methods.site_reports import surveyed
 from consilience.methods.task import Method, Task
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
@@ -96,6 +97,7 @@ class OneShot(Method):
         check_fittable(task.specifications[0], summary)
         combinations = self._combined(task.specifications, fits, summary, task.seed)
         penalty = task.specifications[0].penalty(summary)
+        survey = surveyed(task, {site: fit.summary for site, fit in fits.items()})
         found = [combination for combination in combinations if combination is not None]
         if self.refine == 0:
             done = [unrefined(combination, penalty) for combination in found]
@@ -106,7 +108,7 @@ class OneShot(Method):
             ]
             ends = yield from together(climbs)
             done = [refined_fit(end, penalty, c, members) for end, c in zip(ends, found, strict=True)]
-        rest = iter(done)
+        rest = (replace(fit, survey=survey) for fit in done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
     def _combined(
@@ -202,7 +204,7 @@ class CombinedFit(InferredFit):
 
     def evidence(self) -> tuple[SiteEvidence, ...]:
         """Return how each site's model was used, and why."""
-        return self.combination.sites
+        return self.survey.added_to(self.combination.sites)
 
 
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
