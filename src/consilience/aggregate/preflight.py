@@ -19,7 +19,7 @@ FEWEST = 10.0
 """Weight below which a site's columns are not compared: their variances are too uncertain."""
 PRIOR = 3.0
 """Degrees of freedom of the differences that other columns show, beside those of the column itself."""
-GAP = 4.0
+GAP = 5.0
 """Least gap between a site and the others, in standard deviations of the others, for a large ratio of spreads."""
 WIDE_GAP = 12.0
 """The same for a small ratio."""

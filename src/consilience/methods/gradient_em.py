@@ -79,7 +79,8 @@ class GradientEM(Method):
             mixture, Sxx = found.mixture, found.Sxx
             statistics: Statistics = yield Total(ScoreSums(mixture))
         else:
-            (mixture, *_) = yield from starting_points(problem, task, starters, 1)
+            starts = yield from starting_points(problem, task, starters, 1)
+            mixture = starts.mixtures[0]
             mixture = nearest_pair(mixture) if self.symmetric else mixture
             answers: Answers = yield Total(Several((Expect(one_expert(design)), ScoreSums(mixture))))
             Sxx, statistics = unpack(answers.items[0].experts.second)[0], answers.items[1]

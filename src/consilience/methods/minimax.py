@@ -155,7 +155,7 @@ class MinimaxRegression(Method):
         )
         found, second = yield from together(asked)
         game = self._game(problem, second)
-        return game, game.standing(*parts_of(found[0]))
+        return game, game.standing(*parts_of(found.mixtures[0]))
 
     def _game(self, problem: Problem, second: Array) -> Game:
         specification = problem.specification
