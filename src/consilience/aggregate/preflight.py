@@ -96,7 +96,7 @@ class Split:
         The smaller part, or if ``tied`` one of two equal parts.
     tied : bool
     distance : (M,) array
-        Distance from the mean of the larger part.
+        Distance from the median of the larger part.
     gap : float
         Smallest gap between the parts, in standard deviations within the larger part.
     """
@@ -138,7 +138,7 @@ def split(values: Array, noise: Array, usual: float, allowed: float = 0.0) -> Sp
     gap = (values[order[place]] - values[order[place - 1]] - allowed) / max(float(scatter), 1e-12)
     apart = np.zeros(len(values), dtype=bool)
     apart[small] = True
-    return Split(apart, tied, values - values[large].mean(), float(gap))
+    return Split(apart, tied, values - np.median(values[large]), float(gap))
 
 
 def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], compared: Mask | None = None) -> Survey:
@@ -290,7 +290,8 @@ def is_suspect_ratio(times: float, gap: float, same: bool) -> bool:
 
 def _rounded(times: float) -> str:
     tens = 10.0 ** round(float(np.log10(times)))
-    return f"{tens if abs(np.log(times / tens)) <= ABOUT else times:.2g}"
+    shown = float(f"{tens if abs(np.log(times / tens)) <= ABOUT else times:.2g}")
+    return f"{shown:,.6g}"
 
 
 def _shifts(columns: _Columns) -> Iterator[_Finding]:

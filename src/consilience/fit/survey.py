@@ -44,6 +44,8 @@ class SurveyedSite:
         Reasons to think that its data are wrong; they were used nevertheless.
     notes : tuple of str
         Other remarks on the site.
+    left : str
+        Why it left the run; empty if it did not.
 
     Examples
     --------
@@ -56,18 +58,19 @@ class SurveyedSite:
     reasons: tuple[str, ...] = ()
     suspicions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    left: str = ""
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Suspicions and notes."""
-        return (*self.suspicions, *self.notes)
+        """Why it left the run, suspicions and notes."""
+        return (*((self.left,) if self.left else ()), *self.suspicions, *self.notes)
 
     @property
     def status(self) -> str:
         """``"used"``, ``"suspect"``, ``"empty"`` or ``"dropped"``."""
-        if self.reasons:
-            return "empty" if self.weight == 0 else "dropped"
-        return "suspect" if self.suspicions else "used"
+        if self.left:
+            return "dropped"
+        return "empty" if self.reasons else "suspect" if self.suspicions else "used"
 
     def __str__(self) -> str:
         said = "; ".join((*self.reasons, *self.remarks))
@@ -106,8 +109,7 @@ class Survey:
         """Return the survey with the sites that left the run, and why."""
         known = {site.name: site for site in self.sites}
         known |= {name: known.get(name) or SurveyedSite(name, float("nan")) for name in dropped}
-        left = (replace(s, reasons=(*s.reasons, dropped[s.name])) if s.name in dropped else s for s in known.values())
-        return replace(self, sites=tuple(left))
+        return replace(self, sites=tuple(replace(s, left=dropped.get(s.name, "")) for s in known.values()))
 
     def added_to(self, reports: Sequence[Report]) -> tuple[Report, ...]:
         """Return a method's own reports, with the remarks of this survey."""
