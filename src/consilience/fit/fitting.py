@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from consilience.fit.criteria import label_count
 from consilience.fit.search import Found, Progress, responder, search
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
+from consilience.fit.survey import SiteReport, Survey
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
@@ -23,25 +24,6 @@ from consilience.numerics.threads import threads_for
 
 EXACT = 20_000
 """Number of labels up to which the best few ends are all climbed on all rows; above, one pass compares two of them."""
-
-
-class SiteReport(Protocol):
-    """Evidence about one site: its name, why it was not used as a whole, and what else a reader should know."""
-
-    @property
-    def name(self) -> str:
-        """Name of the site."""
-        ...
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why not all of it was used; empty where all was."""
-        ...
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """What else a reader should know of it."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +41,8 @@ class Fit:
     penalty : Penalty
     starts : StartEnds
         Where climbs from independent starts ended; empty for a given start.
+    survey : Survey
+        What is known of the sites of a federated fit besides; empty for a fit to rows on one machine.
 
     Examples
     --------
@@ -74,6 +58,7 @@ class Fit:
     permutation: np.ndarray
     penalty: Penalty
     starts: StartEnds
+    survey: Survey = field(default=Survey(), kw_only=True)
 
     @property
     def log_likelihood(self) -> float:
@@ -81,8 +66,8 @@ class Fit:
         return self.ascent.statistics.log_likelihood
 
     def evidence(self) -> Sequence[SiteReport]:
-        """Return what the method found out about each site; empty for methods that only add sums."""
-        return ()
+        """Return what is known of each site; empty for a fit to rows on one machine."""
+        return self.survey.sites
 
     def site_fits(self) -> Mapping[str, Fit]:
         """Return each site's own fit, for methods that fit one model per site; this fit is then the centre's."""
@@ -91,11 +76,11 @@ class Fit:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons not to trust the result as a whole."""
-        return ()
+        return self.survey.doubts
 
-    def with_dropped(self, dropped: Mapping[str, str]) -> Fit:
+    def with_dropped(self, dropped: Mapping[str, str]) -> Self:
         """Return the fit with the sites that left the run, and why, among its evidence."""
-        return self
+        return replace(self, survey=self.survey.with_dropped(dropped))
 
     @property
     def starts_agree(self) -> bool:

@@ -31,6 +31,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
 from consilience.methods.one_shot.refinement import opening, refined
+from consilience.methods.site_reports import surveyed, witnessed_by
 from consilience.methods.task import Method, Task
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
@@ -98,17 +99,22 @@ class OneShot(Method):
         check_fittable(task.specifications[0], summary)
         combinations = self._combined(task.specifications, fits, summary, task.seed)
         penalty = task.specifications[0].penalty(summary)
+        survey = surveyed(task, {site: fit.summary for site, fit in fits.items()})
         found = [combination for combination in combinations if combination is not None]
         if self.refine == 0:
-            done = [unrefined(combination, penalty) for combination in found]
+            done, surveys = [unrefined(combination, penalty) for combination in found], [survey] * len(found)
         else:
-            members, firsts = yield from opening(found, fits)
+            first = yield from opening(found, usable_models(fits, task.specifications[0]))
             climbs = [
-                refined(c.mixture, first, penalty, self.refine, members) for c, first in zip(found, firsts, strict=True)
+                refined(c.mixture, at, penalty, self.refine, first.members)
+                for c, at in zip(found, first.firsts, strict=True)
             ]
             ends = yield from together(climbs)
-            done = [refined_fit(end, penalty, c, members) for end, c in zip(ends, found, strict=True)]
-        rest = iter(done)
+            done = [refined_fit(end, penalty, c, first.members) for end, c in zip(ends, found, strict=True)]
+            surveys = [
+                witnessed_by(survey, first.cross, j, c.mixture.K) for j, c in zip(first.each, found, strict=True)
+            ]
+        rest = (replace(fit, survey=each) for fit, each in zip(done, surveys, strict=True))
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
     def _combined(
@@ -204,7 +210,7 @@ class CombinedFit(InferredFit):
 
     def evidence(self) -> tuple[SiteEvidence, ...]:
         """Return how each site's model was used, and why."""
-        return self.combination.sites
+        return self.survey.added_to(self.combination.sites)
 
 
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:

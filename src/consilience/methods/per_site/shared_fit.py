@@ -125,7 +125,7 @@ class SharedFit(InferredFit):
 
     def evidence(self) -> tuple[SiteShare, ...]:
         """Return how each site was used, and its shrinkage."""
-        return self.sites
+        return self.survey.added_to(self.sites)
 
     def site_fits(self) -> Mapping[str, InferredFit]:
         """Return each site's own fit, without standard errors."""
@@ -153,7 +153,7 @@ class SharedFit(InferredFit):
                 "the sites form groups: their differences have a common direction beyond sampling error, and the "
                 "centre lies between the groups"
             )
-        return tuple(found)
+        return (*found, *self.survey.doubts)
 
     @property
     def agreeing(self) -> int:
