@@ -98,7 +98,7 @@ CASES = {
             0.7 * rng.normal(size=(shape.K, p)), rng.uniform(0.5, 1.5, shape.K), rng.uniform(2.5, 12.0, shape.K)
         ),
         lambda shape, _, rng: rng.standard_t(3.0, size=(shape.n, 1)),
-        lambda slopes, at: StudentExperts(np.array([slopes, 1 - slopes]), np.array([0.5, 0.7]), np.array([4.0, 8.0])),
+        lambda slopes, at: StudentExperts(np.array([slopes, 1 - slopes]), np.array([0.5, 0.7]), np.array([3.0, 4.0])),
     ),
     "negative_binomial": FamilyCase(
         lambda shape, p, rng: NegativeBinomialExperts(

@@ -14,10 +14,11 @@ from consilience.model.families.base import Evaluated, MessageFields, Options, S
 from consilience.model.families.bounded import Bounds, latent_information
 from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts, mean_per_size, whole_counts
 from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
+from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, unpack
+from consilience.numerics.linalg import cholesky_or_none, solve_symmetric
 
 SIZES = Bounds(1e-3, 1e6, longest=2.0)
 """Range of ``θ``: a dispersion of 1,000 is a count that is almost always 0; one of 1e-6 is that of Poisson counts."""
@@ -26,6 +27,8 @@ STIRLING_FROM = 30.0
 NODES = np.exp(np.arange(-69.0, 11.0, 0.25))
 """Nodes of integrals over ``log t``, ``(J,)``, for expectations of ``log Γ``."""
 WIDTH = 0.25
+LONGEST_NEWTON = 1.0
+"""Largest change of a coefficient or of ``log θ`` for which both are changed together."""
 ROUNDS = 100
 TOLERANCE = 1e-10
 """Relative change of ``θ`` below which a projection has converged."""
@@ -150,12 +153,22 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
     # ------------------------------------------------------------------ the M-step
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
-        """Take a Newton step of the coefficients and one of the dispersion ``a = 1 / θ``.
+        """Take a Newton step of coefficients and ``log θ``; if it is long, one of each, with ``a = 1 / θ`` for ``θ``.
 
-        Near Poisson counts the log-likelihood is linear in the dispersion, so that a step ends at its bound.
+        Near Poisson counts the log-likelihood is linear in the dispersion ``a``, so that its step ends at the bound.
         """
         B = self.stepped(moments.first[: self.K], moments.second, penalty, intercept, fraction)
-        return replace(self, B=B, theta=SIZES.clipped(1 / self._dispersions(moments, fraction)))
+        theta = SIZES.clipped(1 / self._dispersions(moments, fraction))
+        mask = np.append(penalty.expert_ridge * slope_mask(self.p, intercept), 0.0)
+        J, (coefficients, shapes) = self.complete(moments) + np.diag(mask), self.score(moments)
+        gradient = np.concatenate([coefficients[:, 0] - mask[:-1] * self.B, shapes], axis=1)
+        for k in range(self.K):
+            if cholesky_or_none(J[k]) is None:
+                continue
+            direction = solve_symmetric(J[k], gradient[k, :, None])[0][:, 0]
+            if np.abs(direction).max() <= LONGEST_NEWTON:
+                B[k], theta[k] = self.B[k] + fraction * direction[:-1], self.theta[k] * np.exp(fraction * direction[-1])
+        return replace(self, B=B, theta=SIZES.clipped(theta))
 
     def _dispersions(self, moments: Moments, fraction: float) -> Array:
         """Compute the dispersions ``(K,)`` after ``fraction`` of a Newton step at the current coefficients."""

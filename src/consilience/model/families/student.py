@@ -29,6 +29,8 @@ LARGEST_RESIDUAL = 1e150
 """Residuals in units of the scale are cut here, so that their squares are finite."""
 NODES = 16
 """Number of nodes of the quadrature over a response."""
+LONGEST_NEWTON = 0.5
+"""Largest change of a log shape that a Newton step may make in an M-step."""
 STEPS = 200
 TOLERANCE = 1e-13
 """Relative gain below which a barycentre has converged."""
@@ -75,7 +77,6 @@ class StudentExperts(GeneralisedLinearExperts):
     degrees: str = ESTIMATED
 
     family = "student"
-    newton_type = False
     shape_name = "scale"
     range_sentence = "the response must be one column of real numbers"
     message_fields: ClassVar[MessageFields] = {"B": (2,), "scale": (1,), "nu": (1,), "degrees": (ESTIMATED, FIXED)}
@@ -174,7 +175,8 @@ class StudentExperts(GeneralisedLinearExperts):
 
     def evaluate(self, block: Block) -> StudentEvaluated:
         """Compute the log density, the residuals and their weights."""
-        z = (block.Y[0] - self.B @ block.panel) / self.scale[:, None]
+        with np.errstate(over="ignore"):
+            z = (block.Y[0] - self.B @ block.panel) / self.scale[:, None]
         np.clip(z, -LARGEST_RESIDUAL, LARGEST_RESIDUAL, out=z)
         nu = self.nu[:, None]
         ratio = z * z / nu
@@ -196,6 +198,27 @@ class StudentExperts(GeneralisedLinearExperts):
     # ------------------------------------------------------------------ the M-step
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
+        """Take a short Newton step; otherwise, or if it was refused (``fraction < 1``), an EM step.
+
+        Newton steps know the degrees of freedom better than EM, which also imputes the weights of the rows. A long one
+        may lead anywhere; an EM step never lowers the likelihood.
+        """
+        stepped = self._em_step(moments, penalty)
+        if fraction < 1:
+            return stepped if fraction > 0 else self
+        J = self.complete(moments)
+        gradient = np.concatenate([self.score(moments)[0][:, 0], self.score(moments)[1]], axis=1)
+        for k in range(self.K):
+            if cholesky_or_none(J[k]) is None:
+                continue
+            direction = solve_symmetric(J[k], gradient[k, :, None])[0][:, 0]
+            if np.abs(direction[self.p :]).max() <= LONGEST_NEWTON:
+                one = self.permuted(np.array([k])).moved(direction[: self.p], direction[self.p :])
+                floored = max(float(one.scale[0]), np.sqrt(penalty.floor[0, 0]))
+                stepped.B[k], stepped.scale[k], stepped.nu[k] = one.B[0], floored, one.nu[0]
+        return stepped
+
+    def _em_step(self, moments: Moments, penalty: Penalty) -> Self:
         """Compute the maximiser given the expected weights of the rows, in the expanded model of PX-EM.
 
         Student's t is normal with variance ``s² / u``, ``u ~ Gamma(ν / 2, ν / 2)``. Given ``E u`` and ``E log u`` the
@@ -219,7 +242,7 @@ class StudentExperts(GeneralisedLinearExperts):
         mass, weight = np.where(known, n, 1.0), np.where(known, sum_c, 1.0)
         squares = self.scale**2 * self.nu * (n - sum_c)  # Σ τ c r², from c z² = ν (1 - c)
         variance = np.where(known, np.maximum(squares - explained, 0.0) / weight, self.scale**2)
-        values = np.maximum(variance, np.maximum(penalty.floor[0, 0], np.finfo(float).tiny))[:, None]
+        values: Array = np.maximum(variance, np.maximum(penalty.floor[0, 0], np.finfo(float).tiny))[:, None]
         if not self.estimates_degrees:
             return values
         mean_log = digamma(0.5 * (self.nu + 1)) - np.log(0.5 * self.nu) - logs / mass
@@ -362,12 +385,12 @@ class StudentExperts(GeneralisedLinearExperts):
         gap /= other.scale[:, None]
         ratio, nu = self.scale[:, None] / other.scale, other.nu  # (K, L), (L,)
         nodes, shares = self.rules()
-        loss = np.zeros_like(gap)
+        excess, own = self.mean_logs(nodes, shares)
+        loss = np.zeros_like(gap) + excess[:, None, None]
         for z, share in zip(nodes.T, shares.T, strict=True):  # each (K,)
             apart = gap + (ratio * z[:, None])[:, :, None]
             loss += share[:, None, None] * np.log1p(apart**2 / nu[:, None])
-        own = 0.5 * (self.nu + 1) * np.einsum("kj,kj->k", shares, np.log1p(nodes**2 / self.nu[:, None]))
-        constant = (self._constant - own)[:, None] - other._constant
+        constant = (self._constant - 0.5 * (self.nu + 1) * own)[:, None] - other._constant
         divergence: Array = constant[:, :, None] + 0.5 * (nu[:, None] + 1) * loss
         return np.maximum(divergence, 0.0)
 
@@ -375,6 +398,14 @@ class StudentExperts(GeneralisedLinearExperts):
         """Return nodes and weights of a quadrature over the residuals ``z`` of each expert, both ``(K, NODES)``."""
         rules = [quadrature(float(nu)) for nu in self.nu]
         return np.array([nodes for nodes, _ in rules]), np.array([shares for _, shares in rules])
+
+    def mean_logs(self, nodes: Array, shares: Array) -> tuple[Array, Array]:
+        """Compute the error of the quadrature of ``log(1 + z² / ν)`` and its exact mean, both ``(K,)``.
+
+        The logarithm has a singularity at infinity, the same for all experts: its known mean corrects the others.
+        """
+        exact = digamma(0.5 * (self.nu + 1)) - digamma(0.5 * self.nu)
+        return exact - np.einsum("kj,kj->k", shares, np.log1p(nodes**2 / self.nu[:, None])), exact
 
     def barycentres(self, shares: Sequence[Share]) -> Self:
         """Minimise the divergence from what ``shares`` assign to each expert, by Newton steps and steps of EM."""
@@ -387,23 +418,23 @@ class StudentExperts(GeneralisedLinearExperts):
             found.append((there if better else here).fitted(parts) if parts else here)
         return self.joined(found)
 
-    def on(self, parts: Sequence[tuple[Array, Array, Array]]) -> tuple[float, Moments]:
+    def on(self, parts: Sequence[tuple[Array, Array, Array, float]]) -> tuple[float, Moments]:
         """Compute the expected log-likelihood of one expert and its moments at weighted responses on points."""
         value, total = 0.0, self.layout(self.p).zeros()
-        for panel, y, tau in parts:
+        for panel, y, tau, excess in parts:
             z = (y - self.B[0] @ panel) / self.scale[0]
             ratio = z * z / self.nu[0]
             logs, c = np.log1p(ratio), 1 / (1 + ratio)
             first = tau * c
             second = first * c
-            plain = np.array([tau.sum(), first.sum(), second.sum(), np.sum(tau * logs)])
+            plain = np.array([tau.sum(), first.sum(), second.sum(), np.sum(tau * logs) + excess])
             on_x = np.array([(each * z).sum(axis=(0, 1)) for each in (first, second)]) @ panel.T
             on_xx = pack(np.array([(panel * each.sum(axis=(0, 1))) @ panel.T for each in (first, second)]))
             total = total + Moments(plain, on_x, on_xx)
             value += float(self._constant[0] * plain[0] - 0.5 * (self.nu[0] + 1) * plain[3])
         return value, total
 
-    def fitted(self, parts: Sequence[tuple[Array, Array, Array]]) -> Self:
+    def fitted(self, parts: Sequence[tuple[Array, Array, Array, float]]) -> Self:
         """Maximise the expected log-likelihood of one expert at weighted responses on points."""
         expert, (value, moments) = self, self.on(parts)
         for _ in range(STEPS):
@@ -426,7 +457,7 @@ class StudentExperts(GeneralisedLinearExperts):
         if cholesky_or_none(J) is not None:
             direction = solve_symmetric(J, gradient[:, None])[0][:, 0]
             yield self.moved(direction[: self.p], direction[self.p :])
-        yield self.step(moments, Penalty(), intercept=True, fraction=1.0)
+        yield self._em_step(moments, Penalty())
 
     def like(self, other: Self) -> Self:
         """Return the same experts with degrees of freedom estimated or fixed as in ``other``."""
@@ -440,7 +471,7 @@ class StudentExperts(GeneralisedLinearExperts):
 
     def with_shape_values(self, values: Array) -> Self:
         """Return the experts with these shapes."""
-        nu = DEGREES.clipped(1 / values[:, 1]) if self.estimates_degrees else self.nu
+        nu = DEGREES.clipped(1 / values[:, 1]) if self.estimates_degrees else self.nu.copy()
         return replace(self, scale=np.sqrt(values[:, 0]), nu=nu)
 
     def shapes_at(self, moments: Moments, penalty: Penalty) -> Array:
@@ -452,14 +483,16 @@ class StudentExperts(GeneralisedLinearExperts):
         return replace(self, scale=np.full(self.K, np.sqrt(factor * summary.y_covariance[0, 0])))
 
 
-def expanded(share: Share, k: int) -> Iterator[tuple[Array, Array, Array]]:
+def expanded(share: Share, k: int) -> Iterator[tuple[Array, Array, Array, float]]:
     """Yield points ``(p, S)``, responses ``(L, J, S)`` and weights for the quadrature of the experts of target ``k``.
+
+    The fourth is the sum of the errors of the quadrature, as in :meth:`StudentExperts.mean_logs`.
 
     Examples
     --------
     >>> experts = StudentExperts(np.array([[1.0]]), np.array([2.0]), np.array([4.0]))
     >>> share = Share(experts, np.ones((1, 1)), np.array([[3.0]]), np.zeros((1, 1), dtype=int))
-    >>> [(panel, y, tau)] = expanded(share, 0)
+    >>> [(panel, y, tau, error)] = expanded(share, 0)
     >>> y.shape, float(tau.sum().round(9)), float((tau * y).sum().round(9))
     ((1, 16, 1), 3.0, 3.0)
     """
@@ -469,7 +502,9 @@ def expanded(share: Share, k: int) -> Iterator[tuple[Array, Array, Array]]:
         experts, panel = share.experts.permuted(mine), share.panel[:, points]
         nodes, shares = experts.rules()
         y = (experts.B @ panel)[:, None] + (experts.scale[:, None] * nodes)[:, :, None]
-        yield panel, y, own[np.ix_(mine, points)][:, None] * shares[:, :, None]
+        mass = own[np.ix_(mine, points)]
+        excess, _ = experts.mean_logs(nodes, shares)
+        yield panel, y, mass[:, None] * shares[:, :, None], float(mass.sum(axis=1) @ excess)
 
 
 @lru_cache(maxsize=1024)
