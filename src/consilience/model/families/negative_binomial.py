@@ -18,7 +18,7 @@ from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, unpack
-from consilience.numerics.linalg import cholesky_or_none, solve_symmetric
+from consilience.numerics.linalg import short_newton_steps
 
 SIZES = Bounds(1e-3, 1e6, longest=2.0)
 """Range of ``θ``: a dispersion of 1,000 is a count that is almost always 0; one of 1e-6 is that of Poisson counts."""
@@ -155,31 +155,32 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """Take a Newton step of coefficients and ``log θ``; if it is long, one of each, with ``a = 1 / θ`` for ``θ``.
 
-        Near Poisson counts the log-likelihood is linear in the dispersion ``a``, so that its step ends at the bound.
+        Near Poisson counts the log-likelihood is nearly quadratic in the dispersion ``a``.
         """
         B = self.stepped(moments.first[: self.K], moments.second, penalty, intercept, fraction)
         theta = SIZES.clipped(1 / self._dispersions(moments, fraction))
         mask = np.append(penalty.expert_ridge * slope_mask(self.p, intercept), 0.0)
-        J, (coefficients, shapes) = self.complete(moments) + np.diag(mask), self.score(moments)
+        coefficients, shapes = self.score(moments)
         gradient = np.concatenate([coefficients[:, 0] - mask[:-1] * self.B, shapes], axis=1)
-        for k in range(self.K):
-            if cholesky_or_none(J[k]) is None:
-                continue
-            direction = solve_symmetric(J[k], gradient[k, :, None])[0][:, 0]
-            if np.abs(direction).max() <= LONGEST_NEWTON:
-                B[k], theta[k] = self.B[k] + fraction * direction[:-1], self.theta[k] * np.exp(fraction * direction[-1])
-        return replace(self, B=B, theta=SIZES.clipped(theta))
+        change = short_newton_steps(self.complete(moments) + np.diag(mask), gradient, LONGEST_NEWTON, self.p + 1)
+        none = np.isnan(change[:, 0])
+        moved = self.moved(fraction * change[:, :-1], fraction * change[:, -1])
+        return replace(self, B=np.where(none[:, None], B, moved.B), theta=np.where(none, theta, moved.theta))
 
     def _dispersions(self, moments: Moments, fraction: float) -> Array:
-        """Compute the dispersions ``(K,)`` after ``fraction`` of a Newton step at the current coefficients."""
+        """Compute the dispersions ``(K,)`` after ``fraction`` of a Newton step at the current coefficients.
+
+        They decrease at most tenfold. They may increase to 0.1 at once, since the log-likelihood is nearly quadratic
+        where dispersions are small; where it is convex they are far too small or too large.
+        """
         n, slope, bend = np.split(moments.plain, 3)
         theta, a = self.theta, 1 / self.theta
-        uphill = -slope * theta**2
-        curvature = -(bend * theta**4 + 2 * slope * theta**3)
+        uphill, curvature = -slope * theta**2, -(bend * theta**4 + 2 * slope * theta**3)
         concave = curvature > np.finfo(float).tiny
-        change = np.where(concave, uphill / np.where(concave, curvature, 1.0), np.sign(uphill) * a)
-        change = np.where(n > 0, np.clip(change, -a, 3 * a), 0.0)  # at most to 0, the Poisson distribution
-        return np.maximum(a + fraction * change, 1 / SIZES.most)
+        newton = uphill / np.where(concave, curvature, 1.0)
+        change = np.where(concave, newton, np.where(uphill > 0, a, -0.5 * a))
+        change = np.clip(change, -0.9 * a, np.maximum(3 * a, 0.1))
+        return np.maximum(a + fraction * np.where(n > 0, change, 0.0), 1 / SIZES.most)
 
     # ------------------------------------------------------------------ derivatives
 

@@ -19,7 +19,7 @@ from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, pack, unpack
-from consilience.numerics.linalg import cholesky_or_none, solve_symmetric
+from consilience.numerics.linalg import short_newton_steps, solve_symmetric
 
 DEGREES = Bounds(2.1, 200.0, longest=1.0)
 """Range of the degrees of freedom: above 2 the variance is finite, and at 200 errors are normal for any purpose."""
@@ -203,20 +203,25 @@ class StudentExperts(GeneralisedLinearExperts):
         Newton steps know the degrees of freedom better than EM, which also imputes the weights of the rows. A long one
         may lead anywhere; an EM step never lowers the likelihood.
         """
-        stepped = self._em_step(moments, penalty)
         if fraction < 1:
-            return stepped if fraction > 0 else self
-        J = self.complete(moments)
-        gradient = np.concatenate([self.score(moments)[0][:, 0], self.score(moments)[1]], axis=1)
-        for k in range(self.K):
-            if cholesky_or_none(J[k]) is None:
-                continue
-            direction = solve_symmetric(J[k], gradient[k, :, None])[0][:, 0]
-            if np.abs(direction[self.p :]).max() <= LONGEST_NEWTON:
-                one = self.permuted(np.array([k])).moved(direction[: self.p], direction[self.p :])
-                floored = max(float(one.scale[0]), np.sqrt(penalty.floor[0, 0]))
-                stepped.B[k], stepped.scale[k], stepped.nu[k] = one.B[0], floored, one.nu[0]
-        return stepped
+            return self._em_step(moments, penalty) if fraction > 0 else self
+        coefficients, shapes = self.score(moments)
+        gradient = np.concatenate([coefficients[:, 0], shapes], axis=1)
+        change = short_newton_steps(self.complete(moments), gradient, LONGEST_NEWTON, self.shapes)
+        return self._chosen(change, self._em_step(moments, penalty), penalty)
+
+    def _chosen(self, change: Array, other: Self, penalty: Penalty) -> Self:
+        """Return these experts after a ``change (K, p + shapes)``, and those of ``other`` where it is NaN."""
+        none = np.isnan(change[:, 0])
+        change = np.where(none[:, None], 0.0, change)
+        moved = self.moved(change[:, : self.p], change[:, self.p :])
+        scale = np.maximum(moved.scale, np.sqrt(penalty.floor[0, 0]))
+        return replace(
+            self,
+            B=np.where(none[:, None], other.B, moved.B),
+            scale=np.where(none, other.scale, scale),
+            nu=np.where(none, other.nu, moved.nu),
+        )
 
     def _em_step(self, moments: Moments, penalty: Penalty) -> Self:
         """Compute the maximiser given the expected weights of the rows, in the expanded model of PX-EM.
@@ -452,11 +457,10 @@ class StudentExperts(GeneralisedLinearExperts):
     def _proposals(self, moments: Moments) -> Iterator[Self]:
         """Yield the Newton step, if the log-likelihood is concave, and the step of EM."""
         coefficients, shapes = self.score(moments)
-        gradient = np.concatenate([coefficients.ravel(), shapes.ravel()])
-        J = self.complete(moments)[0]
-        if cholesky_or_none(J) is not None:
-            direction = solve_symmetric(J, gradient[:, None])[0][:, 0]
-            yield self.moved(direction[: self.p], direction[self.p :])
+        gradient = np.concatenate([coefficients[:, 0], shapes], axis=1)
+        change = short_newton_steps(self.complete(moments), gradient, np.inf, self.shapes)
+        if np.all(np.isfinite(change)):
+            yield self.moved(change[:, : self.p], change[:, self.p :])
         yield self._em_step(moments, Penalty())
 
     def like(self, other: Self) -> Self:
@@ -471,12 +475,17 @@ class StudentExperts(GeneralisedLinearExperts):
 
     def with_shape_values(self, values: Array) -> Self:
         """Return the experts with these shapes."""
-        nu = DEGREES.clipped(1 / values[:, 1]) if self.estimates_degrees else self.nu.copy()
+        nu = DEGREES.clipped(1 / values[:, 1]) if self.estimates_degrees else self.nu
         return replace(self, scale=np.sqrt(values[:, 0]), nu=nu)
 
     def shapes_at(self, moments: Moments, penalty: Penalty) -> Array:
-        """Compute the shape values after a step of EM at the current coefficients."""
-        return self._best_shapes(moments, penalty, np.zeros(self.K))
+        """Compute the shape values after a step at the current coefficients, a short Newton step or one of EM."""
+        J, gradient = self.complete(moments)[:, self.p :, self.p :], self.score(moments)[1]
+        of_shapes = short_newton_steps(J, gradient, LONGEST_NEWTON, self.shapes)
+        still = np.where(np.isnan(of_shapes[:, :1]), np.nan, np.zeros_like(self.B))
+        change = np.concatenate([still, of_shapes], axis=1)
+        by_em = self.with_shape_values(self._best_shapes(moments, penalty, np.zeros(self.K)))
+        return self._chosen(change, by_em, penalty).shape_values()
 
     def with_wide_shapes(self, summary: ColumnSummary, factor: float) -> Self:
         """Return the experts with ``factor`` times the variance of the response as squared scale."""
