@@ -105,7 +105,7 @@ CASES = {
             0.4 * rng.normal(size=(shape.K, p)), rng.uniform(0.7, 5.0, shape.K)
         ),
         lambda shape, _, rng: rng.negative_binomial(2.0, 0.5, (shape.n, 1)).astype(float),
-        lambda slopes, at: NegativeBinomialExperts(opposite(slopes, at, 3.0, 0.5), np.array([8.0, 4.0])),
+        lambda slopes, at: NegativeBinomialExperts(opposite(slopes, at, 3.0, 0.5), np.array([8.0, 1.5])),
         lambda n, rng: rng.uniform(0.5, 3.0, n),
     ),
 }
