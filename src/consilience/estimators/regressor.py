@@ -41,6 +41,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             family=self.family,
             gate=self.gate_kind,
             structure=self.covariance_type,
+            degrees_of_freedom=self.degrees_of_freedom,
             intercept=self.fit_intercept,
             gate_ridge=self.gate_ridge,
             reg_covar=self.reg_covar,
@@ -132,10 +133,13 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     n_experts : int
         Number of experts K.
     family : str
-        Distribution of the response: ``"gaussian"`` for real numbers, ``"poisson"`` for counts with log-linear rates,
-        or another regression family of :data:`consilience.model.FAMILIES`.
+        Distribution of the response: ``"gaussian"`` or, with outliers, ``"student"`` for real numbers, ``"poisson"``
+        or, overdispersed, ``"negative_binomial"`` for counts with log-linear rates, or another regression family of
+        :data:`consilience.model.FAMILIES`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within an expert; ``"tied"`` is shared by all experts.
+    degrees_of_freedom : float, optional
+        Degrees of freedom of ``family="student"``; by default those of each expert are estimated.
     fit_intercept : bool
         Whether gate and experts have an intercept.
     n_init : int
@@ -199,6 +203,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         *,
         family: str = "gaussian",
         covariance_type: str = "full",
+        degrees_of_freedom: float | None = None,
         fit_intercept: bool = True,
         n_init: int = 6,
         max_iter: int = 500,
@@ -212,6 +217,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.n_experts = n_experts
         self.family = family
         self.covariance_type = covariance_type
+        self.degrees_of_freedom = degrees_of_freedom
         self.fit_intercept = fit_intercept
         self.n_init = n_init
         self.max_iter = max_iter
