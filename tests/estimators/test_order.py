@@ -188,3 +188,11 @@ def test_agreeing_criteria_are_said_to_agree() -> None:
     data = simulated(gate="constant", n=300)
     selection = select_order(MixtureOfRegressions(random_state=0), data.X, data.y, orders=[1, 2])
     assert selection.verdict == "BIC and ICL prefer 2 experts."
+
+
+def test_experts_that_predict_but_overlap_are_said_to_do_so() -> None:
+    scores = {"bic": (9.0, 5.0), "icl": (3.0, 5.0), "cv": (-3.0, -2.0), "cv_std_error": (0.2, 0.2)}
+    models = tuple(MixtureOfExpertsClassifier(K) for K in (1, 2))
+    verdict = OrderSelection((1, 2), models, scores, "bic").verdict
+    assert "improve the held-out density: either they overlap with others, or they model a shape" in verdict
+    assert "consider family" not in verdict

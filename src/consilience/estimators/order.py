@@ -90,14 +90,13 @@ class OrderSelection:
         if found["bic"] <= min(found.values()):
             return "the criteria disagree, and the data do not settle the number; raise n_init and compare the fits"
         departure, family = DEPARTURES.get(self.estimators[0].family, ("a shape that the family lacks", ""))
-        shape = f"extra experts probably model {departure}"
         if family in FAMILIES and "family" in self.estimators[0].get_params():
-            shape += f"; consider family={family!r}"
-        if "cv" in found and found["cv"] < found["bic"]:
-            return shape
-        if "cv" in found:
-            return f"the extra experts improve the density but overlap the others: either experts overlap, or {shape}"
-        return f"either experts overlap, or {shape}. folds=5 adds the cross-validated density"
+            departure += f"; consider family={family!r}"
+        if "cv" not in found:
+            return f"either experts overlap, or extra experts model {departure}. folds=5 adds a cross-validated density"
+        if found["cv"] < found["bic"]:
+            return f"extra experts probably model {departure}"
+        return f"extra experts improve the held-out density: either they overlap with others, or they model {departure}"
 
     def to_frame(self) -> Any:
         """Return a table with one row per order: criteria, log-likelihood, convergence, agreement of the starts."""
