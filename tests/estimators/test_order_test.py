@@ -67,12 +67,12 @@ def test_weights_and_impossible_numbers_are_errors() -> None:
 @QUIET
 @pytest.mark.slow
 def test_level_is_about_right_for_one_regression() -> None:
-    """The p-values of 30 data sets of one regression are uniform: about a quarter is below 0.25."""
+    """With data of one regression p-values are about uniform: few are 0.05, and their median is in the middle."""
     p_values = []
-    for seed in range(30):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
-        X = rng.normal(size=(80, 1))
-        model = MixtureOfRegressions(random_state=seed)
-        p_values.append(order_test(model, X, X[:, 0] + rng.normal(size=80), K=1, draws=19).p_value)
-    assert 2 <= np.sum(np.array(p_values) <= 0.25) <= 15  # binomial(30, 0.25): 0.2 % and 99.9 %
-    assert np.mean(np.array(p_values) <= 0.05) <= 0.2
+        X = rng.normal(size=(60, 1))
+        model = MixtureOfRegressions(random_state=seed, n_init=2)
+        p_values.append(order_test(model, X, X[:, 0] + rng.normal(size=60), K=1, draws=19).p_value)
+    assert np.sum(np.array(p_values) <= 0.05) <= 2
+    assert 0.25 < np.median(p_values) < 0.9
