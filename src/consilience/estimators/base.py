@@ -170,6 +170,10 @@ class MixtureEstimator(BaseEstimator):
         check_is_fitted(self)
         return self._rows(X, y, reset=False, **metadata)
 
+    def rows(self, X: Any, y: Any = None, **metadata: Any) -> Rows:
+        """Return data as rows of the fitted model; ``metadata`` are ``sample_weight``, ``groups`` and sizes."""
+        return self._measured(X, y, **metadata)
+
     def _evidence(self, X: Any, y: Any, **metadata: Any) -> tuple[Rows, float, int]:
         rows = self._measured(X, y, **metadata)
         return rows, criteria.log_likelihood(self.mixture_, rows), self.mixture_.parameter_count

@@ -6,10 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
 from consilience.estimators.conditional import ConditionalMixture, as_columns
-from consilience.estimators.validation import check_range, rows_of, validated
+from consilience.estimators.validation import check_range, rows_of, size_name, sizes, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
@@ -79,23 +81,51 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         trials : (n,) array, optional
             Number of trials of each row, for binomial families; 1 by default.
         """
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
+        self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
+        self._size_of_fit = size_name(exposure=exposure, trials=trials)
+        return self
 
-    def predict(self, X: Any) -> Array:
-        """Predict the mean response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``; for counts the rate at unit exposure.
+    def predict(self, X: Any, *, exposure: Any = None, trials: Any = None) -> Array:
+        """Predict the mean response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``.
 
         Parameters
         ----------
         X : (n, d) array or frame
+        exposure, trials : (n,) array, optional
+            Size of each row, as in ``fit``; by default 1, so that the prediction is a rate or a probability.
 
         Returns
         -------
         (n,) or (n, q) array
         """
         X = self._covariates(X)
-        return self._decoded(self.mixture_.mean(X))
+        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        mean = self.mixture_.mean(X)
+        return self._decoded(mean if size is None else mean * size[:, None])
 
-    def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> Array:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None, trials: Any = None) -> float:
+        """Compute the coefficient of determination R² of :meth:`predict`.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) or (n, q) array
+        sample_weight : (n,) array, optional
+        exposure, trials : (n,) array, optional
+            Size of each row; necessary if the model was fitted with it.
+        """
+        check_is_fitted(self)
+        name = getattr(self, "_size_of_fit", None)
+        if name is not None and size_name(exposure=exposure, trials=trials) is None:
+            raise InvalidInputError(
+                f"the model was fitted with {name}: pass {name} to score, or rates are compared to counts"
+            )
+        predicted = self.predict(X, exposure=exposure, trials=trials)
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    def predict_quantiles(
+        self, X: Any, q: Any = (0.05, 0.5, 0.95), *, exposure: Any = None, trials: Any = None
+    ) -> Array:
         """Compute quantiles of the predictive distribution ``p(y | x)`` of a single response.
 
         Parameters
@@ -103,6 +133,8 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         X : (n, d) array or frame
         q : sequence of float
             Probabilities strictly between 0 and 1.
+        exposure, trials : (n,) array, optional
+            Size of each row, as in ``fit``; 1 by default.
 
         Returns
         -------
@@ -116,7 +148,8 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             raise InvalidInputError(
                 f"{self.mixture_.experts.channels} responses have no joint quantile: fit a single response"
             )
-        return np.column_stack([self.mixture_.quantile(X, float(p)) for p in probabilities])
+        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        return np.column_stack([self.mixture_.quantile(X, float(p), size) for p in probabilities])
 
 
 class MixtureOfExpertsRegressor(RegressionMixture):

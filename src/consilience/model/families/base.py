@@ -334,12 +334,12 @@ class Experts(ABC):
         """Compute ``E[y | x, k]`` or class probabilities, ``(K, ·, n)``; at size 1 if rows have a size."""
 
     @abstractmethod
-    def cdf(self, panel: Array, y: Array) -> Array:
-        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one ordered response."""
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
+        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one ordered response; ``exposure`` as in :meth:`sample`."""
 
     @abstractmethod
-    def quantile(self, panel: Array, probability: float) -> Array:
-        """Compute the quantile of each expert, ``(K, n)``, for one ordered response."""
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
+        """Compute the quantile of each expert, ``(K, n)``, for one ordered response, up to 1 for counts."""
 
     @abstractmethod
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
