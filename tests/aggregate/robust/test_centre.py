@@ -570,25 +570,25 @@ def test_a_big_site_is_kept_and_keeps_nearly_its_own(between: float) -> None:
 
 
 def test_one_site_keeps_its_own() -> None:
-    found = shrunk(np.array([[1.0, 2.0]]), np.ones(1))
+    found = shrunk(np.array([[1.0, 2.0]]), scalar(np.ones(1), 2))
     np.testing.assert_array_equal(found.estimates, [[1.0, 2.0]])
     np.testing.assert_array_equal(found.centre, [1.0, 2.0])
     assert (found.shrinkage[0], found.weights[0], found.between, found.kept[0]) == (0, 1, 0, True)
 
 
 def test_two_sites_share_what_they_agree_on() -> None:
-    near = shrunk(np.array([[0.0], [0.1]]), np.ones(2))
+    near = shrunk(np.array([[0.0], [0.1]]), scalar(np.ones(2), 1))
     np.testing.assert_allclose(near.estimates, 0.05)
-    apart = shrunk(np.array([[0.0], [1e3]]), np.ones(2))
+    apart = shrunk(np.array([[0.0], [1e3]]), scalar(np.ones(2), 1))
     np.testing.assert_allclose(apart.estimates, [[0.0], [1e3]], atol=1e-2)
-    big = shrunk(np.array([[0.0], [2.0]]), np.array([1e-4, 1.0]))  # the other has all to learn
+    big = shrunk(np.array([[0.0], [2.0]]), scalar(np.array([1e-4, 1.0]), 1))  # the other has all to learn
     assert abs(big.estimates[0, 0]) < 0.02
     assert np.isfinite(big.estimates).all()
 
 
 @pytest.mark.parametrize("M", [1, 2, 3, 10])
 def test_sites_that_say_the_same_are_answered_the_same(M: int) -> None:
-    found = shrunk(np.full((M, 3), 0.3), np.linspace(1, 2, M))
+    found = shrunk(np.full((M, 3), 0.3), scalar(np.linspace(1, 2, M), 3))
     assert found.between == 0
     assert found.kept.all()
     np.testing.assert_allclose(found.estimates, 0.3, rtol=1e-14)
