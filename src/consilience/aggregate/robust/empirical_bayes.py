@@ -124,7 +124,7 @@ def shrunk(points: Array, covariances: Array, barred: Mask | None = None) -> Shr
 
     >>> C = np.array([np.diag([0.01, 1e4]), np.diag([0.01, 0.01]), np.diag([0.01, 0.01])])
     >>> shrunk(np.array([[3.0, 9.0], [0.0, 1.0], [-3.0, 1.0]]), C).estimates[0].round(2)
-    array([2.99, 1.01])
+    array([3.  , 1.01])
     """
     M, D = points.shape
     counted = believed(covariances)
