@@ -13,7 +13,7 @@ from consilience.aggregate.combine.combination import Combination
 from consilience.aggregate.combine.components import SupportComponents, SupportPart
 from consilience.aggregate.combine.evidence import Witness
 from consilience.aggregate.combine.gates import agreed_gate, constant_gate_costs, gate_costs
-from consilience.aggregate.combine.heterogeneity import between_sites
+from consilience.aggregate.combine.heterogeneity import between_sites, camps_between
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.predictive import nearest_in_prediction, predicted_rows, prediction_costs
@@ -169,6 +169,7 @@ class _Combiner:
             tuple(witness.evidence(m) for m in range(pool.M)),
             reduction.trace,
             {name: np.where(self.used, labels, -1)[pool.owner == m] for m, name in enumerate(pool.names)},
+            camps_between(pool, labels, self.K),
         )
 
     def _reduction(self) -> tuple[Reduction, IntArray]:

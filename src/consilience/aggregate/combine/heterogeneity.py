@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincc
 
+from consilience.aggregate.camps import Camps, camps
 from consilience.aggregate.combine.pool import Pool
 from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, unpack
+from consilience.numerics.linalg import inverse_bounded
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,19 +91,36 @@ def between_sites(pool: Pool, labels: IntArray, used: Mask, K: int) -> Heterogen
     """
     f = pool.coefficients.shape[1]
     U = kronecker(np.eye(f // pool.design.p), pool.design.to_raw())
-    informed = used & pool.informed
     parts = []
     for k in range(K):
-        mine = np.flatnonzero(informed & (labels == k))
-        sites, place = np.unique(pool.owner[mine], return_inverse=True)
-        J, right = np.zeros((len(sites), f, f)), np.zeros((len(sites), f))
-        own = unpack(pool.precision[mine])
-        np.add.at(J, place, own)
-        np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[mine]))
+        _, J, right = _of_expert(pool, used & pool.informed & (labels == k))
         C = _inverted(J)
         estimates = np.einsum("ab,mbc,mc->ma", U, C, right, optimize=True)
         parts.append(heterogeneity(estimates, np.einsum("ab,mbc,ac->ma", U, C, U, optimize=True)))
     return Heterogeneity.stacked(parts)
+
+
+def camps_between(pool: Pool, labels: IntArray, K: int) -> Camps:
+    """Test whether the sites form two camps, by the coefficients of all their experts, also those set aside."""
+    f = pool.coefficients.shape[1]
+    estimates, covariances = np.full((K, pool.M, f), np.nan), np.tile(np.eye(f), (K, pool.M, 1, 1))
+    for k in range(K):
+        sites, J, right = _of_expert(pool, pool.informed & (labels == k))
+        for m, own, moment in zip(sites, J, right, strict=True):
+            covariances[k, m] = inverse_bounded(own)[0]
+            estimates[k, m] = covariances[k, m] @ moment
+    return camps(list(estimates), list(covariances))
+
+
+def _of_expert(pool: Pool, mine: Mask) -> tuple[IntArray, Array, Array]:
+    """Return the sites of some components, the sums of their precisions, and of precisions times coefficients."""
+    f, at = pool.coefficients.shape[1], np.flatnonzero(mine)
+    sites, place = np.unique(pool.owner[at], return_inverse=True)
+    J, right = np.zeros((len(sites), f, f)), np.zeros((len(sites), f))
+    own = unpack(pool.precision[at])
+    np.add.at(J, place, own)
+    np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[at]))
+    return sites, J, right
 
 
 def _inverted(J: Array) -> Array:
