@@ -44,7 +44,7 @@ class Opening:
     firsts : list of Statistics
         Sums over the members, for each mixture.
     each : list of mapping of str to Statistics
-        Statistics of each site, for each mixture.
+        Statistics of each site whose model was not set aside, for each mixture.
     cross : CrossLikelihood or None
         Likelihoods of the sites' models on each other's rows.
     """
@@ -64,7 +64,9 @@ def opening(combinations: Sequence[Combination], models: Mapping[str, SiteModel]
     explains the rows of the sites that were used. Sites without a model take part.
     """
     mixtures = [combination.mixture for combination in combinations]
-    asked = [tuple(models)[i] for i in np.unique(np.linspace(0, len(models) - 1, COMPARED).astype(int))]
+    doubted = _doubted(combinations)
+    used = [site for site in models if site not in doubted] or list(models)
+    asked = [used[i] for i in np.unique(np.linspace(0, len(used) - 1, COMPARED).astype(int))]
     comparisons = [LogLikelihood(models[site].mixture) for site in asked]
     expectations = [Expect(mixture, information=is_informable(mixture)) for mixture in mixtures]
     answers: Mapping[str, Answers] = yield Each(Several((*expectations, *comparisons)))
@@ -74,15 +76,20 @@ def opening(combinations: Sequence[Combination], models: Mapping[str, SiteModel]
     members = _members(combinations, models, each)
     taking = each if members is None else members
     firsts = [reduce(add, (each[site][i] for site in taking)) for i in range(len(mixtures))]
-    return Opening(members, firsts, [{s: items[i] for s, items in each.items()} for i in range(len(mixtures))], cross)
+    heeded = {site: items for site, items in each.items() if site not in doubted}
+    return Opening(members, firsts, [{s: items[i] for s, items in heeded.items()} for i in range(len(mixtures))], cross)
+
+
+def _doubted(combinations: Sequence[Combination]) -> set[str]:
+    """Return the sites whose models were not fully used."""
+    return {site.name for each in combinations for site in each.sites if site.status in ("set aside", "used in part")}
 
 
 def _members(
     combinations: Sequence[Combination], models: Mapping[str, SiteModel], each: Mapping[str, Sequence[Statistics]]
 ) -> tuple[str, ...] | None:
     """Return the sites that take part in refinement; None for all."""
-    in_doubt = ("set aside", "used in part")
-    doubted = {site.name for each in combinations for site in each.sites if site.status in in_doubt}
+    doubted = _doubted(combinations)
     if not doubted:
         return None
     copied = {site.name for site in combinations[0].sites if site.copy_of is not None}
