@@ -102,7 +102,7 @@ class OneShot(Method):
         if self.refine == 0:
             done, surveys = [unrefined(combination, penalty) for combination in found], [survey] * len(found)
         else:
-            first = yield from opening(found, usable_models(fits, task.specifications[0]))
+            first = yield from opening(found, fits)
             climbs = [
                 refined(c.mixture, at, penalty, self.refine, first.members)
                 for c, at in zip(found, first.firsts, strict=True)

@@ -15,7 +15,7 @@ from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import ROUNDING, Expect, is_over_same_data, newton_step, shortened
 from consilience.messages.dialogue import Dialogue, Each, Total
-from consilience.messages.questions import Answers, LogLikelihood, Several
+from consilience.messages.questions import Answers, LocalFit, LogLikelihood, Several
 from consilience.methods.site_reports import cross_likelihood
 from consilience.model.information import is_informable, moved
 from consilience.model.mixture import Mixture
@@ -55,7 +55,7 @@ class Opening:
     cross: CrossLikelihood | None
 
 
-def opening(combinations: Sequence[Combination], models: Mapping[str, SiteModel]) -> Dialogue[Opening]:
+def opening(combinations: Sequence[Combination], fits: Mapping[str, LocalFit]) -> Dialogue[Opening]:
     """Run the first round of refinement for all mixtures, in which each site answers on its own.
 
     Sites also compute the likelihoods of the models of at most ten sites, which tell sites that disagree. If all models
@@ -64,15 +64,16 @@ def opening(combinations: Sequence[Combination], models: Mapping[str, SiteModel]
     explains the rows of the sites that were used. Sites without a model take part.
     """
     mixtures = [combination.mixture for combination in combinations]
+    models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
     doubted = _doubted(combinations)
     used = [site for site in models if site not in doubted] or list(models)
-    asked = [used[i] for i in np.unique(np.linspace(0, len(used) - 1, COMPARED).astype(int))]
+    asked = used if len(used) <= COMPARED else [used[i] for i in np.linspace(0, len(used) - 1, COMPARED).astype(int)]
     comparisons = [LogLikelihood(models[site].mixture) for site in asked]
     expectations = [Expect(mixture, information=is_informable(mixture)) for mixture in mixtures]
     answers: Mapping[str, Answers] = yield Each(Several((*expectations, *comparisons)))
     each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
     heard = {site: found.items[len(mixtures) :] for site, found in answers.items()}
-    cross = cross_likelihood(asked, heard, max(model.mixture.parameter_count for model in models.values()))
+    cross = cross_likelihood(asked, heard, max((models[site].mixture.parameter_count for site in asked), default=0))
     members = _members(combinations, models, each)
     taking = each if members is None else members
     firsts = [reduce(add, (each[site][i] for site in taking)) for i in range(len(mixtures))]
