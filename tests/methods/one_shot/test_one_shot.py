@@ -98,7 +98,8 @@ def test_refinement_asks_as_many_rounds_as_said_or_fewer(refine: int) -> None:
     questions = [r.question for r in done.record.rounds]
     assert questions[:2] == ["FitSite", "Several"]
     assert len(questions) <= min(1 + refine, 4)
-    assert {r.request for r in done.record.rounds[1:]} == {"Total"}
+    assert done.record.rounds[1].request == "Each"
+    assert {r.request for r in done.record.rounds[2:]} <= {"Total"}
     assert done.value[0].ascent.passes == len(questions) - 1
 
 
