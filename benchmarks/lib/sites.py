@@ -16,7 +16,7 @@ from consilience.datasets import paper, soft
 from consilience.datasets.generators import Simulation
 from consilience.fit import Specification, fit_mixture
 from consilience.messages import Answers, Each, LogLikelihood, Several, decode, encode
-from consilience.messages.questions import FitSite, LocalFit
+from consilience.messages.questions import FitSite, Likelihood, LocalFit
 from consilience.model import Mixture, Rows, expect
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.kmeans import kmeans
@@ -141,8 +141,14 @@ def answered(dialogue, local: Mapping[str, LocalFit], sites: Sequence[Rows], poo
 
 def _statistics(question, rows: Rows):
     parts = question.questions if isinstance(question, Several) else (question,)
-    items = tuple(expect(part.mixture, rows, information=part.information) for part in parts)
+    items = tuple(_answer(part, rows) for part in parts)
     return Answers(items) if isinstance(question, Several) else items[0]
+
+
+def _answer(question, rows: Rows):
+    if isinstance(question, LogLikelihood):
+        return Likelihood(float(question.mixture.log_density(rows).sum()), float(rows.n))
+    return expect(question.mixture, rows, information=question.information)
 
 
 def prepare(keys: Sequence[str]) -> None:

@@ -134,6 +134,7 @@ def test_shuffled_responses_at_one_of_three_sites_are_named(method: Method) -> N
     assert "site 1: the joint mixture explains its rows worse than its own model" in said[SuspectDataWarning]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FederatedEM(), OneShot(refine=1)], ids=["FederatedEM", "OneShot"])
 def test_equal_camps_are_undecided(method: Method) -> None:
     sites = honest(4)
@@ -143,6 +144,7 @@ def test_equal_camps_are_undecided(method: Method) -> None:
     assert "the sites disagree, and the data cannot tell which are wrong" in said[UntrustedWarning]
 
 
+@pytest.mark.slow
 def test_a_component_that_is_one_sites_own_is_flagged() -> None:
     sites = honest(5)
     sites["site 3"] = (sites["site 3"][0], sites["site 3"][1] + 30.0)

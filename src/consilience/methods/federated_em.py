@@ -13,7 +13,7 @@ import numpy as np
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
-from consilience.fit.climb import SAME_WEIGHT, Ascent, Climb, Expect, is_over_same_data
+from consilience.fit.climb import Ascent, Climb, Expect, is_over_same_data
 from consilience.fit.fitting import Fit
 from consilience.fit.problem import Problem
 from consilience.fit.starts import SUBSAMPLE
@@ -33,6 +33,7 @@ from consilience.methods.task import Method, Task
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
 
 CANDIDATES = 10
@@ -46,8 +47,9 @@ class FederatedEM(Method):
     """Exact EM over sites, then Newton steps and standard errors; equal to the pooled fit up to rounding.
 
     Rounds: one for means and scales; without a given start, one in which large sites (at most 10) fit a sample of their
-    rows and one in which all sites compute the likelihood of those mixtures; then one per step. The climbs from several
-    starts share these rounds; the result says how many of them ended at its log-likelihood.
+    rows and one in which all sites compute the likelihood of those mixtures; then one per step, and a last one in which
+    each site says how well the result explains its rows. The climbs from several starts share these rounds; the result
+    says how many of them ended at its log-likelihood.
 
     Parameters
     ----------
@@ -78,7 +80,9 @@ class FederatedEM(Method):
         """Return one fit for each specification; all are computed in the same messages."""
         summary, starters, survey = yield from summarised(task)
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
-        starts = yield from together([starting_points(p, task, starters, self.n_climbs) for p in problems])
+        starts = yield from together(
+            [starting_points(p, task, starters, self.n_climbs, compare=True) for p in problems]
+        )
         ranked = yield from ranked_ends(problems, [each.mixtures for each in starts])
         best = yield from together([informed(p, found[0]) for p, found in zip(problems, ranked, strict=True)])
         best = yield from levelled(problems, best, information=True)
@@ -103,13 +107,18 @@ class Starts:
     cross: CrossLikelihood | None = None
 
 
-def starting_points(problem: Problem, task: Task, sites: tuple[str, ...], wanted: int) -> Dialogue[Starts]:
-    """Return the given start, or the ``wanted`` best of those that ``sites`` propose."""
+def starting_points(
+    problem: Problem, task: Task, sites: tuple[str, ...], wanted: int, *, compare: bool = False
+) -> Dialogue[Starts]:
+    """Return the given start, or the ``wanted`` best of those that ``sites`` propose.
+
+    With ``compare``, each site's likelihoods of the proposed starts are asked for, instead of their sums.
+    """
     problem.check()
     if task.start is not None:
         return Starts([problem.from_start(task.start)])
     question = ProposeStart(problem.specification, problem.summary, task.seed, task.n_init)
-    return (yield from best_candidates(question, problem.penalty, sites, wanted))
+    return (yield from best_candidates(question, problem.penalty, sites, wanted, compare=compare))
 
 
 def ranked_ends(problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]]) -> Dialogue[list[list[Ascent]]]:
@@ -169,17 +178,23 @@ def witnessed(
     """
     if len(survey.sites) < 2:
         return tuple(ends), [survey] * len(ends)
-    each: Mapping[str, Answers] = yield Each(Several(tuple(ScoreSums(end.mixture) for end in ends)))
-    surveys = []
-    for i, (end, cross) in enumerate(zip(ends, crosses, strict=True)):
-        joint = {site: answers.items[i] for site, answers in each.items()}
-        surveys.append(witnessed_by(survey, cross, joint, end.mixture.K))
-    weight = sum(answers.items[0].weight for answers in each.values())
-    ascents = tuple(ends)
-    if abs(weight - ends[0].statistics.weight) > SAME_WEIGHT * weight:
-        again = [resumed(p, end, information=True) for p, end in zip(problems, ends, strict=True)]
-        ascents = yield from levelled(problems, (yield from together(again)), information=True)
-    return ascents, surveys
+    found = yield from together([each_score(end.mixture) for end in ends])
+    surveys = [
+        witnessed_by(survey, cross, joint, end.mixture.K)
+        for end, cross, joint in zip(ends, crosses, found, strict=True)
+    ]
+    total = reduce(add, found[0].values())
+    if is_over_same_data(total, ends[0].statistics):
+        return tuple(ends), surveys
+    again = [resumed(p, end, information=True) for p, end in zip(problems, ends, strict=True)]
+    ends = yield from together(again)
+    return (yield from levelled(problems, ends, information=True)), surveys
+
+
+def each_score(mixture: Mixture) -> Dialogue[Mapping[str, Statistics]]:
+    """Ask each site for its statistics at a mixture without second moments."""
+    each: Mapping[str, Statistics] = yield Each(ScoreSums(mixture))
+    return each
 
 
 def large_sites(weights: Mapping[str, float]) -> tuple[str, ...]:
@@ -218,7 +233,9 @@ def ask_total(steps: Climb) -> Dialogue[Ascent]:
         return ascent
 
 
-def best_candidates(question: ProposeStart, penalty: Penalty, sites: tuple[str, ...], wanted: int) -> Dialogue[Starts]:
+def best_candidates(
+    question: ProposeStart, penalty: Penalty, sites: tuple[str, ...], wanted: int, *, compare: bool
+) -> Dialogue[Starts]:
     """Ask ``sites`` for starts; return the ``wanted`` ones with the highest likelihood over all sites."""
     found: Mapping[str, StartCandidates] = yield Each(question, sites)
     owners = [name for name, site in found.items() for _ in site.mixtures]
@@ -227,12 +244,16 @@ def best_candidates(question: ProposeStart, penalty: Penalty, sites: tuple[str, 
         candidates = list(guesses(question))
     if len(candidates) == 1:
         return Starts(candidates)
-    each: Mapping[str, Answers] = yield Each(Several(tuple(LogLikelihood(mixture) for mixture in candidates)))
-    total = reduce(add, each.values())
+    asked, cross = Several(tuple(LogLikelihood(mixture) for mixture in candidates)), None
+    if compare:
+        each: Mapping[str, Answers] = yield Each(asked)
+        heard = {site: answers.items for site, answers in each.items()}
+        cross = cross_likelihood(owners, heard, candidates[0].parameter_count, SUBSAMPLE)
+        total = reduce(add, each.values())
+    else:
+        total = yield Total(asked)
     values = [at.log_likelihood - m.ridge(penalty) for at, m in zip(total.items, candidates, strict=True)]
     order = sorted(range(len(values)), key=lambda i: (on_floor(candidates[i], penalty), -values[i]))
-    heard = {site: answers.items for site, answers in each.items()}
-    cross = cross_likelihood(owners, heard, candidates[0].parameter_count, SUBSAMPLE)
     return Starts([candidates[i] for i in order[:wanted]], cross)
 
 

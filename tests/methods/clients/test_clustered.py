@@ -20,7 +20,7 @@ from consilience.federation import FederatedFit
 from consilience.fit import Expect, Fit, Specification, climb, drive, fit_mixture, infer
 from consilience.fit.climb import Ascent, decrement_bound
 from consilience.fit.problem import Problem
-from consilience.messages import Total
+from consilience.messages import Each
 from consilience.messages.client_questions import Clients, Pairs
 from consilience.methods import FederatedEM, Task
 from consilience.methods.clients.client_subspace import MOST_STARTS, SAME_END, distinct
@@ -124,7 +124,7 @@ def test_an_easy_fleet_has_the_regressions_of_known_clusters_in_five_rounds(meth
 
 def test_rounds_ask_for_directions_then_clients_then_sums(fleet: Fleet, whole: FederatedFit) -> None:
     asked = [(r.request, r.question) for r in whole.record.rounds]
-    assert asked[:2] == [("Total", "Several"), ("Each", "Clients")]
+    assert asked[:2] == [("Each", "Several"), ("Each", "Clients")]
     assert set(asked[2:]) == {("Total", "Expect")}
     assert whole.fit.ascent.informed_passes == whole.fit.ascent.passes - 1  # a start that is near: all but the first
     once = fitted(fleet.sites(1), ClusteredClients(moments="clients"))
@@ -258,7 +258,8 @@ def test_in_the_directions_covariates_have_unit_variance_whatever_their_units(in
     dialogue = ClusteredClients().dialogue(Task([Specification(K=K, gate="constant", intercept=intercept)], 4, 1))
     request = next(dialogue)
     while not isinstance(request.question, Clients):
-        request = dialogue.send(answer(request.question, site))
+        said = answer(request.question, site)
+        request = dialogue.send({"all": said} if isinstance(request, Each) else said)
     moments = answer(request.question, site)
     second = unpack(moments.S).sum(axis=0) / moments.n.sum()
     np.testing.assert_allclose(second, np.eye(K), atol=1e-9)
@@ -501,7 +502,8 @@ def test_a_response_that_is_constant_is_named(fleet: Fleet) -> None:
 
 def test_the_first_question_is_about_all_rows_of_all_sites() -> None:
     request = next(ClusteredClients().dialogue(Task([Specification(K=2, gate="constant")], 2, 1)))
-    assert isinstance(request, Total)
+    assert isinstance(request, Each)
+    assert request.sites is None
     assert [type(part).__name__ for part in request.question.questions] == ["Summarise", "Expect", "Pairs"]
     request = next(ClusteredClients(iterations=2).dialogue(Task([Specification(K=2, gate="constant")], 2, 1)))
     assert [type(part).__name__ for part in request.question.questions] == ["Summarise", "Expect"]

@@ -98,7 +98,8 @@ def test_refinement_evaluates_each_step_and_takes_as_many_as_said_or_fewer(refin
     questions = [r.question for r in done.record.rounds]
     assert questions[:2] == ["FitSite", "Several"]
     assert len(questions) <= min(2 + refine, 5)
-    assert {r.request for r in done.record.rounds[1:]} == {"Total"}
+    assert done.record.rounds[1].request == "Each"
+    assert {r.request for r in done.record.rounds[2:]} <= {"Total"}
     assert done.value[0].ascent.passes == len(questions) - 1
 
 

@@ -19,7 +19,7 @@ from consilience.fit import Ascent, Expect, fit_mixture
 from consilience.fit.climb import CAUTIOUS_SHIFT
 from consilience.fit.newton import LARGEST_SHIFT, Quadratic, grown, newton_step
 from consilience.fit.stop import StopReason
-from consilience.messages import Answers, Each, LocalFit, LogLikelihood, Several, Total, decode, encode
+from consilience.messages import Answers, Each, Likelihood, LocalFit, LogLikelihood, Several, Total, decode, encode
 from consilience.methods import CombinedFit, Task
 from consilience.methods.one_shot.refinement import EXPLAINED, opening, refined
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
@@ -85,9 +85,11 @@ def local_fits(**claims: float) -> dict[str, LocalFit]:
 
 
 def reaching(question: Several, rows: Rows, *per_row: float) -> Answers:
-    """A site's answer in which each mixture reaches what is said, per row."""
-    items = [expect(part.mixture, rows, information=part.information) for part in question.questions]
-    return Answers(tuple(replace(item, log_likelihood=v * item.weight) for item, v in zip(items, per_row, strict=True)))
+    """A site's answer in which each mixture reaches what is said, per row; the sites' models reach 0."""
+    asked = [part for part in question.questions if isinstance(part, Expect)]
+    items = [expect(part.mixture, rows, information=part.information) for part in asked]
+    claimed = [replace(item, log_likelihood=v * item.weight) for item, v in zip(items, per_row, strict=True)]
+    return Answers((*claimed, *[Likelihood(0.0, float(rows.n))] * (len(question.questions) - len(asked))))
 
 
 def members_of(
@@ -100,7 +102,7 @@ def members_of(
     assert request.sites is None
     with pytest.raises(StopIteration) as end:
         dialogue.send({name: reaching(request.question, rows, *reached[name]) for name, rows in parts().items()})
-    return end.value.value
+    return end.value.value.members, end.value.value.firsts
 
 
 LOWEST = -1.5
@@ -180,18 +182,8 @@ def test_where_no_site_is_explained_there_is_nothing_to_refine() -> None:
 
 
 @pytest.mark.parametrize("other", [USED, SiteEvidence.without_model("", 400.0)], ids=["used", "no model"])
-def test_where_nobody_is_doubted_only_a_sum_is_asked_for(other: SiteEvidence) -> None:
-    dialogue = opening([judged_as(site_2=other)], local_fits())
-    request = next(dialogue)
-    assert isinstance(request, Total)
-    assert request.sites is None
-    total = sum(
-        (reaching(request.question, rows, -1.0) for rows in list(parts().values())[1:]),
-        reaching(request.question, parts()["site 0"], -1.0),
-    )
-    with pytest.raises(StopIteration) as end:
-        dialogue.send(total)
-    members, (statistics,) = end.value.value
+def test_where_nobody_is_doubted_all_take_part(other: SiteEvidence) -> None:
+    members, (statistics,) = members_of([judged_as(site_2=other)], local_fits(), dict.fromkeys(parts(), (-1.0,)))
     assert members is None
     assert statistics.weight == 1_600
 

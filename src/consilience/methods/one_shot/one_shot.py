@@ -7,9 +7,10 @@ first makes the estimate as good as the pooled one if sites are alike and have e
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from hashlib import blake2b
+from itertools import chain, islice
 from numbers import Integral
 from operator import add
 
@@ -28,11 +29,14 @@ from consilience.fit.inference import Inference, InferredFit, infer, of_coeffici
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
+from consilience.fit.survey import Survey
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
-from consilience.methods.one_shot.refinement import opening, refined
+from consilience.methods.one_shot.refinement import Opening, opening, refined
+from consilience.methods.one_shot.rivals import Contest, Rivals, one_expert
 from consilience.methods.site_reports import surveyed, witnessed_by
 from consilience.methods.task import Method, Task
+from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
@@ -102,20 +106,31 @@ class OneShot(Method):
         survey = surveyed(task, {site: fit.summary for site, fit in fits.items()})
         found = [combination for combination in combinations if combination is not None]
         if self.refine == 0:
-            done, surveys = [unrefined(combination, penalty) for combination in found], [survey] * len(found)
+            done = [replace(unrefined(combination, penalty), survey=survey) for combination in found]
         else:
-            first = yield from opening(found, usable_models(fits, task.specifications[0]))
-            climbs = [
-                refined(c.mixture, at, penalty, self.refine, first.members)
-                for c, at in zip(found, first.firsts, strict=True)
-            ]
-            ends = yield from together(climbs)
-            done = [refined_fit(end, penalty, c, first.members) for end, c in zip(ends, found, strict=True)]
-            surveys = [
-                witnessed_by(survey, first.cross, j, c.mixture.K) for j, c in zip(first.each, found, strict=True)
-            ]
-        rest = (replace(fit, survey=each) for fit, each in zip(done, surveys, strict=True))
+            one = one_expert(task.specifications[0], summary)
+            opened = yield from opening(found, fits, one)
+            done = yield from self._refined(found, opened, one, penalty, survey)
+        rest = iter(done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
+
+    def _refined(
+        self, found: Sequence[Combination], opened: Opening, one: Mixture, penalty: Penalty, survey: Survey
+    ) -> Dialogue[list[CombinedFit]]:
+        """Refine all combinations, and one regression for all rows as a rival, in the same rounds."""
+        contests = [Contest.of(c.mixture, at, opened) for c, at in zip(found, opened.firsts, strict=True)]
+        climbs = [contest.climbs(penalty, self.refine, opened.members) for contest in contests]
+        single = refined(one, opened.one, penalty, self.refine, opened.members)
+        ends = iter((yield from together([*chain(*climbs), single])))
+        by_order = [list(islice(ends, len(each))) for each in climbs]
+        (of_one,) = ends
+        done = []
+        for contest, mine, c, joint in zip(contests, by_order, found, opened.each, strict=True):
+            best, rivals = contest.ended(mine, of_one)
+            fit = refined_fit(best, penalty, c, opened.members)
+            witnessed = witnessed_by(survey, opened.cross, joint, c.mixture.K)
+            done.append(replace(fit, rivals=rivals, survey=witnessed))
+        return done
 
     def _combined(
         self, specifications: Sequence[Specification], fits: Mapping[str, LocalFit], summary: ColumnSummary, seed: int
@@ -193,6 +208,8 @@ class CombinedFit(InferredFit):
         The mixture before refinement, how each site was used, and the heterogeneity of sites.
     members : tuple of str or None
         Sites that took part in refinement; None for all.
+    rivals : Rivals
+        Simpler models that the fit is held against; empty without refinement.
 
     Examples
     --------
@@ -207,6 +224,7 @@ class CombinedFit(InferredFit):
 
     combination: Combination
     members: tuple[str, ...] | None
+    rivals: Rivals = field(default=Rivals(), kw_only=True)
 
     def evidence(self) -> tuple[SiteEvidence, ...]:
         """Return how each site's model was used, and why."""
@@ -214,9 +232,10 @@ class CombinedFit(InferredFit):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Return the reasons not to trust the combined mixture: the sites form two camps."""
+        """Return the reasons not to trust the combined mixture: sites that disagree or form two camps, and rivals."""
         camps = self.combination.camps
-        return (camps.text,) if camps is not None and camps.found else ()
+        of_camps = (camps.text,) if camps is not None and camps.found else ()
+        return (*super().doubts, *of_camps, *self.rivals.doubts(self.log_likelihood))
 
 
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:

@@ -16,7 +16,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit.climb import Ascent, Expect, climb
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, Total
-from consilience.messages.questions import Answers, LogLikelihood, Several
+from consilience.messages.questions import Answers, LocalFit, LogLikelihood, Several
 from consilience.methods.site_reports import cross_likelihood
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
@@ -44,18 +44,27 @@ class Opening:
     firsts : list of Statistics
         Sums over the members, for each mixture.
     each : list of mapping of str to Statistics
-        Statistics of each site, for each mixture.
+        Statistics of each site whose model was not set aside, for each mixture.
     cross : CrossLikelihood or None
         Likelihoods of the sites' models on each other's rows.
+    one : Statistics
+        Sums over the members, for one regression for all rows.
+    compared : dict of str to SiteModel
+        The models of sites that were evaluated on all rows.
+    totals : dict of str to float
+        Log-likelihood of each of these models over the members.
     """
 
     members: tuple[str, ...] | None
     firsts: list[Statistics]
     each: list[dict[str, Statistics]]
     cross: CrossLikelihood | None
+    one: Statistics
+    compared: dict[str, SiteModel]
+    totals: dict[str, float]
 
 
-def opening(combinations: Sequence[Combination], models: Mapping[str, SiteModel]) -> Dialogue[Opening]:
+def opening(combinations: Sequence[Combination], fits: Mapping[str, LocalFit], one: Mixture) -> Dialogue[Opening]:
     """Run the first round of refinement for all mixtures, in which each site answers on its own.
 
     Sites also compute the likelihoods of the models of at most ten sites, which tell sites that disagree. If all models
@@ -64,25 +73,37 @@ def opening(combinations: Sequence[Combination], models: Mapping[str, SiteModel]
     explains the rows of the sites that were used. Sites without a model take part.
     """
     mixtures = [combination.mixture for combination in combinations]
-    asked = [tuple(models)[i] for i in np.unique(np.linspace(0, len(models) - 1, COMPARED).astype(int))]
+    models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
+    doubted = _doubted(combinations)
+    used = [site for site in models if site not in doubted] or list(models)
+    asked = used if len(used) <= COMPARED else [used[i] for i in np.linspace(0, len(used) - 1, COMPARED).astype(int)]
     comparisons = [LogLikelihood(models[site].mixture) for site in asked]
-    expectations = [Expect(mixture, information=is_informable(mixture)) for mixture in mixtures]
+    expectations = [Expect(mixture, information=is_informable(mixture)) for mixture in (*mixtures, one)]
     answers: Mapping[str, Answers] = yield Each(Several((*expectations, *comparisons)))
     each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
-    heard = {site: found.items[len(mixtures) :] for site, found in answers.items()}
-    cross = cross_likelihood(asked, heard, max(model.mixture.parameter_count for model in models.values()))
+    heard = {site: found.items[len(expectations) :] for site, found in answers.items()}
+    cross = cross_likelihood(asked, heard, max((models[site].mixture.parameter_count for site in asked), default=0))
     members = _members(combinations, models, each)
     taking = each if members is None else members
     firsts = [reduce(add, (each[site][i] for site in taking)) for i in range(len(mixtures))]
-    return Opening(members, firsts, [{s: items[i] for s, items in each.items()} for i in range(len(mixtures))], cross)
+    of_one = reduce(add, (answers[site].items[len(mixtures)] for site in taking))
+    totals = {site: sum(heard[by][i].log_likelihood for by in taking) for i, site in enumerate(asked)}
+    heeded = {site: items for site, items in each.items() if site not in doubted}
+    by_mixture = [{site: items[i] for site, items in heeded.items()} for i in range(len(mixtures))]
+    compared = {site: models[site] for site in asked}
+    return Opening(members, firsts, by_mixture, cross, of_one, compared, totals)
+
+
+def _doubted(combinations: Sequence[Combination]) -> set[str]:
+    """Return the sites whose models were not fully used."""
+    return {site.name for each in combinations for site in each.sites if site.status in ("set aside", "used in part")}
 
 
 def _members(
     combinations: Sequence[Combination], models: Mapping[str, SiteModel], each: Mapping[str, Sequence[Statistics]]
 ) -> tuple[str, ...] | None:
     """Return the sites that take part in refinement; None for all."""
-    in_doubt = ("set aside", "used in part")
-    doubted = {site.name for each in combinations for site in each.sites if site.status in in_doubt}
+    doubted = _doubted(combinations)
     if not doubted:
         return None
     copied = {site.name for site in combinations[0].sites if site.copy_of is not None}
@@ -108,16 +129,17 @@ def _best_per_row(found: Sequence[Statistics]) -> float:
 
 
 def refined(
-    start: Mixture, first: Statistics, penalty: Penalty, steps: int, members: tuple[str, ...] | None
+    start: Mixture, first: Statistics | None, penalty: Penalty, steps: int, members: tuple[str, ...] | None
 ) -> Dialogue[Ascent]:
-    """Take at most ``steps`` steps from ``start``, whose statistics are ``first``; each is evaluated by a round.
+    """Take at most ``steps`` steps from ``start``; each is evaluated by a round.
 
-    The result is the last accepted mixture, with its own statistics.
+    ``first`` are the statistics of the start, if the opening round has brought them; otherwise one more round asks for
+    them. The result is the last accepted mixture, with its own statistics.
     """
     ascending = climb(start, penalty, max_iter=steps, near=True, decrement=DECREMENT)
-    next(ascending)  # the opening round has answered the first question
+    question = replace(next(ascending), information=is_informable(start))
     try:
-        question = ascending.send(first)
+        question = ascending.send(first if first is not None else (yield Total(question, members)))
         while True:
             question = ascending.send((yield Total(question, members)))
     except StopIteration as reached:
