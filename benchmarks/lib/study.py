@@ -12,10 +12,11 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -52,12 +53,15 @@ def stopwatch() -> Iterable[Stopwatch]:
 class Study:
     """One study: its arguments, its scratch and its results."""
 
-    def __init__(self, script: str, description: str) -> None:
+    def __init__(self, script: str, description: str, options: Mapping[str, str] = MappingProxyType({})) -> None:
         self.name, self.subject = Path(script).stem, Path(script).parent.name
         parser = argparse.ArgumentParser(description=description.splitlines()[0])
         parser.add_argument("--quick", action="store_true", help="a smaller study, in less than two minutes")
         parser.add_argument("--fresh", action="store_true", help="forget earlier replications")
+        for name, meaning in options.items():
+            parser.add_argument(f"--{name}", action="store_true", help=meaning)
         arguments = parser.parse_args()
+        self.options: dict[str, bool] = {name: getattr(arguments, name) for name in options}
         self.quick: bool = arguments.quick
         self.label = f"{self.name}-quick" if self.quick else self.name
         self.fresh: bool = arguments.fresh or self.quick
@@ -87,16 +91,12 @@ class Study:
 
     def save(self, *tables: Record) -> None:
         """Print the tables and write them with what made them."""
-        command = f"python -m benchmarks.{self.subject}.{self.name}" + (" --quick" if self.quick else "")
+        flags = [name for name, given in {**self.options, "quick": self.quick}.items() if given]
+        command = " ".join([f"python -m benchmarks.{self.subject}.{self.name}", *(f"--{name}" for name in flags)])
         result = {
             "command": command,
             "seconds": round(self.earlier + time.perf_counter() - self.started),
-            "versions": {
-                "consilience": consilience.__version__,
-                "python": platform.python_version(),
-                "numpy": np.__version__,
-                "scipy": scipy.__version__,
-            },
+            "versions": versions(),
             "tables": tables,
         }
         path = (SCRATCH if self.quick else RESULTS) / f"{self.label}.json"
@@ -104,6 +104,16 @@ class Study:
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
         for each in tables:
             print_table(each)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what makes the figures."""
+    return {
+        "consilience": consilience.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+    }
 
 
 def table(title: str, rows: list[Record]) -> Record:

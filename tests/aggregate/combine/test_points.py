@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from combining import model_at, relabelled
 from consilience.aggregate.combine.points import (
+    ENOUGH,
     LEAST,
+    PER_ROW,
     TOGETHER,
     beyond_chance,
     confidence,
@@ -42,6 +44,15 @@ def site(n: int, place: float = 0.0, scale: float = 1.0, seed: int = 0, **shape:
 
 def sites(number: int, n: int = 300, apart: float = 0.0) -> list[SiteModel]:
     return [site(n + 10 * i, apart * i, seed=i + 1) for i in range(number)]
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(857, ENOUGH), (4_000, 4_000 * PER_ROW), (10**6, 100_000)])
+def test_few_rows_are_described_by_few_points(monkeypatch: pytest.MonkeyPatch, rows: int, expected: int) -> None:
+    models = [replace(model, weight=rows / 5) for model in sites(5)]
+    size = models[0].mixture.K * models[0].mixture.design.p
+    monkeypatch.setattr("consilience.aggregate.combine.points.NUMBERS", size * 100_000)
+    drawn = sum(len(part.X) for part in drawn_points(models, np.random.default_rng(0)))
+    assert drawn == pytest.approx(expected, abs=len(models))
 
 
 SUPPORTS = {

@@ -9,8 +9,8 @@ import pytest
 
 from combining import fitted_models
 from consilience.aggregate.combine.pool import Pool
-from consilience.aggregate.combine.predictive import ROWS, predicted_rows, prediction_costs
-from consilience.fit.climb import climb, drive
+from consilience.aggregate.combine.predictive import ROWS, nearest_in_prediction, predicted_rows, prediction_costs
+from consilience.fit.climb import Ascent, climb, drive
 from consilience.model import Design, Mixture, Penalty, Rows, expect
 from simulated import simulated
 
@@ -71,3 +71,20 @@ def test_costs_of_sites_that_are_not_asked_for_are_unknown() -> None:
     assert costs[2] > 0
     worse = replace(pool.models[0].mixture, experts=pool.models[0].mixture.experts.permuted(np.array([1, 0])))
     assert prediction_costs(pool, worse, np.ones(3, dtype=bool))[0] > 0
+
+
+def test_sites_without_noise_are_averaged_in_few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes = []
+
+    def counted(*arguments: object) -> Ascent:
+        ascent = drive(*arguments)
+        passes.append(ascent.passes)
+        return ascent
+
+    monkeypatch.setattr("consilience.aggregate.combine.predictive.drive", counted)
+    pool = pool_of(3)
+    rows = predicted_rows(pool, np.ones(3, dtype=bool))
+    found = nearest_in_prediction(pool.models[0].mixture, rows)
+    assert passes[0] <= 60
+    best = likeliest(pool.models[0].mixture, rows)
+    np.testing.assert_allclose(found.mean(rows.X[:100]), best.mean(rows.X[:100]), atol=1e-6)

@@ -25,6 +25,10 @@ from consilience.numerics.softmax import log_sum_exp
 SupportKind = Literal["summaries"] | Mapping[str, Array] | Array
 NUMBERS = 4_000_000
 """Target size ``K p S`` of the gate regression, from which the total number of points follows."""
+PER_ROW = 10
+"""Maximum number of points per row of the sites; the error of the points is then small beside that of the rows."""
+ENOUGH = 20_000
+"""Number of points that is drawn in spite of ``PER_ROW``, because it is cheap."""
 POOLED = 8_000
 """Maximum number of points for a plan per row."""
 LEAST = 20
@@ -131,7 +135,8 @@ def drawn_points(models: Sequence[SiteModel], rng: np.random.Generator) -> tuple
         return ()
     total = sum(model.weight for model in models)
     largest = max(model.mixture.K for model in models) * models[0].mixture.design.p
-    sizes = [max(round(NUMBERS / largest * model.weight / total), LEAST) for model in models]
+    number = min(NUMBERS / largest, max(PER_ROW * total, ENOUGH))
+    sizes = [max(round(number * model.weight / total), LEAST) for model in models]
     order = rng.permutation(len(models))
     groups = [np.sort(group) for group in np.array_split(order, -(-len(models) // TOGETHER))]
     theta = beyond_chance(models)

@@ -20,6 +20,8 @@ from consilience.numerics.arrays import Array, Mask
 
 ROWS = 60_000
 """Maximum number of rows (points times classes) of predictions; they have no noise, so more rows change nothing."""
+ITERATIONS = 100
+"""Maximum number of iterations; Newton steps need some tens, also for nearly separated gates."""
 
 
 def nearest_in_prediction(start: Mixture, rows: Rows) -> Mixture:
@@ -27,7 +29,8 @@ def nearest_in_prediction(start: Mixture, rows: Rows) -> Mixture:
 
     There is no ridge, since the sites' fits are already penalised.
     """
-    return drive(climb(start, Penalty(0.0, 0.0)), responder(rows, "predictions", None)).mixture
+    dialogue = climb(start, Penalty(0.0, 0.0), max_iter=ITERATIONS)
+    return drive(dialogue, responder(rows, "predictions", None)).mixture
 
 
 def predicted_rows(pool: Pool, heard: Mask) -> Rows:
