@@ -22,6 +22,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages import Answers, Each, Likelihood, LocalFit, LogLikelihood, Several, Total, decode, encode
 from consilience.methods import CombinedFit, Task
 from consilience.methods.one_shot.refinement import EXPLAINED, opening, refined
+from consilience.methods.one_shot.rivals import one_expert
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import moved
 from consilience.model.summary import column_summary
@@ -87,16 +88,21 @@ def local_fits(**claims: float) -> dict[str, LocalFit]:
 def reaching(question: Several, rows: Rows, *per_row: float) -> Answers:
     """A site's answer in which each mixture reaches what is said, per row; the sites' models reach 0."""
     asked = [part for part in question.questions if isinstance(part, Expect)]
-    items = [expect(part.mixture, rows, information=part.information) for part in asked]
+    *items, one = [expect(part.mixture, rows, information=part.information) for part in asked]
     claimed = [replace(item, log_likelihood=v * item.weight) for item, v in zip(items, per_row, strict=True)]
-    return Answers((*claimed, *[Likelihood(0.0, float(rows.n))] * (len(question.questions) - len(asked))))
+    return Answers((*claimed, one, *[Likelihood(0.0, float(rows.n))] * (len(question.questions) - len(asked))))
+
+
+@cache
+def one_regression() -> Mixture:
+    return one_expert(case().specification, column_summary(case().rows))
 
 
 def members_of(
     combinations: list[Combination], fits: Mapping[str, LocalFit], reached: Mapping[str, tuple[float, ...]]
 ) -> tuple[tuple[str, ...] | None, list[Statistics]]:
     """What the first round makes of answers that reach what is said."""
-    dialogue = opening(combinations, fits)
+    dialogue = opening(combinations, fits, one_regression())
     request = next(dialogue)
     assert isinstance(request, Each)
     assert request.sites is None
@@ -175,7 +181,7 @@ def test_where_all_are_doubted_each_is_measured_by_its_own_model() -> None:
 
 def test_where_no_site_is_explained_there_is_nothing_to_refine() -> None:
     doubted = judged_as(**{name.replace(" ", "_"): IN_PART for name in parts()})
-    dialogue = opening([doubted], local_fits())
+    dialogue = opening([doubted], local_fits(), one_regression())
     question = next(dialogue).question
     with pytest.raises(InvalidInputError, match="explains the rows of no site"):
         dialogue.send({name: reaching(question, rows, -50.0) for name, rows in parts().items()})

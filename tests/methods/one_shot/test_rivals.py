@@ -1,0 +1,67 @@
+"""Rivals of a combined mixture: a result is not below them in silence."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from consilience import Federation, MixtureOfExpertsRegressor, OneShot
+from consilience.errors import ConsilienceWarning, UntrustedWarning
+from consilience.fit import Specification, fit_mixture
+from consilience.methods.one_shot.rivals import Rivals
+from consilience.model import Rows
+
+pytestmark = pytest.mark.usefixtures("few_points")
+
+
+def strangers(seed: int, sites: int = 4, n: int = 150) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Sites with the same slope and intercepts far apart: no mixture of two experts fits them all."""
+    rng = np.random.default_rng(seed)
+    parts = {}
+    for m in range(sites):
+        X = rng.normal(3.0 * m, 1.0, (n, 3))
+        parts[f"site {m}"] = (X, X @ [1.0, -1.0, 0.5] + rng.normal(0, 0.3, n))
+    return parts
+
+
+def quiet_fit(parts, method):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = Federation(parts).fit(MixtureOfExpertsRegressor(2, random_state=0, n_init=2), method=method)
+    return result, [w for w in said if issubclass(w.category, ConsilienceWarning)]
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_one_regression_is_evaluated_exactly(seed: int) -> None:
+    parts = strangers(seed)
+    result, _ = quiet_fit(parts, OneShot(refine=1))
+    rows = Rows(np.vstack([X for X, _ in parts.values()]), np.concatenate([y for _, y in parts.values()])[:, None])
+    one = fit_mixture(rows, Specification(K=1), rng=np.random.default_rng(0))
+    assert result.fit.rivals.one_regression == pytest.approx(one.log_likelihood, rel=1e-9)
+
+
+@pytest.mark.parametrize("refine", [1, 3])
+def test_what_is_shown_is_of_the_returned_mixture_and_above_its_rivals(refine: int) -> None:
+    parts = strangers(2)
+    result, _ = quiet_fit(parts, OneShot(refine=refine))
+    true = sum(result.model.score_samples(X, y).sum() for X, y in parts.values())
+    assert result.fit.log_likelihood == pytest.approx(true, rel=1e-9)
+    rivals = result.fit.rivals
+    assert result.fit.log_likelihood >= rivals.unrefined - 1e-9
+    assert result.fit.log_likelihood >= rivals.carried_over - 1e-6 or np.isnan(rivals.carried_over)
+    assert result.fit.log_likelihood >= rivals.one_regression or result.fit.doubts
+
+
+def test_below_one_regression_is_a_doubt_with_figures() -> None:
+    (doubt,) = Rivals(one_regression=-80.0).doubts(-85.0)
+    assert "-80 against -85" in doubt
+    assert Rivals(one_regression=-80.0).doubts(-79.0) == ()
+    assert Rivals().doubts(-79.0) == ()
+
+
+def test_a_model_carried_over_is_said_to_be_one() -> None:
+    (doubt,) = Rivals(best_site="north", carried_over=-1.0, from_site=True).doubts(-1.0)
+    assert "site north" in doubt
+    assert issubclass(UntrustedWarning, ConsilienceWarning)
