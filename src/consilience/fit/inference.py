@@ -11,8 +11,8 @@ from scipy.special import ndtri
 
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
-from consilience.fit.climb import newton_step
 from consilience.fit.fitting import Fit
+from consilience.fit.newton import newton_step
 from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.model.expectation import expect, score_products
 from consilience.model.information import coefficient_slice, gate_slice, is_informable, ridge

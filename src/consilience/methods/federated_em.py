@@ -48,7 +48,8 @@ class FederatedEM(Method):
 
     Rounds: one for means and scales; without a given start, one in which large sites (at most 10) fit a sample of their
     rows and one in which all sites compute the likelihood of those mixtures; then one per step, and a last one in which
-    each site says how well the result explains its rows.
+    each site says how well the result explains its rows. The climbs from several starts share these rounds; the result
+    says how many of them ended at its log-likelihood.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ class FederatedEM(Method):
     True
     """
 
-    n_climbs: int = 1
+    n_climbs: int = 4
     newton: bool = True
 
     def __post_init__(self) -> None:

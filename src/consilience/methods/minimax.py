@@ -20,6 +20,7 @@ from consilience.fit.inference import InferredFit
 from consilience.fit.minimax_game import Game, Stand, has_run_away, largest_move
 from consilience.fit.problem import Problem
 from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total, together
 from consilience.messages.questions import CriticSums
@@ -202,4 +203,4 @@ def ended(mixture: Mixture, penalty: Penalty, rounds: int, stop: StopReason, *, 
     informed = information and is_informable(mixture)
     statistics: Statistics = yield Total(Expect(mixture, information=informed))
     value = mixture.penalised(statistics, penalty)
-    return finished(Ascent(mixture, statistics, (value,), rounds + 1, int(informed), 0, stop), penalty, ())
+    return finished(Ascent(mixture, statistics, (value,), rounds + 1, int(informed), 0, stop), penalty, StartEnds())

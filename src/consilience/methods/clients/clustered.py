@@ -192,7 +192,12 @@ class ClusteredFit(Fit):
 
     @property
     def gap_order(self) -> int:
-        """Return the number of clusters that the spectrum suggests: eigenvalues above the noise. The fit ignores it."""
+        """Return the number of eigenvalues above the noise, a quick look at the number of clusters.
+
+        The fit ignores it. It counts too few or too many clusters if covariates are far from centred, have heavy tails
+        or have another mean at every client, if clusters differ in the intercept alone, and if a cluster is small. To
+        choose the number of clusters use :meth:`consilience.Federation.select_order`.
+        """
         return standing_out(self.spectrum)
 
 

@@ -22,6 +22,7 @@ from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import InferredFit
 from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.messages.anchor_questions import LocalSteps, Sizes
 from consilience.messages.dialogue import Dialogue, Each, Total
@@ -274,6 +275,6 @@ class DescentEnd:
             passes=self.rounds,
             stop=self.stop,
         )
-        fit = Fit(self.mixture.permuted(permutation).raw(), ascent, permutation, self.penalty, ())
+        fit = Fit(self.mixture.permuted(permutation).raw(), ascent, permutation, self.penalty, StartEnds())
         plain = InferredFit.without(fit, NO_ERRORS)
         return DescentFit(**vars(plain), coarse=coarse.permuted(permutation).raw(), anchors=anchors)

@@ -13,19 +13,19 @@ from consilience.aggregate.combine.combination import Combination
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
-from consilience.fit.climb import ROUNDING, Expect, is_over_same_data, newton_step, shortened
+from consilience.fit.climb import Ascent, Expect, climb
+from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, Total
 from consilience.messages.questions import Answers, LocalFit, LogLikelihood, Several
 from consilience.methods.site_reports import cross_likelihood
-from consilience.model.information import is_informable, moved
+from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 
-CONVERGED = 0.01
-"""Newton decrement below which refinement ends."""
-NEWTON_BELOW = 1.0
-"""Newton decrement below which a round takes a Newton step instead of an EM step."""
+DECREMENT = 1e-10
+"""Newton decrement per row at which refinement ends: one step below that of other climbs, as steps near the maximum
+gain many digits each."""
 COMPARED = 10
 """Maximum number of sites whose models are compared on the rows of all sites."""
 EXPLAINED = 0.25
@@ -115,64 +115,19 @@ def _best_per_row(found: Sequence[Statistics]) -> float:
     return float(max(item.log_likelihood / max(item.weight, 1.0) for item in found))
 
 
-@dataclass(frozen=True, eq=False)
-class Refined:
-    """The last accepted mixture, its statistics, and the proposed next mixture."""
-
-    asked: Mixture
-    statistics: Statistics
-    proposal: Mixture
-    decrement: float
-    by_newton: bool
-    trace: tuple[float, ...]
-    segments: tuple[int, ...]
-    rounds: int
-    halvings: int
-
-
 def refined(
-    start: Mixture, first: Statistics, penalty: Penalty, rounds: int, members: tuple[str, ...] | None
-) -> Dialogue[Refined]:
-    """Take at most ``rounds`` steps, the first from ``first``: Newton near the maximum, else EM; halved if rejected."""
-    end = _stepped(start, first, penalty)
-    fraction = 1.0
-    while end.rounds < rounds and not end.decrement < CONVERGED:
-        question = Expect(end.proposal, information=is_informable(start))
-        statistics: Statistics = yield Total(question, members)
-        value = end.proposal.penalised(statistics, penalty)
-        same = is_over_same_data(statistics, end.statistics)
-        if same and not value >= end.trace[-1] - ROUNDING * statistics.scale:
-            shorter = shortened(fraction) if start.newton_type else 0.0
-            fraction = 1.0 if end.by_newton else shorter  # after a rejected Newton step: an EM step first
-            proposal = end.asked.maximise(end.statistics, penalty, fraction)
-            end = replace(end, proposal=proposal, by_newton=False, rounds=end.rounds + 1, halvings=end.halvings + 1)
-            continue
-        fraction = 1.0
-        end = _stepped(end.proposal, statistics, penalty, end)
-    return end
+    start: Mixture, first: Statistics, penalty: Penalty, steps: int, members: tuple[str, ...] | None
+) -> Dialogue[Ascent]:
+    """Take at most ``steps`` steps from ``start``, whose statistics are ``first``; each is evaluated by a round.
 
-
-def _stepped(asked: Mixture, statistics: Statistics, penalty: Penalty, before: Refined | None = None) -> Refined:
-    """Propose the step from a mixture with known statistics."""
-    step = newton_step(asked, statistics, penalty)
-    proposal, decrement, by_newton = asked.maximise(statistics, penalty), np.inf, False
-    if step is not None and np.all(np.isfinite(step.direction)):
-        decrement = step.decrement
-        ahead = moved(asked, step.direction)
-        if decrement < NEWTON_BELOW and ahead.experts.admissible(penalty):
-            proposal, by_newton = ahead, True
-    value = asked.penalised(statistics, penalty)
-    if before is None:
-        return Refined(asked, statistics, proposal, decrement, by_newton, (value,), (0,), 1, 0)
-    left = not is_over_same_data(statistics, before.statistics)  # a site left: a new segment of the trace
-    return Refined(
-        asked,
-        statistics,
-        proposal,
-        decrement,
-        by_newton,
-        (*before.trace, value),
-        (*before.segments, len(before.trace)) if left else before.segments,
-        before.rounds + 1,
-        before.halvings,
-    )
+    The result is the last accepted mixture, with its own statistics.
+    """
+    ascending = climb(start, penalty, max_iter=steps, near=True, decrement=DECREMENT)
+    next(ascending)  # the opening round has answered the first question
+    try:
+        question = ascending.send(first)
+        while True:
+            question = ascending.send((yield Total(question, members)))
+    except StopIteration as reached:
+        end: Ascent = reached.value
+        return replace(end, stop=StopReason.REFINED) if end.stop is StopReason.MAX_ITER else end

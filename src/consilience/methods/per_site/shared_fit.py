@@ -11,6 +11,7 @@ from consilience.aggregate.robust.sharing import Sharing
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference, InferredFit, of_coefficients
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -210,7 +211,7 @@ class LastRound:
             passes=self.rounds,
             stop=self.stop,
         )
-        centre = Fit(self.sharing.centre.permuted(permutation).raw(), ascent, permutation, penalty, ())
+        centre = Fit(self.sharing.centre.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
         return SharedFit(
             **vars(centre),
             inference=centre_inference(centre, self.sharing.covariance),
@@ -223,7 +224,7 @@ class LastRound:
         asked, statistics = self.asked[site], self.statistics[site]
         value = asked.penalised(statistics, penalty)
         ascent = Ascent(asked, statistics, (value,), self.rounds, 0, 0, self.stop)
-        return Fit(self.sharing.mixtures[site].permuted(permutation).raw(), ascent, permutation, penalty, ())
+        return Fit(self.sharing.mixtures[site].permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
 
     def _shares(self, sites: tuple[str, ...], permutation: IntArray) -> tuple[SiteShare, ...]:
         sharing, usual = self.sharing, float(np.median(list(self.weights.values())))
