@@ -24,17 +24,16 @@ from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit, finished
-from consilience.fit.inference import Inference, InferredFit, infer, of_coefficients
+from consilience.fit.inference import InferredFit, infer
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
 from consilience.methods.one_shot.refinement import CONVERGED, Refined, opening, refined
+from consilience.methods.one_shot.unrefined_inference import summed_inference, with_sites
 from consilience.methods.task import Method, Task
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array
-from consilience.numerics.linalg import solve_symmetric
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -219,17 +218,9 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
     )
     permutation = np.argsort(-combination.shares, kind="stable")
     fit = Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, ())
-    inference, evidence = summed_inference(fit, combination.precision), combination.permuted(permutation)
+    evidence = combination.permuted(permutation)
+    inference = with_sites(summed_inference(fit, combination.precision), evidence)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=None)
-
-
-def summed_inference(fit: Fit, precision: Array) -> Inference:
-    """Compute standard errors of the experts' coefficients from the information ``(K, f, f)`` summed over sites."""
-    withheld = {"gate": "without a round of refinement the gate has no standard errors: use OneShot(refine=1) or more"}
-    solved = [solve_symmetric(own, np.eye(len(own))) for own in precision]
-    if not all(full_rank for _, full_rank in solved):
-        withheld["experts"] = "the information of the sites on the experts is singular"
-    return of_coefficients(fit, np.array([inverse for inverse, _ in solved]), "summed", withheld)
 
 
 def refined_fit(
@@ -244,4 +235,5 @@ def refined_fit(
     at_asked = finished(ascent, penalty, ())
     fit = replace(at_asked, mixture=end.proposal.permuted(at_asked.permutation).raw())
     evidence = combination.permuted(at_asked.permutation)
-    return CombinedFit(**vars(fit), inference=infer(fit), combination=evidence, members=members)
+    inference = with_sites(infer(fit), evidence)
+    return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=members)
