@@ -3,8 +3,8 @@
 Single fits: K = 2, default starts and default standard errors, with 20, 50 and 80 covariates on 300 rows, with 60 and
 150 rows, and with a variance that depends on the covariates (the truth is then the mixture fitted to 400,000 rows).
 One-shot fits: K = 3, d = 4, without refinement and with one round, on sites that are alike, of 20 to 20,000 rows,
-each without one of the experts, each in a region of the covariates, or with three overfitted sites of 32 rows; sites use
-two starts each, at most 100 iterations.
+each without one of the experts, each in a region of the covariates, or with three overfitted sites of 32 rows; sites
+use two starts each, at most 100 iterations.
 
 A fit counts with the parameters whose intervals it shows. Aim: coverage of at least 0.90 in every cell.
 """

@@ -222,7 +222,7 @@ def notes(estimator: Any) -> list[str]:
     }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
     if inference.between is not None:
-        said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.05.")
+        said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.01.")
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
     P, n = estimator.mixture_.parameter_count, estimator.n_labels_
     if n < P:

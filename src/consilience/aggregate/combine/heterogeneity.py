@@ -13,7 +13,7 @@ from consilience.model.families.base import Experts, MomentExperts
 from consilience.model.gates import Gate
 from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, unpack
 
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.01
 """P-value of Q below which the variance between sites is part of the standard errors."""
 
 

@@ -30,13 +30,14 @@ def summed_inference(fit: Fit, precision: Array) -> Inference:
 
 
 def with_sites(inference: Inference, combination: Combination) -> Inference:
-    """Return the standard errors with the variance between sites; experts are in the order of the estimates."""
+    """Return standard errors of the experts with the variance between sites; experts are in the order of the estimates.
+
+    The gate's heterogeneity is computed from summaries of the covariates: it is shown, and not part of standard errors.
+    """
     at = inference.estimates
     I2, tau2, variance, df = (_reported(at, combination, name) for name in ("I2", "tau2", "between_variance", "df"))
-    if not combination.mixture.gate.reads_covariates:  # weights are reported, not log odds
-        slope = at.gate * (1 - at.gate)
-        variance = Parameters(variance.gate * slope**2, variance.experts, variance.log_shapes)
-    return widened(inference, I2, tau2, variance, df)
+    of_experts = Parameters(np.zeros_like(at.gate), variance.experts, variance.log_shapes)
+    return widened(inference, I2, tau2, of_experts, df)
 
 
 def _reported(at: Parameters, combination: Combination, name: str) -> Parameters:
