@@ -12,6 +12,8 @@ from consilience.model import CategoricalExperts, Experts, GaussianExperts, Pois
 from consilience.model.families.binomial import BinomialExperts
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.gamma import GammaExperts
+from consilience.model.families.negative_binomial import NegativeBinomialExperts
+from consilience.model.families.student import StudentExperts
 
 Rng = np.random.Generator
 
@@ -90,6 +92,21 @@ CASES = {
         lambda shape, trials, rng: rng.binomial(trials.astype(int), 0.4)[:, None].astype(float),
         lambda slopes, at: BinomialExperts(opposite(slopes, at, 1.0, -1.0, scale=1.0)),
         lambda n, rng: rng.integers(1, 12, n).astype(float),
+    ),
+    "student": FamilyCase(
+        lambda shape, p, rng: StudentExperts(
+            0.7 * rng.normal(size=(shape.K, p)), rng.uniform(0.5, 1.5, shape.K), rng.uniform(2.5, 12.0, shape.K)
+        ),
+        lambda shape, _, rng: rng.standard_t(3.0, size=(shape.n, 1)),
+        lambda slopes, at: StudentExperts(np.array([slopes, 1 - slopes]), np.array([0.5, 0.7]), np.array([3.0, 4.0])),
+    ),
+    "negative_binomial": FamilyCase(
+        lambda shape, p, rng: NegativeBinomialExperts(
+            0.4 * rng.normal(size=(shape.K, p)), rng.uniform(0.7, 5.0, shape.K)
+        ),
+        lambda shape, _, rng: rng.negative_binomial(2.0, 0.5, (shape.n, 1)).astype(float),
+        lambda slopes, at: NegativeBinomialExperts(opposite(slopes, at, 3.0, 0.5), np.array([8.0, 1.5])),
+        lambda n, rng: rng.uniform(0.5, 3.0, n),
     ),
 }
 """For each family, and each covariance structure of the Gaussian one, how tests make it."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         MixtureOfExpertsClassifier,
         MixtureOfExpertsRegressor,
         MixtureOfRegressions,
+        order_test,
         select_order,
     )
     from consilience.federation import Federation
@@ -56,6 +57,7 @@ __all__ = [
     "SharedCentre",
     "Task",
     "__version__",
+    "order_test",
     "select_order",
 ]
 
@@ -77,6 +79,7 @@ _HOME = {
     "OneShot": "consilience.methods",
     "SharedCentre": "consilience.methods",
     "Task": "consilience.methods",
+    "order_test": "consilience.estimators",
     "select_order": "consilience.estimators",
 }
 

@@ -18,6 +18,7 @@ Each error message says what was received, what was expected and what to do. The
         ├── StartsDisagreeWarning          the best starts converged to different optima
         ├── RankDeficientWarning           the design has linearly dependent columns
         ├── SetAsideWarning                a site's model was excluded, wholly or in part
+        ├── SuspectDataWarning             columns of a site, or its fit, suggest that its data are wrong
         └── UntrustedWarning               too many sites disagree for the result to be reliable
 
 Catch :class:`ConsilienceError` to catch every error the library raises on purpose; filter on
@@ -40,6 +41,7 @@ __all__ = [
     "RoundStoppedError",
     "SetAsideWarning",
     "StartsDisagreeWarning",
+    "SuspectDataWarning",
     "UntrustedWarning",
 ]
 
@@ -160,6 +162,10 @@ class RankDeficientWarning(ConsilienceWarning):
 
 class SetAsideWarning(ConsilienceWarning):
     """A site's model was excluded, wholly or in part; the message names the site and the reason."""
+
+
+class SuspectDataWarning(ConsilienceWarning):
+    """The data of a site look wrong, for example a column in other units; the message names site and column."""
 
 
 class UntrustedWarning(ConsilienceWarning):

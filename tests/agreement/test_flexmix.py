@@ -19,8 +19,8 @@ from scipy.optimize import linear_sum_assignment
 
 from consilience.datasets import DataNotFoundError, load_table
 from consilience.fit import Fit, Specification, aic, fit_mixture, infer
-from consilience.fit.climb import decrement_bound, newton_step
 from consilience.fit.criteria import log_likelihood
+from consilience.fit.newton import decrement_bound, newton_step
 from consilience.fit.parameters import parameters
 from consilience.fit.starts import mixture_from, start_sample
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Penalty, Rows, SoftmaxGate, expect

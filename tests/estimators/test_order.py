@@ -6,7 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from consilience import GaussianMixture, MixtureOfExpertsRegressor, MixtureOfRegressions, select_order
+from consilience import (
+    GaussianMixture,
+    MixtureOfExpertsClassifier,
+    MixtureOfExpertsRegressor,
+    MixtureOfRegressions,
+    select_order,
+)
 from consilience.errors import InvalidInputError, StartsDisagreeWarning
 from consilience.estimators import OrderSelection
 from simulated import simulated
@@ -79,3 +85,114 @@ def test_unknown_criterion_and_no_orders_are_errors() -> None:
         select_order(GaussianMixture(), three_clusters(), criterion="dic")
     with pytest.raises(InvalidInputError, match="orders is empty"):
         select_order(GaussianMixture(), three_clusters(), orders=[])
+
+
+# ---------------------------------------------------------------------- cross-validation
+
+
+def heavy_tailed(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    """One regression with t errors on 3 degrees of freedom."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 1))
+    return X, 1 + X[:, 0] + rng.standard_t(3, n)
+
+
+def test_cross_validated_density_is_that_of_fits_without_the_fold() -> None:
+    data = simulated(gate="constant", n=120)
+    sites = np.repeat(["north", "south", "west"], 40)
+    model = MixtureOfRegressions(random_state=0)
+    selection = select_order(model, data.X, data.y, orders=[1], folds=sites)
+    held_out = np.concatenate(
+        [
+            MixtureOfRegressions(1)
+            .fit(data.X[sites != s], data.y[sites != s])
+            .log_density(data.X[sites == s], data.y[sites == s])
+            for s in ("north", "south", "west")
+        ]
+    )
+    assert selection.scores["cv"][0] == pytest.approx(held_out.mean(), rel=1e-6)
+    assert selection.scores["cv_std_error"][0] == pytest.approx(held_out.std(ddof=1) / np.sqrt(120), rel=1e-6)
+
+
+def test_cross_validation_is_computed_where_asked_for_and_repeatable() -> None:
+    data = simulated(gate="constant", n=200)
+    arguments = MixtureOfRegressions(random_state=0), data.X, data.y, [1, 2]
+    assert "cv" not in select_order(*arguments).scores
+    first, second = (select_order(*arguments, criterion="cv") for _ in range(2))
+    assert first.scores["cv"] == second.scores["cv"]
+    assert first.best_order == 2
+    assert {"cv", "cv_std_error"} <= set(first.to_frame().columns)
+    assert "cv" in select_order(*arguments, folds=3).scores
+    with pytest.raises(InvalidInputError, match="was not computed: pass folds"):
+        select_order(*arguments).preferred("cv")
+
+
+def test_folds_keep_groups_weights_and_exposure() -> None:
+    data = simulated("poisson", n=240, group_size=6, exposure=True, weights=True)
+    metadata = {"sample_weight": data.rows.weight, "exposure": data.rows.exposure, "groups": data.rows.groups.codes}
+    model = MixtureOfExpertsRegressor(family="poisson", random_state=0)
+    fold = data.rows.groups.codes % 2
+    selection = select_order(model, data.X, data.y, orders=[1], folds=fold, **metadata)
+    held_out = []
+    for i in (0, 1):
+        kept, left_out = ({name: of[chosen] for name, of in metadata.items()} for chosen in (fold != i, fold == i))
+        alone = MixtureOfExpertsRegressor(1, family="poisson").fit(data.X[fold != i], data.y[fold != i], **kept)
+        rows = alone.rows(data.X[fold == i], data.y[fold == i], **left_out)
+        held_out.append(alone.mixture_.log_density(rows).mean())
+    assert selection.scores["cv"][0] == pytest.approx(np.mean(held_out), rel=1e-6)
+    assert np.isfinite(select_order(model, data.X, data.y, orders=[1], folds=4, **metadata).scores["cv"][0])
+    with pytest.raises(InvalidInputError, match="rows of a group must be in one fold"):
+        select_order(model, data.X, data.y, orders=[1], folds=np.arange(240) % 2, **metadata)
+
+
+def test_a_class_that_a_fold_lacks_has_a_density() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 1)), np.r_[np.zeros(30), np.ones(29), 2.0]
+    selection = select_order(MixtureOfExpertsClassifier(random_state=0), X, y, orders=[1], folds=3)
+    assert np.isfinite(selection.scores["cv"][0])
+
+
+@pytest.mark.parametrize("folds", [1, 301, np.zeros(300), np.zeros(7)])
+def test_impossible_folds_are_errors(folds: object) -> None:
+    with pytest.raises(InvalidInputError, match="folds"):
+        select_order(GaussianMixture(random_state=0), three_clusters(), orders=[1], folds=folds)
+
+
+def test_one_standard_error_favours_the_smaller_order() -> None:
+    scores = {
+        "bic": (9.0, 5.0, 4.0),
+        "icl": (3.0, 5.0, 7.0),
+        "cv": (-3.0, -2.1, -2.0),
+        "cv_std_error": (0.2, 0.2, 0.15),
+    }
+    selection = OrderSelection((1, 2, 3), tuple(MixtureOfRegressions(K) for K in (1, 2, 3)), scores, "cv")
+    assert selection.best_order == 2
+    assert selection.verdict.startswith(
+        "BIC prefers 3, ICL prefers 1 and cross-validated density (within one standard error) prefers 2 experts: "
+        "extra experts probably model heavy tails or unequal variances"
+    )
+
+
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+def test_disagreeing_criteria_are_a_sentence_of_the_result() -> None:
+    X, y = heavy_tailed()
+    selection = select_order(MixtureOfRegressions(random_state=0), X, y, orders=[1, 2])
+    assert selection.preferred("bic") == 2
+    assert selection.preferred("icl") == 1
+    for text in (selection.verdict, selection.summary(), repr(selection)):
+        assert "BIC prefers 2 and ICL prefers 1 experts: either experts overlap, or extra experts" in text
+        assert "heavy tails or unequal variances" in text
+
+
+def test_agreeing_criteria_are_said_to_agree() -> None:
+    data = simulated(gate="constant", n=300)
+    selection = select_order(MixtureOfRegressions(random_state=0), data.X, data.y, orders=[1, 2])
+    assert selection.verdict == "BIC and ICL prefer 2 experts."
+
+
+def test_experts_that_predict_but_overlap_are_said_to_do_so() -> None:
+    scores = {"bic": (9.0, 5.0), "icl": (3.0, 5.0), "cv": (-3.0, -2.0), "cv_std_error": (0.2, 0.2)}
+    models = tuple(MixtureOfExpertsClassifier(K) for K in (1, 2))
+    verdict = OrderSelection((1, 2), models, scores, "bic").verdict
+    assert "improve the held-out density: either they overlap with others, or they model a shape" in verdict
+    assert "consider family" not in verdict

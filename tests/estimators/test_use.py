@@ -217,3 +217,56 @@ def test_nothing_works_before_fit() -> None:
     for call in calls:
         with pytest.raises(NotFittedError):
             call()
+
+
+# ---------------------------------------------------------------------- sizes of rows
+
+
+def counts_with_exposure() -> tuple[MixtureOfRegressions, np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X, exposure = rng.normal(size=(2000, 1)), rng.uniform(0.05, 1, 2000)
+    y = rng.poisson(exposure * np.exp(1.5 + 0.8 * X[:, 0]))
+    return MixtureOfRegressions(1, family="poisson").fit(X, y, exposure=exposure), X, y, exposure
+
+
+def test_counts_are_scored_against_their_expected_counts() -> None:
+    model, X, y, exposure = counts_with_exposure()
+    expected = exposure * model.predict(X)
+    assert np.allclose(model.predict(X, exposure=exposure), expected)
+    r2 = 1 - np.sum((y - expected) ** 2) / np.sum((y - y.mean()) ** 2)
+    assert model.score(X, y, exposure=exposure) == pytest.approx(r2)
+    assert r2 > 0.6
+    with pytest.raises(InvalidInputError, match="fitted with exposure: pass exposure"):
+        model.score(X, y)
+
+
+def test_intervals_of_counts_depend_on_exposure() -> None:
+    model, X, y, exposure = counts_with_exposure()
+    lower, upper = model.predict_quantiles(X, [0.05, 0.95], exposure=exposure).T
+    assert 0.9 <= np.mean((y >= lower) & (y <= upper)) < 0.97
+    drawn, _ = model.sample(X, random_state=0, exposure=exposure)
+    assert drawn.mean() == pytest.approx(y.mean(), rel=0.1)
+
+
+def test_successes_are_predicted_for_their_trials() -> None:
+    rng = np.random.default_rng(0)
+    X, trials = rng.normal(size=(500, 1)), rng.integers(1, 40, 500)
+    y = rng.binomial(trials, 1 / (1 + np.exp(-X[:, 0])))
+    model = MixtureOfRegressions(1, family="binomial").fit(X, y, trials=trials)
+    assert np.allclose(model.predict(X, trials=trials), trials * model.predict(X))
+    assert model.score(X, y, trials=trials) > 0.8
+    lower, upper = model.predict_quantiles(X, [0.05, 0.95], trials=trials).T
+    assert 0.88 <= np.mean((y >= lower) & (y <= upper)) < 0.98
+    with pytest.raises(InvalidInputError, match="exposure is for"):
+        model.predict(X, exposure=trials)
+
+
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConvergenceWarning")
+def test_class_probabilities_never_exceed_one() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 2)) * 30
+    model = MixtureOfExpertsClassifier(3, random_state=0, n_init=1, max_iter=20).fit(X[:300], X[:300, 0] > 0)
+    assert model.mixture_.mean(X).max() > 1.0, "the sum over experts no longer rounds above 1: change the data"
+    proba = model.predict_proba(X)
+    assert proba.max() <= 1.0
+    assert np.allclose(proba.sum(axis=1), 1)

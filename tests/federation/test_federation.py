@@ -237,12 +237,6 @@ def test_several_orders_warn_once() -> None:
     assert [warning.category for warning in caught] == [SetAsideWarning]
 
 
-def test_of_sums_that_are_added_as_they_come_nothing_is_said() -> None:
-    sites = flipped(split(simulated(n=600, seed=3)), "site 1")
-    assert Federation(sites).fit(ONE_SHOT).sites == ()
-    assert Federation(sites).fit(ONE_SHOT, FederatedEM(newton=False)).sites == ()
-
-
 # ---------------------------------------------------------------------- journals
 
 

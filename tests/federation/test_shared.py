@@ -143,7 +143,7 @@ def test_frames_keep_their_names() -> None:
 def test_a_method_without_models_of_sites_has_none() -> None:
     result = Federation(clusters(2)).fit(CLUSTERS)
     assert result.models == {}
-    assert result.sites == ()
+    assert [site.status for site in result.sites] == ["used", "used"]
 
 
 # ---------------------------------------------------------------------- standard errors and text

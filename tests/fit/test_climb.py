@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 
 from consilience.fit import Ascent, Expect, StopReason, climb, drive
-from consilience.fit.climb import ROUNDING, decrement_bound, newton_step, shortened
-from consilience.fit.fitting import responder
+from consilience.fit.climb import ROUNDING, shortened
 from consilience.fit.inference import inverse_information
+from consilience.fit.newton import decrement_bound, newton_step
+from consilience.fit.search import responder
 from consilience.fit.starts import mixture_from, softened, start_sample
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, PoissonExperts, Rows, expect
 from consilience.model.gates import SoftmaxGate

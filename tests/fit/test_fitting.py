@@ -10,7 +10,7 @@ import pytest
 from consilience.datasets import soft
 from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning
 from consilience.fit import Specification, StopReason, fit_mixture
-from consilience.fit import fitting as fitting_module
+from consilience.fit import search as search_module
 from consilience.fit.checks import on_floor
 from consilience.fit.fitting import Fit, ranked
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows
@@ -73,7 +73,7 @@ def test_one_expert_is_plain_regression_and_needs_no_starts(family: str, gate: s
     data = simulated(family, gate=gate, n=100, intercept=intercept)
     fit = fitted(data.rows, data.specification.with_order(1))
     assert fit.ascent.stop.converged
-    assert fit.start_values == ()
+    assert fit.starts.count == 0
     assert fit.starts_agree
     assert np.all(fit.mixture.gate_weights(data.X) == 1)
 
@@ -81,11 +81,13 @@ def test_one_expert_is_plain_regression_and_needs_no_starts(family: str, gate: s
 def test_several_starts_are_ranked_and_agree_on_easy_data() -> None:
     data = simulated(gate="constant", n=300)
     fit = fitted(data.rows, data.specification, n_init=5)
-    assert len(fit.start_values) == 5
-    assert list(fit.start_values) == sorted(fit.start_values, reverse=True)
+    assert fit.starts.count == 5
+    assert list(fit.starts.values) == sorted(fit.starts.values, reverse=True)
+    assert fit.starts.meeting == 5
+    assert fit.starts.kinds_meeting > 1
     assert fit.starts_agree
-    assert fitted(data.rows, data.specification, n_init=1).starts_agree
-    assert fitted(data.rows, data.specification, start=data.truth).start_values == ()
+    assert fitted(data.rows, data.specification, n_init=1).starts.count == 1
+    assert fitted(data.rows, data.specification, start=data.truth).starts.count == 0
 
 
 def clusters(rng: np.random.Generator, centres: tuple[float, ...], n: int) -> Rows:
@@ -97,14 +99,14 @@ def test_moves_repair_a_start_that_gives_two_experts_to_one_cluster(monkeypatch:
     rows = clusters(np.random.default_rng(0), (0.0, 10.0, 20.0, 30.0), 40)
     bad = np.repeat([0, 2, 3, 3], 40)
     bad[:40:2] = 1  # starts see rows in the order of their values: experts 0 and 1 share the first cluster
-    monkeypatch.setattr(fitting_module, "KINDS", (lambda ground, rng: bad, lambda ground, rng: np.arange(160) % 4))
+    monkeypatch.setattr(search_module, "KINDS", (lambda ground, rng: bad, lambda ground, rng: np.arange(160) % 4))
     specification = Specification(K=4, gate="constant")
     repaired = fitted(rows, specification, n_init=2)
-    monkeypatch.setattr(fitting_module, "MOVES", 0)
+    monkeypatch.setattr(search_module, "MOVES", 0)
     left = fitted(rows, specification, n_init=2)
     assert repaired.log_likelihood > left.log_likelihood + 10
     assert sorted(repaired.mixture.experts.B.ravel().round(0)) == [0.0, 10.0, 20.0, 30.0]
-    assert not left.starts_agree
+    assert not repaired.starts_agree  # no start of another kind ended there
 
 
 def spike_and_clusters() -> tuple[Rows, Mixture, Mixture]:
@@ -130,14 +132,6 @@ def test_an_end_on_the_variance_floor_ranks_behind_the_others() -> None:
     assert ranked([spurious.ascent, good.ascent], good.penalty)[0] is good.ascent
 
 
-def test_starts_disagree_too_where_the_one_on_the_floor_is_higher() -> None:
-    data = simulated(n=50)
-    fit = fitted(data.rows, data.specification, start=data.truth)
-    assert replace(fit, start_values=(-2.0, -2.001)).starts_agree
-    assert not replace(fit, start_values=(-2.0, -2.1)).starts_agree
-    assert not replace(fit, start_values=(-2.0, -1.9)).starts_agree
-
-
 def test_no_floor_nothing_on_the_floor() -> None:
     data = simulated(gate="constant", n=100)
     fit = fitted(data.rows, replace(data.specification, reg_covar=0.0))
@@ -155,7 +149,7 @@ def test_progress_is_told_of_every_pass() -> None:
 
 
 def test_the_sample_is_small_and_the_fit_is_on_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fitting_module, "SUBSAMPLE", 60)
+    monkeypatch.setattr(search_module, "SUBSAMPLE", 60)
     data = simulated(gate="constant", n=500)
     fit = fitted(data.rows, data.specification)
     assert fit.ascent.statistics.weight == 500

@@ -297,3 +297,46 @@ def test_standard_errors_that_need_the_rows_ask_for_them():
     fit = fit_mixture(case.rows, case.specification, rng=np.random.default_rng(0), start=case.truth)
     with pytest.raises(InvalidInputError, match="'sandwich' standard errors of this fit need its rows"):
         infer(fit, kind="sandwich")
+
+
+def contaminated(n: int) -> Rows:
+    """Two experts that differ in variance and share alone."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 1))
+    spread = np.where(rng.random(n) < 0.25, 4.0, 1.0)
+    return Rows(X, (1 + X[:, 0] + spread * rng.normal(size=n))[:, None])
+
+
+def test_bootstrap_keeps_the_labels_of_experts_with_equal_coefficients() -> None:
+    rows, two = contaminated(1000), Specification(K=2, gate="constant")
+    fit = fit_mixture(rows, two, rng=np.random.default_rng(0))
+    drawn = bootstrap(fit, rows, two, rng=np.random.default_rng(0), draws=30)
+    assert not drawn.withheld
+    ratio = drawn.standard_errors().flat() / infer(fit, rows).standard_errors().flat()
+    assert np.all((ratio > 0.6) & (ratio < 1.7))
+
+
+@QUIET
+def test_bootstrap_withholds_where_experts_cannot_be_matched() -> None:
+    """Two experts fitted to one normal distribution: their labels are arbitrary."""
+    rng = np.random.default_rng(1)
+    rows = Rows(np.empty((150, 0)), rng.normal(size=(150, 1)))
+    two = Specification(K=2, gate="constant")
+    fit = fit_mixture(rows, two, rng=rng)
+    assert not infer(fit, rows).withheld
+    drawn = bootstrap(fit, rows, two, rng=rng, draws=20)
+    assert set(drawn.withheld) == {"gate", "experts"}
+    assert "without a clear match" in drawn.withheld["experts"]
+    assert np.all(np.isnan(drawn.standard_errors().flat()))
+
+
+@QUIET
+def test_bootstrap_withholds_what_the_information_withholds() -> None:
+    data = simulated(n=60)
+    fit = fitted(data)
+    reasons = infer(fit, data.rows).withheld
+    assert reasons.keys() == {"gate"}
+    assert (
+        bootstrap(fit, data.rows, data.specification, rng=np.random.default_rng(0), draws=2).withheld.keys()
+        >= reasons.keys()
+    )

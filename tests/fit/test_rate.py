@@ -10,7 +10,7 @@ from hypothesis import given
 
 from consilience.errors import InvalidInputError
 from consilience.fit import Fit, Rate, em_rate, fit_mixture
-from consilience.fit.climb import newton_step
+from consilience.fit.newton import newton_step
 from consilience.fit.parameters import jacobian, parameters
 from consilience.model import Design, Mixture, Penalty, Rows, expect
 from consilience.model.information import moved

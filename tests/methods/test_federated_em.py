@@ -192,7 +192,7 @@ def test_several_climbs_share_messages_and_the_best_end_is_taken() -> None:
         )
         for n in (1, 3)
     )
-    assert len(three.value[0].start_values) == 3
+    assert len(three.value[0].starts.values) == 3
     assert three.value[0].log_likelihood >= one.value[0].log_likelihood - 1e-9
 
 

@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.model.alignment import alignment
+from consilience.model import ConstantGate, Design, GaussianExperts, Rows
+from consilience.model.alignment import alignment, matching
 from consilience.model.information import coefficient_slice, moved
+from consilience.model.mixture import Mixture
 from strategies import random_design, shapes
 
 
@@ -32,3 +36,24 @@ def test_no_other_order_is_nearer(shape):
 
     best = distance(alignment(mixture, reference))
     assert all(best <= distance(rng.permutation(shape.K)) + 1e-9 for _ in range(10))
+
+
+def test_experts_with_equal_coefficients_are_matched_by_their_variances():
+    experts = GaussianExperts(np.zeros((2, 1, 1)), np.array([[[1.0]], [[16.0]]]))
+    mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.7, 0.3])), experts)
+    rows = Rows(np.empty((50, 0)), np.random.default_rng(0).normal(0, 3, (50, 1)))
+    near = replace(mixture, experts=replace(experts, B=np.array([[[0.1]], [[-0.1]]])))
+    found = matching(near.permuted(np.array([1, 0])), mixture.responsibilities(rows), rows)
+    assert np.array_equal(found.permutation, [1, 0])
+    assert found.clear
+
+
+def test_a_match_of_two_experts_to_one_is_not_clear():
+    def three(means):
+        experts = GaussianExperts(np.array(means).reshape(3, 1, 1), np.ones((3, 1, 1)))
+        return Mixture(Design.raw(0), ConstantGate(np.full(3, 1 / 3)), experts)
+
+    rows = Rows(np.empty((300, 0)), np.repeat([0.0, 10.0, 30.0], 100)[:, None])
+    reference = three([0.0, 10.0, 30.0]).responsibilities(rows)
+    assert matching(three([0.1, 10.2, 29.9]), reference, rows).clear
+    assert not matching(three([0.0, 30.0, 30.0]), reference, rows).clear

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from consilience.model import Design, Groups, Penalty, Rows, expect
+from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Penalty, Rows, expect
 from consilience.model.kernels import panels
 from families import GAUSSIAN
 from strategies import FAMILIES, GATES, Shape, random_design, shapes
@@ -257,3 +257,15 @@ def test_classes_have_no_quantiles():
     mixture, rows = Shape(family="categorical").problem()
     with pytest.raises(TypeError, match="no order"):
         mixture.quantile(rows.X, 0.5)
+
+
+@pytest.mark.parametrize("value", [1e160, 1e300, -1e300])
+@pytest.mark.parametrize("d", [1, 2])
+def test_a_response_too_far_for_floating_point_has_log_density_minus_infinity(value, d):
+    experts = GaussianExperts(np.array([np.zeros((d, 1)), np.ones((d, 1))]), np.stack([np.eye(d), 2 * np.eye(d)]))
+    mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.5, 0.5])), experts)
+    rows = Rows(np.empty((2, 0)), np.array([np.full(d, value), np.zeros(d)]))
+    far, near = mixture.log_density(rows)
+    assert far == -np.inf
+    assert np.isfinite(near)
+    assert np.all(np.isfinite(mixture.responsibilities(rows)))

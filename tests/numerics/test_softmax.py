@@ -61,3 +61,9 @@ def test_the_argument_is_left_alone():
     log_sum_exp(A)
     log_softmax(A)
     assert np.array_equal(A, [[1.0], [2.0]])
+
+
+def test_a_column_of_minus_infinity_has_total_minus_infinity_and_equal_shares():
+    total, share = log_sum_exp(np.full((2, 3), -np.inf))
+    assert np.all(np.isneginf(total))
+    np.testing.assert_array_equal(share, 0.5)

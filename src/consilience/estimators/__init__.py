@@ -3,6 +3,7 @@
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
 from consilience.estimators.gaussian_mixture import GaussianMixture
 from consilience.estimators.order import OrderSelection, select_order
+from consilience.estimators.order_test import OrderTest, order_test
 from consilience.estimators.regressions import MixtureOfRegressions
 from consilience.estimators.regressor import MixtureOfExpertsRegressor
 
@@ -12,5 +13,7 @@ __all__ = [
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
     "OrderSelection",
+    "OrderTest",
+    "order_test",
     "select_order",
 ]

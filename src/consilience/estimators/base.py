@@ -84,7 +84,7 @@ class MixtureEstimator(BaseEstimator):
         self.n_iter_ = max(fit.ascent.n_iter, 1)
         self.stop_reason_ = fit.ascent.stop
         self.converged_ = fit.ascent.stop.converged
-        self.starts_agree_ = fit.starts_agree
+        self.starts_, self.starts_agree_ = fit.starts, fit.starts_agree
         self.n_labels_ = n
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
         self.weights_ = shares / shares.sum()
@@ -176,6 +176,10 @@ class MixtureEstimator(BaseEstimator):
     def _measured(self, X: Any, y: Any, **metadata: Any) -> Rows:
         check_is_fitted(self)
         return self._rows(X, y, reset=False, **metadata)
+
+    def rows(self, X: Any, y: Any = None, **metadata: Any) -> Rows:
+        """Return data as rows of the fitted model; ``metadata`` are ``sample_weight``, ``groups`` and sizes."""
+        return self._measured(X, y, **metadata)
 
     def _evidence(self, X: Any, y: Any, **metadata: Any) -> tuple[Rows, float, int]:
         rows = self._measured(X, y, **metadata)

@@ -154,7 +154,9 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
     def predict_proba(self, X: Any) -> Array:
         """Compute class probabilities ``(n, C)``, in the order of ``classes_``."""
         X = self._covariates(X)
-        return self.mixture_.mean(X)
+        share = self.mixture_.mean(X)
+        normalised: Array = share / share.sum(axis=1, keepdims=True)  # rounding: a sum over experts may exceed 1
+        return normalised
 
     def predict(self, X: Any) -> Any:
         """Predict the most probable class of each row, ``(n,)``."""

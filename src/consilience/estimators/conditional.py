@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from consilience.estimators.base import MixtureEstimator, split_intercept
-from consilience.estimators.validation import generator
+from consilience.estimators.validation import generator, sizes
 from consilience.fit.parameters import parameters
 from consilience.model import Mixture
 from consilience.numerics.arrays import Array, IntArray
@@ -50,8 +50,17 @@ class ConditionalMixture(MixtureEstimator):
         rows = self._measured(X, y, exposure=exposure, trials=trials)
         return self.mixture_.log_density(rows)
 
-    def sample(self, X: Any, random_state: Any = None) -> tuple[Any, IntArray]:
+    def sample(
+        self, X: Any, random_state: Any = None, *, exposure: Any = None, trials: Any = None
+    ) -> tuple[Any, IntArray]:
         """Draw responses at the rows of ``X``.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        random_state : int, RandomState, Generator or None
+        exposure, trials : (n,) array, optional
+            Size of each row, as in ``fit``; 1 by default.
 
         Returns
         -------
@@ -60,7 +69,8 @@ class ConditionalMixture(MixtureEstimator):
             The expert that generated each response.
         """
         X = self._covariates(X)
-        Y, labels = self.mixture_.sample(X, generator(random_state))
+        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        Y, labels = self.mixture_.sample(X, generator(random_state), exposure=size)
         return self._decoded(Y), labels
 
     def _decoded(self, Y: Array) -> Array:

@@ -1,11 +1,14 @@
-"""Progress display during a fit."""
+"""Progress display during a fit or a test."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from consilience.fit.fitting import Progress
+from consilience.fit.search import Progress
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -30,3 +33,21 @@ def shown(verbose: bool, title: str) -> Iterator[Progress | None]:
 
         yield advance
         bar.update(task, total=1, completed=1)
+
+
+@contextmanager
+def counted(verbose: bool, title: str, total: int) -> Iterator[Callable[[T], T]]:
+    """Yield a function that returns its argument and, if ``verbose``, advances a bar of ``total`` steps."""
+    if not verbose:
+        yield lambda value: value
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task(title, total=total)
+
+        def advance(value: T) -> T:
+            bar.advance(task)
+            return value
+
+        yield advance

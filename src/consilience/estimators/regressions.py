@@ -21,7 +21,8 @@ class MixtureOfRegressions(RegressionMixture):
         Distribution of the response, as in :class:`MixtureOfExpertsRegressor`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
-    fit_intercept, n_init, max_iter, tol, expert_ridge, reg_covar, mixture_init, random_state, verbose
+    degrees_of_freedom, fit_intercept, n_init, max_iter, tol, expert_ridge, reg_covar
+    mixture_init, random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
         No effect: a constant gate has no slopes. Kept so that estimators can be exchanged.
@@ -54,6 +55,7 @@ class MixtureOfRegressions(RegressionMixture):
         *,
         family: str = "gaussian",
         covariance_type: str = "full",
+        degrees_of_freedom: float | None = None,
         fit_intercept: bool = True,
         n_init: int = 6,
         max_iter: int = 500,
@@ -68,6 +70,7 @@ class MixtureOfRegressions(RegressionMixture):
         self.n_components = n_components
         self.family = family
         self.covariance_type = covariance_type
+        self.degrees_of_freedom = degrees_of_freedom
         self.fit_intercept = fit_intercept
         self.n_init = n_init
         self.max_iter = max_iter

@@ -6,10 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
 from consilience.estimators.conditional import ConditionalMixture, as_columns
-from consilience.estimators.validation import check_range, rows_of, validated
+from consilience.estimators.validation import check_range, rows_of, size_name, sizes, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
@@ -41,6 +43,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             family=self.family,
             gate=self.gate_kind,
             structure=self.covariance_type,
+            degrees_of_freedom=self.degrees_of_freedom,
             intercept=self.fit_intercept,
             gate_ridge=self.gate_ridge,
             expert_ridge=self.expert_ridge,
@@ -79,23 +82,51 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         trials : (n,) array, optional
             Number of trials of each row, for binomial families; 1 by default.
         """
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
+        self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
+        self._size_of_fit = size_name(exposure=exposure, trials=trials)
+        return self
 
-    def predict(self, X: Any) -> Array:
-        """Predict the mean response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``; for counts the rate at unit exposure.
+    def predict(self, X: Any, *, exposure: Any = None, trials: Any = None) -> Array:
+        """Predict the mean response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``.
 
         Parameters
         ----------
         X : (n, d) array or frame
+        exposure, trials : (n,) array, optional
+            Size of each row, as in ``fit``; by default 1, so that the prediction is a rate or a probability.
 
         Returns
         -------
         (n,) or (n, q) array
         """
         X = self._covariates(X)
-        return self._decoded(self.mixture_.mean(X))
+        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        mean = self.mixture_.mean(X)
+        return self._decoded(mean if size is None else mean * size[:, None])
 
-    def predict_quantiles(self, X: Any, q: Any = (0.05, 0.5, 0.95)) -> Array:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None, trials: Any = None) -> float:
+        """Compute the coefficient of determination R² of :meth:`predict`.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) or (n, q) array
+        sample_weight : (n,) array, optional
+        exposure, trials : (n,) array, optional
+            Size of each row; necessary if the model was fitted with it.
+        """
+        check_is_fitted(self)
+        name = getattr(self, "_size_of_fit", None)
+        if name is not None and size_name(exposure=exposure, trials=trials) is None:
+            raise InvalidInputError(
+                f"the model was fitted with {name}: pass {name} to score, or rates are compared to counts"
+            )
+        predicted = self.predict(X, exposure=exposure, trials=trials)
+        return float(r2_score(y, predicted, sample_weight=sample_weight))
+
+    def predict_quantiles(
+        self, X: Any, q: Any = (0.05, 0.5, 0.95), *, exposure: Any = None, trials: Any = None
+    ) -> Array:
         """Compute quantiles of the predictive distribution ``p(y | x)`` of a single response.
 
         Parameters
@@ -103,6 +134,8 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         X : (n, d) array or frame
         q : sequence of float
             Probabilities strictly between 0 and 1.
+        exposure, trials : (n,) array, optional
+            Size of each row, as in ``fit``; 1 by default.
 
         Returns
         -------
@@ -116,7 +149,8 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             raise InvalidInputError(
                 f"{self.mixture_.experts.channels} responses have no joint quantile: fit a single response"
             )
-        return np.column_stack([self.mixture_.quantile(X, float(p)) for p in probabilities])
+        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        return np.column_stack([self.mixture_.quantile(X, float(p), size) for p in probabilities])
 
 
 class MixtureOfExpertsRegressor(RegressionMixture):
@@ -133,14 +167,18 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     n_experts : int
         Number of experts K.
     family : str
-        Distribution of the response: ``"gaussian"`` for real numbers, ``"poisson"`` for counts with log-linear rates,
-        or another regression family of :data:`consilience.model.FAMILIES`.
+        Distribution of the response: ``"gaussian"`` or, with outliers, ``"student"`` for real numbers, ``"poisson"``
+        or, overdispersed, ``"negative_binomial"`` for counts with log-linear rates, or another regression family of
+        :data:`consilience.model.FAMILIES`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within an expert; ``"tied"`` is shared by all experts.
+    degrees_of_freedom : float, optional
+        Degrees of freedom of ``family="student"``; by default those of each expert are estimated.
     fit_intercept : bool
         Whether gate and experts have an intercept.
     n_init : int
-        Number of starting points, drawn in several ways, on a sample of at most 3,000 rows.
+        Number of starting points that are climbed to the end, the best of three times as many of several kinds, on a
+        sample of at most 3,000 rows.
     max_iter : int
         Maximum number of EM and Newton iterations over all rows.
     tol : float
@@ -176,6 +214,9 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         Log-likelihood without penalty.
     inference_ : Inference
         Standard errors and intervals, or the reason why they are withheld.
+    starts_ : StartEnds
+        Where the climbs from independent starts ended; ``starts_agree_`` is True if starts of at least two kinds ended
+        within one unit of log-likelihood of the result.
     n_iter_, converged_, stop_reason_, trace_
         Number of iterations, convergence, reason for stopping, and log-likelihood at each iteration.
 
@@ -200,6 +241,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         *,
         family: str = "gaussian",
         covariance_type: str = "full",
+        degrees_of_freedom: float | None = None,
         fit_intercept: bool = True,
         n_init: int = 6,
         max_iter: int = 500,
@@ -214,6 +256,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.n_experts = n_experts
         self.family = family
         self.covariance_type = covariance_type
+        self.degrees_of_freedom = degrees_of_freedom
         self.fit_intercept = fit_intercept
         self.n_init = n_init
         self.max_iter = max_iter

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 
@@ -56,5 +57,5 @@ def _keys(estimator: Any) -> list[tuple[str, int, str, str]]:
     of_gate = names if estimator.mixture_.gate.reads_covariates else [""]
     gate = [(part, k, "", term) for k in range(K) for term in of_gate]
     experts = [("expert", k, response, term) for k in range(K) for response in outputs for term in names]
-    s, shape = estimator.inference_.estimates.log_shapes.shape[1], f"log_{estimator.mixture_.experts.shape_name}"
-    return [*gate, *experts, *((shape, k, response, "") for k in range(K) for response in outputs[:s])]
+    shapes = list(zip(estimator.mixture_.experts.shape_names, cycle(outputs), strict=False))
+    return [*gate, *experts, *((f"log_{name}", k, response, "") for k in range(K) for name, response in shapes)]

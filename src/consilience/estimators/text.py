@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -77,11 +78,11 @@ def _expert_tables(estimator: Any, level: float) -> list[str]:
 
 
 def expert_facts(estimator: Any) -> dict[str, list[str]]:
-    """Return the weight of each expert and, for a single response, its variance."""
+    """Return the weight of each expert and, for a single response, its shapes, such as the variance."""
     facts = {"(share)": [f"{share:.3f}" for share in estimator.weights_]}
-    log_shapes = estimator.inference_.estimates.log_shapes
-    if log_shapes.shape[1] == 1:
-        facts[f"({_shape(estimator)})"] = [number(shape) for shape in np.exp(log_shapes[:, 0])]
+    shapes = np.exp(estimator.inference_.estimates.log_shapes)
+    for j, name in enumerate(_shapes(estimator)):
+        facts[f"({name.replace('_', ' ')})"] = [number(shape) for shape in shapes[:, j]]
     return facts
 
 
@@ -99,15 +100,18 @@ def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
 def _expert_head(estimator: Any, k: int) -> str:
     text = f"{unit(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}"
     log_shapes = estimator.inference_.estimates.log_shapes
-    if log_shapes.shape[1] == 1:
-        se = estimator.inference_.standard_errors().log_shapes[k, 0]
-        text += f", {_shape(estimator)} {np.exp(log_shapes[k, 0]):.4g} (standard error of its log {number(se)})"
+    se = estimator.inference_.standard_errors().log_shapes
+    for j, name in enumerate(_shapes(estimator)):
+        text += (
+            f", {name.replace('_', ' ')} {np.exp(log_shapes[k, j]):.4g} (standard error of its log {number(se[k, j])})"
+        )
     return text
 
 
-def _shape(estimator: Any) -> str:
-    """Return the name of an expert's shape parameter."""
-    return str(estimator.mixture_.experts.shape_name)
+def _shapes(estimator: Any) -> tuple[str, ...]:
+    """Return the names of an expert's shapes; none for several responses, of which each has its own."""
+    experts = estimator.mixture_.experts
+    return experts.shape_names if experts.q == 1 else ()
 
 
 def _long(labels: list[str], estimate: Array, se: Array, degrees: Array, level: float) -> str:
@@ -193,7 +197,7 @@ def between_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
     of = [""] if len(outputs) == 1 else [f", {output}" for output in outputs]
     labels = [
         *(["(gate, log odds)"] if estimator.mixture_.K > 1 else []),
-        *(f"(log {_shape(estimator)}{each})" for each in of[: between.I2.log_shapes.shape[1]]),
+        *(f"(log {name}{each})" for name, each in zip(estimator.mixture_.experts.shape_names, cycle(of), strict=False)),
         *(f"{term}{each}" for each in of for term in names),
     ]
     I2, tau2 = (_stacked(part) for part in (between.I2, between.tau2))
@@ -230,7 +234,7 @@ def notes(estimator: Any) -> list[str]:
     if estimator.stop_reason_ is StopReason.COMBINED:
         said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
     if not estimator.starts_agree_:
-        said.append("The two best starts disagree: raise n_init before trusting this fit.")
+        said.append(f"Starts do not agree: {estimator.starts_}. Raise n_init before trusting this fit.")
     return said
 
 

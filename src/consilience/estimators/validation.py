@@ -82,10 +82,10 @@ def rows_of(X: Array, Y: Array, family: str, **metadata: Any) -> Rows:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if groups is not None:
         groups = Groups.of(group_labels(groups, len(Y)))
-    return Rows(X, Y, weight, _sizes(family, metadata, len(Y)), groups)
+    return Rows(X, Y, weight, sizes(family, metadata, len(Y)), groups)
 
 
-def _sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
+def sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
     """Return the sizes of rows ``(n,)``: exposure or trials, depending on the family."""
     found = None
     for name in SIZES:
@@ -96,6 +96,11 @@ def _sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
         if found.shape != (n,) or not np.all(np.isfinite(found)) or np.any(found <= 0):
             raise InvalidInputError(f"{name}: expected one positive finite number per row")
     return found
+
+
+def size_name(**given: Any) -> str | None:
+    """Return the name of the row size that is given, if any."""
+    return next((name for name, value in given.items() if value is not None), None)
 
 
 def check_size_name(family: str, name: str) -> None:

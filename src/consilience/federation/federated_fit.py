@@ -8,7 +8,8 @@ from typing import Any
 
 from consilience.errors import InvalidInputError
 from consilience.fit import criteria
-from consilience.fit.fitting import Fit, SiteReport
+from consilience.fit.fitting import Fit
+from consilience.fit.survey import SiteReport
 from consilience.runs.record import Record
 
 
@@ -45,7 +46,7 @@ class FederatedFit:
 
     @property
     def sites(self) -> Sequence[SiteReport]:
-        """Return diagnostics of each site: how it was used, and why. Empty for methods that only add sums."""
+        """Return a report on each site: how it was used, and what is suspect about its data."""
         return self.fit.evidence()
 
     @property

@@ -14,7 +14,14 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from consilience.engines.inprocess import InProcess
-from consilience.errors import ConvergenceWarning, InvalidInputError, SetAsideWarning, UntrustedWarning, warn
+from consilience.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    SetAsideWarning,
+    SuspectDataWarning,
+    UntrustedWarning,
+    warn,
+)
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.federation.progress import shown
@@ -254,7 +261,7 @@ def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:
 
 
 def _warn(fitted: FederatedFit) -> None:
-    """Warn if rounds were too few, if the fit has doubts, or if a site was not used as a whole."""
+    """Warn if rounds were too few, if the fit has doubts, or if a site is suspect or was not used as a whole."""
     if fitted.fit.ascent.stop is StopReason.ROUNDS:
         warn(f"{fitted.fit.ascent.stop}; raise rounds", ConvergenceWarning)
     if fitted.fit.doubts:
@@ -262,6 +269,9 @@ def _warn(fitted: FederatedFit) -> None:
     reasons = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
     if reasons:
         warn(f"some sites were not used as a whole: {reasons}. See FederatedFit.sites", SetAsideWarning)
+    suspicions = "; ".join(f"{site}: {', '.join(said)}" for site, said in fitted.fit.survey.suspicions.items())
+    if suspicions:
+        warn(f"the data of some sites may be wrong: {suspicions}. They were used as they are", SuspectDataWarning)
 
 
 def _with_order(estimator: Any, K: int) -> Any:
@@ -280,7 +290,8 @@ def _task(models: Sequence[Any], sites: Sequence[Site], journal: object) -> Task
     specifications = tuple(model.specification() for model in models)
     check_label_count(sites, max(specification.K for specification in specifications))
     budgets = {"n_init": first.n_init, "tol": first.tol, "max_iter": first.max_iter}
-    return Task(specifications, *sites[0].shape, start=first.mixture_init, seed=int(seed), **budgets)
+    names = tuple(map(str, getattr(first, "feature_names_in_", ())))
+    return Task(specifications, *sites[0].shape, start=first.mixture_init, seed=int(seed), **budgets, names=names)
 
 
 def _drawn(random_state: Any) -> int:

@@ -9,6 +9,7 @@ from consilience.fit.parameters import Parameters
 from consilience.fit.problem import Problem
 from consilience.fit.rate import Rate, em_rate
 from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Problem",
     "Rate",
     "Specification",
+    "StartEnds",
     "StopReason",
     "aic",
     "bic",

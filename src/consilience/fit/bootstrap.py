@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 
-from consilience.errors import InvalidInputError
+from consilience.errors import DegenerateFitWarning, InvalidInputError
+from consilience.fit.checks import on_floor
 from consilience.fit.fitting import Fit, fit_mixture
-from consilience.fit.inference import Inference
+from consilience.fit.inference import Inference, infer
 from consilience.fit.parameters import parameters
 from consilience.fit.specification import Specification
-from consilience.model.alignment import alignment
+from consilience.model.alignment import matching
+from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import IntArray
+
+DOUBTFUL_SHARE = 0.05
+"""Largest share of refits with unclear labels or an expert at its floor, for which standard errors are shown."""
 
 
 def simulate(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Rows:
@@ -34,7 +41,9 @@ def bootstrap(
 ) -> Inference:
     """Estimate the covariance of the estimates from ``draws`` data sets simulated from the fit.
 
-    Each refit starts at the estimates; its experts are matched to them by optimal assignment.
+    Each refit starts at the estimates. Its experts are matched to those of the fit by their responsibilities on
+    ``rows``. Standard errors are withheld where :func:`infer` withholds them, and if more than 5 % of the refits have
+    experts that cannot be matched clearly or an expert at the floor of its shape.
 
     Examples
     --------
@@ -47,11 +56,33 @@ def bootstrap(
     >>> bool(0.03 < se[0, 0, 0] < 0.07)  # 1 / sqrt(400) = 0.05
     True
     """
+    check_unweighted(rows)
+    reference = fit.mixture.responsibilities(rows)
+    drawn, unclear, at_floor = [], 0, 0
+    for _ in range(draws):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DegenerateFitWarning)  # counted below
+            again = fit_mixture(simulate(fit.mixture, rows, rng), specification, rng=rng, start=fit.mixture)
+        matched = matching(again.mixture, reference, rows)
+        drawn.append(parameters(again.mixture.permuted(matched.permutation)).flat())
+        unclear += not matched.clear
+        at_floor += on_floor(again.ascent.mixture, again.penalty)
+    withheld = _withheld(fit, rows)
+    if max(unclear, at_floor) > DOUBTFUL_SHARE * draws:
+        reason = (
+            f"of {draws} refits, {unclear} have experts without a clear match and {at_floor} an expert at its floor"
+        )
+        withheld = dict.fromkeys(("gate", "experts"), reason) | withheld
+    covariance = np.atleast_2d(np.cov(np.array(drawn).T))
+    return Inference(parameters(fit.mixture), covariance, "bootstrap", np.nan, withheld)
+
+
+def check_unweighted(rows: Rows) -> None:
+    """Raise an error if rows have weights: data cannot be simulated for a part of a row."""
     if rows.weight is not None and not np.all(rows.weight == 1.0):
         raise InvalidInputError("the parametric bootstrap takes no weights: repeat rows instead of weighting them")
-    reference = fit.ascent.mixture.permuted(fit.permutation)
-    drawn = []
-    for _ in range(draws):
-        again = fit_mixture(simulate(fit.mixture, rows, rng), specification, rng=rng, start=fit.mixture)
-        drawn.append(parameters(again.mixture.permuted(alignment(again.mixture, reference))).flat())
-    return Inference(parameters(fit.mixture), np.atleast_2d(np.cov(np.array(drawn).T)), "bootstrap", np.nan)
+
+
+def _withheld(fit: Fit, rows: Rows) -> dict[str, str]:
+    """Return the reasons for which :func:`infer` withholds; none if there are too many parameters to ask it."""
+    return dict(infer(fit, rows).withheld) if is_informable(fit.ascent.mixture) else {}

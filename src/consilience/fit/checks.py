@@ -20,7 +20,7 @@ def check_start(start: Mixture, blank: Mixture) -> None:
     for part, got, expected in (
         ("gate", start.gate.kind, blank.gate.kind),
         ("family of experts", start.experts.family, blank.experts.family),
-        ("covariance", start.experts.form, blank.experts.form),
+        ("covariance or degrees of freedom", start.experts.form, blank.experts.form),
         ("intercept", start.design.intercept, blank.design.intercept),
         ("number of coefficients", _shape(start), _shape(blank)),
     ):

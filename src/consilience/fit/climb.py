@@ -1,4 +1,4 @@
-"""Safeguarded EM and Newton iterations as a generator: one request for statistics per pass over the data.
+"""Safeguarded EM and shifted Newton iterations as a generator: one request for statistics per pass over the data.
 
 ``climb`` requests statistics at a proposed mixture and receives them: from rows on this machine, or as a sum over
 sites. The likelihood that comes with the statistics decides whether the proposal is accepted, so each iteration is one
@@ -11,15 +11,23 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.linalg import cho_solve
 
+from consilience.fit.newton import (
+    LARGEST_SHIFT,
+    NEWTON_DECREMENT,
+    NewtonStep,
+    Quadratic,
+    adapted,
+    decrement_bound,
+    grown,
+)
 from consilience.fit.stop import StopReason
-from consilience.model.information import free_parameters, is_informable, moved, ridge, score
+from consilience.model.information import is_informable
+from consilience.model.missing import has_short_scores
 from consilience.model.mixture import Mixture, layout_of
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
-from consilience.numerics.linalg import cholesky_or_none
 
 ROUNDING = 1e-12
 """Relative decrease of the likelihood below which a step is still accepted, as rounding error."""
@@ -30,9 +38,12 @@ NEWTON_FROM = 1e-4
 """Relative gain of an EM step below which Newton steps are tried."""
 LONGEST_WAIT = 16
 """Maximum number of EM steps between two attempts at a Newton step."""
-NEWTON_DECREMENT = 1e-8
-NEWTON_DECREMENT_AT_MOST = 5e-3
-"""Upper limit of the Newton decrement at convergence, for any number of rows; it is negligible for intervals."""
+CAUTIOUS_SHIFT = 0.05
+"""Shift of the first Newton step of a climb that takes one before any EM step, ..."""
+TRUSTED_DECREMENT = 1.0
+"""... unless the Newton decrement is below this number of log-likelihood units."""
+PARAMETERS_PER_EM_STEP = 40
+"""Number of parameters for which one more EM step is taken before the information is requested, where it is costly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +67,6 @@ class Expect:
         K = self.mixture.K
         sums = f"sums over rows, weighted by responsibilities, of 1, x, xxᵀ and residuals for {K} experts"
         return f"{sums}, and the log-likelihood" + (", and the observed information" if self.information else "")
-
-
-@dataclass(frozen=True, eq=False)
-class NewtonStep:
-    """Direction ``(J + R)⁻¹ (g - R θ)`` and decrement ``gᵀ (J + R)⁻¹ g / 2``."""
-
-    direction: Array  # (P,)
-    decrement: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,19 +149,6 @@ class Ascent:
 Climb = Generator[Expect, Statistics, Ascent]
 
 
-def newton_step(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> NewtonStep | None:
-    """Compute the Newton step on the penalised likelihood, or None if ``J + R`` is not positive definite."""
-    if statistics.information is None:
-        return None
-    R = ridge(mixture, penalty)
-    L = cholesky_or_none(statistics.information + R)
-    if L is None:
-        return None
-    gradient = score(mixture, statistics) - R @ free_parameters(mixture)
-    direction: Array = cho_solve((L, True), gradient, check_finite=False)
-    return NewtonStep(direction, 0.5 * float(gradient @ direction))
-
-
 @dataclass
 class _Log:
     """Counters of one climb."""
@@ -178,9 +168,9 @@ class _Log:
         self.informed += question.information
         return question
 
-    def ascent(self, mixture: Mixture, statistics: Statistics, stop: StopReason) -> Ascent:
+    def ascent(self, at: _Point, stop: StopReason) -> Ascent:
         counts = (self.passes, self.informed, self.halvings)
-        return Ascent(mixture, statistics, tuple(self.trace), *counts, stop, tuple(self.segments))
+        return Ascent(at.mixture, at.statistics, tuple(self.trace), *counts, stop, tuple(self.segments))
 
 
 def climb(
@@ -191,10 +181,12 @@ def climb(
     max_iter: int = 500,
     newton: bool = True,
     near: bool = False,
+    decrement: float = NEWTON_DECREMENT,
 ) -> Climb:
-    """Maximise the penalised likelihood from ``start``: safeguarded EM, then Newton on the observed information.
+    """Maximise the penalised likelihood from ``start``: safeguarded EM, then shifted Newton steps.
 
-    Yields :class:`Expect` questions, receives :class:`~consilience.model.Statistics`, returns an :class:`Ascent`.
+    Yields :class:`Expect` questions, receives :class:`~consilience.model.Statistics`, returns an :class:`Ascent`. Its
+    mixture is always one whose statistics were received.
 
     Parameters
     ----------
@@ -207,7 +199,10 @@ def climb(
     newton : bool
         Whether to switch to Newton steps once a full EM step gains less than ``1e-4`` of the likelihood.
     near : bool
-        Whether the start is close to the maximum, so that the first pass already requests the information.
+        Whether the start is close to the maximum, so that every pass after the first requests the information. An
+        answer to the first that brings it all the same is followed by a Newton step, another one by an EM step.
+    decrement : float
+        Convergence tolerance: Newton decrement per unit of weight.
 
     Examples
     --------
@@ -225,52 +220,114 @@ def climb(
     >>> drive(climb(data.truth, Penalty()), respond).stop.converged
     True
     """
-    log = _Log()
-    mixture, statistics = start, (yield log.asked(Expect(start)))
-    value = mixture.penalised(statistics, penalty)
-    log.open_segment(value)
-    switch = _Switch(newton and is_informable(start))
-    proposal, by_newton, informed = mixture.maximise(statistics, penalty), False, near and switch.newton
-    fraction, stuck = 1.0, 0
+    log, switch = _Log(), _Switch.of(start, newton=newton, near=near)
+    at = _Point.of(start, (yield log.asked(Expect(start))), penalty)
+    log.open_segment(at.value)
+    log.informed += at.model is not None
+    if reason := at.converged(decrement, small=False):
+        return log.ascent(at, reason)
+    ahead, stuck = at.ahead(at.first_shift, switch, informed=switch.always), 0
     for _ in range(max_iter):
-        answer = yield log.asked(Expect(proposal, information=informed))
-        if not is_over_same_data(answer, statistics):  # a site left: from the last accepted mixture in a new segment
-            statistics = yield log.asked(Expect(mixture))
-            value = mixture.penalised(statistics, penalty)
-            log.open_segment(value)
-            proposal, by_newton, informed = mixture.maximise(statistics, penalty), False, False
-            fraction, stuck = 1.0, 0
+        answer = yield log.asked(Expect(ahead.mixture, information=ahead.informed))
+        if not is_over_same_data(answer, at.statistics):  # a site left: on from the last accepted mixture
+            at = _Point.of(at.mixture, (yield log.asked(Expect(at.mixture, information=switch.always))), penalty)
+            log.open_segment(at.value)
+            ahead, stuck = at.ahead(at.first_shift, switch, informed=switch.always), 0
             continue
-        new = proposal.penalised(answer, penalty)
-        if not new >= value - ROUNDING * answer.scale:
-            if by_newton:  # back to an EM step from here; Newton is tried again a little later
-                switch.refused()
-                fraction = 1.0
-            elif fraction == 0.0:
-                return log.ascent(mixture, statistics, StopReason.STALLED)
-            else:
-                log.halvings += 1
-                fraction = shortened(fraction) if mixture.newton_type else 0.0
-            proposal, by_newton, informed = mixture.maximise(statistics, penalty, fraction), False, False
+        new = _Point.of(ahead.mixture, answer, penalty)
+        if not new.value >= at.value - ROUNDING * answer.scale:
+            if ahead.fraction == 0.0:
+                return log.ascent(at, StopReason.STALLED)
+            log.halvings += ahead.step is None
+            ahead = at.shorter(ahead, switch)
             continue
-        gain, full = new - value, fraction == 1.0 and not by_newton
-        mixture, statistics, value = proposal, answer, new
-        log.trace.append(value)
-        stuck = stuck + 1 if fraction == 0.0 else 0
+        gain, at = new.value - at.value, new
+        log.trace.append(at.value)
+        stuck = stuck + 1 if ahead.fraction == 0.0 else 0
         if stuck == 2:
-            return log.ascent(mixture, statistics, StopReason.STALLED)
-        step = newton_step(mixture, statistics, penalty)
-        if step is None and statistics.information is not None:
+            return log.ascent(at, StopReason.STALLED)
+        small = gain <= tol * answer.weight
+        if reason := at.converged(decrement, small=small and ahead.fraction == 1.0 and switch.has_failed):
+            return log.ascent(at, reason)
+        if small and at.is_flat:  # a shifted step along a flat likelihood: an EM step decides on convergence
             switch.refused()
-        small = full and gain <= tol * statistics.weight and switch.has_failed
-        if reason := _converged(step, statistics, small):
-            return log.ascent(mixture, statistics, reason)
-        proposal, by_newton = _propose(mixture, statistics, penalty, step)
-        if step is not None and not by_newton:  # the step leads below the variance floor
-            switch.refused()
-        fraction = 1.0
-        informed = by_newton or switch.is_near(gain, statistics, tol)
-    return log.ascent(mixture, statistics, StopReason.MAX_ITER)
+        shift = 0.0 if ahead.step is None else adapted(ahead.step, gain)
+        ahead = at.ahead(shift, switch, informed=switch.is_near(gain, answer, tol))
+    return log.ascent(at, StopReason.MAX_ITER)
+
+
+@dataclass(frozen=True, eq=False)
+class _Proposal:
+    """A mixture to evaluate next: after an EM step, or a fraction of it, or after a shifted Newton step."""
+
+    mixture: Mixture
+    informed: bool
+    step: NewtonStep | None = None
+    fraction: float = 1.0  # of the EM step; NaN for a Newton step
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """An evaluated mixture: its statistics, its penalised likelihood, and the quadratic model if available."""
+
+    mixture: Mixture
+    statistics: Statistics
+    penalty: Penalty
+    value: float
+    model: Quadratic | None
+
+    @classmethod
+    def of(cls, mixture: Mixture, statistics: Statistics, penalty: Penalty) -> _Point:
+        value, model = mixture.penalised(statistics, penalty), Quadratic.at(mixture, statistics, penalty)
+        return cls(mixture, statistics, penalty, value, model)
+
+    @property
+    def decrement(self) -> float:
+        """Newton decrement; infinite if it is not available."""
+        step = None if self.model is None else self.model.newton
+        return np.inf if step is None else step.decrement
+
+    @property
+    def first_shift(self) -> float:
+        """Shift of a step before which nothing is known of the steps' success."""
+        return 0.0 if self.decrement < TRUSTED_DECREMENT else CAUTIOUS_SHIFT
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the information is known and not positive definite."""
+        return self.model is not None and self.model.newton is None
+
+    def converged(self, decrement: float, *, small: bool) -> StopReason | None:
+        """Return the reason of convergence: a small Newton decrement, or a small gain if only EM is used; else None."""
+        if self.decrement < decrement_bound(self.statistics.weight, decrement):
+            return StopReason.CONVERGED_NEWTON
+        return StopReason.CONVERGED_EM if small else None
+
+    def by_em(self, fraction: float = 1.0, *, informed: bool) -> _Proposal:
+        """Return the mixture after the EM step, or a fraction of it."""
+        return _Proposal(self.mixture.maximise(self.statistics, self.penalty, fraction), informed, None, fraction)
+
+    def ahead(self, shift: float, switch: _Switch, *, informed: bool) -> _Proposal:
+        """Return the next mixture: after a Newton step with at least this shift if there is one, else by EM."""
+        if self.model is not None and switch.ready:
+            found = self.model.proposal(shift, self.penalty)
+            if found is not None:
+                return _Proposal(found[0], True, found[1], np.nan)
+            switch.refused()  # no shift leads to an admissible mixture: the maximum is at the variance floor
+        return self.by_em(informed=informed)
+
+    def shorter(self, rejected: _Proposal, switch: _Switch) -> _Proposal:
+        """Return the next mixture after a rejected one: a larger shift, then an EM step, then fractions of it."""
+        step = rejected.step
+        if step is None:
+            fraction = shortened(rejected.fraction) if self.mixture.newton_type else 0.0
+            return self.by_em(fraction, informed=switch.always)
+        if self.model is not None and grown(step.shift) <= LARGEST_SHIFT:
+            found = self.model.proposal(grown(step.shift), self.penalty)
+            if found is not None:
+                return _Proposal(found[0], True, found[1], np.nan)
+        switch.refused()
+        return self.by_em(informed=switch.always)
 
 
 def is_over_same_data(a: Statistics, b: Statistics) -> bool:
@@ -290,13 +347,6 @@ def is_over_same_data(a: Statistics, b: Statistics) -> bool:
     return abs(a.weight - b.weight) <= SAME_WEIGHT * b.weight
 
 
-def _converged(step: NewtonStep | None, statistics: Statistics, small: bool) -> StopReason | None:
-    """Return the reason of convergence: a small Newton decrement, or a small gain if only EM is used; else None."""
-    if step is not None and step.decrement < decrement_bound(statistics.weight):
-        return StopReason.CONVERGED_NEWTON
-    return StopReason.CONVERGED_EM if small else None
-
-
 def shortened(fraction: float) -> float:
     """Return the next fraction of a Newton-type step to try: half of it, and 0 after ``HALVINGS`` halvings.
 
@@ -308,29 +358,31 @@ def shortened(fraction: float) -> float:
     return fraction / 2 if fraction > 0.5**HALVINGS else 0.0
 
 
-def decrement_bound(weight: float) -> float:
-    """Return the Newton decrement below which a climb over data of this weight has converged.
-
-    Examples
-    --------
-    >>> decrement_bound(1e4), decrement_bound(1e9)
-    (0.0001, 0.005)
-    """
-    return min(NEWTON_DECREMENT * weight, NEWTON_DECREMENT_AT_MOST)
-
-
 @dataclass
 class _Switch:
-    """Decides when to request the information: close to the maximum, and later after each rejected Newton step."""
+    """Decides when to request the information: close to the maximum, and later after each failure of Newton steps."""
 
     newton: bool
-    failures: int = 0
+    always: bool = False
     wait: int = 0
+    failures: int = 0
+
+    @classmethod
+    def of(cls, start: Mixture, *, newton: bool, near: bool) -> _Switch:
+        """Return the switch for climbs from ``start``; a costly information has to wait for more EM steps."""
+        newton = newton and is_informable(start)
+        costly = not (near or has_short_scores(start))
+        return cls(newton, newton and near, costly * start.parameter_count // PARAMETERS_PER_EM_STEP)
 
     @property
     def has_failed(self) -> bool:
-        """Whether only EM steps are used: Newton is disabled, or a Newton step was rejected."""
+        """Whether EM steps may decide on convergence: Newton is disabled, or its steps failed."""
         return not self.newton or self.failures > 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether a Newton step may be taken now."""
+        return self.newton and self.wait == 0
 
     def refused(self) -> None:
         """Back off: double the number of EM steps before the next Newton attempt, up to ``LONGEST_WAIT``."""
@@ -341,18 +393,7 @@ class _Switch:
         """Whether the next pass should request the information."""
         near = max(NEWTON_FROM * statistics.scale, tol * statistics.weight)
         self.wait = max(self.wait - 1, 0)
-        return self.newton and self.wait == 0 and gain <= near
-
-
-def _propose(
-    mixture: Mixture, statistics: Statistics, penalty: Penalty, step: NewtonStep | None
-) -> tuple[Mixture, bool]:
-    """Return the Newton proposal if it is admissible, otherwise the EM proposal, and which of the two it is."""
-    if step is not None and np.all(np.isfinite(step.direction)):
-        proposal = moved(mixture, step.direction)
-        if proposal.experts.admissible(penalty):
-            return proposal, True
-    return mixture.maximise(statistics, penalty), False
+        return self.always or (self.newton and self.wait == 0 and gain <= near)
 
 
 def drive(dialogue: Climb, respond: Callable[[Expect], Statistics]) -> Ascent:

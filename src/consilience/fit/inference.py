@@ -10,9 +10,9 @@ from scipy.linalg import cho_solve
 
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
-from consilience.fit.climb import newton_step
 from consilience.fit.degrees import coefficients_per_row, corrected, degrees_of_freedom, effective_rows, quantile
 from consilience.fit.fitting import Fit
+from consilience.fit.newton import newton_step
 from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.model.expectation import expect, score_products
 from consilience.model.information import coefficient_slice, gate_slice, is_informable, ridge

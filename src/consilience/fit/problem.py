@@ -10,6 +10,7 @@ from consilience.fit.checks import check_fittable, check_start, on_floor
 from consilience.fit.climb import Ascent, Climb, climb
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
 from consilience.model.design import Design
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -76,5 +77,6 @@ class Problem:
         return sorted(ascents, key=lambda end: (on_floor(end.mixture, self.penalty), -end.penalised))
 
     def fit(self, end: Ascent, ranked: Sequence[Ascent]) -> Fit:
-        """Return the fit at ``end``, with the values of all ascents as evidence."""
-        return finished(end, self.penalty, tuple(each.penalised / each.statistics.weight for each in ranked))
+        """Return the fit at ``end``, with the values of ascents from different starts as evidence."""
+        kinds = tuple(f"start {i}" for i in range(len(ranked)))
+        return finished(end, self.penalty, StartEnds(tuple(each.penalised for each in ranked), kinds))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from consilience.errors import InvalidInputError
 from consilience.model.families.base import Experts, MomentExperts, Options
 from consilience.model.families.covariance import as_structure
 from consilience.model.families.registry import family_of
@@ -29,6 +30,8 @@ class Specification:
         Covariance structure of Gaussian experts.
     n_classes : int
         Number of classes of categorical experts.
+    degrees_of_freedom : float or None
+        Degrees of freedom of Student-t experts; None to estimate those of each expert.
     intercept : bool
     gate_ridge : float
         Total ridge penalty on the gate's slopes, in standardised coordinates.
@@ -57,11 +60,14 @@ class Specification:
     gate_ridge: float = 1e-3
     expert_ridge: float | None = None
     reg_covar: float = 1e-6
+    degrees_of_freedom: float | None = None
 
     def __post_init__(self) -> None:
         family_of(self.family)
         gate_of(self.gate)
         as_structure(self.structure)
+        if problem := self.experts.invalid_options(self.options):
+            raise InvalidInputError(problem)
 
     @property
     def experts(self) -> type[Experts]:
@@ -76,7 +82,7 @@ class Specification:
     @property
     def options(self) -> Options:
         """Options that some families read."""
-        return Options(self.intercept, self.structure, self.n_classes)
+        return Options(self.intercept, self.structure, self.n_classes, self.degrees_of_freedom)
 
     def with_order(self, K: int) -> Specification:
         """Return the same specification with another number of experts."""

@@ -99,6 +99,33 @@ def ridge_regression(X: Array, F: Array, weight: Array) -> Array:
     return solve_symmetric(A + ridge * np.eye(len(A)), (X * weight[:, None]).T @ F)[0]
 
 
+def by_random_rows(t: StartSample, rng: np.random.Generator) -> IntArray:
+    """Assign labels by the best of K regressions, each fitted to a few rows drawn at random."""
+    size = min(t.m, t.X.shape[1] + 3)
+    residuals = []
+    for _ in range(t.specification.K):
+        few = rng.choice(t.m, size, replace=False)
+        B = ridge_regression(t.X[few], t.F[few], t.weight[few])
+        residuals.append(np.sum((t.F - t.X @ B) ** 2, axis=1))
+    labels: IntArray = np.argmin(residuals, axis=0)
+    return labels
+
+
+def by_residual_clusters(t: StartSample, rng: np.random.Generator) -> IntArray:
+    """Assign labels by k-means on the residuals of one regression."""
+    return kmeans(t.F - t.X @ ridge_regression(t.X, t.F, t.weight), t.specification.K, t.weight, rng)
+
+
+def by_quantiles(t: StartSample, rng: np.random.Generator) -> IntArray:
+    """Assign labels by quantiles of a random direction of the responses and of the residuals of one regression."""
+    residual = t.F - t.X @ ridge_regression(t.X, t.F, t.weight)
+    Z = np.hstack([t.F, residual])
+    direction = rng.standard_normal(Z.shape[1])
+    ranks = np.argsort(np.argsort(Z @ direction, kind="stable"), kind="stable")
+    labels: IntArray = ranks * t.specification.K // t.m
+    return labels
+
+
 def at_random(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Assign labels at random."""
     return rng.permutation(np.arange(t.m) % t.specification.K)
@@ -108,9 +135,11 @@ KINDS: tuple[Start, ...] = (
     by_covariates,
     by_residuals,
     by_covariates_and_responses,
+    by_random_rows,
+    by_residual_clusters,
     by_grouped_cells,
-    by_residuals,
     at_random,
+    by_quantiles,
 )
 
 
@@ -150,11 +179,17 @@ def merged(rows: Rows) -> Rows:
     return Rows(X, Y, mass, None if rows.exposure is None else distinct[:, -1])
 
 
-def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
-    """Draw at most about ``size`` rows with positive weight; groups stay whole."""
+def subsample(rows: Rows, size: int, rng: np.random.Generator, *, events: bool = False) -> Rows:
+    """Draw at most about ``size`` rows with positive weight; groups stay whole.
+
+    With ``events``, rows with a positive response are at least half of the draw where they are fewer in the data; the
+    other rows have weights that make up for it.
+    """
     present = np.ones(rows.n, dtype=bool) if rows.weight is None else rows.weight > 0
     if rows.groups is None:
         index = np.flatnonzero(present)
+        if len(index) > size and events:
+            return merged(_with_events(rows, index, size, rng))
         if len(index) > size:
             index = np.sort(rng.choice(index, size, replace=False))
         return merged(rows.take(index))
@@ -165,3 +200,17 @@ def subsample(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
     chosen = np.zeros(len(sizes), dtype=bool)
     chosen[order[: max(1, int(np.searchsorted(np.cumsum(sizes[order]), size, side="right")))]] = True
     return rows.take(np.flatnonzero(chosen[rows.groups.codes] & present))
+
+
+def _with_events(rows: Rows, index: IntArray, size: int, rng: np.random.Generator) -> Rows:
+    """Draw rows with and without events separately, half of each where events are rarer, with weights."""
+    happened = rows.Y[index].max(axis=1) > 0
+    parts = [index[happened], index[~happened]]
+    half = [min(len(part), size // 2) for part in parts]
+    sizes = [min(len(parts[0]), size - half[1]), min(len(parts[1]), size - half[0])]
+    drawn = [np.sort(rng.choice(part, k, replace=False)) for part, k in zip(parts, sizes, strict=True)]
+    each = [len(part) / max(k, 1) for part, k in zip(parts, sizes, strict=True)]
+    least = min(share for share, k in zip(each, sizes, strict=True) if k)
+    chosen = rows.take(np.concatenate(drawn))
+    own = np.ones(chosen.n) if chosen.weight is None else chosen.weight
+    return replace(chosen, weight=own * np.repeat(np.array(each) / least, sizes))

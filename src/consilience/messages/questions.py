@@ -106,7 +106,7 @@ class Likelihood(Additive):
 
 @dataclass(frozen=True, eq=False)
 class ProposeStart:
-    """Ask for a mixture fitted to at most 3,000 of the site's rows, as a start: :class:`StartCandidates`.
+    """Ask for mixtures fitted to at most 3,000 of the site's rows, as starts: :class:`StartCandidates`.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class ProposeStart:
 
 @dataclass(frozen=True, eq=False)
 class StartCandidates:
-    """The mixture that a site fitted; empty if it has too few rows.
+    """Different mixtures that a site fitted, at most three, best first; empty if it has too few rows.
 
     Examples
     --------

@@ -69,6 +69,7 @@ SPECIFICATION = Struct(
         "gate_ridge": NUMBER,
         "expert_ridge": Maybe(NUMBER),
         "reg_covar": NUMBER,
+        "degrees_of_freedom": Maybe(NUMBER),
     },
 )
 COVARIATES = Struct(

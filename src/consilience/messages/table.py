@@ -10,6 +10,7 @@ import numpy as np
 from consilience.errors import MessageError
 from consilience.fit.climb import Expect
 from consilience.fit.criteria import label_count, log_likelihood
+from consilience.fit.search import CONTENDERS
 from consilience.fit.spectral import SquaredMoments, squared_moments
 from consilience.fit.stop import StopReason
 from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
@@ -132,7 +133,7 @@ ROWS: tuple[Row, ...] = (
             {"specification": SPECIFICATION, "summary": SUMMARY, "seed": SEED, "n_init": Whole(1, MOST_STARTS)},
             check_local_fit,
         ),
-        answer=Struct(StartCandidates, {"mixtures": Tuple(MIXTURE, 1)}),
+        answer=Struct(StartCandidates, {"mixtures": Tuple(MIXTURE, CONTENDERS)}),
         adds=False,
         fits=are_start_candidates,
     ),

@@ -10,14 +10,25 @@ from operator import add
 
 import numpy as np
 
+from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
-from consilience.fit.climb import Ascent, Climb, Expect, is_over_same_data
+from consilience.fit.climb import SAME_WEIGHT, Ascent, Climb, Expect, is_over_same_data
 from consilience.fit.fitting import Fit
 from consilience.fit.problem import Problem
 from consilience.fit.starts import SUBSAMPLE
+from consilience.fit.survey import Survey
 from consilience.messages.dialogue import Dialogue, Each, Total, together
-from consilience.messages.questions import Answers, LogLikelihood, ProposeStart, Several, StartCandidates, Summarise
+from consilience.messages.questions import (
+    Answers,
+    LogLikelihood,
+    ProposeStart,
+    ScoreSums,
+    Several,
+    StartCandidates,
+    Summarise,
+)
+from consilience.methods.site_reports import cross_likelihood, surveyed, witnessed_by
 from consilience.methods.task import Method, Task
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
@@ -35,7 +46,8 @@ class FederatedEM(Method):
     """Exact EM over sites, then Newton steps and standard errors; equal to the pooled fit up to rounding.
 
     Rounds: one for means and scales; without a given start, one in which large sites (at most 10) fit a sample of their
-    rows and one in which all sites compute the likelihood of those mixtures; then one per step.
+    rows and one in which all sites compute the likelihood of those mixtures; then one per step. The climbs from several
+    starts share these rounds; the result says how many of them ended at its log-likelihood.
 
     Parameters
     ----------
@@ -55,7 +67,7 @@ class FederatedEM(Method):
     True
     """
 
-    n_climbs: int = 1
+    n_climbs: int = 4
     newton: bool = True
 
     def __post_init__(self) -> None:
@@ -64,30 +76,38 @@ class FederatedEM(Method):
 
     def dialogue(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         """Return one fit for each specification; all are computed in the same messages."""
-        summary, starters = yield from summarised(task.d, task.q, starters=task.start is None)
+        summary, starters, survey = yield from summarised(task)
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
         starts = yield from together([starting_points(p, task, starters, self.n_climbs) for p in problems])
-        ranked = yield from ranked_ends(problems, starts)
+        ranked = yield from ranked_ends(problems, [each.mixtures for each in starts])
         best = yield from together([informed(p, found[0]) for p, found in zip(problems, ranked, strict=True)])
         best = yield from levelled(problems, best, information=True)
-        return tuple(p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True))
+        best, surveys = yield from witnessed(problems, best, [each.cross for each in starts], survey)
+        fits = [p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True)]
+        return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True))
 
 
-def summarised(d: int, q: int, *, starters: bool) -> Dialogue[tuple[ColumnSummary, tuple[str, ...]]]:
-    """Ask for the summary of all sites; if ``starters``, select the sites to ask for a start."""
-    if not starters:
-        return (yield Total(Summarise(d, q))), ()
-    summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(d, q))
+def summarised(task: Task) -> Dialogue[tuple[ColumnSummary, tuple[str, ...], Survey]]:
+    """Ask each site for its summary; return the sum, the sites to ask for a start, and the survey of the sites."""
+    summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(task.d, task.q))
     with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
         summary = reduce(add, summaries.values())
-    return summary, large_sites({site: part.weight for site, part in summaries.items()})
+    return summary, large_sites({site: part.weight for site, part in summaries.items()}), surveyed(task, summaries)
 
 
-def starting_points(problem: Problem, task: Task, sites: tuple[str, ...], wanted: int) -> Dialogue[list[Mixture]]:
+@dataclass(frozen=True, eq=False)
+class Starts:
+    """Starting points, best first, and the likelihoods of the sites' models on each other's rows if sites sent them."""
+
+    mixtures: list[Mixture]
+    cross: CrossLikelihood | None = None
+
+
+def starting_points(problem: Problem, task: Task, sites: tuple[str, ...], wanted: int) -> Dialogue[Starts]:
     """Return the given start, or the ``wanted`` best of those that ``sites`` propose."""
     problem.check()
     if task.start is not None:
-        return [problem.from_start(task.start)]
+        return Starts([problem.from_start(task.start)])
     question = ProposeStart(problem.specification, problem.summary, task.seed, task.n_init)
     return (yield from best_candidates(question, problem.penalty, sites, wanted))
 
@@ -140,6 +160,28 @@ def informed(problem: Problem, ascent: Ascent) -> Dialogue[Ascent]:
     return (yield from resumed(problem, ascent, information=True))
 
 
+def witnessed(
+    problems: Sequence[Problem], ends: Sequence[Ascent], crosses: Sequence[CrossLikelihood | None], survey: Survey
+) -> Dialogue[tuple[tuple[Ascent, ...], list[Survey]]]:
+    """Ask each site how well the final mixtures explain its rows; return the ascents and a survey for each.
+
+    A site that leaves in this round is left out of the fits, as in any other round.
+    """
+    if len(survey.sites) < 2:
+        return tuple(ends), [survey] * len(ends)
+    each: Mapping[str, Answers] = yield Each(Several(tuple(ScoreSums(end.mixture) for end in ends)))
+    surveys = []
+    for i, (end, cross) in enumerate(zip(ends, crosses, strict=True)):
+        joint = {site: answers.items[i] for site, answers in each.items()}
+        surveys.append(witnessed_by(survey, cross, joint, end.mixture.K))
+    weight = sum(answers.items[0].weight for answers in each.values())
+    ascents = tuple(ends)
+    if abs(weight - ends[0].statistics.weight) > SAME_WEIGHT * weight:
+        again = [resumed(p, end, information=True) for p, end in zip(problems, ends, strict=True)]
+        ascents = yield from levelled(problems, (yield from together(again)), information=True)
+    return ascents, surveys
+
+
 def large_sites(weights: Mapping[str, float]) -> tuple[str, ...]:
     """Select at most ten sites to ask for a start, evenly spaced among those with enough rows or the largest.
 
@@ -176,20 +218,22 @@ def ask_total(steps: Climb) -> Dialogue[Ascent]:
         return ascent
 
 
-def best_candidates(
-    question: ProposeStart, penalty: Penalty, sites: tuple[str, ...], wanted: int
-) -> Dialogue[list[Mixture]]:
+def best_candidates(question: ProposeStart, penalty: Penalty, sites: tuple[str, ...], wanted: int) -> Dialogue[Starts]:
     """Ask ``sites`` for starts; return the ``wanted`` ones with the highest likelihood over all sites."""
     found: Mapping[str, StartCandidates] = yield Each(question, sites)
+    owners = [name for name, site in found.items() for _ in site.mixtures]
     candidates = [mixture for site in found.values() for mixture in site.mixtures]
     if not candidates:
         candidates = list(guesses(question))
     if len(candidates) == 1:
-        return candidates
-    answers: Answers = yield Total(Several(tuple(LogLikelihood(mixture) for mixture in candidates)))
-    values = [at.log_likelihood - m.ridge(penalty) for at, m in zip(answers.items, candidates, strict=True)]
+        return Starts(candidates)
+    each: Mapping[str, Answers] = yield Each(Several(tuple(LogLikelihood(mixture) for mixture in candidates)))
+    total = reduce(add, each.values())
+    values = [at.log_likelihood - m.ridge(penalty) for at, m in zip(total.items, candidates, strict=True)]
     order = sorted(range(len(values)), key=lambda i: (on_floor(candidates[i], penalty), -values[i]))
-    return [candidates[i] for i in order[:wanted]]
+    heard = {site: answers.items for site, answers in each.items()}
+    cross = cross_likelihood(owners, heard, candidates[0].parameter_count, SUBSAMPLE)
+    return Starts([candidates[i] for i in order[:wanted]], cross)
 
 
 def guesses(question: ProposeStart) -> Iterator[Mixture]:

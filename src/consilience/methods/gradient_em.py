@@ -71,7 +71,7 @@ class GradientEM(Method):
         """Return one fit."""
         specification = task.only("GradientEM")
         self._check(specification, task.q)
-        summary, starters = yield from summarised(task.d, task.q, starters=task.start is None and not self.symmetric)
+        summary, starters, survey = yield from summarised(task)
         problem = task.problem(specification, summary)
         design = problem.design
         if self.symmetric and task.start is None:
@@ -79,13 +79,14 @@ class GradientEM(Method):
             mixture, Sxx = found.mixture, found.Sxx
             statistics: Statistics = yield Total(ScoreSums(mixture))
         else:
-            (mixture, *_) = yield from starting_points(problem, task, starters, 1)
+            starts = yield from starting_points(problem, task, starters, 1)
+            mixture = starts.mixtures[0]
             mixture = nearest_pair(mixture) if self.symmetric else mixture
             answers: Answers = yield Total(Several((Expect(one_expert(design)), ScoreSums(mixture))))
             Sxx, statistics = unpack(answers.items[0].experts.second)[0], answers.items[1]
         preconditioner = Preconditioner(Sxx, problem.penalty, self.symmetric)
         ascent = yield from _climbed(mixture, statistics, preconditioner, problem)
-        return (InferredFit.without(problem.fit(ascent, [ascent]), SHORT),)
+        return (InferredFit.without(replace(problem.fit(ascent, [ascent]), survey=survey), SHORT),)
 
     def _check(self, specification: Specification, q: int) -> None:
         REQUIRED.check(specification.family, specification.gate, q)

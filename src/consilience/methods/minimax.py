@@ -6,7 +6,7 @@ This is the minimax form of Wasserstein mixed linear regression (WMLR; over site
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -20,6 +20,7 @@ from consilience.fit.inference import InferredFit
 from consilience.fit.minimax_game import Game, Stand, has_run_away, largest_move
 from consilience.fit.problem import Problem
 from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total, together
 from consilience.messages.questions import CriticSums
@@ -108,7 +109,7 @@ class MinimaxRegression(Method):
         """Return one fit; ``tol`` and ``max_iter`` of the task are not used."""
         specification = task.only("MinimaxRegression")
         self._check(specification, task.q)
-        summary, starters = yield from summarised(task.d, task.q, starters=task.start is None and not self.symmetric)
+        summary, starters, survey = yield from summarised(task)
         problem = Problem(specification, summary)
         problem.check()
         if self.symmetric:
@@ -117,7 +118,8 @@ class MinimaxRegression(Method):
             game, stand = yield from self._mixture(problem, task, starters)
         mixture, number, stop = yield from self._rounds(game, stand)
         reason = self._without_errors(specification)
-        fit = yield from ended(mixture, problem.penalty, number, stop, information=not reason)
+        found = yield from ended(mixture, problem.penalty, number, stop, information=not reason)
+        fit = replace(found, survey=survey)
         return (InferredFit.without(fit, reason) if reason else fit,)
 
     def _check(self, specification: Specification, q: int) -> None:
@@ -154,7 +156,7 @@ class MinimaxRegression(Method):
         )
         found, second = yield from together(asked)
         game = self._game(problem, second)
-        return game, game.standing(*parts_of(found[0]))
+        return game, game.standing(*parts_of(found.mixtures[0]))
 
     def _game(self, problem: Problem, second: Array) -> Game:
         specification = problem.specification
@@ -201,4 +203,4 @@ def ended(mixture: Mixture, penalty: Penalty, rounds: int, stop: StopReason, *, 
     informed = information and is_informable(mixture)
     statistics: Statistics = yield Total(Expect(mixture, information=informed))
     value = mixture.penalised(statistics, penalty)
-    return finished(Ascent(mixture, statistics, (value,), rounds + 1, int(informed), 0, stop), penalty, ())
+    return finished(Ascent(mixture, statistics, (value,), rounds + 1, int(informed), 0, stop), penalty, StartEnds())

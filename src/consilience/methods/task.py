@@ -35,6 +35,8 @@ class Task:
         Gain in penalised log-likelihood per unit of weight at which a full EM step counts as converged.
     max_iter : int
         Maximum number of iterations.
+    names : tuple of str
+        Names of the columns of ``X``, for remarks on sites; empty if they have none.
 
     Examples
     --------
@@ -50,6 +52,7 @@ class Task:
     n_init: int = 6
     tol: float = 1e-9
     max_iter: int = 500
+    names: tuple[str, ...] = ()
 
     def only(self, method: str) -> Specification:
         """Return the only specification; raise an error that names the method if there are several."""

@@ -108,16 +108,24 @@ class Mixture:
         ]
         return _joined(parts, (self.experts.mean(np.empty((self.design.p, 0))).shape[1],))
 
-    def quantile(self, X: Array, probability: float) -> Array:
-        """Compute the ``probability`` quantile of ``p(y | x_i)``, ``(n,)``, a root of ``Σ_k π_k(x_i) F_k(y | x_i)``."""
-        return _joined([self._quantile(P, probability) for P in self._panels(X)], ())
+    def quantile(self, X: Array, probability: float, exposure: Array | None = None) -> Array:
+        """Compute the ``probability`` quantile of ``p(y | x_i)``, ``(n,)``, a root of ``Σ_k π_k(x_i) F_k(y | x_i)``.
 
-    def _quantile(self, panel: Array, probability: float) -> Array:
+        ``exposure (n,)`` is the size of each row, if its family has one; 1 by default.
+        """
+        size = self.block_size()
+        parts = [
+            self._quantile(P, probability, None if exposure is None else exposure[i * size : (i + 1) * size])
+            for i, P in enumerate(self._panels(X))
+        ]
+        return _joined(parts, ())
+
+    def _quantile(self, panel: Array, probability: float, exposure: Array | None) -> Array:
         pi = self.gate.evaluate(panel)[1]
-        each = self.experts.quantile(panel, probability)
+        each = self.experts.quantile(panel, probability, exposure)
         pad = 1e-9 * (1 + np.abs(each).max(axis=0)) + 2 * self.experts.discrete
         y = bisected(
-            lambda y: np.sum(pi * self.experts.cdf(panel, y), axis=0),
+            lambda y: np.sum(pi * self.experts.cdf(panel, y, exposure), axis=0),
             probability,
             each.min(axis=0) - pad,
             each.max(axis=0) + pad,

@@ -29,7 +29,8 @@ class Posterior:
 
 def posterior(gate: Gate, experts: Experts, block: Block, given: Array | None = None) -> Posterior:
     """Compute responsibilities ``τ_k ∝ π_k Π_{i in label} f_k(y_i | x_i)^{w_i}``, or use those ``given (K, m)``."""
-    at = experts.evaluate(block)
+    with np.errstate(over="ignore"):  # a response too far from every expert has density 0, log density -inf
+        at = experts.evaluate(block)
     if block.groups is not None:
         return _group_posterior(gate, at, block, given)
     log_pi, pi = gate.evaluate(block.panel)

@@ -82,6 +82,33 @@ def capped(direction: Array, longest: float) -> Array:
     return direction if size <= longest else direction * (longest / size)
 
 
+def short_newton_steps(J: Array, gradient: Array, longest: float, tail: int) -> Array:
+    """Compute the Newton steps ``J⁻¹ gradient`` of several functions, ``(K, f)``; NaN for those without a short one.
+
+    Parameters
+    ----------
+    J : (K, f, f) array
+        Minus the second derivatives.
+    gradient : (K, f) array
+    longest : float
+        Largest absolute change of the last ``tail`` entries of a step.
+    tail : int
+
+    Examples
+    --------
+    >>> short_newton_steps(np.array([[[2.0]], [[2.0]], [[-1.0]]]), np.array([[1.0], [8.0], [1.0]]), 1.0, 1).ravel()
+    array([0.5, nan, nan])
+    """
+    steps = np.full_like(gradient, np.nan)
+    for k, (A, g) in enumerate(zip(J, gradient, strict=True)):
+        L = cholesky_or_none(A)
+        if L is not None:
+            step = cho_solve((L, True), g, check_finite=False)
+            if np.abs(step[-tail:]).max() <= longest:
+                steps[k] = step
+    return steps
+
+
 def inverse_factor(L: Array) -> Array:
     """Compute the inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
     if len(L) == 1:

@@ -16,14 +16,14 @@ def log_sum_exp(A: Array) -> tuple[Array, Array]:
     Parameters
     ----------
     A : (K, ...) array
-        Logits; ``-inf`` allowed as long as one entry per column is finite.
+        Logits; ``-inf`` allowed.
 
     Returns
     -------
     total : (...) array
         ``log Σ_k exp A_k``.
     share : (K, ...) array
-        ``exp(A_k - total)``.
+        ``exp(A_k - total)``; equal shares where all logits are ``-inf``.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def log_sum_exp(A: Array) -> tuple[Array, Array]:
     (1.386294, array([0.25, 0.75]))
     """
     top = A.max(axis=0)
-    share = A - top
+    share = A - np.where(np.isneginf(top), 0.0, top)
     np.maximum(share, SMALLEST_LOG_SHARE, out=share)
     np.exp(share, out=share)
     mass = share.sum(axis=0)

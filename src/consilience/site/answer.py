@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
-from consilience.fit.fitting import best_start
+from consilience.fit.search import search
 from consilience.messages.anchor_questions import Anchors
 from consilience.messages.codec import OtherFormatError
 from consilience.messages.failures import Failure, FailureCode, SiteError
@@ -104,17 +104,17 @@ def _anchored(question: Anchors, site: Site) -> AnchorSteps:
 
 
 def _candidates(question: ProposeStart, site: Site) -> StartCandidates:
-    """Fit a mixture to a sample of the rows; return none if there are fewer labels than experts."""
+    """Fit mixtures to a sample of the rows; return none if there are fewer labels than experts."""
     rng = np.random.default_rng(question.seed)
     rows, summary = site.sample(rng), question.summary
     check_rows(rows, question.specification.blank(summary))
     if _labels(rows) < question.specification.K:
         return StartCandidates(())
     try:
-        mixture, _ = best_start(rows, question.specification, summary, rng, n_init=question.n_init, progress=None)
+        found = search(rows, question.specification, summary, rng, n_init=question.n_init)
     except (InvalidInputError, np.linalg.LinAlgError):
         return StartCandidates(())
-    return StartCandidates((mixture,))
+    return StartCandidates(found.contenders)
 
 
 def _local_fit(question: FitSite, site: Site) -> LocalFit:

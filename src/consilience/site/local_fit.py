@@ -13,8 +13,9 @@ from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start, on_floor
 from consilience.fit.climb import Ascent, Expect, climb, drive
 from consilience.fit.criteria import bic, label_count
-from consilience.fit.fitting import best_start
+from consilience.fit.fitting import ranked
 from consilience.fit.inference import inverse_information
+from consilience.fit.search import search
 from consilience.fit.specification import Specification
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.design import Design
@@ -83,11 +84,14 @@ def _ascent(
             return None
         if question.start is None or question.start.K != specification.K:
             sample = site.sample(rng)
-            start, _ = best_start(sample, specification, summary, rng, n_init=question.n_init, progress=None)
+            starts = search(sample, specification, summary, rng, n_init=question.n_init).contenders
         else:
             check_start(question.start, blank)
-            start = question.start.in_coordinates(blank.design)
-        ascent = drive(climb(start, penalty, tol=question.tol, max_iter=question.max_iter), respond)
+            starts = (question.start.in_coordinates(blank.design),)
+        ascents = [
+            drive(climb(each, penalty, tol=question.tol, max_iter=question.max_iter), respond) for each in starts
+        ]
+        ascent = ranked(ascents, penalty)[0]
     except (InvalidInputError, np.linalg.LinAlgError):
         return None
     if ascent.statistics.information is None and is_informable(ascent.mixture):

@@ -363,7 +363,7 @@ def test_constant_and_duplicate_columns_are_survived(fleet: Fleet) -> None:
 def test_a_given_start_is_climbed(fleet: Fleet, whole: FederatedFit) -> None:
     for moments in ("sums", "clients"):
         done = fitted(fleet.sites(2), ClusteredClients(moments), regressions(mixture_init=fleet.truth))
-        assert len(done.fit.start_values) == 1
+        assert len(done.fit.starts.values) == 1
         assert abs(done.fit.log_likelihood - whole.fit.log_likelihood) <= 2 * decrement_bound(fleet.G)
     dialogue = ClusteredClients().dialogue(
         Task([Specification(K=2, gate="constant", intercept=False)], D, 1, start=fleet.truth)

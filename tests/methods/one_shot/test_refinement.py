@@ -15,12 +15,13 @@ from consilience import OneShot
 from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
-from consilience.fit import Expect, fit_mixture
-from consilience.fit.climb import newton_step
+from consilience.fit import Ascent, Expect, fit_mixture
+from consilience.fit.climb import CAUTIOUS_SHIFT
+from consilience.fit.newton import LARGEST_SHIFT, Quadratic, grown, newton_step
 from consilience.fit.stop import StopReason
 from consilience.messages import Answers, Each, LocalFit, LogLikelihood, Several, Total, decode, encode
 from consilience.methods import CombinedFit, Task
-from consilience.methods.one_shot.refinement import CONVERGED, EXPLAINED, NEWTON_BELOW, Refined, opening, refined
+from consilience.methods.one_shot.refinement import EXPLAINED, opening, refined
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import moved
 from consilience.model.summary import column_summary
@@ -275,7 +276,7 @@ def answered(request: object, *, worse: bool = False) -> Statistics:
     return replace(statistics, log_likelihood=statistics.log_likelihood - 1e4) if worse else statistics
 
 
-def result(dialogue, statistics: Statistics) -> Refined:
+def result(dialogue, statistics: Statistics) -> Ascent:
     with pytest.raises(StopIteration) as end:
         dialogue.send(statistics)
     return end.value.value
@@ -284,71 +285,56 @@ def result(dialogue, statistics: Statistics) -> Refined:
 def test_near_the_top_a_newton_step_is_next() -> None:
     start, first, penalty = near_the_top()
     step = newton_step(start, first, penalty)
-    assert CONVERGED < step.decrement < NEWTON_BELOW
-    dialogue = refined(start, first, penalty, 9, ("site 0", "site 1"))
+    dialogue = refined(start, first, penalty, 1, ("site 0", "site 1"))
     request = next(dialogue)
     assert request.sites == ("site 0", "site 1")
     assert request.question.information
     assert bits(request.question.mixture) == bits(moved(start, step.direction))
     end = result(dialogue, answered(request))
-    assert (end.rounds, end.halvings, len(end.trace)) == (2, 0, 2)
+    assert (end.passes, end.halvings, len(end.trace)) == (2, 0, 2)
     assert end.trace[1] > end.trace[0]
-    assert end.decrement < CONVERGED
 
 
-def test_far_from_the_top_an_em_step_is_next() -> None:
+def test_far_from_the_top_the_first_step_is_shifted() -> None:
     start, first, penalty = near_the_top(5.0)
     request = next(refined(start, first, penalty, 9, None))
-    assert bits(request.question.mixture) == bits(start.maximise(first, penalty))
+    step = Quadratic.at(start, first, penalty).step(CAUTIOUS_SHIFT)
+    assert bits(request.question.mixture) == bits(moved(start, step.direction))
 
 
-def test_after_a_newton_step_that_did_not_climb_comes_a_whole_em_step_then_shorter_ones() -> None:
+def test_after_rejected_steps_come_larger_shifts_then_an_em_step_then_shorter_ones() -> None:
     start, first, penalty = near_the_top()
+    model = Quadratic.at(start, first, penalty)
     dialogue = refined(start, first, penalty, 9, None)
-    request = next(dialogue)
-    for fraction in (1.0, 0.5, 0.25):
+    request, shift = next(dialogue), grown(0.0)
+    while shift <= LARGEST_SHIFT:
+        request = dialogue.send(answered(request, worse=True))
+        assert bits(request.question.mixture) == bits(moved(start, model.step(shift).direction))
+        shift = grown(shift)
+    for fraction in (1.0, 0.5):
         request = dialogue.send(answered(request, worse=True))
         assert bits(request.question.mixture) == bits(start.maximise(first, penalty, fraction))
-    after = dialogue.send(answered(request))  # accepted, and from there a Newton step again
-    quarter = request.question.mixture
-    step = newton_step(quarter, answered(request), penalty)
-    assert bits(after.question.mixture) == bits(moved(quarter, step.direction))
-    again = dialogue.send(answered(after, worse=True))  # and a whole EM step after that
-    assert bits(again.question.mixture) == bits(quarter.maximise(answered(request), penalty))
+        assert request.question.information
     dialogue.close()
 
 
-def test_a_step_that_climbed_is_followed_by_a_whole_one() -> None:
-    start, first, penalty = near_the_top(50.0)
-    dialogue = refined(start, first, penalty, 9, None)
-    half = dialogue.send(answered(next(dialogue), worse=True))
-    assert bits(half.question.mixture) == bits(start.maximise(first, penalty, 0.5))
-    there, accepted = half.question.mixture, answered(half)
-    assert newton_step(there, accepted, penalty).decrement > NEWTON_BELOW
-    request = dialogue.send(accepted)
-    for fraction in (1.0, 0.5):
-        assert bits(request.question.mixture) == bits(there.maximise(accepted, penalty, fraction))
-        request = dialogue.send(answered(request, worse=True))
-    dialogue.close()
-
-
-def test_a_step_that_did_not_climb_is_a_round_and_is_not_in_the_trace() -> None:
+def test_a_last_step_that_did_not_climb_is_not_returned() -> None:
     start, first, penalty = near_the_top()
-    dialogue = refined(start, first, penalty, 2, None)
+    dialogue = refined(start, first, penalty, 1, None)
     end = result(dialogue, answered(next(dialogue), worse=True))
-    assert (end.rounds, end.halvings, end.by_newton) == (2, 1, False)
-    assert end.asked is start
+    assert end.passes == 2
+    assert end.mixture is start
     assert end.statistics is first
+    assert end.stop is StopReason.REFINED
     assert end.trace == (start.penalised(first, penalty),)
-    assert bits(end.proposal) == bits(start.maximise(first, penalty))
 
 
-def test_one_round_is_the_one_that_was_asked_already() -> None:
-    start, first, penalty = near_the_top()
+def test_at_the_top_no_more_is_asked() -> None:
+    start, first, penalty = near_the_top(1e-9)
     with pytest.raises(StopIteration) as end:
-        next(refined(start, first, penalty, 1, None))
-    assert end.value.value.by_newton
-    assert end.value.value.rounds == 1
+        next(refined(start, first, penalty, 3, None))
+    assert end.value.value.mixture is start
+    assert end.value.value.stop is StopReason.CONVERGED_NEWTON
 
 
 def test_a_fall_because_a_site_left_is_no_fall() -> None:
@@ -356,7 +342,10 @@ def test_a_fall_because_a_site_left_is_no_fall() -> None:
     dialogue = refined(start, first, penalty, 2, None)
     proposal = next(dialogue).question.mixture
     fewer = case().rows.take(np.arange(900))
-    end = result(dialogue, expect(proposal, fewer, information=True))
-    assert bits(end.asked) == bits(proposal)
+    again = dialogue.send(expect(proposal, fewer, information=True))
+    assert bits(again.question.mixture) == bits(start)
+    after = dialogue.send(expect(start, fewer, information=True))
+    end = result(dialogue, expect(after.question.mixture, fewer, information=True))
     assert end.segments == (0, 1)
+    assert end.trace[2] > end.trace[1]
     assert end.halvings == 0

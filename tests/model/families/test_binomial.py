@@ -136,3 +136,16 @@ def test_samples_have_the_mean_and_variance_of_their_trials():
         own, (mean, variance, kurtosis) = y[trials == m], stats.binom(m, 1 / (1 + np.exp(-0.7))).stats("mvk")
         assert abs(own.mean() - mean) < 5 * np.sqrt(variance / len(own))
         assert abs(own.var() - variance) < 5 * variance * np.sqrt((kurtosis + 2) / len(own))
+
+
+def test_quantiles_and_distribution_function_are_those_of_the_trials():
+    experts, panel, trials = (
+        BinomialExperts(np.array([[-1.0], [2.0]])),
+        np.ones((1, 4)),
+        np.array([1.0, 2.0, 30.0, 1e4]),
+    )
+    theirs = stats.binom(trials, experts.mean(panel)[:, 0])
+    y = np.array([0.0, 1.0, 12.0, 8800.0])
+    np.testing.assert_allclose(experts.cdf(panel, y, trials), theirs.cdf(y), rtol=1e-9)
+    for probability in (0.05, 0.5, 0.95):
+        np.testing.assert_array_equal(experts.quantile(panel, probability, trials), theirs.ppf(probability))

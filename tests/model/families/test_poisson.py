@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from consilience.model import Design, PoissonExperts, Rows, expect
+from consilience.model import ConstantGate, Design, Mixture, PoissonExperts, Rows, expect
 from consilience.model.families.glm import LARGEST_PREDICTOR
 from strategies import Shape, shapes
 
@@ -80,3 +80,24 @@ def test_samples_are_proportional_to_exposure():
     for level in (0.5, 4.0):
         own, rate = counts[exposure == level], level * np.e
         assert abs(own.mean() - rate) < 5 * np.sqrt(rate / len(own))
+
+
+@pytest.mark.parametrize("mean", [1e3, 1e6, 1e8, 2e9, 1e12, 1e15, 1e30])
+def test_quantiles_of_large_means_are_the_mean_and_its_spread(mean):
+    mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), PoissonExperts(np.array([[np.log(mean)]])))
+    lower, middle, upper = (mixture.quantile(np.empty((1, 0)), p)[0] for p in (0.05, 0.5, 0.95))
+    reach = 1.6448536 * np.sqrt(mean)
+    slack = 2.0 + 1e-14 * mean
+    assert abs(middle - mean) < slack
+    assert abs(mean - reach - lower) < slack
+    assert abs(mean + reach - upper) < slack
+
+
+def test_exposure_multiplies_the_mean_of_quantiles_and_distribution_function():
+    experts, exposure = PoissonExperts(np.array([[1.0], [3.0]])), np.array([0.1, 1.0, 50.0])
+    panel, y = np.ones((1, 3)), np.array([0.0, 8.0, 300.0])
+    law = stats.poisson(np.exp([[1.0], [3.0]]) * exposure)
+    np.testing.assert_allclose(experts.cdf(panel, y, exposure), law.cdf(y), rtol=1e-10)
+    alone = [Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts.permuted([k])) for k in (0, 1)]
+    found = [mixture.quantile(np.empty((3, 0)), 0.9, exposure) for mixture in alone]
+    np.testing.assert_array_equal(found, law.ppf(0.9))

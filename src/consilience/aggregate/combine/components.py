@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from consilience.aggregate.combine.cost import support_costs
-from consilience.model.families.base import Experts
+from consilience.model.families.base import Experts, Share
 from consilience.numerics.arrays import Array, IntArray
 
 BLOCK = 2**21
@@ -125,22 +125,9 @@ class SupportPart:
         places = range(0, self.panel.shape[1], size)
         return [(self.panel[:, i : i + size], self.mass[:, i : i + size]) for i in places]
 
-    def gathered(self, labels: IntArray, K: int) -> tuple[Array, Array, Array]:
-        """Sum for each target: mass ``(K, S)``, mean response ``(K, ·, S)``, and the statistics of a projection.
-
-        ``labels`` are those of the components, ``(L,)``, or of the components at each point, ``(L, S)``.
-        """
-        each = self.experts.mean(self.panel)  # (L, ·, S)
-        labels = labels[:, None] if labels.ndim == 1 else labels
-        masses, means, withins = [], [], []
-        for k in range(K):
-            own = np.where(labels == k, self.mass, 0.0)
-            mass = own.sum(axis=0)
-            mean = np.einsum("ls,lqs->qs", own, each) / np.where(mass > 0, mass, 1.0)
-            masses.append(mass)
-            means.append(mean)
-            withins.append(self.experts.within(self.panel, own, mean))
-        return np.array(masses), np.array(means), np.array(withins)
+    def share(self, labels: IntArray) -> Share:
+        """Return the part with the targets of its components, ``(L,)``, or of its components at each point."""
+        return Share(self.experts, self.panel, self.mass, labels[:, None] if labels.ndim == 1 else labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,12 +183,8 @@ class SupportComponents:
     def barycentres(self, labels: IntArray, current: Any) -> Any:
         """Compute the barycentre of what ``labels`` assign to each target; unchanged if nothing."""
         edges = np.cumsum([part.experts.K for part in self.parts])[:-1]
-        gathered = [p.gathered(own, current.K) for p, own in zip(self.parts, np.split(labels, edges), strict=True)]
-        mass, mean, within = zip(*gathered, strict=True)
-        panel = np.concatenate([part.panel for part in self.parts], axis=1)
-        return current.projected(
-            panel, np.concatenate(mass, axis=1), np.concatenate(mean, axis=2), np.sum(within, axis=0)
-        )
+        pairs = zip(self.parts, np.split(labels, edges), strict=True)
+        return current.barycentres([part.share(own) for part, own in pairs])
 
 
 Components = MomentComponents | SupportComponents

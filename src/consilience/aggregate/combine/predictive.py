@@ -12,7 +12,7 @@ import numpy as np
 from consilience.aggregate.combine.pool import Pool
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import climb, drive
-from consilience.fit.fitting import responder
+from consilience.fit.search import responder
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows

@@ -22,6 +22,7 @@ from consilience.methods.clients.client_subspace import ClientSubspace, client_s
 from consilience.methods.clients.directions import directions
 from consilience.methods.clients.partial_participation import Participation, averaged
 from consilience.methods.federated_em import ask_total, informed
+from consilience.methods.site_reports import surveyed
 from consilience.methods.task import Method, Task
 from consilience.model.families.requirement import Requirement
 from consilience.model.mixture import Mixture
@@ -97,7 +98,9 @@ class ClusteredClients(Method):
         else:
             climbs = [self._climbs(p, mine, fleet, task.seed) for p, mine in zip(problems, starts, strict=True)]
             ends = list((yield from together(climbs)))
-        return tuple(clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True))
+        survey = surveyed(task, found.summaries)
+        fits = (clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True))
+        return tuple(replace(fit, survey=survey) for fit in fits)
 
     def _check(self, specification: Specification, q: int) -> None:
         REQUIRED.check(specification.family, specification.gate, q)
@@ -189,7 +192,12 @@ class ClusteredFit(Fit):
 
     @property
     def gap_order(self) -> int:
-        """Return the number of clusters that the spectrum suggests: eigenvalues above the noise. The fit ignores it."""
+        """Return the number of eigenvalues above the noise, a quick look at the number of clusters.
+
+        The fit ignores it. It counts too few or too many clusters if covariates are far from centred, have heavy tails
+        or have another mean at every client, if clusters differ in the intercept alone, and if a cluster is small. To
+        choose the number of clusters use :meth:`consilience.Federation.select_order`.
+        """
         return standing_out(self.spectrum)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -10,7 +13,7 @@ from consilience.fit.checks import check_fittable
 from consilience.fit.climb import Expect
 from consilience.fit.specification import Specification
 from consilience.messages.client_questions import Pairs
-from consilience.messages.dialogue import Dialogue, Total
+from consilience.messages.dialogue import Dialogue, Each, Total
 from consilience.messages.questions import Answers, Several, Summarise
 from consilience.methods.spectral_start import one_expert
 from consilience.model.clients.pairs import PairSums
@@ -30,7 +33,10 @@ class Directions:
 
     Parameters
     ----------
+    summaries : mapping of str to ColumnSummary
+        Summary of each site.
     summary : ColumnSummary
+        Summary of all sites.
     design : Design
     theta : (p,) array
         Coefficients at which residuals are computed.
@@ -40,6 +46,7 @@ class Directions:
         Eigenvalues of the pair sums, by decreasing absolute value.
     """
 
+    summaries: Mapping[str, ColumnSummary]
     summary: ColumnSummary
     design: Design
     theta: Array
@@ -71,13 +78,15 @@ def directions(
     """
     raw = Design.raw(d, specification.intercept)
     theta = np.zeros(raw.p)
-    answers: Answers = yield Total(Several((Summarise(d, 1), *_about(raw, theta, whole=not iterations))))
-    summary, *sums = answers.items
+    question = Several((Summarise(d, 1), *_about(raw, theta, whole=not iterations)))
+    each: Mapping[str, Answers] = yield Each(question)
+    summaries = {site: found.items[0] for site, found in each.items()}
+    summary, *sums = reduce(add, each.values()).items
     check_fittable(specification, summary)
     design, at = summary.design(specification.intercept), raw
     if _is_far_off(summary, specification.intercept):
         at, theta = design, centre(summary, design)
-        answers = yield Total(Several(_about(design, theta, whole=not iterations)))
+        answers: Answers = yield Total(Several(_about(design, theta, whole=not iterations)))
         sums = list(answers.items)
     back = at.from_raw() @ design.to_raw()  # sums in the coordinates of the design: units do not matter
     theta = design.from_raw() @ at.to_raw() @ theta
@@ -88,7 +97,7 @@ def directions(
         values, U = yield from iterated(Pairs(design, theta), W, start, iterations)
     else:
         values, U = spanned(replace(sums[1], product=back.T @ sums[1].product @ back), W, K)
-    return Directions(summary, design, theta, W @ U, values)
+    return Directions(summaries, summary, design, theta, W @ U, values)
 
 
 def _about(design: Design, theta: Array, *, whole: bool) -> tuple[Expect | Pairs, ...]:

@@ -22,11 +22,13 @@ from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import InferredFit
 from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.messages.anchor_questions import LocalSteps, Sizes
 from consilience.messages.dialogue import Dialogue, Each, Total
 from consilience.messages.questions import Answers, Several, Summarise
 from consilience.methods.clients.anchor_descent import Descent, random_start
+from consilience.methods.site_reports import surveyed
 from consilience.methods.task import Method, Task
 from consilience.model.clients.local_steps import ClusterSums
 from consilience.model.families.requirement import Requirement, gaussian
@@ -139,7 +141,8 @@ class FedMomentDescent(Method):
             check_start(task.start, specification.blank(summary))
             coarse, places = task.start.in_coordinates(summary.design(specification.intercept)), {}
         end = yield from self._refined(coarse, specification.penalty(summary), summary, sizes)
-        return (end.fit(coarse, places),)
+        survey = surveyed(task, {site: answer.items[0] for site, answer in answers.items()})
+        return (replace(end.fit(coarse, places), survey=survey),)
 
     def _coarse(
         self,
@@ -272,6 +275,6 @@ class DescentEnd:
             passes=self.rounds,
             stop=self.stop,
         )
-        fit = Fit(self.mixture.permuted(permutation).raw(), ascent, permutation, self.penalty, ())
+        fit = Fit(self.mixture.permuted(permutation).raw(), ascent, permutation, self.penalty, StartEnds())
         plain = InferredFit.without(fit, NO_ERRORS)
         return DescentFit(**vars(plain), coarse=coarse.permuted(permutation).raw(), anchors=anchors)

@@ -1,7 +1,7 @@
 """One-shot aggregation: every site fits its own mixture and sends it once; the coordinator combines them.
 
-Optional rounds of refinement are steps on the likelihood of all rows from the combined mixture. The first makes the
-estimate as good as the pooled one if sites have enough rows, and gives standard errors of the gate.
+Optional refinement takes steps on the likelihood of all rows from the combined mixture, each evaluated by a round. The
+first makes the estimate as good as the pooled one if sites are alike and have enough rows.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.inference import InferredFit, infer
 from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
-from consilience.methods.one_shot.refinement import CONVERGED, Refined, opening, refined
+from consilience.methods.one_shot.refinement import opening, refined
 from consilience.methods.one_shot.unrefined_inference import summed_inference, with_sites
+from consilience.methods.site_reports import surveyed, witnessed_by
 from consilience.methods.task import Method, Task
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
@@ -43,10 +45,11 @@ class OneShot(Method):
     Parameters
     ----------
     refine : int
-        Maximum number of rounds of refinement. With 0, only the local fits are used, and the gate has no standard
-        errors. One round is enough for the estimates if sites have some thousand rows; with a sharp gate and fewer
-        rows, up to 4 are needed. Standard errors are available once the last round started close enough to the
-        maximum, often the second. Refinement ends early if the Newton decrement is small.
+        Maximum number of refinement steps on the likelihood of all rows, from the combined mixture. Each step is
+        evaluated by a round and kept only if it raises the likelihood, so ``refine`` steps take up to ``refine + 1``
+        rounds. With 0, only the local fits are used, and the gate has no standard errors. If sites are alike and have
+        some thousand rows, one step is enough; sites that differ, as real ones do, need up to 10. Refinement ends early
+        at the maximum.
     plan : {"expert", "row"}
         Whether each expert of a site is assigned to one combined expert as a whole, or anew at every point of the
         support (the paper's plan, which is inaccurate for sharp gates).
@@ -62,7 +65,7 @@ class OneShot(Method):
     >>> sites = Federation({name: (data.X[i::3], data.y[i::3]) for i, name in enumerate(["north", "south", "east"])})
     >>> result = sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=OneShot(refine=1))
     >>> len(result.record.rounds), result.fit.combination.set_aside
-    (2, {})
+    (3, {})
     """
 
     refine: int = 1
@@ -71,7 +74,7 @@ class OneShot(Method):
 
     def __post_init__(self) -> None:
         if isinstance(self.refine, bool) or not isinstance(self.refine, Integral) or self.refine < 0:
-            raise InvalidInputError(f"refine={self.refine!r}: expected a whole number of rounds, 0 or more")
+            raise InvalidInputError(f"refine={self.refine!r}: expected a whole number of steps, 0 or more")
         if self.plan not in ("expert", "row"):
             raise InvalidInputError(f"plan={self.plan!r}: expected 'expert' or 'row'")
         if isinstance(self.support, str) and self.support != "summaries":
@@ -95,17 +98,22 @@ class OneShot(Method):
         check_fittable(task.specifications[0], summary)
         combinations = self._combined(task.specifications, fits, summary, task.seed)
         penalty = task.specifications[0].penalty(summary)
+        survey = surveyed(task, {site: fit.summary for site, fit in fits.items()})
         found = [combination for combination in combinations if combination is not None]
         if self.refine == 0:
-            done = [unrefined(combination, penalty) for combination in found]
+            done, surveys = [unrefined(combination, penalty) for combination in found], [survey] * len(found)
         else:
-            members, firsts = yield from opening(found, fits)
+            first = yield from opening(found, usable_models(fits, task.specifications[0]))
             climbs = [
-                refined(c.mixture, first, penalty, self.refine, members) for c, first in zip(found, firsts, strict=True)
+                refined(c.mixture, at, penalty, self.refine, first.members)
+                for c, at in zip(found, first.firsts, strict=True)
             ]
             ends = yield from together(climbs)
-            done = [refined_fit(end, penalty, c, members) for end, c in zip(ends, found, strict=True)]
-        rest = iter(done)
+            done = [refined_fit(end, penalty, c, first.members) for end, c in zip(ends, found, strict=True)]
+            surveys = [
+                witnessed_by(survey, first.cross, j, c.mixture.K) for j, c in zip(first.each, found, strict=True)
+            ]
+        rest = (replace(fit, survey=each) for fit, each in zip(done, surveys, strict=True))
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
     def _combined(
@@ -201,7 +209,7 @@ class CombinedFit(InferredFit):
 
     def evidence(self) -> tuple[SiteEvidence, ...]:
         """Return how each site's model was used, and why."""
-        return self.combination.sites
+        return self.survey.added_to(self.combination.sites)
 
 
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
@@ -217,23 +225,16 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
         stop=StopReason.COMBINED,
     )
     permutation = np.argsort(-combination.shares, kind="stable")
-    fit = Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, ())
+    fit = Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
     evidence = combination.permuted(permutation)
     inference = with_sites(summed_inference(fit, combination.precision), evidence)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=None)
 
 
 def refined_fit(
-    end: Refined, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None
+    end: Ascent, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None
 ) -> CombinedFit:
-    """Return the fit one step after the last evaluated mixture, whose likelihood and information it has."""
-    converged = end.decrement < CONVERGED
-    stop = StopReason.CONVERGED_NEWTON if converged else StopReason.REFINED
-    informed = end.rounds * (end.statistics.information is not None)
-    counts = (end.rounds, informed, end.halvings)
-    ascent = Ascent(end.asked, end.statistics, end.trace, *counts, stop, end.segments)
-    at_asked = finished(ascent, penalty, ())
-    fit = replace(at_asked, mixture=end.proposal.permuted(at_asked.permutation).raw())
-    evidence = combination.permuted(at_asked.permutation)
-    inference = with_sites(infer(fit), evidence)
-    return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=members)
+    """Return the refined fit, with the likelihood and the information of its own mixture."""
+    fit = finished(end, penalty, StartEnds())
+    evidence = combination.permuted(fit.permutation)
+    return CombinedFit(**vars(fit), inference=with_sites(infer(fit), evidence), combination=evidence, members=members)

@@ -10,42 +10,81 @@ from operator import add
 import numpy as np
 
 from consilience.aggregate.combine.combination import Combination
+from consilience.aggregate.combine.site_model import SiteModel
+from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
-from consilience.fit.climb import ROUNDING, Expect, is_over_same_data, newton_step, shortened
+from consilience.fit.climb import Ascent, Expect, climb
+from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, Total
-from consilience.messages.questions import Answers, LocalFit, Several
-from consilience.model.information import is_informable, moved
+from consilience.messages.questions import Answers, LogLikelihood, Several
+from consilience.methods.site_reports import cross_likelihood
+from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 
-CONVERGED = 0.01
-"""Newton decrement below which refinement ends."""
-NEWTON_BELOW = 1.0
-"""Newton decrement below which a round takes a Newton step instead of an EM step."""
+DECREMENT = 1e-10
+"""Newton decrement per row at which refinement ends: one step below that of other climbs, as steps near the maximum
+gain many digits each."""
+COMPARED = 10
+"""Maximum number of sites whose models are compared on the rows of all sites."""
 EXPLAINED = 0.25
 """Tolerance in log-likelihood per row. A site whose model was not fully used takes part in refinement if the combined
 mixture explains its rows as well as its own model does, up to this tolerance: its rows are then like the others'."""
 
 
-def opening(
-    combinations: Sequence[Combination], fits: Mapping[str, LocalFit]
-) -> Dialogue[tuple[tuple[str, ...] | None, list[Statistics]]]:
-    """Run the first round of refinement for all mixtures; return the sites that take part and their sums.
+@dataclass(frozen=True, eq=False)
+class Opening:
+    """Result of the first round of refinement.
 
-    If all models were used, only the sum is requested, and all sites take part. Otherwise each site answers on its own,
-    and a site whose model was not fully used takes part if its rows are like the others': the combined mixture explains
-    them as well as the site's own model does, and no worse than it explains the rows of the sites that were used. Sites
-    without a model take part.
+    Parameters
+    ----------
+    members : tuple of str or None
+        Sites that take part in refinement; None for all.
+    firsts : list of Statistics
+        Sums over the members, for each mixture.
+    each : list of mapping of str to Statistics
+        Statistics of each site, for each mixture.
+    cross : CrossLikelihood or None
+        Likelihoods of the sites' models on each other's rows.
+    """
+
+    members: tuple[str, ...] | None
+    firsts: list[Statistics]
+    each: list[dict[str, Statistics]]
+    cross: CrossLikelihood | None
+
+
+def opening(combinations: Sequence[Combination], models: Mapping[str, SiteModel]) -> Dialogue[Opening]:
+    """Run the first round of refinement for all mixtures, in which each site answers on its own.
+
+    Sites also compute the likelihoods of the models of at most ten sites, which tell sites that disagree. If all models
+    were used, all sites take part in refinement. Otherwise a site whose model was not fully used takes part if its rows
+    are like the others': the combined mixture explains them as well as the site's own model does, and no worse than it
+    explains the rows of the sites that were used. Sites without a model take part.
     """
     mixtures = [combination.mixture for combination in combinations]
-    question = Several(tuple(Expect(mixture, information=is_informable(mixture)) for mixture in mixtures))
+    asked = [tuple(models)[i] for i in np.unique(np.linspace(0, len(models) - 1, COMPARED).astype(int))]
+    comparisons = [LogLikelihood(models[site].mixture) for site in asked]
+    expectations = [Expect(mixture, information=is_informable(mixture)) for mixture in mixtures]
+    answers: Mapping[str, Answers] = yield Each(Several((*expectations, *comparisons)))
+    each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
+    heard = {site: found.items[len(mixtures) :] for site, found in answers.items()}
+    cross = cross_likelihood(asked, heard, max(model.mixture.parameter_count for model in models.values()))
+    members = _members(combinations, models, each)
+    taking = each if members is None else members
+    firsts = [reduce(add, (each[site][i] for site in taking)) for i in range(len(mixtures))]
+    return Opening(members, firsts, [{s: items[i] for s, items in each.items()} for i in range(len(mixtures))], cross)
+
+
+def _members(
+    combinations: Sequence[Combination], models: Mapping[str, SiteModel], each: Mapping[str, Sequence[Statistics]]
+) -> tuple[str, ...] | None:
+    """Return the sites that take part in refinement; None for all."""
     in_doubt = ("set aside", "used in part")
     doubted = {site.name for each in combinations for site in each.sites if site.status in in_doubt}
     if not doubted:
-        total: Answers = yield Total(question)
-        return None, list(total.items)
-    each: Mapping[str, Answers] = yield Each(question)
+        return None
     copied = {site.name for site in combinations[0].sites if site.copy_of is not None}
     reached = {site: _best_per_row(answer) for site, answer in each.items()}
     believed = {site.name for site in combinations[0].sites if site.status == "used"} - doubted
@@ -54,79 +93,33 @@ def opening(
     def is_member(site: str) -> bool:
         if site not in doubted:
             return True
-        model = fits[site].model
-        own = lowest if model is None else max(lowest, model.log_likelihood_per_row)
+        own = max(lowest, models[site].log_likelihood_per_row) if site in models else lowest
         return site not in copied and reached[site] >= own - EXPLAINED
 
     members = tuple(filter(is_member, each))
     if not members:
         raise InvalidInputError("the combined mixture explains the rows of no site: use FederatedEM")
-    return members, [reduce(add, (each[site].items[i] for site in members)) for i in range(len(mixtures))]
+    return members
 
 
-def _best_per_row(answer: Answers) -> float:
+def _best_per_row(found: Sequence[Statistics]) -> float:
     """Return the highest log-likelihood per row of several mixtures on the rows of a site."""
-    return float(max(item.log_likelihood / max(item.weight, 1.0) for item in answer.items))
-
-
-@dataclass(frozen=True, eq=False)
-class Refined:
-    """The last accepted mixture, its statistics, and the proposed next mixture."""
-
-    asked: Mixture
-    statistics: Statistics
-    proposal: Mixture
-    decrement: float
-    by_newton: bool
-    trace: tuple[float, ...]
-    segments: tuple[int, ...]
-    rounds: int
-    halvings: int
+    return float(max(item.log_likelihood / max(item.weight, 1.0) for item in found))
 
 
 def refined(
-    start: Mixture, first: Statistics, penalty: Penalty, rounds: int, members: tuple[str, ...] | None
-) -> Dialogue[Refined]:
-    """Take at most ``rounds`` steps, the first from ``first``: Newton near the maximum, else EM; halved if rejected."""
-    end = _stepped(start, first, penalty)
-    fraction = 1.0
-    while end.rounds < rounds and not end.decrement < CONVERGED:
-        question = Expect(end.proposal, information=is_informable(start))
-        statistics: Statistics = yield Total(question, members)
-        value = end.proposal.penalised(statistics, penalty)
-        same = is_over_same_data(statistics, end.statistics)
-        if same and not value >= end.trace[-1] - ROUNDING * statistics.scale:
-            shorter = shortened(fraction) if start.newton_type else 0.0
-            fraction = 1.0 if end.by_newton else shorter  # after a rejected Newton step: an EM step first
-            proposal = end.asked.maximise(end.statistics, penalty, fraction)
-            end = replace(end, proposal=proposal, by_newton=False, rounds=end.rounds + 1, halvings=end.halvings + 1)
-            continue
-        fraction = 1.0
-        end = _stepped(end.proposal, statistics, penalty, end)
-    return end
+    start: Mixture, first: Statistics, penalty: Penalty, steps: int, members: tuple[str, ...] | None
+) -> Dialogue[Ascent]:
+    """Take at most ``steps`` steps from ``start``, whose statistics are ``first``; each is evaluated by a round.
 
-
-def _stepped(asked: Mixture, statistics: Statistics, penalty: Penalty, before: Refined | None = None) -> Refined:
-    """Propose the step from a mixture with known statistics."""
-    step = newton_step(asked, statistics, penalty)
-    proposal, decrement, by_newton = asked.maximise(statistics, penalty), np.inf, False
-    if step is not None and np.all(np.isfinite(step.direction)):
-        decrement = step.decrement
-        ahead = moved(asked, step.direction)
-        if decrement < NEWTON_BELOW and ahead.experts.admissible(penalty):
-            proposal, by_newton = ahead, True
-    value = asked.penalised(statistics, penalty)
-    if before is None:
-        return Refined(asked, statistics, proposal, decrement, by_newton, (value,), (0,), 1, 0)
-    left = not is_over_same_data(statistics, before.statistics)  # a site left: a new segment of the trace
-    return Refined(
-        asked,
-        statistics,
-        proposal,
-        decrement,
-        by_newton,
-        (*before.trace, value),
-        (*before.segments, len(before.trace)) if left else before.segments,
-        before.rounds + 1,
-        before.halvings,
-    )
+    The result is the last accepted mixture, with its own statistics.
+    """
+    ascending = climb(start, penalty, max_iter=steps, near=True, decrement=DECREMENT)
+    next(ascending)  # the opening round has answered the first question
+    try:
+        question = ascending.send(first)
+        while True:
+            question = ascending.send((yield Total(question, members)))
+    except StopIteration as reached:
+        end: Ascent = reached.value
+        return replace(end, stop=StopReason.REFINED) if end.stop is StopReason.MAX_ITER else end

@@ -21,6 +21,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, PerSite
 from consilience.methods.per_site.local_fits import local_fits
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
+from consilience.methods.site_reports import surveyed
 from consilience.methods.task import Method, Task
 from consilience.model.families.base import Experts
 from consilience.model.families.requirement import Requirement
@@ -89,7 +90,7 @@ class FedGrEM(Method):
         fits = yield from local_fits(question)
         stand = {site: of_unit_noise(mixture.raw()) for site, mixture in fits.mixtures.items()}
         ending = yield from self._rounds(stand, fits.weights)
-        return (ending.fit(specification.penalty(fits.summary)),)
+        return (replace(ending.fit(specification.penalty(fits.summary)), survey=surveyed(task, fits.summaries)),)
 
     def _rounds(self, stand: dict[str, Mixture], weights: Mapping[str, float]) -> Dialogue[LastRound]:
         rows, lam = np.array([weights[site] for site in stand]), 1.0

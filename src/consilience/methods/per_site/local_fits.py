@@ -35,12 +35,15 @@ class LocalFits:
         Log-likelihoods of the local fits.
     summary : ColumnSummary
         Robust summary of a typical site's columns.
+    summaries : mapping of str to ColumnSummary
+        Summary of each site that answered.
     """
 
     mixtures: Mapping[str, Mixture]
     weights: Mapping[str, float]
     log_likelihoods: Mapping[str, float]
     summary: ColumnSummary
+    summaries: Mapping[str, ColumnSummary]
 
 
 def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialogue[LocalFits]:
@@ -58,7 +61,8 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
     found = [model.mixture.in_coordinates(design) for model in models.values()]
     weights = {site: fit.summary.weight if fit.model is None else fit.model.weight for site, fit in fits.items()}
     values = {site: model.log_likelihood for site, model in models.items()}
-    return LocalFits(dict(zip(models, relabelled(found), strict=True)), weights, values, summary)
+    summaries = {site: fit.summary for site, fit in fits.items()}
+    return LocalFits(dict(zip(models, relabelled(found), strict=True)), weights, values, summary, summaries)
 
 
 def relabelled(mixtures: Sequence[Mixture]) -> list[Mixture]:

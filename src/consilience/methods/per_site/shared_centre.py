@@ -25,6 +25,7 @@ from consilience.messages.questions import Summarise
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.per_site.site_step import estimated
+from consilience.methods.site_reports import surveyed
 from consilience.methods.task import Method, Task
 from consilience.model.alignment import alignment
 from consilience.model.information import is_informable
@@ -91,10 +92,11 @@ class SharedCentre(Method):
         question = task.fit_site(describe=False)
         if self.participation == 1:
             fits = yield from local_fits(question)
-            weights = dict(fits.weights)
+            weights, summaries = dict(fits.weights), fits.summaries
         else:
             present: Mapping[str, ColumnSummary] = yield Each(Summarise(task.d, task.q))
             fits = yield from local_fits(question, self._drawn(tuple(present), task.seed, 0))
+            summaries = present
             weights = {site: fits.weights.get(site, summary.weight) for site, summary in present.items()}
         sites, penalty = tuple(weights), specification.penalty(fits.summary)
         state = _Rounds(fits, restart(fits), penalty, weights)
@@ -104,7 +106,7 @@ class SharedCentre(Method):
             state.share(last=number >= int(EQUAL_ROUNDS * self.rounds))
             if state.settled:
                 break
-        return (state.ending().fit(penalty),)
+        return (replace(state.ending().fit(penalty), survey=surveyed(task, summaries)),)
 
     def _drawn(self, sites: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
         """Draw the sites that are asked in a round."""

@@ -11,6 +11,7 @@ from consilience.aggregate.robust.sharing import Sharing
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference, InferredFit, of_coefficients
+from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -124,7 +125,7 @@ class SharedFit(InferredFit):
 
     def evidence(self) -> tuple[SiteShare, ...]:
         """Return how each site was used, and its shrinkage."""
-        return self.sites
+        return self.survey.added_to(self.sites)
 
     def site_fits(self) -> Mapping[str, InferredFit]:
         """Return each site's own fit, without standard errors."""
@@ -152,7 +153,7 @@ class SharedFit(InferredFit):
                 "the sites form groups: their differences have a common direction beyond sampling error, and the "
                 "centre lies between the groups"
             )
-        return tuple(found)
+        return (*found, *self.survey.doubts)
 
     @property
     def agreeing(self) -> int:
@@ -210,7 +211,7 @@ class LastRound:
             passes=self.rounds,
             stop=self.stop,
         )
-        centre = Fit(self.sharing.centre.permuted(permutation).raw(), ascent, permutation, penalty, ())
+        centre = Fit(self.sharing.centre.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
         return SharedFit(
             **vars(centre),
             inference=centre_inference(centre, self.sharing.covariance),
@@ -223,7 +224,7 @@ class LastRound:
         asked, statistics = self.asked[site], self.statistics[site]
         value = asked.penalised(statistics, penalty)
         ascent = Ascent(asked, statistics, (value,), self.rounds, 0, 0, self.stop)
-        return Fit(self.sharing.mixtures[site].permuted(permutation).raw(), ascent, permutation, penalty, ())
+        return Fit(self.sharing.mixtures[site].permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
 
     def _shares(self, sites: tuple[str, ...], permutation: IntArray) -> tuple[SiteShare, ...]:
         sharing, usual = self.sharing, float(np.median(list(self.weights.values())))

@@ -51,11 +51,53 @@ class Options:
         Covariance structure of several real responses.
     n_classes : int
         Number of classes of a categorical response.
+    degrees_of_freedom : float or None
+        Degrees of freedom of Student's t; None to estimate them.
     """
 
     intercept: bool = True
     structure: str = "full"
     n_classes: int = 2
+    degrees_of_freedom: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """Experts of a part of the sites on points of the covariates, with the target that each is assigned to.
+
+    Parameters
+    ----------
+    experts : Experts
+        L experts.
+    panel : (p, S) array
+        The points in the experts' design.
+    mass : (L, S) array
+        Mass of each expert at each point.
+    labels : (L, S) or (L, 1) array of int
+        Target of each expert, at each point or everywhere.
+    """
+
+    experts: Any
+    panel: Array
+    mass: Array
+    labels: IntArray
+
+    def own(self, k: int) -> Array:
+        """Return the mass of each expert at each point that target ``k`` has, ``(L, S)``."""
+        return np.where(self.labels == k, self.mass, 0.0)
+
+    def gathered(self, K: int) -> tuple[Array, Array, Array]:
+        """Sum for each target: mass ``(K, S)``, mean response ``(K, ·, S)``, and the statistics of a projection."""
+        each = self.experts.mean(self.panel)  # (L, ·, S)
+        masses, means, withins = [], [], []
+        for k in range(K):
+            own = self.own(k)
+            mass = own.sum(axis=0)
+            mean = np.einsum("ls,lqs->qs", own, each) / np.where(mass > 0, mass, 1.0)
+            masses.append(mass)
+            means.append(mean)
+            withins.append(self.experts.within(self.panel, own, mean))
+        return np.array(masses), np.array(means), np.array(withins)
 
 
 class Experts(ABC):
@@ -86,7 +128,7 @@ class Experts(ABC):
     size_name: ClassVar[str | None] = None
     """Name of the size of a row: ``"exposure"``, ``"trials"``, or None if rows have no size."""
     shape_name: ClassVar[str] = ""
-    """Name of ``exp`` of a shape parameter in tables, such as ``"variance"``."""
+    """Name of ``exp`` of a shape parameter in tables, such as ``"variance"``; of the first if an expert has several."""
     range_sentence: ClassVar[str]
     """Allowed responses of the family, as a sentence for error messages."""
     message_fields: ClassVar[MessageFields]
@@ -101,6 +143,13 @@ class Experts(ABC):
     @abstractmethod
     def numbers(cls, p: int, q: int, options: Options) -> int:
         """Return an upper bound on the numbers allocated per expert, to check the size of a message."""
+
+    @classmethod
+    def invalid_options(cls, options: Options) -> str:
+        """Return the reason why the family cannot be fitted with these options; empty if it can."""
+        if options.degrees_of_freedom is None:
+            return ""
+        return f"degrees_of_freedom={options.degrees_of_freedom!r}: {cls.family} experts have none; leave it None"
 
     @classmethod
     def floor(cls, summary: ColumnSummary, fraction: float) -> Array:
@@ -264,8 +313,16 @@ class Experts(ABC):
         """Return the logarithms of the reported shapes, ``(K, s)``."""
         return np.empty((self.K, 0))
 
+    @property
+    def shape_names(self) -> tuple[str, ...]:
+        """Names of the columns of :meth:`log_shapes`: by default :attr:`shape_name` for each response."""
+        return (self.shape_name,) * int(self.log_shapes().shape[1])
+
     def log_shapes_jacobian(self) -> Array:
-        """Compute the derivative of :meth:`log_shapes` in the free shapes, ``(K s, shape_parameters)``."""
+        """Compute the derivative of :meth:`log_shapes` in the free shapes, ``(K s, shape_parameters)``.
+
+        Rows of shapes at a bound are NaN: they have no standard errors.
+        """
         return np.empty((0, 0))
 
     def attributes(self) -> dict[str, Array]:
@@ -279,12 +336,12 @@ class Experts(ABC):
         """Compute ``E[y | x, k]`` or class probabilities, ``(K, ·, n)``; at size 1 if rows have a size."""
 
     @abstractmethod
-    def cdf(self, panel: Array, y: Array) -> Array:
-        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one ordered response."""
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
+        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one ordered response; ``exposure`` as in :meth:`sample`."""
 
     @abstractmethod
-    def quantile(self, panel: Array, probability: float) -> Array:
-        """Compute the quantile of each expert, ``(K, n)``, for one ordered response."""
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
+        """Compute the quantile of each expert, ``(K, n)``, for one ordered response, up to 1 for counts."""
 
     @abstractmethod
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
@@ -331,6 +388,16 @@ class Experts(ABC):
         within : (K, ...) array
             As from :meth:`within`.
         """
+
+    def barycentres(self, shares: Sequence[Share]) -> Self:
+        """Return the experts closest in divergence to what ``shares`` assign to them; unchanged if nothing.
+
+        The default suffices where the divergence depends on the assigned experts through their mean response and
+        :meth:`within`; other families start from it.
+        """
+        mass, mean, within = zip(*(share.gathered(self.K) for share in shares), strict=True)
+        panel = np.concatenate([share.panel for share in shares], axis=1)
+        return self.projected(panel, np.concatenate(mass, axis=1), np.concatenate(mean, axis=2), np.sum(within, axis=0))
 
     def like(self, other: Self) -> Self:
         """Return the same experts with the shape parameters in the form of ``other``."""

@@ -13,6 +13,7 @@ from consilience.model.families.glm import GeneralisedLinearExperts, mean_per_si
 from consilience.model.moments import Layout, Weights
 from consilience.model.rows import Block, Rows
 from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.bisection import bisected
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,15 +101,19 @@ class BinomialExperts(GeneralisedLinearExperts):
         successes: Array = rng.binomial(trials, share).astype(np.float64)
         return successes[:, None]
 
-    def cdf(self, panel: Array, y: Array) -> Array:
-        """``P(Y ≤ y_i | x_i, k)`` of one trial, ``(K, n)``."""
-        share = self.mean(panel)[:, 0]
-        inside = bdtr(np.clip(np.floor(y), 0, 1), 1, share)
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
+        """``P(Y ≤ y_i | x_i, k)``, ``(K, n)``; ``exposure`` are the trials."""
+        trials = np.ones_like(y) if exposure is None else exposure
+        inside = bdtr(np.clip(np.floor(y), 0, trials), trials.astype(np.int64), self.mean(panel)[:, 0])
         return cast(Array, np.where(y < 0, 0.0, inside))
 
-    def quantile(self, panel: Array, probability: float) -> Array:
-        """Quantile of one trial, ``(K, n)``: 0 or 1."""
-        return (1 - self.mean(panel)[:, 0] < probability).astype(np.float64)
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
+        """Quantile ``(K, n)``; ``exposure`` are the trials."""
+        share = self.mean(panel)[:, 0]
+        lower = np.full_like(share, -1.0)
+        upper = np.ones_like(share) if exposure is None else np.broadcast_to(exposure, share.shape)
+        least = bisected(lambda y: self.cdf(panel, y, exposure), probability, lower, upper)
+        return cast(Array, np.floor(least + 1e-6))
 
     def divergence(self, other: Self, panel: Array) -> Array:
         """``p_k log(p_k / p_l) + (1 - p_k) log((1 - p_k) / (1 - p_l))`` per trial, ``(K, L, n)``."""

@@ -192,11 +192,11 @@ class CategoricalExperts(Experts):
         below = np.cumsum(probability, axis=1) < rng.random((len(labels), 1))
         return cast(Array, np.minimum(below.sum(axis=1), self.C - 1)[:, None].astype(float))
 
-    def cdf(self, panel: Array, y: Array) -> NoReturn:
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> NoReturn:
         """Raise an error: classes have no order."""
         raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
 
-    def quantile(self, panel: Array, probability: float) -> NoReturn:
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> NoReturn:
         """Raise an error: classes have no order."""
         raise TypeError("classes have no order, so that they have no quantiles: use the class probabilities")
 

@@ -201,12 +201,12 @@ class GammaExperts(GeneralisedLinearExperts):
         drawn: Array = np.maximum(rng.gamma(nu, mean / nu), np.finfo(float).tiny)
         return drawn[:, None]
 
-    def cdf(self, panel: Array, y: Array) -> Array:
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
         nu = self.nu[:, None]
         return gammainc(nu, nu * np.maximum(y, 0.0) / self.mean(panel)[:, 0])
 
-    def quantile(self, panel: Array, probability: float) -> Array:
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
         """Quantile of each expert, ``(K, n)``."""
         nu = self.nu[:, None]
         return self.mean(panel)[:, 0] * gammaincinv(nu, probability) / nu

@@ -383,12 +383,12 @@ class GaussianExperts(Experts):
         mean += np.einsum("nab,nb->na", L[labels], noise)
         return mean
 
-    def cdf(self, panel: Array, y: Array) -> Array:
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one response."""
         mean = self.mean(panel)[:, 0]
         return ndtr((y - mean) / np.sqrt(self.variances))
 
-    def quantile(self, panel: Array, probability: float) -> Array:
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
         """Compute the quantile of each expert, ``(K, n)``, for one response."""
         return self.mean(panel)[:, 0] + ndtri(probability) * np.sqrt(self.variances)
 

@@ -19,7 +19,7 @@ from consilience.numerics.linalg import capped, solve_symmetric
 from consilience.numerics.newton import minimise
 
 LARGEST_PREDICTOR = 100.0
-"""Linear predictors are cut here: a mean of e^100 is a rejected step, not an overflow."""
+"""Linear predictors of a log link are cut here: a mean of e^100 is a rejected step, not an overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,8 @@ class GeneralisedLinearExperts(Experts):
     message_fields: ClassVar[MessageFields] = {"B": (2,)}
     longest_step: ClassVar[float] = 30.0
     """Largest change of a coefficient in one step."""
+    largest_predictor: ClassVar[float] = LARGEST_PREDICTOR
+    """Linear predictors are cut here."""
 
     @property
     def K(self) -> int:
@@ -87,7 +89,7 @@ class GeneralisedLinearExperts(Experts):
 
     def predictor(self, panel: Array) -> Array:
         """Compute ``η_k(x_i)``, ``(K, n)``."""
-        return np.minimum(self.B @ panel, LARGEST_PREDICTOR)
+        return np.minimum(self.B @ panel, self.largest_predictor)
 
     # ------------------------------------------------------------------ the M-step
 
@@ -150,7 +152,7 @@ class GeneralisedLinearExperts(Experts):
 
     def _nearest(self, start: Array, panel: Array, mass: Array, mean: Array) -> Array:
         def at(b: Array) -> tuple[Array, Array, Array]:
-            return self.pointwise(np.minimum(b @ panel, LARGEST_PREDICTOR), mean)
+            return self.pointwise(np.minimum(b @ panel, self.largest_predictor), mean)
 
         def value(b: Array) -> float:
             return float(np.sum(mass * at(b)[0]))

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import Self, cast
 
 import numpy as np
-from scipy.special import gammaln, pdtr, pdtrik
+from scipy.special import gammaln, ndtr, ndtri, pdtr, pdtrik
 
 from consilience.model.families.base import Evaluated, Scores
 from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts, mean_per_size, whole_counts
 from consilience.model.moments import Layout, Weights
 from consilience.model.rows import Block, Rows
 from consilience.numerics.arrays import Array, IntArray
+
+LARGE_MEAN = 1e9
+"""Above it the distribution function is a normal one: the error is below 1e-5, and SciPy's inverse fails at 1e12."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,14 +103,22 @@ class PoissonExperts(GeneralisedLinearExperts):
         counts: Array = rng.poisson(np.minimum(rate, 1e18)).astype(np.float64)
         return counts[:, None]
 
-    def cdf(self, panel: Array, y: Array) -> Array:
-        """Compute ``P(Y ≤ y_i | x_i, k)`` at unit exposure, ``(K, n)``."""
-        return cast(Array, np.where(y < 0, 0.0, pdtr(np.floor(np.maximum(y, 0)), self.mean(panel)[:, 0])))
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
+        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
+        mu = self._means(panel, exposure)
+        inside = pdtr(np.floor(np.maximum(y, 0)), np.minimum(mu, LARGE_MEAN))
+        spread = (np.floor(y) + 0.5 - mu) / np.sqrt(mu)
+        return cast(Array, np.where(y < 0, 0.0, np.where(mu > LARGE_MEAN, ndtr(spread), inside)))
 
-    def quantile(self, panel: Array, probability: float) -> Array:
-        """Compute the quantile of each expert at unit exposure, ``(K, n)``, up to rounding."""
-        counts: Array = np.nan_to_num(pdtrik(probability, self.mean(panel)[:, 0]))
-        return counts
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
+        """Compute the quantile of each expert, ``(K, n)``, up to 1; a rounded normal quantile for large means."""
+        mu = self._means(panel, exposure)
+        counts = np.nan_to_num(pdtrik(probability, np.minimum(mu, LARGE_MEAN)))
+        return cast(Array, np.where(mu > LARGE_MEAN, np.round(mu + ndtri(probability) * np.sqrt(mu)), counts))
+
+    def _means(self, panel: Array, exposure: Array | None) -> Array:
+        mu = self.mean(panel)[:, 0]
+        return mu if exposure is None else mu * exposure
 
     def divergence(self, other: Self, panel: Array) -> Array:
         """Compute ``μ_k (log μ_k - log μ_l) - μ_k + μ_l`` at unit exposure, ``(K, L, n)``."""

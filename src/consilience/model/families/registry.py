@@ -8,7 +8,9 @@ from consilience.model.families.binomial import BinomialExperts
 from consilience.model.families.categorical import CategoricalExperts
 from consilience.model.families.gamma import GammaExperts
 from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.negative_binomial import NegativeBinomialExperts
 from consilience.model.families.poisson import PoissonExperts
+from consilience.model.families.student import StudentExperts
 
 FAMILIES: dict[str, type[Experts]] = {
     each.family: each
@@ -18,6 +20,8 @@ FAMILIES: dict[str, type[Experts]] = {
         PoissonExperts,
         GammaExperts,
         BinomialExperts,
+        StudentExperts,
+        NegativeBinomialExperts,
     )
 }
 """Families in the order of their codes in messages: add new ones at the end."""

@@ -1,0 +1,120 @@
+"""What is known about each site besides the fit: its rows, its columns, and how well it agrees with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+
+class SiteReport(Protocol):
+    """Evidence about one site: its name, why it was not used as a whole, and what else a reader should know."""
+
+    @property
+    def name(self) -> str:
+        """Name of the site."""
+        ...
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why not all of it was used; empty where all was."""
+        ...
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What else a reader should know of it."""
+        ...
+
+
+Report = TypeVar("Report", bound=SiteReport)
+
+
+@dataclass(frozen=True)
+class SurveyedSite:
+    """Report on a site of which only sums are known.
+
+    Parameters
+    ----------
+    name : str
+    weight : float
+        Total weight of its rows; NaN if it has not sent it.
+    reasons : tuple of str
+        Reasons why it was not used as a whole.
+    suspicions : tuple of str
+        Reasons to think that its data are wrong; they were used nevertheless.
+    notes : tuple of str
+        Other remarks on the site.
+    left : str
+        Why it left the run; empty if it did not.
+
+    Examples
+    --------
+    >>> print(SurveyedSite("south", 900.0, suspicions=("x3 is about 10 times the others': units?",)))
+    south: suspect: x3 is about 10 times the others': units?
+    """
+
+    name: str
+    weight: float
+    reasons: tuple[str, ...] = ()
+    suspicions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    left: str = ""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Why it left the run, suspicions and notes."""
+        return (*((self.left,) if self.left else ()), *self.suspicions, *self.notes)
+
+    @property
+    def status(self) -> str:
+        """``"used"``, ``"suspect"``, ``"empty"`` or ``"dropped"``."""
+        if self.left:
+            return "dropped"
+        return "empty" if self.reasons else "suspect" if self.suspicions else "used"
+
+    def __str__(self) -> str:
+        said = "; ".join((*self.reasons, *self.remarks))
+        return f"{self.name}: {self.status}" + (f": {said}" if said else "")
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Reports on all sites that answered, and doubts that concern no single site.
+
+    Examples
+    --------
+    >>> one = Survey((SurveyedSite("north", 9.0), SurveyedSite("south", 9.0)))
+    >>> one.with_suspicions({"south": ["y is constant"]}).suspicions
+    {'south': ('y is constant',)}
+    """
+
+    sites: tuple[SurveyedSite, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def suspicions(self) -> dict[str, tuple[str, ...]]:
+        """Return the sites whose data may be wrong, and why."""
+        return {site.name: site.suspicions for site in self.sites if site.suspicions}
+
+    def with_suspicions(self, found: Mapping[str, Iterable[str]], doubts: Sequence[str] = ()) -> Survey:
+        """Return the survey with further suspicions about sites, and further doubts."""
+        sites = (replace(s, suspicions=(*s.suspicions, *found.get(s.name, ()))) for s in self.sites)
+        return Survey(tuple(sites), (*self.doubts, *doubts))
+
+    def with_notes(self, found: Mapping[str, Iterable[str]]) -> Survey:
+        """Return the survey with further remarks on sites."""
+        return replace(self, sites=tuple(replace(s, notes=(*s.notes, *found.get(s.name, ()))) for s in self.sites))
+
+    def with_dropped(self, dropped: Mapping[str, str]) -> Survey:
+        """Return the survey with the sites that left the run, and why."""
+        known = {site.name: site for site in self.sites}
+        known |= {name: known.get(name) or SurveyedSite(name, float("nan")) for name in dropped}
+        return replace(self, sites=tuple(replace(s, left=dropped.get(s.name, "")) for s in known.values()))
+
+    def added_to(self, reports: Sequence[Report]) -> tuple[Report, ...]:
+        """Return a method's own reports, with the remarks of this survey."""
+        said = {site.name: site.remarks for site in self.sites}
+        return tuple(
+            replace(report, remarks=(*report.remarks, *said[report.name])) if said.get(report.name) else report  # type: ignore[type-var]  # reports are dataclasses
+            for report in reports
+        )

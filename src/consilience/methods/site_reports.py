@@ -1,0 +1,114 @@
+"""Reports on sites that every method gives, from what its rounds have asked anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from consilience.aggregate.disagreement import CrossLikelihood, judged, own_components
+from consilience.aggregate.preflight import preflight
+from consilience.fit.survey import Survey
+from consilience.messages.questions import Likelihood
+from consilience.methods.task import Task
+from consilience.model.statistics import Statistics
+from consilience.model.summary import ColumnSummary
+
+
+def surveyed(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
+    """Compare the columns of the sites; classes of a response are not compared.
+
+    Examples
+    --------
+    >>> from consilience.fit import Specification
+    >>> empty = ColumnSummary(0.0, np.zeros(1), np.zeros(1), np.zeros(1), np.zeros((1, 1)))
+    >>> print(*surveyed(Task([Specification(K=2)], d=1, q=1), {"north": empty}).sites)
+    north: empty: it has no rows
+    """
+    compared = np.ones(task.d + task.q, dtype=bool)
+    compared[task.d :] = not task.specifications[0].experts.classes
+    return preflight(summaries, column_names(task), compared)
+
+
+def column_names(task: Task) -> tuple[str, ...]:
+    """Return the names of covariates and responses, as tables of parameters have them.
+
+    Examples
+    --------
+    >>> from consilience.fit import Specification
+    >>> column_names(Task([Specification(K=2)], d=2, q=1))
+    ('x0', 'x1', 'y')
+    """
+    of_X = task.names or tuple(f"x{j}" for j in range(task.d or task.q))
+    if task.d == 0:
+        return of_X if len(of_X) == task.q else tuple(f"y{j}" for j in range(task.q))
+    return (*of_X, *(("y",) if task.q == 1 else (f"y{j}" for j in range(task.q))))
+
+
+def cross_likelihood(
+    owners: Sequence[str], answers: Mapping[str, Sequence[Likelihood]], parameters: int, most: float = np.inf
+) -> CrossLikelihood | None:
+    """Return the likelihoods of the models of sites on each other's rows; None for fewer than two sites.
+
+    Parameters
+    ----------
+    owners : sequence of str, (C,)
+        Site that fitted each model; of several models of a site, the best on its own rows counts.
+    answers : mapping of str to sequence of Likelihood
+        Likelihoods of the C models on the rows of each site.
+    parameters : int
+    most : float
+        Largest number of rows to which a model was fitted.
+
+    Examples
+    --------
+    >>> answers = {"north": [Likelihood(-9.0, 9.0), Likelihood(-18.0, 9.0)], "south": [Likelihood(-9.0, 3.0)] * 2}
+    >>> cross_likelihood(["north", "south"], answers, parameters=2).values
+    array([[-1., -3.],
+           [-2., -3.]])
+    """
+    per_row = {site: [each.log_likelihood / max(each.weight, 1.0) for each in found] for site, found in answers.items()}
+    best: dict[str, int] = {}
+    for place, site in enumerate(owners):
+        if site in per_row and (site not in best or per_row[site][place] > per_row[site][best[site]]):
+            best[site] = place
+    if len(best) < 2:
+        return None
+    values = np.array([[per_row[b][best[a]] for b in best] for a in best])
+    rows = np.array([max(min(answers[site][0].weight, most), 1.0) for site in best])
+    return CrossLikelihood(tuple(best), values, rows, parameters)
+
+
+def witnessed_by(survey: Survey, cross: CrossLikelihood | None, joint: Mapping[str, Statistics], K: int) -> Survey:
+    """Add what the statistics of a joint mixture of K components at each site say about the sites."""
+    if cross is not None:
+        survey = _with_disagreement(survey, cross, joint)
+    found = own_components(tuple(joint), np.array([statistics.gate.plain[:K] for statistics in joint.values()]))
+    return survey.with_suspicions({site: (_own(*own),) for site, own in found.items()})
+
+
+def _with_disagreement(survey: Survey, cross: CrossLikelihood, joint: Mapping[str, Statistics]) -> Survey:
+    """Add the sites that the joint mixture does not explain."""
+    cross = cross.taken(np.array([site in joint for site in cross.sites]))
+    reached = np.array([joint[site].log_likelihood / max(joint[site].weight, 1.0) for site in cross.sites])
+    found = judged(cross, reached)
+    named = {site: (f"{_worse(loss)}, and other sites' models do not fit it",) for site, loss in found.named.items()}
+    rest = {site: (_worse(loss),) for site, loss in found.unexplained.items() if site not in named}
+    doubts = (_undecided(max(found.unexplained.values())),) if found.undecided else ()
+    return survey.with_suspicions(named, doubts).with_notes(rest)
+
+
+def _worse(loss: float) -> str:
+    return f"the joint mixture explains its rows worse than its own model, by {loss:.2g} in log-likelihood per row"
+
+
+def _undecided(loss: float) -> str:
+    return (
+        "the sites disagree, and the data cannot tell which are wrong: the joint mixture explains the rows of a site "
+        f"worse than its own model, by {loss:.2g} in log-likelihood per row"
+    )
+
+
+def _own(share: float, count: int) -> str:
+    what = "a component" if count == 1 else f"{count} components"
+    return f"{share:.0%} of its rows form {what} of their own: an error in its data?".replace("%", " %")

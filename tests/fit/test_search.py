@@ -1,0 +1,85 @@
+"""Search for starts: races, finalists of several kinds, samples with enough events, evidence in units."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from consilience.fit import Ascent, Specification
+from consilience.fit.search import CONTENDERS, End, Found, different, finalists, search
+from consilience.fit.start_ends import StartEnds
+from consilience.fit.starts import SUBSAMPLE, subsample
+from consilience.fit.stop import StopReason
+from consilience.model import Penalty, Rows
+from consilience.model.summary import column_summary
+from simulated import simulated
+
+
+def end(kind: str, value: float) -> End:
+    truth = simulated(n=20).truth
+    ascent = Ascent.without_steps(
+        truth,
+        np.ones(2),
+        log_likelihood=value,
+        weight=20.0,
+        penalty=Penalty(gate_ridge=0.0, expert_ridge=0.0),
+        passes=1,
+        stop=StopReason.MAX_ITER,
+    )
+    return End(kind, ascent)
+
+
+def test_finalists_are_the_best_but_not_all_of_one_kind() -> None:
+    racers = [end("a", -1.0), end("a", -2.0), end("a", -3.0), end("b", -4.0), end("c", -5.0)]
+    assert [each.kind for each in finalists(racers, 4)] == ["a", "a", "b", "c"]
+    assert [each.kind for each in finalists(racers[:3], 3)] == ["a", "a", "a"]
+
+
+def test_ends_within_a_unit_of_all_rows_are_one() -> None:
+    ends = [end("a", -100.0), end("b", -100.4), end("c", -101.5)]
+    assert [each.kind for each in different(ends, 1.0)] == ["a", "c"]
+    assert [each.kind for each in different(ends, 10.0)] == ["a", "b", "c"]
+    assert len(different([end("a", -10.0 * i) for i in range(9)], 1.0)) == CONTENDERS
+
+
+def test_one_kind_alone_is_no_agreement() -> None:
+    assert not StartEnds((-10.0, -10.1), ("a", "a")).agree
+    assert StartEnds((-10.0, -10.9, -10.1), ("a", "a", "b")).agree
+    assert not StartEnds((-10.0, -11.1), ("a", "b")).agree
+    assert str(StartEnds((-10.0, -10.5, -12.0), ("a", "b", "b"))).startswith("2 of 3 starts, of 2 kinds")
+
+
+def test_a_higher_end_that_was_not_returned_is_no_agreement() -> None:
+    assert not StartEnds((-10.0, -5.0), ("a", "b")).agree
+
+
+def test_on_all_rows_ends_count_with_what_their_contender_reached() -> None:
+    truth = simulated(n=20).truth
+    ends = StartEnds((-10.0, -10.2, -13.0, -40.0), ("a", "b", "c", "d"))
+    found = Found((truth, truth), (-10.0, -13.0), ends)
+    apart = found.on_all_rows([-20.0, -18.0])
+    assert apart.values[:2] == (-18.0, -20.0)
+    assert (apart.meeting, apart.kinds[0], apart.agree) == (1, "c", False)
+    same = found.on_all_rows([-20.0, -19.9])
+    assert (same.meeting, same.kinds_meeting) == (3, 3)
+
+
+def test_a_sample_of_counts_has_events_and_the_likelihood_of_all_rows() -> None:
+    rng = np.random.default_rng(0)
+    n = 100_000
+    rows = Rows(rng.normal(size=(n, 1)), (rng.random((n, 1)) < 0.01).astype(float))
+    plain, weighted = (subsample(rows, SUBSAMPLE, np.random.default_rng(1), events=each) for each in (False, True))
+    assert plain.Y.sum() < 60
+    events = weighted.Y[:, 0] > 0
+    assert events.sum() > 900
+    assert weighted.n == SUBSAMPLE
+    share = weighted.weight[events].sum() / weighted.weight.sum()
+    assert share == pytest.approx(rows.Y.mean(), rel=1e-6)
+    assert weighted.weight.min() == 1.0
+
+
+def test_one_start_races_and_is_one_end() -> None:
+    data = simulated(n=200)
+    found = search(data.rows, Specification(K=2), column_summary(data.rows), np.random.default_rng(0), n_init=1)
+    assert found.ends.count == 1
+    assert len(found.contenders) == 1
