@@ -167,7 +167,7 @@ def test_disagreeing_starts_are_noted() -> None:
     model = regressor()
     assert "disagree" not in model.summary()
     model.starts_agree_ = False
-    assert "The two best starts disagree: raise n_init" in model.summary()
+    assert "Starts do not agree" in model.summary()
 
 
 def test_other_kinds_have_their_own_words() -> None:

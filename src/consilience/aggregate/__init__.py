@@ -1,5 +1,6 @@
 """Aggregation of models from many sites: transport costs, mixture reduction, robust centres, metrics."""
 
+from consilience.aggregate.camps import Camps, camps
 from consilience.aggregate.combine.combination import Combination
 from consilience.aggregate.combine.combiner import combine_models, combine_orders
 from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart
@@ -20,16 +21,15 @@ from consilience.aggregate.metrics import (
 )
 from consilience.aggregate.robust.align import Alignment, consistent_labels
 from consilience.aggregate.robust.centre import (
-    Shrinkage,
     capped,
     coordinate_median,
     drawn_towards,
     geometric_median,
     huber_centre,
-    shrunk,
     trimmed_mean,
     usable,
 )
+from consilience.aggregate.robust.empirical_bayes import Shrinkage, shrunk
 from consilience.aggregate.robust.estimate import Estimate, in_common_labels
 from consilience.aggregate.robust.sharing import Sharing, shared
 from consilience.aggregate.robust.shrinkage import division
@@ -37,6 +37,7 @@ from consilience.aggregate.transport import exact_cost, exact_transport, relaxed
 
 __all__ = [
     "Alignment",
+    "Camps",
     "Combination",
     "CovariateSummary",
     "Estimate",
@@ -51,6 +52,7 @@ __all__ = [
     "SupportComponents",
     "SupportPart",
     "adjusted_rand_index",
+    "camps",
     "capped",
     "cluster_labels",
     "combine_models",

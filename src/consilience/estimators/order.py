@@ -192,7 +192,7 @@ def select_order(
     doubtful = [K for K, fitted in zip(orders, fits, strict=True) if not fitted.starts_agree_]
     if doubtful:
         warn(
-            f"the two best starts disagree for order {doubtful}: raise n_init before trusting the choice",
+            f"the starts do not agree for order {doubtful}: raise n_init before trusting the choice",
             StartsDisagreeWarning,
         )
     scores = {name: tuple(getattr(fitted, name)(X, y, **fit_params) for fitted in fits) for name in CRITERIA}

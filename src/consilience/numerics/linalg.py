@@ -70,6 +70,35 @@ def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
     return V @ ((V.T @ b) / values[keep, None]), False
 
 
+def inverse_bounded(A: Array, *, smallest: float = 1e-6) -> tuple[Array, int]:
+    """Invert a positive semidefinite ``A (p, p)`` whose small eigenvalues are raised to a bound.
+
+    Eigenvalues of ``A`` scaled to unit diagonal below ``smallest`` times the largest are raised to it, so that
+    directions of which ``A`` knows nothing have a large, finite variance.
+
+    Returns
+    -------
+    inverse : (p, p) array
+    raised : int
+        Number of eigenvalues that were raised.
+
+    Examples
+    --------
+    >>> inverse_bounded(np.diag([4.0, 1.0]))
+    (array([[0.25, 0.  ],
+           [0.  , 1.  ]]), 0)
+    >>> inverse_bounded(np.ones((2, 2)))[1]
+    1
+    """
+    diagonal = np.diagonal(A)
+    usual = max(float(np.median(diagonal[diagonal > 0])), 1e-100) if np.any(diagonal > 0) else 1.0
+    scale = 1 / np.sqrt(np.where(diagonal > smallest * usual, diagonal, usual))
+    values, vectors = np.linalg.eigh(A * scale[:, None] * scale)
+    bound = smallest * max(float(values[-1]), 1e-30)  # the inverse of zero is large, but finite
+    root = vectors / np.sqrt(np.maximum(values, bound)) * scale[:, None]
+    return root @ root.T, int(np.sum(values < bound))
+
+
 def capped(direction: Array, longest: float) -> Array:
     """Scale ``direction`` so that no entry exceeds ``longest`` in absolute value.
 

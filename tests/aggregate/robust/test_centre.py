@@ -27,6 +27,11 @@ from consilience.errors import InvalidInputError
 SEEDS = st.integers(0, 2**32 - 1)
 
 
+def scalar(variances: np.ndarray, D: int) -> np.ndarray:
+    """Covariances that are multiples of the identity, ``(M, D, D)``."""
+    return np.asarray(variances)[:, None, None] * np.eye(D)
+
+
 def turn(D: int, rng: np.random.Generator) -> np.ndarray:
     """A random rotation, perhaps with a reflection."""
     return np.linalg.qr(rng.normal(size=(D, D)))[0]
@@ -361,7 +366,7 @@ ROBUST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "trimmed mean": lambda points: trimmed_mean(points, 0.4),
     "geometric median": geometric_median,
     "huber centre": lambda points: huber_centre(points, 1.0),
-    "shrunk": lambda points: shrunk(points, np.full(len(points), float(points.shape[1]))).centre,
+    "shrunk": lambda points: shrunk(points, scalar(np.ones(len(points)), points.shape[1])).centre,
 }
 
 
@@ -384,10 +389,10 @@ def test_two_fifths_of_the_points_cannot_carry_a_centre_away(centre: str, far: f
 def honest(
     rng: np.random.Generator, *, M: int = 20, D: int = 5, between: float = 0.0, uneven: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Truths of sites with variance ``between`` per coordinate, estimates, and the traces of their covariances."""
-    variances = D * (rng.uniform(0.5, 2, M) if uneven else np.ones(M))
+    """Truths of sites with variance ``between`` per coordinate, estimates, and their covariances."""
+    variances = rng.uniform(0.5, 2, M) if uneven else np.ones(M)
     truth = np.sqrt(between) * rng.normal(size=(M, D))
-    return truth, truth + np.sqrt(variances / D)[:, None] * rng.normal(size=(M, D)), variances
+    return truth, truth + np.sqrt(variances)[:, None] * rng.normal(size=(M, D)), scalar(variances, D)
 
 
 @given(SEEDS, st.integers(1, 15), st.integers(1, 5), st.sampled_from([0.0, 1.0, 100.0]))
@@ -405,19 +410,21 @@ def test_shrinkage_moves_with_the_points(seed: int, M: int, D: int, between: flo
     np.testing.assert_allclose(there.estimates, (3 * here.estimates @ Q + shift)[order], atol=1e-5 * (1 + between))
 
 
-def leave_one_out(points: np.ndarray, variances: np.ndarray, found: Shrinkage) -> np.ndarray:
-    """``θ_m`` by the formula, site by site, from the weights and ``ĥ²`` that were found."""
-    expected = points.copy()
-    w = found.kept / (found.between + np.maximum(variances, np.median(variances) / 2))
+def leave_one_out(points: np.ndarray, covariances: np.ndarray, found: Shrinkage) -> np.ndarray:
+    """``θ_m`` by the formula, site by site, from the sites kept and ``ĥ²`` that were found."""
+    expected, D = points.copy(), points.shape[1]
+    usual = D / np.trace(np.linalg.inv(covariances), axis1=1, axis2=2)
+    counted = covariances * np.maximum(1, np.median(usual) / 2 / usual)[:, None, None]
+    W = found.kept[:, None, None] * np.linalg.inv(counted + found.between * np.eye(D))
     for m in range(len(points)):
         rest = np.delete(np.arange(len(points)), m)
-        if w[rest].sum() > 0:
-            v, spread = w[rest] @ points[rest] / w[rest].sum(), 1 / w[rest].sum()
-            usual, square = found.between + spread + variances[m], np.sum((points[m] - v) ** 2)
-            D = points.shape[1]
-            bound = max(2.5, chi2.ppf(0.995, D) / D) * usual
-            shrinkage = variances[m] / usual * (1 if found.kept[m] else min(1, bound / square))
-            expected[m] = points[m] + shrinkage * (v - points[m])
+        if found.kept[rest].any():
+            spread = np.linalg.inv(W[rest].sum(axis=0))
+            v = spread @ np.einsum("mab,mb->a", W[rest], points[rest])
+            T, r = found.between * np.eye(D) + spread, points[m] - v
+            most, q = max(2.5 * D, chi2.ppf(0.995, D)), r @ np.linalg.solve(covariances[m] + T, r)
+            B = covariances[m] @ np.linalg.inv(covariances[m] + T)
+            expected[m] = points[m] - B @ r * (1 if found.kept[m] else min(1, most / q))
     return expected
 
 
@@ -434,19 +441,19 @@ def test_estimates_lie_between_their_own_and_the_centre_of_the_others(
     assert found.weights.sum() == pytest.approx(1)
     assert np.all((found.weights > 0) == found.kept)
     assert np.all((found.shrinkage >= 0) & (found.shrinkage <= 1))
-    np.testing.assert_allclose(found.centre, found.weights @ points, atol=1e-12 * scale)
+    np.testing.assert_allclose(found.centre, found.weights @ points, atol=1e-9 * scale)
 
 
 def test_the_variance_between_sites_agrees_with_the_distances_that_it_leads_to() -> None:
     for seed in range(6):  # with 2 a site at the border would be kept in every second turn
         _, points, variances = honest(np.random.default_rng(seed), M=30, D=8, between=1.0)
         found = shrunk(points, variances)
-        w = found.kept / (found.between + np.maximum(variances, np.median(variances) / 2))
+        own = variances[:, 0, 0]
+        w = found.kept / (found.between + np.maximum(own, np.median(own) / 2))
         rest = w.sum() - w
         others = (w @ points - w[:, None] * points) / rest[:, None]
-        square = np.sum((points - others) ** 2, axis=1)
-        expected = np.median((square / (1 - 2 / 72) ** 3 - variances - 1 / rest)[found.kept])
-        assert found.between == pytest.approx(expected, rel=1e-6)
+        square = np.sum((points - others) ** 2, axis=1) / (found.between + own + 1 / rest)
+        assert np.median(square[found.kept]) == pytest.approx(8 * (1 - 2 / 72) ** 3, rel=1e-3)
 
 
 def alike(M: int, D: int) -> np.ndarray:
@@ -457,7 +464,7 @@ def alike(M: int, D: int) -> np.ndarray:
 @pytest.mark.parametrize("M", [2, 3, 10, 40])
 def test_where_sites_do_not_differ_all_have_the_mean(M: int) -> None:
     points = alike(M, 3)
-    found = shrunk(points, np.full(M, 3.0))
+    found = shrunk(points, scalar(np.ones(M), 3))
     assert found.between == 0
     assert found.kept.all()
     np.testing.assert_allclose(found.estimates, np.tile(points.mean(axis=0), (M, 1)), atol=1e-12)
@@ -466,7 +473,7 @@ def test_where_sites_do_not_differ_all_have_the_mean(M: int) -> None:
 
 def test_where_sites_do_not_differ_all_have_the_mean_weighted_by_precision() -> None:
     points, variances = alike(10, 3), np.linspace(1, 1.9, 10)  # none below half the median
-    found = shrunk(points, variances)
+    found = shrunk(points, scalar(variances, 3))
     assert found.between == 0
     expected = np.average(points, axis=0, weights=1 / variances)
     np.testing.assert_allclose(found.estimates, np.tile(expected, (10, 1)), atol=1e-12)
@@ -476,7 +483,7 @@ def test_where_sites_differ_much_each_keeps_its_own() -> None:
     rng = np.random.default_rng(0)
     moved, points = [], rng.normal(size=(20, 3))
     for spread in (1e1, 1e2, 1e4):
-        found = shrunk(spread * points, np.ones(20))
+        found = shrunk(spread * points, scalar(np.full(20, 1 / 3), 3))
         moved.append(np.abs(found.estimates - spread * points).max())
     assert moved[0] > 2 * moved[1] > 4 * moved[2]
     assert moved[2] < 1e-3
@@ -513,7 +520,7 @@ def test_honest_sites_are_kept_and_their_variance_is_found(D: int, between: floa
     rng = np.random.default_rng(D)
     found = [shrunk(*honest(rng, M=40, D=D, between=between)[1:]) for _ in range(40)]
     assert np.mean([each.kept for each in found]) >= 0.97
-    estimated = np.mean([each.between for each in found]) / D
+    estimated = np.mean([each.between for each in found])
     few = 0.35 / np.sqrt(D)  # at 0 it cannot fall below, so that its mean is above
     assert abs(estimated - between) < 0.05 + few
 
@@ -539,7 +546,7 @@ def test_a_site_that_claims_to_know_all_has_no_more_than_twice_the_say(shift: fl
         _, points, variances = honest(np.random.default_rng(seed), uneven=False)
         without = shrunk(points[1:], variances[1:])
         points[0] += shift
-        variances[0] = 1e-12
+        variances[0] = 1e-12 * np.eye(5)
         found = shrunk(points, variances)
         assert found.weights[0] <= 2 * np.median(found.weights) * (1 + 1e-12)
         moved = np.linalg.norm(found.estimates[1:] - without.estimates, axis=1)
@@ -563,26 +570,65 @@ def test_a_big_site_is_kept_and_keeps_nearly_its_own(between: float) -> None:
 
 
 def test_one_site_keeps_its_own() -> None:
-    found = shrunk(np.array([[1.0, 2.0]]), np.ones(1))
+    found = shrunk(np.array([[1.0, 2.0]]), scalar(np.ones(1), 2))
     np.testing.assert_array_equal(found.estimates, [[1.0, 2.0]])
     np.testing.assert_array_equal(found.centre, [1.0, 2.0])
     assert (found.shrinkage[0], found.weights[0], found.between, found.kept[0]) == (0, 1, 0, True)
 
 
 def test_two_sites_share_what_they_agree_on() -> None:
-    near = shrunk(np.array([[0.0], [0.1]]), np.ones(2))
+    near = shrunk(np.array([[0.0], [0.1]]), scalar(np.ones(2), 1))
     np.testing.assert_allclose(near.estimates, 0.05)
-    apart = shrunk(np.array([[0.0], [1e3]]), np.ones(2))
+    apart = shrunk(np.array([[0.0], [1e3]]), scalar(np.ones(2), 1))
     np.testing.assert_allclose(apart.estimates, [[0.0], [1e3]], atol=1e-2)
-    big = shrunk(np.array([[0.0], [2.0]]), np.array([1e-4, 1.0]))  # the other has all to learn
+    big = shrunk(np.array([[0.0], [2.0]]), scalar(np.array([1e-4, 1.0]), 1))  # the other has all to learn
     assert abs(big.estimates[0, 0]) < 0.02
     assert np.isfinite(big.estimates).all()
 
 
 @pytest.mark.parametrize("M", [1, 2, 3, 10])
 def test_sites_that_say_the_same_are_answered_the_same(M: int) -> None:
-    found = shrunk(np.full((M, 3), 0.3), np.linspace(1, 2, M))
+    found = shrunk(np.full((M, 3), 0.3), scalar(np.linspace(1, 2, M), 3))
     assert found.between == 0
     assert found.kept.all()
     np.testing.assert_allclose(found.estimates, 0.3, rtol=1e-14)
     np.testing.assert_allclose(found.centre, 0.3, rtol=1e-14)
+
+
+# ---------------------------------------------------------------------- shrinkage by matrix
+
+
+def test_directions_that_a_site_determines_stay_and_others_are_the_centres() -> None:
+    rng = np.random.default_rng(0)
+    points, C = rng.normal(size=(8, 3)), np.tile(1e-6 * np.eye(3), (8, 1, 1))
+    Q = turn(3, rng)
+    C[0] = Q @ np.diag([1e-6, 1e-6, 1e6]) @ Q.T
+    found = shrunk(points, C)
+    moved = Q.T @ (found.estimates[0] - points[0])
+    np.testing.assert_allclose(moved[:2], 0.0, atol=1e-4)
+    np.testing.assert_allclose(Q[:, 2] @ (found.estimates[0] - found.others[0]), 0.0, atol=1e-3)
+
+
+@given(SEEDS, st.integers(2, 10), st.integers(1, 5))
+def test_the_pull_shrinks_by_what_is_stated(seed: int, M: int, D: int) -> None:
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(M, D, D + 2))
+    C, points = A @ np.swapaxes(A, 1, 2), rng.normal(size=(M, D))
+    found = shrunk(points, C)
+    for m in range(M):
+        P = np.linalg.inv(C[m])
+        expected = np.linalg.solve(P + found.pull[m], P @ points[m] + found.pull[m] @ found.others[m])
+        np.testing.assert_allclose(found.estimates[m], expected, atol=1e-6)
+
+
+def test_shrinkage_by_matrix_errs_less_than_by_trace_where_sites_know_different_directions() -> None:
+    rng = np.random.default_rng(0)
+    by_matrix, by_trace = 0.0, 0.0
+    for _ in range(40):
+        C = np.array([np.diag(rng.permutation([0.01, 1.0, 100.0])) for _ in range(10)])
+        truth = 0.3 * rng.normal(size=(10, 3))
+        points = truth + np.sqrt(np.diagonal(C, axis1=1, axis2=2)) * rng.normal(size=(10, 3))
+        alike = scalar(np.trace(C, axis1=1, axis2=2) / 3, 3)
+        by_matrix += np.sum((shrunk(points, C).estimates - truth) ** 2)
+        by_trace += np.sum((shrunk(points, alike).estimates - truth) ** 2)
+    assert by_matrix < 0.2 * by_trace

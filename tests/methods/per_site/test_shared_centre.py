@@ -20,13 +20,15 @@ from consilience.engines import DaskCluster, InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect, Fit, Specification, fit_mixture
 from consilience.fit.stop import StopReason
-from consilience.messages import FitSite, LogLikelihood, decode, encode
+from consilience.messages import FitSite, Likelihood, LogLikelihood, decode, encode
 from consilience.methods import Task
 from consilience.methods.per_site import shared_centre as module
+from consilience.methods.per_site import shared_fit as module_text
 from consilience.methods.per_site.local_fits import LocalFits
 from consilience.methods.per_site.shared_fit import OF_A_SITE, SharedFit, SiteShare
-from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
+from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
 from consilience.model.alignment import alignment
+from consilience.model.summary import column_summary
 from consilience.runs import Journal, Run, run
 from consilience.site import Site, answer
 from families import SIZED
@@ -779,6 +781,113 @@ def test_camps_of_real_sites_are_seen() -> None:
         parts[f"site {m}"] = replace(parts[f"site {m}"], Y=parts[f"site {m}"].Y + 1.2)
     (fit,) = study(parts).value
     assert not fit.trusted
+
+
+# ---------------------------------------------------------------------- no site is worse than alone
+
+
+def regression_sites(
+    M: int, n: int, *, seed: int = 0, h: float = 0.2, elsewhere: float = 0.0, apart: float = 0.0
+) -> tuple[dict[str, Rows], dict[str, Rows]]:
+    """Sites of two regressions on four covariates, and new rows of each; ``elsewhere`` moves the first covariate."""
+    rng = np.random.default_rng(seed)
+    common = np.array([[0.0, 1.5, -1.0, 0.5, 0.0], [3.0, -1.0, 1.0, 0.0, 1.0]])
+    parts, new = {}, {}
+    for m in range(M):
+        B = common + h * rng.normal(size=common.shape)
+        B[:, 1] += apart * (m >= M // 2)
+        for kept, size in ((parts, n), (new, 2_000)):
+            X = rng.normal(size=(size, 4))
+            X[:, 0] += elsewhere * (m - M / 2)
+            y = np.einsum("nd,nd->n", np.c_[np.ones(size), X], B[rng.choice(2, size)]) + rng.normal(size=size)
+            kept[f"site {m}"] = Rows(X, y[:, None])
+    return parts, new
+
+
+TWO_REGRESSIONS = Mixture(
+    Design.raw(4),
+    ConstantGate(np.full(2, 0.5)),
+    GaussianExperts(np.array([[[0.0, 1.5, -1.0, 0.5, 0.0]], [[3.0, -1.0, 1.0, 0.0, 1.0]]]), np.ones((2, 1, 1))),
+)
+REGRESSIONS = Specification(K=2, gate="constant")
+
+
+@SLOW
+@pytest.mark.parametrize("seed", [0, 3])
+def test_sites_centred_elsewhere_are_not_worse_than_alone(seed: int) -> None:
+    parts, new = regression_sites(8, 200, seed=seed, elsewhere=3.0)
+    (fit,) = study(parts, REGRESSIONS, TWO_REGRESSIONS, SharedCentre()).value
+    loss = []
+    for name, rows in parts.items():
+        alone = own_fit(rows, REGRESSIONS, TWO_REGRESSIONS).mixture
+        loss.append(np.mean(alone.log_density(new[name]) - fit.fits[name].mixture.log_density(new[name])))
+    assert max(loss) < 0.02
+    assert np.mean(loss) < 0
+
+
+def guarding(shared: float, *, shrinkage: float = 0.5, n: float = 100.0) -> SharedFit:
+    """A fit whose sites state that their shared mixtures have this log-likelihood, and their own fits 0."""
+    parts, _ = gaussian_sites(4)
+    own = own_fit(parts["site 0"]).mixture
+    fits = LocalFits(dict.fromkeys(parts, own), dict.fromkeys(parts, n), dict.fromkeys(parts, 0.0), None)
+    state = module._Rounds(fits, own, Specification(K=3, gate="constant").penalty(column_summary(parts["site 0"])), {})
+    state.take({site: expect(own, rows) for site, rows in parts.items()})
+    state.share(last=True)
+    state.share(last=True)
+    state.sharing = replace(state.sharing, shrinkage=np.full_like(state.sharing.shrinkage, shrinkage))
+    values = {site: Likelihood(shared if site == "site 1" else 0.0, n) for site in parts}
+    return state.ending(values).fit(state.penalty)
+
+
+def test_a_site_keeps_its_own_fit_where_the_shared_mixture_is_worse() -> None:
+    own = own_fit(gaussian_sites(4)[0]["site 0"]).mixture
+    bound = 0.5 * module.optimism(own, 1e4)
+    for gap, kept in ((bound + 201.0, True), (bound, False), (199.0, False)):  # 200 are 0.02 a row
+        fit = guarding(-gap, n=1e4)
+        one = fit.sites[1]
+        assert one.own == kept
+        assert (module_text.GUARDED in one.remarks) == kept
+        assert (one.status == "on its own") == kept
+        assert fit.fits["site 1"].log_likelihood == (0.0 if kept else -gap)
+        assert not any(site.own for i, site in enumerate(fit.sites) if i != 1)
+
+
+def test_the_optimism_of_a_fit_with_few_rows_has_no_bound() -> None:
+    own = mixture_of(MEANS)
+    assert module.optimism(own, 1e9) == pytest.approx(own.parameter_count)
+    assert module.optimism(own, 10.0) == np.inf
+
+
+def test_the_likelihood_is_that_of_the_mixtures_returned() -> None:
+    parts, _ = gaussian_sites(5)
+    (fit,) = plain(5).value
+    for name, rows in parts.items():
+        expected = fit.fits[name].mixture.log_density(rows).sum()
+        assert fit.fits[name].log_likelihood == pytest.approx(expected, rel=1e-9)
+    assert fit.log_likelihood == pytest.approx(sum(own.log_likelihood for own in fit.fits.values()), rel=1e-12)
+
+
+def test_a_site_whose_rows_do_not_determine_a_coefficient_gets_it_from_the_others() -> None:
+    parts, _ = regression_sites(6, 150, h=0.05)
+    one = parts["site 2"]
+    X = one.X.copy()
+    X[:, 3] = 0.0  # the column is constant at this site
+    parts["site 2"] = replace(one, X=X, Y=one.Y)
+    (fit,) = study(parts, REGRESSIONS, TWO_REGRESSIONS, SharedCentre(rounds=12)).value
+    site = fit.sites[2]
+    assert any("do not determine" in remark for remark in site.remarks)
+    slopes = np.array([own.mixture.experts.B[:, 0, 4] for own in fit.fits.values()])
+    if not site.own:
+        np.testing.assert_allclose(slopes[2], np.median(slopes, axis=0), atol=0.1)
+
+
+@SLOW
+@pytest.mark.parametrize("M", [6, 8])
+def test_two_camps_of_regressions_are_not_trusted(M: int) -> None:
+    parts, _ = regression_sites(M, 200, apart=2.0)
+    (fit,) = study(parts, REGRESSIONS, TWO_REGRESSIONS).value
+    assert not fit.trusted
+    assert "two camps" in fit.doubts[-1]
 
 
 # ---------------------------------------------------------------------- what is refused

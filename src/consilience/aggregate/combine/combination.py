@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from consilience.aggregate.camps import Camps
 from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.aggregate.combine.heterogeneity import Heterogeneity
 from consilience.model.mixture import Mixture
@@ -41,6 +42,8 @@ class Combination:
         Objective of the reduction at each iteration.
     plan : mapping of str to array
         The combined expert that each expert of a site was assigned to, -1 for an expert that was not used.
+    camps : Camps or None
+        Whether the sites form two camps.
 
     Examples
     --------
@@ -69,6 +72,7 @@ class Combination:
     sites: tuple[SiteEvidence, ...]
     trace: tuple[float, ...]
     plan: Mapping[str, IntArray]
+    camps: Camps | None = None
 
     def permuted(self, permutation: IntArray) -> Combination:
         """Return the combination with its experts in another order."""

@@ -13,7 +13,12 @@ from consilience.aggregate.combine.combination import Combination
 from consilience.aggregate.combine.components import SupportComponents, SupportPart
 from consilience.aggregate.combine.evidence import Witness
 from consilience.aggregate.combine.gates import agreed_gate, constant_gate_costs, gate_costs
-from consilience.aggregate.combine.heterogeneity import between_sites, gates_between_sites, shapes_between_sites
+from consilience.aggregate.combine.heterogeneity import (
+    between_sites,
+    camps_between,
+    gates_between_sites,
+    shapes_between_sites,
+)
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.precision import Stated, combined_precision
@@ -173,6 +178,7 @@ class _Combiner:
             tuple(witness.evidence(m) for m in range(pool.M)),
             reduction.trace,
             {name: np.where(self.used, labels, -1)[pool.owner == m] for m, name in enumerate(pool.names)},
+            camps_between(pool, labels, self.K),
         )
 
     def _reduction(self) -> tuple[Reduction, IntArray]:

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincc
 
+from consilience.aggregate.camps import Camps, camps
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.precision import Stated, inverted
 from consilience.model.families.base import Experts, MomentExperts
 from consilience.model.gates import Gate
 from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, unpack
+from consilience.numerics.linalg import inverse_bounded
 
 SIGNIFICANT = 0.01
 """P-value of Q below which the variance between sites is part of the standard errors."""
@@ -180,3 +182,34 @@ def gates_between_sites(pool: Pool, labels: IntArray, gate: Gate, sites: Mask) -
         variances.append(1 / spread)
     delta, v = np.array(shifts).reshape(-1, gate.K), np.array(variances).reshape(-1, gate.K)
     return Heterogeneity.stacked([heterogeneity(delta[:, [k]], v[:, [k]]) for k in range(gate.K)])
+
+
+def camps_between(pool: Pool, labels: IntArray, K: int) -> Camps:
+    """Test whether the sites form two camps, by the coefficients of all their experts, also those set aside."""
+    f = pool.coefficients.shape[1]
+    estimates, covariances = np.full((K, pool.M, f), np.nan), np.tile(np.eye(f), (K, pool.M, 1, 1))
+    for k in range(K):
+        sites, J, right = _of_expert(pool, pool.informed & (labels == k))
+        for m, own, moment in zip(sites, J, right, strict=True):
+            covariances[k, m] = inverse_bounded(own)[0]
+            estimates[k, m] = covariances[k, m] @ moment
+    return camps(list(estimates), list(covariances))
+
+
+def _of_expert(pool: Pool, mine: Mask) -> tuple[IntArray, Array, Array]:
+    """Return the sites of some components, the sums of their precisions, and of precisions times coefficients."""
+    f, at = pool.coefficients.shape[1], np.flatnonzero(mine)
+    sites, place = np.unique(pool.owner[at], return_inverse=True)
+    J, right = np.zeros((len(sites), f, f)), np.zeros((len(sites), f))
+    own = unpack(pool.precision[at])
+    np.add.at(J, place, own)
+    np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[at]))
+    return sites, J, right
+
+
+def _inverted(J: Array) -> Array:
+    """Compute ``J_m⁻¹``, ``(M, f, f)``; the generalised inverse if singular."""
+    try:
+        return np.asarray(np.linalg.inv(J))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(J, hermitian=True))

@@ -1,15 +1,11 @@
-"""Robust centres: medians, trimmed mean, Huber centre, shrinkage.
+"""Robust centres: medians, trimmed mean, Huber centre.
 
-Sites send one vector each; all centres but the mean have a positive breakdown point. If sites truly differ, no common
-centre fits them: shrinkage gives each site an estimate between its own and the centre.
+Sites send one vector each; all centres but the mean have a positive breakdown point.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
-from scipy.special import chdtri
 
 from consilience.errors import InvalidInputError
 from consilience.numerics.arrays import Array, Mask
@@ -18,14 +14,6 @@ ROUNDING = 1e-12
 LARGEST = 1e100
 CAP = 2.0
 """Maximum weight of a site, as a multiple of the median weight."""
-REFUSED = 2.5
-"""Multiple of the expected squared distance from the centre above which a site is excluded."""
-REFUSED_LEVEL = 0.995
-"""Quantile under homogeneity that replaces the multiple if it is larger: with few coordinates the tail is long."""
-PASSES = 50
-"""Maximum number of alternations between the centre and the variance between sites."""
-MAY_RETURN = 10
-"""Number of alternations after which an excluded site stays excluded."""
 
 
 def usable(points: Array) -> Mask:
@@ -51,17 +39,6 @@ def capped(weights: Array) -> Array:
     array([ 90., 110., 220.])
     """
     return np.minimum(weights, CAP * np.median(weights))
-
-
-def believed(variances: Array) -> Array:
-    """Bound the variances of sites' estimates below by half the median, since they are reported by the sites.
-
-    Examples
-    --------
-    >>> believed(np.array([1.0, 1.2, 1e-9]))
-    array([1. , 1.2, 0.5])
-    """
-    return np.maximum(variances, np.median(variances) / CAP)
 
 
 def coordinate_median(points: Array, weights: Array | None = None) -> Array:
@@ -215,107 +192,3 @@ def drawn_towards(points: Array, centre: Array, threshold: float | Array) -> Arr
     distance = np.linalg.norm(gap, axis=1)
     left = 1 - threshold / np.maximum(distance, threshold)
     return np.asarray(centre + left[:, None] * gap)
-
-
-@dataclass(frozen=True, eq=False)
-class Shrinkage:
-    """Estimates of sites, shrunk towards a robust centre.
-
-    Parameters
-    ----------
-    centre : (D,) array
-    between : float
-        Variance between sites ``ĥ²``, summed over coordinates.
-    weights : (M,) array
-        Weight of each site in the centre; they sum to 1, and are 0 for sites that are not kept.
-    estimates : (M, D) array
-    shrinkage : (M,) array
-        Fraction of each estimate that comes from the other sites.
-    kept : (M,) array of bool
-        Sites that define the centre.
-
-    Examples
-    --------
-    >>> shrunk(np.array([[0.0], [0.1], [-0.1]]), np.ones(3)).shrinkage.round(2)
-    array([0.67, 0.67, 0.67])
-    """
-
-    centre: Array
-    between: float
-    weights: Array
-    estimates: Array
-    shrinkage: Array
-    kept: Mask
-
-
-def shrunk(points: Array, variances: Array, barred: Mask | None = None) -> Shrinkage:
-    """Shrink each site's estimate towards the robust centre of the others, by empirical Bayes.
-
-    ``θ_m = v₋ₘ + B_m (z_m - v₋ₘ)`` with ``B_m = (ĥ² + s₋ₘ) / (ĥ² + s₋ₘ + s_m)``, where ``v₋ₘ`` is the centre of the
-    other sites and ``s₋ₘ`` its variance. If sites do not differ significantly, ``ĥ² = 0`` and ``θ_m`` is the
-    precision-weighted mean of all; if they differ much, each keeps its own estimate.
-
-    Alternately, ``ĥ² = max(0, median_m(q_m / c_D - s_m - s₋ₘ))`` over the sites kept so far, with
-    ``q_m = ‖z_m - v₋ₘ‖²`` and ``c_D`` the median of a chi-square over its mean; sites with ``q_m / (ĥ² + s_m + s₋ₘ)``
-    above 2.5, or above the 0.995 quantile under homogeneity if that is larger, are excluded; and
-    ``v = Σ w_m z_m / Σ w_m``, ``w_m = 1 / (ĥ² + s_m)``, over the sites kept. ``s_m`` is bounded below by half the
-    median there, since it is reported by the site. The iteration starts at the geometric median.
-
-    The shrinkage of an excluded site decreases with its distance: it is that at the bound, times the bound over
-    ``q_m``, so that a site excluded by chance is still shrunk.
-
-    Parameters
-    ----------
-    points : (M, D) array
-        Points in comparable units.
-    variances : (M,) array
-        ``s_m = tr Cov(z_m)``, positive.
-    barred : (M,) array of bool, optional
-        Sites that are excluded wherever they lie.
-
-    Examples
-    --------
-    >>> found = shrunk(np.array([[0.0], [1.0], [2.0], [900.0]]), np.full(4, 0.01))
-    >>> found.kept, found.estimates.ravel().round(1)
-    (array([ True,  True,  True, False]), array([  0.,   1.,   2., 900.]))
-    """
-    M, D = points.shape
-    counted = believed(variances)
-    most = max(REFUSED, float(chdtri(D, 1 - REFUSED_LEVEL)) / D)
-    others, spread = np.repeat(geometric_median(points)[None], M, axis=0), np.zeros(M)
-    weights, between, kept = np.zeros(M), 0.0, np.ones(M, dtype=bool)
-    for turn in range(PASSES):
-        square = np.sum((points - others) ** 2, axis=1)
-        known = np.isfinite(spread)
-        heard = known & kept if 2 * np.sum(known & kept) >= M else known
-        before, between = between, _between(square[heard], (variances + spread)[heard], D)
-        last, kept = kept, ~known | (square <= most * (between + spread + variances))
-        if barred is not None:
-            kept &= ~barred
-        if turn > MAY_RETURN:
-            kept &= last  # who is at the border may not come and go for ever
-        weights = kept / (between + counted)
-        others, spread = _of_others(points, weights)
-        if turn > 0 and np.array_equal(kept, last) and abs(between - before) <= 1e-9 * (between + counted.min()):
-            break
-    share = weights / weights.sum()
-    square = np.sum((points - others) ** 2, axis=1)
-    expected = between + np.where(np.isfinite(spread), spread, 0.0) + variances
-    shrinkage = np.where(np.isfinite(spread), variances / expected, 0.0)
-    shrinkage *= np.where(kept, 1.0, most * expected / np.maximum(square, most * expected))
-    return Shrinkage(share @ points, between, share, points + shrinkage[:, None] * (others - points), shrinkage, kept)
-
-
-def _between(square: Array, expected: Array, D: int) -> float:
-    """Estimate the variance between sites from squared distances, of which ``expected`` is sampling error."""
-    median_of_chi_square = (1 - 2 / (9 * D)) ** 3
-    return max(0.0, float(np.median(square / median_of_chi_square - expected))) if len(square) else 0.0
-
-
-def _of_others(points: Array, weights: Array) -> tuple[Array, Array]:
-    """Compute the weighted mean of the other sites ``(M, D)`` and its variance ``(M,)``; infinite without others."""
-    left = weights.sum() - weights
-    alone = left <= ROUNDING * weights.sum()
-    left = np.where(alone, 1.0, left)
-    mean = (weights @ points - weights[:, None] * points) / left[:, None]
-    return np.where(alone[:, None], points, mean), np.where(alone, np.inf, 1 / left)

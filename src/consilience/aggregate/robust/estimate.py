@@ -28,6 +28,16 @@ class Estimate:
         Covariance of each expert's free coefficients.
     slopes : (g, g) array or None
         Covariance of the free slopes of a softmax gate; None if it is not reliable, or the gate has no slopes.
+    located : (K, f) array or None
+        Coefficients at the maximum of the site's likelihood as far as one Newton step shows, to which ``covariance``
+        belongs; None if the mixture's are these. An EM step covers part of the way only.
+    information : (K, f, f) array or None
+        Complete-data information of each expert's coefficients, with which an EM step is shrunk; None for the inverse
+        of ``covariance``.
+    undetermined : int
+        Number of directions of coefficients that the site's rows do not determine.
+    slopes_located, slopes_information : (g,) and (g, g) array or None
+        The same for the free slopes of the gate.
 
     Examples
     --------
@@ -43,31 +53,61 @@ class Estimate:
     label_counts: Array
     covariance: Array
     slopes: Array | None = None
+    located: Array | None = None
+    information: Array | None = None
+    undetermined: int = 0
+    slopes_located: Array | None = None
+    slopes_information: Array | None = None
 
     @property
     def coefficients(self) -> Array:
         """Return the free coefficients of each expert, ``(K, f)``."""
         return self.mixture.coefficients
 
+    @property
+    def points(self) -> Array:
+        """Return the coefficients that are compared between sites, ``(K, f)``."""
+        return self.coefficients if self.located is None else self.located
+
     def is_finite(self) -> bool:
         """Whether the site has rows and its numbers are finite."""
-        parts = (self.coefficients, self.label_counts, self.covariance, self.mixture.gate.contrasts())
+        parts = (self.points, self.coefficients, self.label_counts, self.covariance, self.mixture.gate.contrasts())
         if not (all(bool(np.all(np.isfinite(part))) for part in parts) and self.label_counts.sum() > 0):
             return False
         return not self.mixture.experts.invalid()
-
-    def with_covariances_of(self, other: Estimate) -> Estimate:
-        """Return the estimate with the covariances of another one, rescaled to this one's numbers of rows."""
-        times = np.maximum(other.label_counts, 1.0) / np.maximum(self.label_counts, 1.0)
-        return replace(self, covariance=times[:, None, None] * other.covariance, slopes=other.slopes)
 
     def permuted(self, permutation: IntArray) -> Estimate:
         """Return the estimate with experts in another order; the covariance of the gate's slopes is dropped."""
         if np.array_equal(permutation, np.arange(len(permutation))):
             return self
-        return Estimate(
-            self.mixture.permuted(permutation), self.label_counts[permutation], self.covariance[permutation]
+        return replace(
+            self,
+            mixture=self.mixture.permuted(permutation),
+            label_counts=self.label_counts[permutation],
+            covariance=self.covariance[permutation],
+            slopes=None,
+            slopes_located=None,
+            slopes_information=None,
+            located=None if self.located is None else self.located[permutation],
+            information=None if self.information is None else self.information[permutation],
         )
+
+
+def shrunk_step(step: Array, information: Array, towards: Array, pull: Array) -> Array:
+    """Take an EM step on the posterior, ``(D,)``: ``(C + Q)⁻¹ (C b + Q v)``.
+
+    ``b`` is the EM step on the likelihood and ``C`` its complete-data information. A fixed point is a maximum of the
+    likelihood with a prior of mean ``v`` and precision ``Q``; an infinite ``Q`` gives ``v``.
+
+    Examples
+    --------
+    >>> shrunk_step(np.array([2.0, 2.0]), np.diag([3.0, 0.0]), np.zeros(2), np.eye(2))
+    array([1.5, 0. ])
+    """
+    if not np.all(np.isfinite(pull)):
+        return towards
+    gap = np.linalg.lstsq(information + pull, pull @ (towards - step), rcond=None)[0]
+    return np.asarray(step + gap)
 
 
 def in_common_labels(estimates: Mapping[str, Estimate], centre: Mixture) -> dict[str, Estimate]:

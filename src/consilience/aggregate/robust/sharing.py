@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from consilience.aggregate.camps import Camps, camps
 from consilience.aggregate.robust.centre import coordinate_median, geometric_median
-from consilience.aggregate.robust.estimate import Estimate
+from consilience.aggregate.robust.estimate import Estimate, shrunk_step
 from consilience.aggregate.robust.shrinkage import ShrunkVectors, division, shrink_whitened
 from consilience.model.gates import Gate
 from consilience.model.mixture import Mixture
@@ -20,6 +21,9 @@ from consilience.numerics.arrays import Array, IntArray, Mask
 
 LEAST_GATES = 3
 """Minimum number of sites with a covariance of their gate's slopes to shrink slopes; else all have the centre's."""
+
+MEDIAN_OF_SQUARE = 0.455
+"""Median of a chi-square of one degree of freedom."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +89,7 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
     Coefficients of each expert are shrunk (:func:`~consilience.aggregate.robust.centre.shrunk`) in coordinates whitened
     by the geometric median of their covariances per row; slopes of a softmax gate likewise, all experts as one vector.
     A site more than half of whose experts are far from the others' is excluded from the centre. Weights and covariances
-    of the experts are estimated per site; the centre's count as ``f`` rows.
+    of the experts are estimated per site; the centre's count as ``f`` rows, or fewer if sites differ in them.
 
     Parameters
     ----------
@@ -116,12 +120,12 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
     far = _mostly_far(each)
     if np.any(far & ~out):
         each = _experts_drawn(sites, equal=equal, barred=far | out)
-    coefficients = np.stack([one.found.estimates for one in each], axis=1)  # (M, K, f)
+    coefficients = np.array([_steps(site, m, each) for m, site in enumerate(sites)])  # (M, K, f)
     own, pooled = _shapes(sites)
     gates, gate, gate_shrinkage = _gates(sites, far | out, equal=equal)
     return Sharing(
         _mixture(sites[0].mixture, gate, np.array([one.found.centre for one in each]), pooled),
-        np.array([one.covariance for one in each]),
+        np.array([one.found.covariance for one in each]),
         {
             name: _mixture(site.mixture, gates[m], coefficients[m], own[m])
             for m, (name, site) in enumerate(estimates.items())
@@ -129,16 +133,37 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
         np.stack([one.found.shrinkage for one in each], axis=1),
         np.stack([one.found.kept for one in each], axis=1),
         gate_shrinkage,
-        np.sqrt([one.found.between / coefficients.shape[2] for one in each]),
+        np.sqrt([one.found.between for one in each]),
         0.0 if equal else division([one.residuals for one in each]),
     )
+
+
+def camps_of(estimates: Mapping[str, Estimate]) -> Camps:
+    """Test whether sites form two camps, by the coefficients of all experts; experts with too few rows are left out.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
+    >>> def site(mean):
+    ...     experts = GaussianExperts(np.array([[[mean]]]), np.ones((1, 1, 1)))
+    ...     mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
+    ...     return Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02))
+    >>> means = np.array([0.0, 0.1, -0.1, 0.05, 5.0, 5.1, 4.9, 5.05])
+    >>> camps_of({str(m): site(mean) for m, mean in enumerate(means)}).gap < 0.05
+    True
+    """
+    sites = list(estimates.values())
+    labels = np.array([site.label_counts for site in sites])
+    points = np.where((labels > sites[0].mixture.design.p)[:, :, None], [site.points for site in sites], np.nan)
+    covariances = np.array([site.covariance for site in sites])
+    return camps(list(np.swapaxes(points, 0, 1)), list(np.swapaxes(covariances, 0, 1)))
 
 
 def _experts_drawn(sites: list[Estimate], *, equal: bool, barred: Mask) -> list[ShrunkVectors]:
     """Shrink the coefficients of each expert towards their centre."""
     return [
         shrink_whitened(
-            np.array([site.coefficients[k] for site in sites]),
+            np.array([site.points[k] for site in sites]),
             np.array([site.covariance[k] for site in sites]),
             np.array([site.label_counts[k] for site in sites]),
             least=sites[0].mixture.design.p + 1,
@@ -147,6 +172,13 @@ def _experts_drawn(sites: list[Estimate], *, equal: bool, barred: Mask) -> list[
         )
         for k in range(sites[0].mixture.K)
     ]
+
+
+def _steps(site: Estimate, m: int, each: list[ShrunkVectors]) -> Array:
+    """Take the EM step of site ``m`` on the posterior of each expert, ``(K, f)``."""
+    information = np.linalg.inv(site.covariance) if site.information is None else site.information
+    steps = zip(site.coefficients, information, each, strict=True)
+    return np.array([shrunk_step(b, C, one.found.others[m], one.found.pull[m]) for b, C, one in steps])
 
 
 def _mostly_far(each: list[ShrunkVectors]) -> Mask:
@@ -168,18 +200,29 @@ def _shapes(sites: list[Estimate]) -> tuple[Array, Array]:
     rows = np.array([site.label_counts for site in sites])
     if experts[0].ties_shapes:
         rows = np.repeat(rows.sum(axis=1, keepdims=True), own.shape[1], axis=1)
-    weight = (rows / (rows + sites[0].coefficients.shape[1]))[:, :, None]
+    size = np.log(np.linalg.norm(own, axis=2) / np.linalg.norm(pooled, axis=1))  # (M, K)
+    differ = _differ(size**2, 2 / np.maximum(rows, 1.0))
+    prior = 2 / np.maximum(differ, 2 / sites[0].coefficients.shape[1])
+    weight = (rows / (rows + prior))[:, :, None]
     return weight * own + (1 - weight) * pooled, pooled
+
+
+def _differ(square: Array, chance: Array) -> Array:
+    """Estimate the variance between sites from squared deviations ``(M, ...)``, with sampling variance ``chance``."""
+    return np.maximum(np.median(square / MEDIAN_OF_SQUARE - chance, axis=0), 0.0)
 
 
 def _gates(sites: list[Estimate], out: Mask, *, equal: bool) -> tuple[list[Gate], Gate, Array]:
     """Return the gate of each site, that of the centre, and the shrinkage of each site."""
     gates = [site.mixture.gate for site in sites]
     if not gates[0].reads_covariates:
-        labels, prior = np.array([site.label_counts for site in sites]), sites[0].coefficients.shape[1]
+        labels, prior = np.array([site.label_counts for site in sites]), float(sites[0].coefficients.shape[1])
         share = coordinate_median(labels / labels.sum(axis=1, keepdims=True))
         share /= share.sum()
-        own = (labels + prior * share) / (labels.sum(axis=1, keepdims=True) + prior)
+        rows, spread = labels.sum(axis=1, keepdims=True), float(share @ (1 - share))
+        gaps = np.sum((labels / rows - share) ** 2, axis=1)
+        prior = spread / max(float(_differ(gaps, spread / rows[:, 0])), spread / prior) if spread > 0 else prior
+        own = (labels + prior * share) / (rows + prior)
         return [gates[0].with_shares(pi) for pi in own], gates[0].with_shares(share), np.zeros(len(sites))
     free = np.array([gate.contrasts() for gate in gates])  # (M, K - 1, p)
     first = int(sites[0].mixture.design.intercept)
@@ -200,13 +243,19 @@ def _slopes(sites: list[Estimate], out: Mask, slopes: Array, *, equal: bool) -> 
     if equal or known.sum() < LEAST_GATES:
         centre = geometric_median(slopes[known] if known.sum() >= LEAST_GATES else slopes)
         return np.repeat(centre[None], len(sites), axis=0), np.ones(len(sites)), centre
-    covariance = np.array([site.slopes for site in sites if site.slopes is not None])
-    labels = np.array([site.label_counts.sum() for site, use in zip(sites, known, strict=True) if use])
-    found = shrink_whitened(slopes[known], covariance, labels, least=1.0, equal=False, barred=out[known]).found
+    use = [site for site in sites if site.slopes is not None]
+    covariance = np.array([site.slopes for site in use])
+    own = zip(use, slopes[known], strict=True)
+    points = np.array([step if site.slopes_located is None else site.slopes_located for site, step in own])
+    labels = np.array([site.label_counts.sum() for site in use])
+    found = shrink_whitened(points, covariance, labels, least=1.0, equal=False, barred=out[known]).found
     shrinkage = np.ones(len(sites))
     shrinkage[known] = found.shrinkage
     estimates = np.repeat(found.centre[None], len(sites), axis=0)
-    estimates[known] = found.estimates
+    estimates[known] = [
+        shrunk_step(z, np.linalg.inv(C) if site.slopes_information is None else site.slopes_information, v, Q)
+        for site, C, z, v, Q in zip(use, covariance, slopes[known], found.others, found.pull, strict=True)
+    ]
     return estimates, shrinkage, found.centre
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from consilience.aggregate.robust.centre import Shrinkage, believed, geometric_median, shrunk
+from consilience.aggregate.robust.centre import geometric_median
+from consilience.aggregate.robust.empirical_bayes import Shrinkage, believed, harmonic_variances, shrunk
 from consilience.numerics.arrays import Array, Mask
+from consilience.numerics.linalg import cholesky_or_none
 
 UNSURE = 100.0
 """Multiple of the median variance above which an estimate is treated as uninformative."""
@@ -23,7 +25,6 @@ class ShrunkVectors:
     """One vector of each site shrunk towards its centre, and the positions of the sites in whitened coordinates."""
 
     found: Shrinkage  # back in the coordinates it came in
-    covariance: Array  # (D, D) of the centre
     residuals: Array  # (M, D) from the centre, of unit variance where only chance and ĥ² are at work; 0 if not kept
 
 
@@ -38,50 +39,85 @@ def shrink_whitened(
     D, thin = theta.shape[1], labels < least
     speak = ~thin | thin.all()
     unit = geometric_median((labels[speak, None, None] * covariance[speak]).reshape(-1, D * D)).reshape(D, D)
-    L = np.asarray(np.linalg.cholesky(unit), dtype=np.float64)
-    variances = np.array([np.trace(_whitened(L, each)) for each in covariance[speak]])
-    own, out = covariance[speak], barred[speak] & ~np.all(barred[speak])
+    L = factor(unit)
     white = solve_triangular(L, theta[speak].T, lower=True).T
-    found = _all_equal(white, out) if equal or thin.all() else _heard(shrunk(white, variances, out), variances)
-    spread = np.sqrt((found.between + believed(variances)) / D)
+    own, out = _whitened(L, covariance[speak]), barred[speak] & ~np.all(barred[speak])
+    equal = equal or bool(thin.all())
+    found = _all_equal(white, own, out) if equal else _heard(shrunk(white, own, out), own)
     residuals = np.zeros_like(theta)
-    residuals[speak] = np.where(found.kept[:, None], (white - found.centre) / spread[:, None], 0.0)
-    within = np.einsum("m,mab->ab", found.weights**2, own)
-    centre_covariance = within + np.sum(found.weights**2) * found.between / D * unit
-    back = replace(found, centre=L @ found.centre, estimates=found.estimates @ L.T)
-    return ShrunkVectors(_with_silent(back, speak, thin), centre_covariance, residuals)
+    residuals[speak] = np.where(found.kept[:, None], _standardised(white - found.centre, own, found.between), 0.0)
+    inverse = solve_triangular(L, np.eye(D), lower=True)
+    back = replace(
+        found,
+        centre=L @ found.centre,
+        covariance=L @ found.covariance @ L.T,
+        others=found.others @ L.T,
+        pull=found.pull if equal else inverse.T @ found.pull @ inverse,  # infinite if equal
+        estimates=found.estimates @ L.T,
+    )
+    return ShrunkVectors(_with_silent(back, speak, thin), residuals)
 
 
-def _heard(found: Shrinkage, variances: Array) -> Shrinkage:
+def factor(unit: Array) -> Array:
+    """Return the lower Cholesky factor of a covariance ``(D, D)``; if it is singular, of one with a larger diagonal.
+
+    Examples
+    --------
+    >>> factor(np.ones((2, 2))).round(3)
+    array([[1.   , 0.   ],
+           [1.   , 0.001]])
+    """
+    diagonal = np.maximum(np.diagonal(unit), np.finfo(float).tiny)
+    for share in (0.0, 1e-6, 1e-3):
+        L = cholesky_or_none(unit + share * np.diag(diagonal))
+        if L is not None:
+            return L
+    return np.asarray(np.diag(np.sqrt(diagonal)))
+
+
+def _standardised(gaps: Array, covariances: Array, between: float) -> Array:
+    """Divide distances from the centre by their standard deviations, of which a site has at least half the usual."""
+    spread = between + np.diagonal(believed(covariances), axis1=1, axis2=2)
+    return np.asarray(gaps / np.sqrt(spread))
+
+
+def _heard(found: Shrinkage, covariances: Array) -> Shrinkage:
     """Shrink fully, and exclude, the sites that are kept only because of their large variance."""
+    variances = harmonic_variances(covariances)
     unsure = found.kept & (variances > UNSURE * np.median(variances))
     return replace(found, kept=found.kept & ~unsure, shrinkage=np.where(unsure, 1.0, found.shrinkage))
 
 
 def _with_silent(found: Shrinkage, speak: Mask, thin: Mask) -> Shrinkage:
     """Add the uninformative sites to the shrinkage of the others: they get the centre and have no weight in it."""
-    M = len(speak)
+    M, D = len(speak), len(found.centre)
     weights, kept, shrinkage = np.zeros(M), np.zeros(M, dtype=bool), np.ones(M)
-    estimates = np.repeat(found.centre[None], M, axis=0)
-    weights[speak], kept[speak], estimates[speak], shrinkage[speak] = (
-        found.weights,
-        found.kept,
-        found.estimates,
-        found.shrinkage,
+    others, pull = np.repeat(found.centre[None], M, axis=0), np.full((M, D, D), np.inf)
+    estimates = others.copy()
+    weights[speak], kept[speak], shrinkage[speak] = found.weights, found.kept, found.shrinkage
+    others[speak], pull[speak], estimates[speak] = found.others, found.pull, found.estimates
+    return replace(
+        found,
+        weights=weights,
+        others=others,
+        pull=pull,
+        estimates=estimates,
+        shrinkage=shrinkage,
+        kept=kept & ~thin,
     )
-    return Shrinkage(found.centre, found.between, weights, estimates, shrinkage, kept & ~thin)
 
 
-def _whitened(L: Array, covariance: Array) -> Array:
-    half = solve_triangular(L, covariance, lower=True)
-    return np.asarray(solve_triangular(L, half.T, lower=True))
+def _whitened(L: Array, covariances: Array) -> Array:
+    inverse = solve_triangular(L, np.eye(len(L)), lower=True)
+    return np.asarray(inverse @ covariances @ inverse.T)
 
 
-def _all_equal(points: Array, barred: Mask) -> Shrinkage:
+def _all_equal(points: Array, covariances: Array, barred: Mask) -> Shrinkage:
     """Give every site the geometric median of the sites that are not barred."""
-    centre, M = geometric_median(points[~barred]), len(points)
-    weights = ~barred / np.sum(~barred)
-    return Shrinkage(centre, 0.0, weights, np.repeat(centre[None], M, axis=0), np.ones(M), ~barred)
+    centre, (M, D) = geometric_median(points[~barred]), points.shape
+    weights, same = ~barred / np.sum(~barred), np.repeat(centre[None], M, axis=0)
+    covariance = np.einsum("m,mab->ab", weights**2, covariances)
+    return Shrinkage(centre, covariance, 0.0, weights, same, np.full((M, D, D), np.inf), same, np.ones(M), ~barred)
 
 
 def division(residuals: Sequence[Array]) -> float:

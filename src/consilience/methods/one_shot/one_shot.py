@@ -211,6 +211,12 @@ class CombinedFit(InferredFit):
         """Return how each site's model was used, and why."""
         return self.survey.added_to(self.combination.sites)
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Return the reasons not to trust the combined mixture: the sites form two camps."""
+        camps = self.combination.camps
+        return (camps.text,) if camps is not None and camps.found else ()
+
 
 def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
     """Return the combination as a fit; its likelihood is an estimate, because no site computed it."""

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from consilience.aggregate.robust.estimate import Estimate, in_common_labels
-from consilience.aggregate.robust.sharing import Sharing, shared
+from consilience.aggregate.robust.sharing import Sharing, camps_of, shared
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, PerSite
-from consilience.messages.questions import Summarise
+from consilience.messages.questions import Likelihood, LogLikelihood, Summarise
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
-from consilience.methods.per_site.site_step import estimated
+from consilience.methods.per_site.site_step import Curvature, curvature, estimated
 from consilience.methods.site_reports import surveyed
 from consilience.methods.task import Method, Task
 from consilience.model.alignment import alignment
@@ -49,6 +49,8 @@ DAMPED = 8
 """Number of rounds, of the stage in which sites differ, after which steps are halved."""
 WIDE = 0.25
 """Fraction of the responses' covariance that experts have at the restart."""
+TOLERATED = 0.02
+"""Log-likelihood a row by which a site's own fit may be better on its rows before the site keeps it."""
 REPLAYED = "it repeated the answer of an earlier round to a different question"
 
 
@@ -106,7 +108,8 @@ class SharedCentre(Method):
             state.share(last=number >= int(EQUAL_ROUNDS * self.rounds))
             if state.settled:
                 break
-        return (replace(state.ending().fit(penalty), survey=surveyed(task, summaries)),)
+        values = yield PerSite(state.finals())
+        return (replace(state.ending(values).fit(penalty), survey=surveyed(task, summaries)),)
 
     def _drawn(self, sites: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
         """Draw the sites that are asked in a round."""
@@ -127,7 +130,8 @@ class _Rounds:
     asked: dict[str, Mixture] = field(default_factory=dict)
     answers: dict[str, Statistics] = field(default_factory=dict)
     estimates: dict[str, Estimate] = field(default_factory=dict)
-    informed: dict[str, Estimate] = field(default_factory=dict)
+    informed: dict[str, Curvature | None] = field(default_factory=dict)
+    aligned: dict[str, Estimate] = field(default_factory=dict)
     remarks: dict[str, list[str]] = field(default_factory=dict)
     sharing: Sharing | None = None
     equal: bool = True
@@ -146,11 +150,10 @@ class _Rounds:
         for site, statistics in answers.items():
             stand = self.stand.get(site, self.centre)
             with np.errstate(over="ignore", invalid="ignore"):
-                estimate = estimated(stand, statistics, self.penalty)
-            if statistics.information is not None:
-                self.informed[site] = estimate
-            elif site in self.informed:
-                estimate = estimate.with_covariances_of(self.informed[site])
+                found = curvature(stand, statistics, self.penalty)
+                if found is not None or statistics.information is not None:
+                    self.informed[site] = found
+                estimate = estimated(stand, statistics, self.penalty, self.informed.get(site))
             if estimate.is_finite():
                 if self._replayed(site, stand, statistics):
                     self.remarks.setdefault(site, [REPLAYED])
@@ -167,7 +170,7 @@ class _Rounds:
 
     def share(self, *, last: bool) -> None:
         """Shrink the estimates; ``last`` ends the stage in which all sites have the centre's mixture."""
-        usable = in_common_labels(self.estimates, self.centre)
+        self.aligned = usable = in_common_labels(self.estimates, self.centre)
         self.sharing = sharing = shared(usable, equal=self.equal, barred=self.remarks)
         moved = np.array([_moved(self.asked[s], sharing.mixtures[s], estimate) for s, estimate in usable.items()])
         self.centre, self.stand = sharing.centre, dict(sharing.mixtures)
@@ -184,23 +187,59 @@ class _Rounds:
         self.settled = self.settled and self.differing > SECOND_LOOK
 
     def _was_better(self, site: str) -> bool:
-        """Whether a site's local fit explains its rows better than its current mixture, by more than its optimism.
-
-        The optimism of a fit of P parameters to N numbers is ``P N / (N - 2 P)``: as in Akaike's corrected criterion,
-        but with P counted twice against N, because labels are estimated too.
-        """
+        """Whether a site's local fit explains its rows better than its current mixture, by more than its optimism."""
         if site not in self.answers:
             return False
         statistics, own = self.answers[site], self.fits.mixtures[site]
-        N, P = statistics.weight * own.experts.q, own.parameter_count
-        optimism = P * N / (N - 2 * P) if N > 2 * P else np.inf
-        return self.fits.log_likelihoods[site] > statistics.log_likelihood + optimism
+        return self.fits.log_likelihoods[site] > statistics.log_likelihood + optimism(own, statistics.weight)
 
-    def ending(self) -> LastRound:
-        """Return the state after the last round."""
+    def finals(self) -> dict[str, LogLikelihood]:
+        """Return the last question to each site: the likelihood of the mixture that it gets."""
         assert self.sharing is not None  # at least one round  # noqa: S101
-        stop = StopReason.SETTLED if self.settled else StopReason.ROUNDS
-        return LastRound(self.sharing, self.asked, self.answers, self.weights, self.remarks, self.number, stop)
+        return {site: LogLikelihood(mixture) for site, mixture in self.sharing.mixtures.items()}
+
+    def ending(self, values: Mapping[str, Likelihood]) -> LastRound:
+        """Return the state after the last round, in which sites evaluated their shared mixtures."""
+        assert self.sharing is not None  # at least one round  # noqa: S101
+        heard = {site: each for site, each in self.aligned.items() if site not in self.remarks}
+        return LastRound(
+            self.sharing,
+            self.asked,
+            self.answers,
+            self.weights,
+            self.remarks,
+            self.number,
+            StopReason.SETTLED if self.settled else StopReason.ROUNDS,
+            {site: value.log_likelihood for site, value in values.items()},
+            self._kept_fits(self.sharing, values),
+            {site: estimate.undetermined for site, estimate in self.estimates.items()},
+            camps_of(heard or self.aligned),
+        )
+
+    def _kept_fits(self, sharing: Sharing, values: Mapping[str, Likelihood]) -> dict[str, tuple[Mixture, float]]:
+        """Return the local fits, and their likelihoods, of sites that are better off with them.
+
+        A shrunk mixture has fewer effective parameters, so that its optimism is smaller by the fraction that is shrunk.
+        A local fit that is better by more than that, and by more than 0.02 a row, is expected to be better on new rows.
+        """
+        found = {}
+        for site, fraction in zip(sharing.mixtures, sharing.shrinkage.mean(axis=1), strict=True):
+            if site in values and site in self.fits.mixtures:
+                own, value, n = self.fits.mixtures[site], self.fits.log_likelihoods[site], values[site].weight
+                expected = fraction * optimism(own, n) if fraction > 0 else 0.0
+                if value - values[site].log_likelihood > max(TOLERATED * n, expected):
+                    found[site] = (own.permuted(alignment(own, self.centre)), value)
+        return found
+
+
+def optimism(own: Mixture, weight: float) -> float:
+    """Return how much better a fit is on its own rows than on others, in log-likelihood: ``P N / (N - 2 P)``.
+
+    As in Akaike's corrected criterion for P parameters and N numbers, but with P counted twice against N, because
+    labels are estimated too.
+    """
+    N, P = weight * own.experts.q, own.parameter_count
+    return float(P * N / (N - 2 * P)) if N > 2 * P else np.inf
 
 
 def restart(fits: LocalFits) -> Mixture:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from consilience.aggregate.camps import Camps
 from consilience.aggregate.robust.sharing import Sharing
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
@@ -22,6 +23,7 @@ ENOUGH = 0.6
 """Fraction of the sites that must agree for the result to be trusted."""
 UNUSUAL = 10.0
 """Multiple of the median number of rows above which a site's reported number gets a remark."""
+GUARDED = "its own fit explains its rows better than the shared mixture: it keeps its own"
 NOTHING = "it was not asked, has too few rows for a fit, or sent values that are not usable"
 OF_A_SITE = "no standard errors for the mixture of a site: its shrinkage towards the centre is not accounted for"
 
@@ -46,6 +48,8 @@ class SiteShare:
         Reasons why it was not used as a whole.
     remarks : tuple of str
         Other remarks on the site.
+    own : bool
+        Whether the site keeps its own fit, because the shared mixture explains its rows worse.
 
     Examples
     --------
@@ -61,11 +65,18 @@ class SiteShare:
     gate_shrinkage: float
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    own: bool = False
 
     @classmethod
     def gone(cls, name: str, reason: str) -> SiteShare:
         """Return the entry of a site without a usable answer."""
         return cls(name, np.nan, np.zeros(0), np.zeros(0, dtype=bool), np.nan, (reason,))
+
+    def guarded(self) -> SiteShare:
+        """Return the entry of a site that keeps its own fit, because that explains its rows better."""
+        nothing = np.zeros_like(self.shrinkage)
+        gate = self.gate_shrinkage * 0
+        return replace(self, shrinkage=nothing, gate_shrinkage=gate, own=True, remarks=(*self.remarks, GUARDED))
 
     @property
     def agreement(self) -> float:
@@ -80,7 +91,7 @@ class SiteShare:
             return "no answer"
         if np.all(~self.kept & (self.shrinkage == 1)):
             return "borrows all"
-        if self.agreement == 0:
+        if self.own or self.agreement == 0:
             return "on its own"
         return "shared" if self.agreement == 1 else "shared in part"
 
@@ -104,6 +115,8 @@ class SharedFit(InferredFit):
     fits : mapping of str to Fit
         Fit of each site.
     sites : tuple of SiteShare
+    camps : Camps or None
+        Whether the sites form two camps; None if not tested.
 
     Examples
     --------
@@ -122,6 +135,7 @@ class SharedFit(InferredFit):
     sharing: Sharing
     fits: Mapping[str, Fit]
     sites: tuple[SiteShare, ...]
+    camps: Camps | None = None
 
     def evidence(self) -> tuple[SiteShare, ...]:
         """Return how each site was used, and its shrinkage."""
@@ -148,7 +162,9 @@ class SharedFit(InferredFit):
         silent = float(np.mean(~self.sharing.kept & (self.sharing.shrinkage == 1), axis=0).max(initial=0.0))
         if silent > 1 - ENOUGH:
             found.append(f"{silent:.0%} of the sites have too few rows of one of the experts".replace("%", " %"))
-        if self.sharing.division > 1:
+        if self.camps is not None and self.camps.found:
+            found.append(self.camps.text)
+        elif self.sharing.division > 1:
             found.append(
                 "the sites form groups: their differences have a common direction beyond sampling error, and the "
                 "centre lies between the groups"
@@ -185,6 +201,14 @@ class LastRound:
         Reasons to distrust a site, other than its distance from the centre.
     rounds : int
     stop : StopReason
+    values : mapping of str to float
+        Log-likelihood of each site's rows under its mixture; of sites that are missing, that of the last question.
+    own : mapping of str to (Mixture, float)
+        Local fit and its log-likelihood of the sites that keep it.
+    undetermined : mapping of str to int
+        Number of directions of a site's coefficients that its rows do not determine.
+    camps : Camps or None
+        Whether the sites form two camps.
     """
 
     sharing: Sharing
@@ -194,13 +218,17 @@ class LastRound:
     remarks: Mapping[str, Sequence[str]]
     rounds: int
     stop: StopReason
+    values: Mapping[str, float] = field(default_factory=dict)
+    own: Mapping[str, tuple[Mixture, float]] = field(default_factory=dict)
+    undetermined: Mapping[str, int] = field(default_factory=dict)
+    camps: Camps | None = None
 
     def fit(self, penalty: Penalty) -> SharedFit:
         """Return the fit, with experts by decreasing weight in the centre."""
         sites = tuple(self.sharing.mixtures)
         labels = np.array([self.statistics[site].gate.plain[: self.sharing.centre.K] for site in sites])
         permutation = np.argsort(-np.median(labels / labels.sum(axis=1, keepdims=True), axis=0), kind="stable")
-        value = sum(self.statistics[site].log_likelihood for site in sites)
+        value = sum(self._mixture(site)[1] for site in sites)
         weight = sum(self.statistics[site].weight for site in sites)
         ascent = Ascent.without_steps(
             self.sharing.centre,
@@ -218,13 +246,22 @@ class LastRound:
             sharing=self.sharing.permuted(permutation),
             fits={site: self._site_fit(site, permutation, penalty) for site in sites},
             sites=self._shares(sites, permutation),
+            camps=self.camps,
         )
 
     def _site_fit(self, site: str, permutation: IntArray, penalty: Penalty) -> Fit:
-        asked, statistics = self.asked[site], self.statistics[site]
-        value = asked.penalised(statistics, penalty)
-        ascent = Ascent(asked, statistics, (value,), self.rounds, 0, 0, self.stop)
-        return Fit(self.sharing.mixtures[site].permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
+        mixture, value = self._mixture(site)
+        statistics = replace(self.statistics[site], log_likelihood=value)
+        ascent = Ascent(
+            self.asked[site], statistics, (mixture.penalised(statistics, penalty),), self.rounds, 0, 0, self.stop
+        )
+        return Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
+
+    def _mixture(self, site: str) -> tuple[Mixture, float]:
+        """Return the mixture that a site gets, and its log-likelihood."""
+        if site in self.own:
+            return self.own[site]
+        return self.sharing.mixtures[site], self.values.get(site, self.statistics[site].log_likelihood)
 
     def _shares(self, sites: tuple[str, ...], permutation: IntArray) -> tuple[SiteShare, ...]:
         sharing, usual = self.sharing, float(np.median(list(self.weights.values())))
@@ -237,11 +274,9 @@ class LastRound:
             )
             gate = float(sharing.gate_shrinkage[m]) if sharing.centre.gate.reads_covariates else np.nan
             reasons = (*self.remarks.get(name, ()), *_reasons(kept, shrinkage))
-            found.append(
-                SiteShare(
-                    name, weight, shrinkage, kept, gate, reasons, tuple(_remarks(kept, shrinkage, weight / usual))
-                )
-            )
+            remarks = tuple(_remarks(kept, shrinkage, weight / usual, self.undetermined.get(name, 0)))
+            site = SiteShare(name, weight, shrinkage, kept, gate, reasons, remarks)
+            found.append(site.guarded() if name in self.own else site)
         found += [SiteShare.gone(name, NOTHING) for name in self.weights if name not in sites]
         return tuple(found)
 
@@ -257,11 +292,16 @@ def _reasons(kept: Mask, shrinkage: Array) -> Iterator[str]:
         yield "it has too few rows, or too large standard errors, for every expert: it gets those of the centre"
 
 
-def _remarks(kept: Mask, shrinkage: Array, times: float) -> Iterator[str]:
+def _remarks(kept: Mask, shrinkage: Array, times: float, undetermined: int) -> Iterator[str]:
     silent = int(np.sum(~kept & (shrinkage == 1)))
     if 0 < silent < len(kept):
         rest = f"{silent} of the {len(kept)} experts"
         yield f"it has too few rows, or too large standard errors, for {rest}: it gets those of the centre"
+    if undetermined:
+        yield (
+            f"its rows do not determine {undetermined} of the directions of its experts' coefficients: there it gets "
+            "the centre's"
+        )
     if times > UNUSUAL:
         yield f"it reports {times:.3g} times the median number of rows"
 

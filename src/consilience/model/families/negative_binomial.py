@@ -244,18 +244,20 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
         counts: Array = rng.poisson(np.minimum(rate * rng.gamma(theta) / theta, 1e18)).astype(np.float64)
         return counts[:, None]
 
-    def _success(self, panel: Array) -> Array:
-        """Compute ``θ / (θ + μ)`` at unit exposure, ``(K, n)``."""
-        return 1 / (1 + self.mean(panel)[:, 0] / self.theta[:, None])
+    def _success(self, panel: Array, exposure: Array | None) -> Array:
+        """Compute ``θ / (θ + μ)``, ``(K, n)``."""
+        mu = self.mean(panel)[:, 0] * (1.0 if exposure is None else exposure)
+        return 1 / (1 + mu / self.theta[:, None])
 
-    def cdf(self, panel: Array, y: Array) -> Array:
-        """Compute ``P(Y ≤ y_i | x_i, k)`` at unit exposure, ``(K, n)``."""
-        below = betainc(self.theta[:, None], np.floor(np.maximum(y, 0.0)) + 1, self._success(panel))
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
+        """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
+        below = betainc(self.theta[:, None], np.floor(np.maximum(y, 0.0)) + 1, self._success(panel, exposure))
         return cast(Array, np.where(y < 0, 0.0, below))
 
-    def quantile(self, panel: Array, probability: float) -> Array:
-        """Compute the quantile of each expert at unit exposure, ``(K, n)``, up to rounding."""
-        counts: Array = np.nan_to_num(nbdtrik(probability, self.theta[:, None], self._success(panel)))
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
+        """Compute the quantile of each expert, ``(K, n)``, up to rounding."""
+        success = self._success(panel, exposure)
+        counts: Array = np.nan_to_num(nbdtrik(probability, self.theta[:, None], success))
         return counts
 
     def permuted(self, permutation: IntArray) -> Self:

@@ -364,11 +364,11 @@ class StudentExperts(GeneralisedLinearExperts):
         drawn: Array = location + self.scale[labels] * rng.standard_t(self.nu[labels])
         return drawn[:, None]
 
-    def cdf(self, panel: Array, y: Array) -> Array:
+    def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
         return stdtr(self.nu[:, None], (y - self.B @ panel) / self.scale[:, None])
 
-    def quantile(self, panel: Array, probability: float) -> Array:
+    def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
         """Compute the quantile of each expert, ``(K, n)``."""
         at: Array = self.B @ panel + (self.scale * stdtrit(self.nu, probability))[:, None]
         return at
