@@ -205,3 +205,42 @@ def test_html_has_the_numbers_escaped_and_before_the_fit_is_scikit_learns() -> N
     assert "c&amp;d" in html
     assert "a<b" not in html
     assert "MixtureOfExpertsRegressor" in MixtureOfExpertsRegressor()._repr_html_()
+
+
+# ---------------------------------------------------------------------- differences between sites
+
+
+def noisy_sites(noise: tuple[float, ...]) -> MixtureOfRegressions:
+    """A one-shot fit of two regressions on sites with these standard deviations of the noise."""
+    rng = np.random.default_rng(0)
+    sites = {}
+    for i, scale in enumerate(noise):
+        X, label = rng.normal(size=(500, 2)), rng.random(500) < 0.4
+        y = np.where(label, 20 + 2 * X[:, 0], -X[:, 1]) + scale * rng.normal(size=500)
+        sites[f"site {i}"] = (X, y)
+    return Federation(sites).fit(MixtureOfRegressions(2, random_state=0, n_init=2), method=OneShot(refine=0)).model
+
+
+def test_sites_that_are_alike_show_that_they_are() -> None:
+    frame = noisy_sites((1.0, 1.0, 1.0)).to_frame()
+    assert frame["I2"].max() < 0.8
+    assert set(frame.loc[frame["I2"].notna(), "part"]) == {"weight", "expert", "log_variance"}
+
+
+def test_noise_that_differs_between_sites_is_shown_by_name() -> None:
+    model = noisy_sites((0.3, 1.0, 4.0))
+    frame = model.to_frame()
+    variances = frame[frame["part"] == "log_variance"]
+    assert variances["I2"].min() > 0.95
+    assert variances["tau2"].min() > 1.0
+    text = model.summary()
+    assert "Between sites: I² (τ²)" in text
+    assert any(line.startswith("(log variance)") for line in text.splitlines())
+    assert any(line.startswith("(gate, log odds)") for line in text.splitlines())
+    assert "I² (τ²)" in model._repr_html_()
+
+
+def test_a_fit_on_one_machine_has_no_differences_between_sites() -> None:
+    model = regressor()
+    assert "I2" not in model.to_frame()
+    assert "Between sites" not in model.summary()

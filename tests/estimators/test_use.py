@@ -165,9 +165,9 @@ def test_criteria_take_weights_groups_and_exposure() -> None:
 # ---------------------------------------------------------------------- standard errors of other kinds
 
 
-def test_observed_errors_can_be_asked_for_again() -> None:
+def test_default_errors_can_be_asked_for_again() -> None:
     model, X, y = fitted()
-    again = model.infer(X, y, kind="observed")
+    again = model.infer(X, y, kind="larger")
     assert np.allclose(again.covariance, model.inference_.covariance)
 
 
@@ -200,7 +200,7 @@ def test_sandwich_reads_the_exposure() -> None:
 
 def test_unknown_kind_of_errors_is_refused() -> None:
     model, X, y = fitted()
-    with pytest.raises(InvalidInputError, match="'observed', 'sandwich' or 'bootstrap'"):
+    with pytest.raises(InvalidInputError, match="'larger' or 'bootstrap'"):
         model.infer(X, y, kind="jackknife")
 
 

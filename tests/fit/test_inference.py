@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from scipy.special import expit, ndtri
+from scipy.stats import t as student
 
 from consilience.datasets import paper
 from consilience.errors import InvalidInputError
@@ -56,8 +57,10 @@ def test_one_gaussian_expert_is_least_squares() -> None:
     variance = np.mean((y - A @ b) ** 2)
     assert np.allclose(estimates.experts[0, 0], b)
     assert np.allclose(estimates.log_shapes, np.log(variance))
-    assert np.allclose(se.experts[0, 0], np.sqrt(np.diagonal(variance * np.linalg.inv(A.T @ A))))
-    assert np.allclose(se.log_shapes, np.sqrt(2 / len(y)))
+    n, p = A.shape
+    unbiased = variance * n / (n - p)
+    assert np.allclose(se.experts[0, 0], np.sqrt(np.diagonal(unbiased * np.linalg.inv(A.T @ A))))
+    assert np.allclose(se.log_shapes, np.sqrt(2 / (n - p) + np.log(n / (n - p)) ** 2))
 
 
 def test_one_poisson_expert_has_the_glm_covariance() -> None:
@@ -120,12 +123,17 @@ def test_on_data_from_the_model_information_and_sandwich_agree_and_cover_the_tru
     assert np.abs(z).max() < 4.5
 
 
-def test_interval_is_estimate_plus_minus_normal_quantile_times_error() -> None:
+def test_interval_is_estimate_plus_minus_quantile_times_error() -> None:
     data = simulated(gate="constant")
     inference = infer(fitted(data), data.rows)
+    degrees = inference.degrees_of_freedom()
+    assert np.all(np.isinf(degrees.gate))
+    assert np.all(degrees.experts < data.rows.n)
     for level in (0.5, 0.95):
         lower, upper = inference.interval(level)
-        reach = ndtri(0.5 + level / 2) * inference.standard_errors().flat()
+        quantiles = [np.full(degrees.gate.size, ndtri(0.5 + level / 2))]
+        quantiles += [student.ppf(0.5 + level / 2, part.ravel()) for part in (degrees.experts, degrees.log_shapes)]
+        reach = np.concatenate(quantiles) * inference.standard_errors().flat()
         assert np.allclose(upper.flat() - lower.flat(), 2 * reach)
         assert np.allclose(upper.flat() + lower.flat(), 2 * inference.estimates.flat())
 

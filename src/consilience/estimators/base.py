@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from consilience.errors import ConvergenceWarning, InvalidInputError, warn
+from consilience.errors import ConvergenceWarning, DegenerateFitWarning, InvalidInputError, warn
 from consilience.estimators import frames, table
 from consilience.estimators.html import html
 from consilience.estimators.progress import shown
@@ -17,7 +17,7 @@ from consilience.estimators.text import summary
 from consilience.estimators.validation import check_level, check_parameters, check_size_name, generator, validated
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference, inference_of
+from consilience.fit.inference import Inference, default_kind, inference_of
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.model import Mixture, Rows
@@ -72,7 +72,8 @@ class MixtureEstimator(BaseEstimator):
                 start=self.mixture_init,
                 progress=progress,
             )
-            self._set_fit(fit, infer(fit, rows), criteria.label_count(rows))
+            n = criteria.label_count(rows)
+            self._set_fit(fit, infer(fit, rows, kind=default_kind(n)), n)
         return self
 
     def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
@@ -94,6 +95,12 @@ class MixtureEstimator(BaseEstimator):
         self._set_attributes(fit.mixture)
         if not (self.converged_ or fit.ascent.stop.by_choice):
             warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
+        if self.mixture_.parameter_count > n * self.mixture_.experts.q:
+            warn(
+                f"{self.mixture_.parameter_count} parameters on {n:g} rows or groups: the fit follows the noise; use "
+                "fewer experts or covariates, or a ridge",
+                DegenerateFitWarning,
+            )
 
     # ------------------------------------------------------------------ called by a federation, which holds the data
 
@@ -233,8 +240,8 @@ class MixtureEstimator(BaseEstimator):
         ----------
         X, y, sample_weight, groups, exposure, trials
             The data the model was fitted on.
-        kind : {"observed", "sandwich", "bootstrap"}
-            Inverse observed information, sandwich, or parametric bootstrap.
+        kind : {"observed", "sandwich", "larger", "bootstrap"}
+            Inverse observed information, sandwich, the larger of the two for each parameter, or parametric bootstrap.
         draws : int
             Number of bootstrap data sets.
 
@@ -248,8 +255,8 @@ class MixtureEstimator(BaseEstimator):
             return bootstrap(
                 self._fit_result, rows, self.specification(), rng=generator(self.random_state), draws=draws
             )
-        if kind not in ("observed", "sandwich"):
-            raise InvalidInputError(f"kind={kind!r}: expected 'observed', 'sandwich' or 'bootstrap'")
+        if kind not in ("observed", "sandwich", "larger"):
+            raise InvalidInputError(f"kind={kind!r}: expected 'observed', 'sandwich', 'larger' or 'bootstrap'")
         return infer(self._fit_result, rows, kind=kind)
 
     def to_frame(self, level: float = 0.95) -> Any:

@@ -17,6 +17,7 @@ def html(estimator: Any) -> str:
     """Render a fit as HTML tables: overview, experts, gate, notes."""
     parts = [*text.wide_parts(estimator), text.gate_part(estimator, None)]
     tables = "".join(_table(estimator, *part) for part in parts if part is not None)
+    tables += "".join(_table(estimator, *part, cells="I² (τ²)") for part in text.between_parts(estimator))
     notes = "".join(f"<li>{escape(note)}</li>" for note in [str(estimator.stop_reason_), *text.notes(estimator)])
     return f"<div><strong>{escape(estimator.title)}</strong>{_facts(estimator)}{tables}<ul>{notes}</ul></div>"
 
@@ -30,7 +31,15 @@ def _facts(estimator: Any) -> str:
     return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
 
 
-def _table(estimator: Any, title: str, names: list[str], estimate: Array, se: Array) -> str:
+def _table(
+    estimator: Any,
+    title: str,
+    names: list[str],
+    estimate: Array,
+    se: Array,
+    *,
+    cells: str = "coefficient (standard error)",
+) -> str:
     """Render one table: a row per term, a column per expert; ``estimate, se (K, terms)``."""
     K, shown = min(len(estimate), text.EXPERTS_SHOWN), names[: text.TERMS_SHOWN]
     head = "".join(
@@ -42,5 +51,5 @@ def _table(estimator: Any, title: str, names: list[str], estimate: Array, se: Ar
         + "</tr>"
         for j, name in enumerate(shown)
     )
-    caption = f"{escape(title)}: coefficient (standard error)"
+    caption = f"{escape(title)}: {cells}"
     return f'<table><caption style="text-align:left">{caption}</caption><tr><th></th>{head}</tr>{body}</table>'

@@ -21,7 +21,8 @@ class MixtureOfRegressions(RegressionMixture):
         Distribution of the response, as in :class:`MixtureOfExpertsRegressor`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
-    degrees_of_freedom, fit_intercept, n_init, max_iter, tol, reg_covar, mixture_init, random_state, verbose
+    degrees_of_freedom, fit_intercept, n_init, max_iter, tol, expert_ridge, reg_covar
+    mixture_init, random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
         No effect: a constant gate has no slopes. Kept so that estimators can be exchanged.
@@ -60,6 +61,7 @@ class MixtureOfRegressions(RegressionMixture):
         max_iter: int = 500,
         tol: float = 1e-9,
         gate_ridge: float = 1e-3,
+        expert_ridge: float | None = None,
         reg_covar: float = 1e-6,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
@@ -74,6 +76,7 @@ class MixtureOfRegressions(RegressionMixture):
         self.max_iter = max_iter
         self.tol = tol
         self.gate_ridge = gate_ridge
+        self.expert_ridge = expert_ridge
         self.reg_covar = reg_covar
         self.mixture_init = mixture_init
         self.random_state = random_state

@@ -46,6 +46,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             degrees_of_freedom=self.degrees_of_freedom,
             intercept=self.fit_intercept,
             gate_ridge=self.gate_ridge,
+            expert_ridge=self.expert_ridge,
             reg_covar=self.reg_covar,
         )
 
@@ -184,6 +185,10 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         Convergence tolerance: increase of the penalised log-likelihood per unit of weight in a full EM step.
     gate_ridge : float
         Total ridge penalty on the gate's slopes, in standardised coordinates.
+    expert_ridge : float, optional
+        Total ridge penalty on the experts' slopes, in standardised coordinates of the covariates and, for real
+        responses, of the response: λ weighs about as much as λ rows. By default 0 for Gaussian experts and 0.001 for
+        families whose M-step is a Newton step. Choose it by cross-validation; see :ref:`choosing-a-ridge`.
     reg_covar : float
         Lower bound of the variances, as a fraction of the variance of the response.
     mixture_init : Mixture, optional
@@ -242,6 +247,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         max_iter: int = 500,
         tol: float = 1e-9,
         gate_ridge: float = 1e-3,
+        expert_ridge: float | None = None,
         reg_covar: float = 1e-6,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
@@ -256,6 +262,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.max_iter = max_iter
         self.tol = tol
         self.gate_ridge = gate_ridge
+        self.expert_ridge = expert_ridge
         self.reg_covar = reg_covar
         self.mixture_init = mixture_init
         self.random_state = random_state

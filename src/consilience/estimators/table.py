@@ -39,11 +39,13 @@ def tidy(estimator: Any, level: float) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         name: [key[i] for key in keys] for i, name in enumerate(("part", "expert", "response", "term"))
     }
+    between = inference.between
     for name, values in (
         ("estimate", inference.estimates),
         ("std_error", inference.standard_errors()),
         ("lower", lower),
         ("upper", upper),
+        *(() if between is None else (("I2", between.I2), ("tau2", between.tau2))),
     ):
         columns[name] = values.flat().tolist()
     return columns

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, stdtr
 
 from consilience.estimators.table import responses, terms, unit
 from consilience.fit import criteria
+from consilience.fit.degrees import quantile
+from consilience.fit.parameters import Parameters
 from consilience.fit.stop import StopReason
 from consilience.numerics.arrays import Array
 
@@ -26,6 +29,7 @@ def summary(estimator: Any, *, reference: int | None, level: float) -> str:
         _head(estimator),
         *_expert_tables(estimator, level),
         _gate_table(estimator, reference, level),
+        *_between_tables(estimator),
         *notes(estimator),
     ]
     lines = "\n".join(section for section in sections if section).split("\n")
@@ -56,19 +60,15 @@ def _head(estimator: Any) -> str:
 
 def _expert_tables(estimator: Any, level: float) -> list[str]:
     inference = estimator.inference_
-    estimates, se = inference.estimates, inference.standard_errors()
+    estimates, se, degrees = inference.estimates, inference.standard_errors(), inference.degrees_of_freedom()
     names, outputs = terms(estimator), responses(estimator)
     K = estimator.mixture_.K
     if estimates.experts.size <= LONG_UP_TO:
         labels = (
             outputs if len(names) == 1 else [t if len(outputs) == 1 else f"{o}: {t}" for o in outputs for t in names]
         )
-        body = [
-            "\n".join(
-                [_expert_head(estimator, k), _long(labels, estimates.experts[k].ravel(), se.experts[k].ravel(), level)]
-            )
-            for k in range(K)
-        ]
+        arrays = [(estimates.experts[k].ravel(), se.experts[k].ravel(), degrees.experts[k].ravel()) for k in range(K)]
+        body = ["\n".join([_expert_head(estimator, k), _long(labels, *arrays[k], level)]) for k in range(K)]
         return ["\n-\n".join(body), "="]
     first, *others = wide_parts(estimator)
     tables = [wide_text(*first, facts=expert_facts(estimator)), *(wide_text(*part) for part in others)]
@@ -114,43 +114,44 @@ def _shapes(estimator: Any) -> tuple[str, ...]:
     return experts.shape_names if experts.q == 1 else ()
 
 
-def _long(labels: list[str], estimate: Array, se: Array, level: float) -> str:
-    lower, upper = _bounds(estimate, se, level)
-    tail = (1 - level) / 2
+def _long(labels: list[str], estimate: Array, se: Array, degrees: Array, level: float) -> str:
+    reach = quantile(level, degrees) * se
+    tail, t = (1 - level) / 2, "t" if np.isfinite(degrees).any() else "z"
     width = max(12, *(len(label) for label in labels))
     lines = [
-        f"{'':<{width}}{'coef':>11}{'std err':>11}{'z':>9}{'P>|z|':>8}{f'[{tail:.3g}':>11}{f'{1 - tail:.3g}]':>11}"
+        f"{'':<{width}}{'coef':>11}{'std err':>11}{t:>9}{f'P>|{t}|':>8}{f'[{tail:.3g}':>11}{f'{1 - tail:.3g}]':>11}"
     ]
     for i, label in enumerate(labels):
         z = estimate[i] / se[i] if se[i] > 0 else np.nan
-        p = 2 * ndtr(-abs(z))
+        p = 2 * (stdtr(degrees[i], -abs(z)) if np.isfinite(degrees[i]) else ndtr(-abs(z)))
         lines.append(
             f"{label:<{width}}{number(estimate[i]):>11}{number(se[i]):>11}{_fixed(z, 2):>9}{_fixed(p, 3):>8}"
-            f"{number(lower[i]):>11}{number(upper[i]):>11}"
+            f"{number(estimate[i] - reach[i]):>11}{number(estimate[i] + reach[i]):>11}"
         )
     return "\n".join(lines)
 
 
-def _bounds(estimate: Array, se: Array, level: float) -> tuple[Array, Array]:
-    reach = float(ndtri(0.5 + level / 2)) * se
-    return estimate - reach, estimate + reach
-
-
 def wide_text(
-    title: str, names: list[str], estimate: Array, se: Array, facts: Mapping[str, list[str]] | None = None
+    title: str,
+    names: list[str],
+    estimate: Array,
+    se: Array,
+    *,
+    facts: Mapping[str, list[str]] | None = None,
+    cells: str = "coefficient (standard error)",
 ) -> str:
     """Format a table with one line per term and one column per expert; ``estimate, se (K, p)``."""
     K = min(len(estimate), EXPERTS_SHOWN)
     width = max(12, *(len(name) for name in names[:TERMS_SHOWN]))
     lines = [
-        f"{title}: coefficient (standard error)",
+        f"{title}: {cells}",
         f"{'':<{width}}" + "".join(f"{k:>20}" for k in range(K)),
     ]
     for name, values in (facts or {}).items():
         lines.append(f"{name:<{width}}" + "".join(f"{value:>20}" for value in values[:K]))
     for j, name in enumerate(names[:TERMS_SHOWN]):
-        cells = "".join(f"{f'{number(estimate[k, j])} ({number(se[k, j])})':>20}" for k in range(K))
-        lines.append(f"{name:<{width}}{cells}")
+        shown = "".join(f"{f'{number(estimate[k, j])} ({number(se[k, j])})':>20}" for k in range(K))
+        lines.append(f"{name:<{width}}{shown}")
     if len(names) > TERMS_SHOWN or len(estimate) > EXPERTS_SHOWN:
         lines.append(f"… {len(names)} terms of {len(estimate)} experts in all: see to_frame()")
     return "\n".join(lines)
@@ -175,8 +176,41 @@ def _gate_table(estimator: Any, reference: int | None, level: float) -> str:
     K = len(estimate)
     if estimate.size > LONG_UP_TO:
         return wide_text(title, names, estimate, se) + "\n="
-    tables = [f"{title}, expert {k}\n{_long(names, estimate[k], se[k], level)}" for k in range(K) if k != reference]
+    normal = np.full(len(names), np.inf)
+    tables = [
+        f"{title}, expert {k}\n{_long(names, estimate[k], se[k], normal, level)}" for k in range(K) if k != reference
+    ]
     return "\n-\n".join(tables) + "\n="
+
+
+def _between_tables(estimator: Any) -> list[str]:
+    """Format I² and τ² of each coefficient, log shape and gate, where sites sent fits of their own."""
+    tables = [wide_text(*part, cells="I² (τ²)") for part in between_parts(estimator)]
+    return ["\n".join(tables), "="] if tables else []
+
+
+def between_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
+    """Return title, names, I² and τ² ``(K, terms)`` of the table of heterogeneity between sites; none without."""
+    between, names, outputs = estimator.inference_.between, terms(estimator), responses(estimator)
+    if between is None:
+        return []
+    of = [""] if len(outputs) == 1 else [f", {output}" for output in outputs]
+    labels = [
+        *(["(gate, log odds)"] if estimator.mixture_.K > 1 else []),
+        *(f"(log {name}{each})" for name, each in zip(estimator.mixture_.experts.shape_names, cycle(of), strict=False)),
+        *(f"{term}{each}" for each in of for term in names),
+    ]
+    I2, tau2 = (_stacked(part) for part in (between.I2, between.tau2))
+    known = np.flatnonzero(np.isfinite(I2).any(axis=0))
+    if not len(known):
+        return []
+    return [("Between sites", [labels[i] for i in known], I2[:, known], tau2[:, known])]
+
+
+def _stacked(parts: Parameters) -> Array:
+    """Return log odds of the gate, log shapes and coefficients, ``(K, ·)``."""
+    K = len(parts.experts)
+    return np.column_stack([parts.gate[:, : int(K > 1)], parts.log_shapes, parts.experts.reshape(K, -1)])
 
 
 def notes(estimator: Any) -> list[str]:
@@ -185,12 +219,18 @@ def notes(estimator: Any) -> list[str]:
     kind = {
         "observed": "observed information",
         "sandwich": "sandwich",
+        "larger": "larger of observed information and sandwich",
         "bootstrap": "parametric bootstrap",
-        "summed": "sum of the sites' information",
+        "summed": "sampling error at the sites",
         "between sites": "sampling error at the sites and variance between sites",
     }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
+    if inference.between is not None:
+        said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.01.")
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
+    P, n = estimator.mixture_.parameter_count, estimator.n_labels_
+    if n * estimator.mixture_.experts.q < P:
+        said.append(f"{P} parameters on {n:g} rows or groups: the fit follows the noise.")
     if estimator.stop_reason_ is StopReason.COMBINED:
         said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
     if not estimator.starts_agree_:

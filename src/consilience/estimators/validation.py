@@ -30,6 +30,8 @@ def check_parameters(estimator: Any) -> None:
             raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
     for name in ("tol", "gate_ridge", "expert_ridge", "reg_covar"):
         value = getattr(estimator, name, 0.0)
+        if name == "expert_ridge" and value is None:
+            continue
         if not (isinstance(value, int | float | np.number) and value >= 0 and np.isfinite(value)):
             raise InvalidInputError(f"{name}={value!r}: expected a finite number of at least 0")
     start = estimator.mixture_init

@@ -72,7 +72,7 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
             "exactly; refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
             DegenerateFitWarning,
         )
-    if not ascent.mixture.experts.full_rank(ascent.statistics.experts):
+    if penalty.expert_ridge == 0 and not ascent.mixture.experts.full_rank(ascent.statistics.experts):
         warn(
             "the design of an expert is rank deficient: its coefficients are the minimum-norm solution and have no "
             "standard errors; drop constant or duplicate columns",

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.linalg import cho_solve
-from scipy.special import ndtri
 
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
+from consilience.fit.degrees import coefficients_per_row, corrected, degrees_of_freedom, effective_rows, quantile
 from consilience.fit.fitting import Fit
 from consilience.fit.newton import newton_step
 from consilience.fit.parameters import Parameters, jacobian, parameters
@@ -25,13 +25,35 @@ from consilience.numerics.linalg import cholesky_or_none
 from consilience.numerics.threads import threads_for
 
 RIDGE_SHARE = 0.05
-"""Maximum fraction of the gate's information that may come from the ridge."""
+"""Maximum fraction of the information of the gate, or of the experts, that may come from the ridge."""
 LOOSEST_DIRECTION = 0.5
 """Maximum standard error of a gate slope, over all directions, per standard deviation of the covariates."""
 SPREAD_PER_COEFFICIENT = 10.0
 """Minimum of ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
 GATE_DECREMENT = 0.01
 EXPERT_DECREMENT = 0.1
+ROWS_PER_COEFFICIENT = 2.5
+"""Minimum of an expert's effective rows per coefficient."""
+ROWS_PER_COEFFICIENT_OF_SHAPES = 5.0
+"""The same for intervals of its shapes, whose bias is of the order of coefficients over rows."""
+SANDWICH_UP_TO = 20_000
+"""Number of labels up to which the standard errors of a fit are compared with the sandwich: one more pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class Between:
+    """Heterogeneity between sites of each reported parameter; NaN where it is not known.
+
+    Parameters
+    ----------
+    I2 : Parameters
+        Fraction of the variation over sites that sampling does not explain.
+    tau2 : Parameters
+        Variance between sites; of log odds for a gate.
+    """
+
+    I2: Parameters
+    tau2: Parameters
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +66,17 @@ class Inference:
     covariance : (D, D) array
         Covariance of ``estimates.flat()``; NaN where it is not available.
     kind : str
-        ``"observed"``, ``"sandwich"`` or ``"bootstrap"``; ``"summed"`` over sites; ``"between sites"``.
+        ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"summed"`` over sites;
+        ``"between sites"``.
     decrement : float
         Newton decrement at the estimates: an estimate of the log-likelihood still to be gained.
     withheld : mapping of str to str
-        Reason for each part (``"gate"``, ``"experts"``) without intervals.
+        Reason for each part (``"gate"``, ``"experts"``, ``"shapes"``) without intervals; ``"experts"`` includes their
+        shapes.
+    degrees : (D,) array or None
+        Residual degrees of freedom of each parameter, for the quantiles of intervals; None for normal quantiles.
+    between : Between or None
+        Heterogeneity between sites, where sites sent fits of their own.
 
     Examples
     --------
@@ -68,18 +96,27 @@ class Inference:
     kind: str
     decrement: float
     withheld: Mapping[str, str] = field(default_factory=dict)
+    degrees: Array | None = None
+    between: Between | None = None
 
     def standard_errors(self) -> Parameters:
         """Return standard errors; NaN for withheld parts."""
         se = self.estimates.like(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
-        gate = np.full_like(se.gate, np.nan) if "gate" in self.withheld else se.gate
-        if "experts" in self.withheld:
-            return Parameters(gate, np.full_like(se.experts, np.nan), np.full_like(se.log_shapes, np.nan))
-        return Parameters(gate, se.experts, se.log_shapes)
+        shapes = {"experts", "shapes"} & set(self.withheld)
+        return Parameters(
+            np.full_like(se.gate, np.nan) if "gate" in self.withheld else se.gate,
+            np.full_like(se.experts, np.nan) if "experts" in self.withheld else se.experts,
+            np.full_like(se.log_shapes, np.nan) if shapes else se.log_shapes,
+        )
+
+    def degrees_of_freedom(self) -> Parameters:
+        """Return the residual degrees of freedom of each parameter; infinite for normal quantiles."""
+        flat = self.estimates.flat()
+        return self.estimates.like(np.full(len(flat), np.inf) if self.degrees is None else self.degrees)
 
     def interval(self, level: float = 0.95) -> tuple[Parameters, Parameters]:
         """Return lower and upper bounds at a confidence level; NaN for withheld parts."""
-        reach = float(ndtri(0.5 + level / 2)) * self.standard_errors().flat()
+        reach = quantile(level, self.degrees_of_freedom().flat()) * self.standard_errors().flat()
         flat = self.estimates.flat()
         return self.estimates.like(flat - reach), self.estimates.like(flat + reach)
 
@@ -97,12 +134,17 @@ class Inference:
 def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Inference:
     """Compute standard errors from the observed information, or the sandwich ``(J + R)⁻¹ (Σ w s sᵀ) (J + R)⁻¹``.
 
+    Both are corrected for the residual degrees of freedom of each expert
+    (:func:`~consilience.fit.degrees.corrected`), and intervals take the quantiles of Student's distribution.
+
     Parameters
     ----------
     fit : Fit
     rows : Rows or None
         The rows of the fit; used for the sandwich, and if the fit ended without the information.
-    kind : {"observed", "sandwich"}
+    kind : {"observed", "sandwich", "larger"}
+        ``"larger"`` takes for each parameter the larger of the two standard errors: the observed information is exact
+        for few rows but wrong if the variance depends on the covariates, and the sandwich the other way round.
 
     Examples
     --------
@@ -116,7 +158,7 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     """
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     estimates = parameters(fit.mixture)
-    if rows is None and (kind == "sandwich" or (statistics.information is None and is_informable(mixture))):
+    if rows is None and (kind != "observed" or (statistics.information is None and is_informable(mixture))):
         raise InvalidInputError(f"kind={kind!r} standard errors of this fit need its rows: pass them")
     if not is_informable(mixture):
         return refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
@@ -129,11 +171,54 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
         return refused(
             estimates, kind, "the information is not positive definite: the likelihood is flat in some direction"
         )
-    withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement)
-    if kind == "sandwich" and rows is not None:
-        inverse = inverse @ score_products(mixture, rows) @ inverse
+    n, p = effective_rows(mixture, statistics, inverse), coefficients_per_row(mixture)
+    withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement) | crowded(mixture, n, p)
     D = jacobian(mixture, fit.permutation)
-    return Inference(estimates, D @ inverse @ D.T, kind, step.decrement, withheld)
+    covariance = D @ inverse @ D.T
+    if kind != "observed" and rows is not None:
+        sandwich = D @ inverse @ score_products(mixture, rows) @ inverse @ D.T
+        covariance = sandwich if kind == "sandwich" else larger(covariance, sandwich)
+    if "experts" in withheld:  # the correction may not exist, and is not shown
+        return Inference(estimates, covariance, kind, step.decrement, withheld)
+    n = n[fit.permutation]
+    shown = corrected(covariance, estimates, n, p)
+    return Inference(estimates, shown, kind, step.decrement, withheld, degrees_of_freedom(estimates, n, p))
+
+
+def default_kind(labels: float) -> str:
+    """Return the kind of standard errors of a fit on one machine to this number of labels.
+
+    Examples
+    --------
+    >>> default_kind(300), default_kind(1_000_000)
+    ('larger', 'observed')
+    """
+    return "larger" if labels <= SANDWICH_UP_TO else "observed"
+
+
+def larger(one: Array, other: Array) -> Array:
+    """Return the covariance ``one``, rescaled so that no variance is below that of ``other``, both ``(D, D)``."""
+    a, b = np.diagonal(one), np.diagonal(other)
+    scale = np.sqrt(np.maximum(a, b) / np.where(a > 0, a, 1.0))
+    found: Array = one * np.outer(scale, scale)
+    return found
+
+
+def crowded(mixture: Mixture, rows: Array, p: int) -> dict[str, str]:
+    """Return the reasons why intervals are withheld if an expert has too few effective rows ``(K,)`` per coefficient.
+
+    The likelihood of such a fit has its maximum far from the truth: labels follow the noise, and no correction of the
+    standard errors helps. A single expert has no labels, and the correction is exact.
+    """
+    k = int(np.argmin(rows))
+    have = f"{rows[k]:.0f} effective rows for the {p} coefficients of an expert"
+    needed = ROWS_PER_COEFFICIENT * p if mixture.K > 1 else p + 1
+    if rows[k] < needed:
+        parts = ("gate", "experts") if mixture.K > 1 else ("experts",)
+        return dict.fromkeys(parts, f"{have}, at least {needed:.0f} are needed: use fewer covariates")
+    if mixture.experts.shapes and rows[k] < ROWS_PER_COEFFICIENT_OF_SHAPES * p:
+        return {"shapes": f"{have}, at least {ROWS_PER_COEFFICIENT_OF_SHAPES * p:.0f} are needed"}
+    return {}
 
 
 def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[str, str]) -> Inference:
@@ -213,6 +298,10 @@ def reasons(
         return dict.fromkeys(("gate", "experts"), reason)
     if decrement >= EXPERT_DECREMENT:
         found["experts"] = f"the fit has not converged: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
+    share = expert_ridge_share(mixture, penalty, inverse)
+    if share > RIDGE_SHARE:
+        part = f"{min(share, 1.0):.0%} of the information on an expert comes from the ridge"
+        found.setdefault("experts", f"{part}, at most {RIDGE_SHARE:.0%}: its coefficients are shrunk towards 0")
     if mixture.gate.reads_covariates and mixture.K > 1:
         reason = gate_reason(mixture, statistics, penalty, inverse, decrement)
         if reason:
@@ -251,6 +340,17 @@ def loosest_direction(mixture: Mixture, inverse: Array) -> float:
 def ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
     """Compute ``λ_max(R (J + R)⁻¹)`` over the gate: the largest fraction of information due to the ridge."""
     return penalty.gate_ridge * loosest_direction(mixture, inverse) ** 2
+
+
+def expert_ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
+    """Compute ``λ_max(R (J + R)⁻¹)`` over the experts' coefficients."""
+    if penalty.expert_ridge == 0:
+        return 0.0
+    at = coefficient_slice(mixture)
+    R = ridge(mixture, penalty)[at, at]
+    values, vectors = np.linalg.eigh(R)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return float(np.linalg.eigvalsh(root.T @ inverse[at, at] @ root).max(initial=0.0))
 
 
 def gate_spread(mixture: Mixture, statistics: Statistics) -> float:

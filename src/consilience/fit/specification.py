@@ -33,8 +33,11 @@ class Specification:
     degrees_of_freedom : float or None
         Degrees of freedom of Student-t experts; None to estimate those of each expert.
     intercept : bool
-    gate_ridge, expert_ridge : float
-        Total ridge penalties on slopes, in standardised coordinates.
+    gate_ridge : float
+        Total ridge penalty on the gate's slopes, in standardised coordinates.
+    expert_ridge : float or None
+        The same on the experts' slopes, per squared scale of the response
+        (:meth:`~consilience.model.families.base.Experts.coefficient_scale`); None for the family's default.
     reg_covar : float
         Lower bound of the variances, as a fraction of the responses' covariance.
 
@@ -55,7 +58,7 @@ class Specification:
     n_classes: int = 2
     intercept: bool = True
     gate_ridge: float = 1e-3
-    expert_ridge: float = 1e-3
+    expert_ridge: float | None = None
     reg_covar: float = 1e-6
     degrees_of_freedom: float | None = None
 
@@ -87,7 +90,9 @@ class Specification:
 
     def penalty(self, summary: ColumnSummary) -> Penalty:
         """Return the ridges and the variance floor for data with this summary."""
-        return Penalty(self.gate_ridge, self.expert_ridge, self.experts.floor(summary, self.reg_covar))
+        ridge = self.experts.default_ridge if self.expert_ridge is None else self.expert_ridge
+        scale = self.experts.coefficient_scale(summary) if ridge > 0 else 1.0
+        return Penalty(self.gate_ridge, ridge / scale**2, self.experts.floor(summary, self.reg_covar))
 
     @property
     def needs_covariates(self) -> bool:

@@ -67,7 +67,7 @@ SPECIFICATION = Struct(
         "n_classes": Whole(1, MOST_CLASSES),
         "intercept": FLAG,
         "gate_ridge": NUMBER,
-        "expert_ridge": NUMBER,
+        "expert_ridge": Maybe(NUMBER),
         "reg_covar": NUMBER,
         "degrees_of_freedom": Maybe(NUMBER),
     },

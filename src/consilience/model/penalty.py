@@ -14,13 +14,13 @@ class Penalty:
     """Ridges and variance floor of a fit; they are not part of the statistics.
 
     The penalised log-likelihood is ``Σ_i ll_i - (gate_ridge / 2) Σ_k ‖slopes_k‖²`` in the coordinates of the
-    mixture's design with ``Σ_k alpha_k = 0``, and likewise for the slopes of experts without a closed-form M-step.
-    Ridges are totals: independent of the number of rows and sites.
+    mixture's design with ``Σ_k alpha_k = 0``, and likewise for the slopes of experts. Ridges are totals: independent
+    of the number of rows and sites.
 
     Parameters
     ----------
     gate_ridge, expert_ridge : float
-        Ridge on slopes; the expert ridge applies to all families but the Gaussian.
+        Ridge on slopes.
     floor : (q, q) array
         Lower bound of the experts' shapes, as their family reads it: of every covariance in the positive semidefinite
         order, or of every dispersion; zeros for none.
@@ -32,7 +32,7 @@ class Penalty:
     """
 
     gate_ridge: float = 1e-3
-    expert_ridge: float = 1e-3
+    expert_ridge: float = 0.0
     floor: Array = field(default_factory=lambda: np.zeros((1, 1)))
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from answering import Calls, Misbehaviour, failing, small_sites
 from combining import parted, soft_sites, soft_truth, softly_categorical
-from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneShot
+from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, MixtureOfRegressions, OneShot
 from consilience.aggregate import CovariateSummary, SiteModel
 from consilience.aggregate.combine import points
 from consilience.engines import InProcess, inprocess
@@ -249,7 +249,7 @@ def test_the_estimator_takes_the_fit_without_a_warning() -> None:
 def test_the_summary_says_where_standard_errors_come_from() -> None:
     parts = {name: (rows.X, rows.Y[:, 0]) for name, rows in soft_parts(3, 1_000).items()}
     estimator = MixtureOfExpertsRegressor(3, mixture_init=soft_truth(), random_state=0)
-    assert "sum of the sites' information" in Federation(parts).fit(estimator, method=OneShot(refine=0)).model.summary()
+    assert "sampling error at the sites" in Federation(parts).fit(estimator, method=OneShot(refine=0)).model.summary()
 
 
 # ---------------------------------------------------------------------- sites that are small, doubted or foreign
@@ -779,3 +779,46 @@ def test_sites_with_the_same_classes_have_their_own_model_back(sites: int) -> No
     own = answer(FitSite(case.specification, (2,), seed=0, start=case.truth), Site("own", case.rows)).model
     X = case.rows.X[:100]
     np.testing.assert_allclose(fit.mixture.mean(X), own.mixture.mean(X), atol=1e-7)
+
+
+# ---------------------------------------------------------------------- standard errors without refinement
+
+
+def site_of(n: int, labels: np.ndarray, rng: np.random.Generator, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.normal(size=(n, 2))
+    y = np.where(labels, 4 + (2 + shift) * X[:, 0], -X[:, 1]) + rng.normal(size=n)
+    return X, y
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::consilience.errors.SetAsideWarning")
+def test_a_site_without_an_expert_does_not_make_standard_errors_too_small() -> None:
+    rng = np.random.default_rng(0)
+    labels = [rng.random(1_500) < share for share in (0.0, 0.5, 0.5, 1.0)]
+    sites = {f"site {i}": site_of(1_500, label, rng) for i, label in enumerate(labels)}
+    estimator = MixtureOfRegressions(2, random_state=0, n_init=2, max_iter=100)
+    inference = Federation(sites).fit(estimator, method=OneShot(refine=0)).model.inference_
+    pooled = MixtureOfRegressions(2, random_state=0, n_init=2).fit(
+        np.concatenate([X for X, _ in sites.values()]), np.concatenate([y for _, y in sites.values()])
+    )
+    ours, theirs = inference.standard_errors().experts, pooled.inference_.standard_errors().experts
+    order = np.argsort(inference.estimates.experts[:, 0, 0]), np.argsort(pooled.inference_.estimates.experts[:, 0, 0])
+    ratio = ours[order[0]] / theirs[order[1]]
+    assert np.all(ratio > 0.8)
+    assert np.nanmedian(ratio) < 2
+
+
+@pytest.mark.filterwarnings("ignore::consilience.errors.SetAsideWarning")
+@pytest.mark.parametrize("refine", [0, 8])
+def test_where_sites_differ_standard_errors_are_those_of_random_effects(refine: int) -> None:
+    rng = np.random.default_rng(0)
+    sites = {f"site {i}": site_of(800, rng.random(800) < 0.5, rng, shift=0.25 * (i - 2)) for i in range(5)}
+    estimator = MixtureOfRegressions(2, random_state=0, n_init=2)
+    inference = Federation(sites).fit(estimator, method=OneShot(refine=refine)).model.inference_
+    k = int(np.argmax(inference.estimates.experts[:, 0, 0]))
+    assert inference.between is not None
+    assert inference.between.I2.experts[k, 0, 1] > 0.9
+    se = inference.standard_errors().experts
+    assert se[k, 0, 1] > 0.1  # the slopes are 1.5, 1.75, … 2.5: their mean over sites like these is not known better
+    assert se[k, 0, 2] < 0.1
+    assert inference.degrees_of_freedom().experts[k, 0, 1] < 10

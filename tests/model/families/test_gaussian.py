@@ -4,8 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from consilience.fit import Fit, Specification, fit_mixture, infer
 from consilience.model import GaussianExperts, Penalty, Rows, expect
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.information import free_parameters, ridge, score
+from consilience.numerics.arrays import Array
 from families import GAUSSIAN
 from strategies import Shape, label_count, shapes
 
@@ -126,3 +129,50 @@ def test_a_covariance_that_rounding_made_indefinite_is_not_admissible(structure:
     stored = S[None] if structure == "full" else S
     experts = GaussianExperts(np.zeros((1, 10, 1)), 0.5 * (stored + np.swapaxes(stored, -1, -2)), structure)
     assert not experts.admissible(Penalty(floor=floor * np.eye(10)))
+
+
+# ---------------------------------------------------------------------- the ridge
+
+
+def ridged(X: Array, y: Array, ridge: float | None, K: int = 1, structure: str = "full") -> Fit:
+    specification = Specification(K=K, gate="constant", structure=structure, expert_ridge=ridge)
+    return fit_mixture(Rows(X, y), specification, rng=np.random.default_rng(0), n_init=2, tol=1e-13)
+
+
+def test_without_a_ridge_experts_are_least_squares() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 3))
+    y = X[:, :1] + rng.normal(size=(100, 1))
+    b = np.linalg.lstsq(np.c_[np.ones(100), X], y, rcond=None)[0]
+    np.testing.assert_allclose(ridged(X, y, None).mixture.experts.B[0, 0], b[:, 0], atol=1e-9)
+
+
+@pytest.mark.parametrize("structure", ["full", "diag", "spherical", "tied"])
+def test_a_ridge_ends_where_the_penalised_likelihood_is_flat(structure: str) -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(200, 3))
+    label = rng.random(200) < 0.5
+    Y = np.where(label[:, None], X[:, :2] + 3, -X[:, 1:]) + rng.normal(size=(200, 2)) @ [[1.0, 0.6], [0.0, 1.0]]
+    fit = ridged(X, Y, 20.0, K=2, structure=structure)
+    mixture = fit.ascent.mixture
+    gradient = score(mixture, fit.ascent.statistics) - ridge(mixture, fit.penalty) @ free_parameters(mixture)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-3)
+    assert np.all(np.diff(fit.ascent.trace) > -1e-8)
+    plain = ridged(X, Y, 0.0, K=2, structure=structure)
+    assert np.sum(mixture.experts.B[:, :, 1:] ** 2) < 0.95 * np.sum(plain.ascent.mixture.experts.B[:, :, 1:] ** 2)
+
+
+def test_a_ridge_weighs_as_many_rows_in_any_unit_of_the_response() -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(80, 4))
+    y = X[:, :1] + rng.normal(size=(80, 1))
+    one, other = ridged(X, y, 10.0), ridged(X, 1000 * y, 10.0)
+    np.testing.assert_allclose(other.mixture.experts.B, 1000 * one.mixture.experts.B, rtol=1e-6)
+
+
+def test_a_ridge_withholds_intervals() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 4))
+    y = X[:, :1] + rng.normal(size=(80, 1))
+    assert "comes from the ridge" in infer(ridged(X, y, 20.0)).withheld["experts"]
+    assert not infer(ridged(X, y, 0.01)).withheld

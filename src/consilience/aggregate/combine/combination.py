@@ -29,9 +29,14 @@ class Combination:
     log_likelihood : float
         Estimated log-likelihood: that of these sites' models on their rows, less the cost of the combined mixture.
     precision : (K, f, f) array
-        Information on each expert's free coefficients, summed over the sites that sent it; zero if none did.
+        Inverse covariance of each expert's free coefficients, from the sampling error at the sites; zero if too little
+        of it is known.
     heterogeneity : Heterogeneity
-        Heterogeneity between sites of the coefficients on raw covariates.
+        Heterogeneity between sites of the coefficients on raw covariates, ``(K, f)``.
+    shape_heterogeneity : Heterogeneity
+        The same for the logarithms of the experts' shapes, ``(K, s)``.
+    gate_heterogeneity : Heterogeneity
+        The same for the log odds of each expert at given covariates, ``(K, 1)``.
     sites : tuple of SiteEvidence
     trace : tuple of float
         Objective of the reduction at each iteration.
@@ -62,6 +67,8 @@ class Combination:
     log_likelihood: float
     precision: Array
     heterogeneity: Heterogeneity
+    shape_heterogeneity: Heterogeneity
+    gate_heterogeneity: Heterogeneity
     sites: tuple[SiteEvidence, ...]
     trace: tuple[float, ...]
     plan: Mapping[str, IntArray]
@@ -76,6 +83,8 @@ class Combination:
             shares=self.shares[permutation],
             precision=self.precision[permutation],
             heterogeneity=self.heterogeneity.permuted(permutation),
+            shape_heterogeneity=self.shape_heterogeneity.permuted(permutation),
+            gate_heterogeneity=self.gate_heterogeneity.permuted(permutation),
             plan={name: place[labels] for name, labels in self.plan.items()},
         )
 

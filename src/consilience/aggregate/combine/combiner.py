@@ -13,9 +13,15 @@ from consilience.aggregate.combine.combination import Combination
 from consilience.aggregate.combine.components import SupportComponents, SupportPart
 from consilience.aggregate.combine.evidence import Witness
 from consilience.aggregate.combine.gates import agreed_gate, constant_gate_costs, gate_costs
-from consilience.aggregate.combine.heterogeneity import between_sites, camps_between
+from consilience.aggregate.combine.heterogeneity import (
+    between_sites,
+    camps_between,
+    gates_between_sites,
+    shapes_between_sites,
+)
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
+from consilience.aggregate.combine.precision import Stated, combined_precision
 from consilience.aggregate.combine.predictive import nearest_in_prediction, predicted_rows, prediction_costs
 from consilience.aggregate.combine.reduce import Reduction, reduced
 from consilience.aggregate.combine.site_model import SiteModel
@@ -26,7 +32,7 @@ from consilience.model.design import Design
 from consilience.model.gates import Gate
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
-from consilience.numerics.arrays import Array, IntArray, Mask, unpack
+from consilience.numerics.arrays import Array, IntArray, Mask
 
 PlanKind = Literal["expert", "row"]
 NEARLY_ALL = 0.8
@@ -157,15 +163,18 @@ class _Combiner:
         if self.plan == "expert" and mixture.experts.outcomes is not None and trusted.any():
             mixture = nearest_in_prediction(mixture, predicted_rows(pool, trusted))
             lost = np.nansum(prediction_costs(pool, mixture, counted))
-        moves = influences(pool, labels, self.used, self.K)
+        stated = Stated.of(pool, labels, self.used, reduction.experts)
+        moves = influences(pool, labels, self.used, self.K, stated.precision)
         witness = Witness(pool, self.copied, self.verdict, self.used, trusted, cost, *moves)
         return Combination(
             mixture,
             self._shares(labels),
             float(sum(model.weight for model in models)),
             float(sum(model.log_likelihood for model in models) - lost) if models else np.nan,
-            self._precision(labels),
-            between_sites(pool, labels, self.used, self.K),
+            combined_precision(pool, labels, self.used, reduction.experts, stated),
+            between_sites(pool, labels, self.K, stated),
+            shapes_between_sites(pool, labels, reduction.experts, stated),
+            gates_between_sites(pool, labels, mixture.gate, trusted),
             tuple(witness.evidence(m) for m in range(pool.M)),
             reduction.trace,
             {name: np.where(self.used, labels, -1)[pool.owner == m] for m, name in enumerate(pool.names)},
@@ -226,10 +235,3 @@ class _Combiner:
         """Return the number of labels of each combined expert, ``(K,)``."""
         counted = np.concatenate([model.label_counts for model in self.pool.models])
         return np.bincount(labels[self.used], counted[self.used], self.K).astype(np.float64)
-
-    def _precision(self, labels: IntArray) -> Array:
-        """Compute ``Σ_l J_l`` over the components of each expert that sent theirs; zero if none did."""
-        known = self.used & self.pool.informed
-        total = np.zeros((self.K, self.pool.precision.shape[1]))
-        np.add.at(total, labels[known], self.pool.precision[known])
-        return unpack(total)

@@ -1,4 +1,4 @@
-"""Between-site heterogeneity of coefficients: Cochran's Q, I² and the variance between sites."""
+"""Between-site heterogeneity of coefficients, shapes and gates: Cochran's Q, I² and the variance between sites."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from scipy.special import gammaincc
 
 from consilience.aggregate.camps import Camps, camps
 from consilience.aggregate.combine.pool import Pool
+from consilience.aggregate.combine.precision import Stated, inverted
+from consilience.model.families.base import Experts, MomentExperts
+from consilience.model.gates import Gate
 from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, unpack
 from consilience.numerics.linalg import inverse_bounded
+
+SIGNIFICANT = 0.01
+"""P-value of Q below which the variance between sites is part of the standard errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +33,8 @@ class Heterogeneity:
         ``max(0, (Q - df) / Q)``: the fraction of the variation not explained by sampling.
     tau2 : (K, f) array
         Variance between sites (DerSimonian and Laird).
+    concentration : (K, f) array
+        ``Σ_m (w_m / Σ w)²``: one over the effective number of sites.
 
     Examples
     --------
@@ -39,6 +47,13 @@ class Heterogeneity:
     df: Array
     I2: Array
     tau2: Array
+    concentration: Array
+
+    @property
+    def between_variance(self) -> Array:
+        """Variance that sites' differences add to a mean over sites, ``τ² Σ_m (w_m / Σ w)²``; 0 if not significant."""
+        significant = self.p_value < SIGNIFICANT
+        return np.where(significant, np.nan_to_num(self.tau2 * self.concentration), 0.0)
 
     @property
     def p_value(self) -> Array:
@@ -47,12 +62,15 @@ class Heterogeneity:
 
     def permuted(self, permutation: IntArray) -> Heterogeneity:
         """Reorder the experts."""
-        return Heterogeneity(self.Q[permutation], self.df[permutation], self.I2[permutation], self.tau2[permutation])
+        return Heterogeneity(*(getattr(self, name)[permutation] for name in _NAMES))
 
     @classmethod
     def stacked(cls, parts: list[Heterogeneity]) -> Heterogeneity:
         """Stack the results of several experts."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("Q", "df", "I2", "tau2")))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _NAMES))
+
+
+_NAMES = ("Q", "df", "I2", "tau2", "concentration")
 
 
 def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
@@ -66,38 +84,104 @@ def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
     M, f = estimates.shape
     if M < 2:
         nothing = np.full((1, f), np.nan)
-        return Heterogeneity(nothing, np.full((1, f), max(M - 1.0, 0.0)), nothing, nothing)
+        return Heterogeneity(nothing, np.full((1, f), max(M - 1.0, 0.0)), nothing, nothing, nothing)
     w = 1 / variances
     total = w.sum(axis=0)
     Q = np.sum(w * (estimates - np.sum(w * estimates, axis=0) / total) ** 2, axis=0)
     excess = np.maximum(Q - (M - 1), 0.0)
     I2 = excess / np.where(Q > 0, Q, 1.0)
     tau2 = excess / (total - np.sum(w**2, axis=0) / total)
-    return Heterogeneity(Q[None], np.full((1, f), M - 1.0), I2[None], tau2[None])
+    concentration = np.sum((w / total) ** 2, axis=0)
+    return Heterogeneity(Q[None], np.full((1, f), M - 1.0), I2[None], tau2[None], concentration[None])
 
 
-def between_sites(pool: Pool, labels: IntArray, used: Mask, K: int) -> Heterogeneity:
+def between_sites(pool: Pool, labels: IntArray, K: int, stated: Stated) -> Heterogeneity:
     """Compute the heterogeneity of coefficients on raw covariates; experts of a site with the same label count once.
 
-    For classes the coefficients are the free contrasts, as in ``SiteModel.precision``.
+    Components of too few rows for their precision to be believed do not count. For classes the coefficients are the
+    free contrasts, as in ``SiteModel.precision``.
 
     Parameters
     ----------
     pool : Pool
     labels : (L,) array of int
         The combined expert of each component.
-    used : (L,) array of bool
     K : int
+    stated : Stated
+        Precision of the components.
     """
     f = pool.coefficients.shape[1]
     U = kronecker(np.eye(f // pool.design.p), pool.design.to_raw())
     parts = []
     for k in range(K):
-        _, J, right = _of_expert(pool, used & pool.informed & (labels == k))
-        C = _inverted(J)
+        mine = np.flatnonzero(stated.reliable & (labels == k))
+        sites, place = np.unique(pool.owner[mine], return_inverse=True)
+        J, right = np.zeros((len(sites), f, f)), np.zeros((len(sites), f))
+        own = stated.precision[mine]
+        np.add.at(J, place, own)
+        np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[mine]))
+        C = inverted(J)
         estimates = np.einsum("ab,mbc,mc->ma", U, C, right, optimize=True)
         parts.append(heterogeneity(estimates, np.einsum("ab,mbc,ac->ma", U, C, U, optimize=True)))
     return Heterogeneity.stacked(parts)
+
+
+def shapes_between_sites(pool: Pool, labels: IntArray, experts: Experts, stated: Stated) -> Heterogeneity:
+    """Compute the heterogeneity of log variances, ``(K, s)``; NaN for families without second moments.
+
+    The experts of a site with the same label count as one, whose variance includes their distance. The variance of a
+    log variance is that for normal residuals, ``2 / (n - p)``.
+    """
+    K, s, p = experts.K, experts.log_shapes().shape[1], pool.design.p
+    if not isinstance(experts, MomentExperts) or s == 0:
+        return Heterogeneity.stacked([heterogeneity(np.empty((0, s)), np.empty((0, s)))] * K)
+    second = np.concatenate([unpack(model.second) for model in pool.models])
+    parts = []
+    for k in range(K):
+        mine = np.flatnonzero(stated.reliable & (labels == k))
+        sites, place = np.unique(pool.owner[mine], return_inverse=True)
+        n = np.bincount(place, pool.rows[mine], len(sites))
+        if not len(sites):
+            parts.append(heterogeneity(np.empty((0, s)), np.empty((0, s))))
+            continue
+        own = pool.components.experts
+        blank = own.permuted(mine[np.unique(place, return_index=True)[1]])
+        merged = blank.moment_barycentres(own.permuted(mine), place, pool.rows[mine], second[mine])
+        degrees = (n - p)[:, None]
+        parts.append(heterogeneity(merged.log_shapes() + np.log(n[:, None] / degrees), np.tile(2 / degrees, (1, s))))
+    return Heterogeneity.stacked(parts)
+
+
+def gates_between_sites(pool: Pool, labels: IntArray, gate: Gate, sites: Mask) -> Heterogeneity:
+    """Compute the heterogeneity of each expert's log odds given the covariates, ``(K, 1)``.
+
+    At each site, ``δ = (n_k - Σ_i ρ_k(x_i)) / Σ_i ρ_k (1 - ρ_k)`` is the shift of the log odds of expert ``k`` from the
+    combined gate ``ρ`` that would explain its number of labels, with variance ``1 / Σ_i ρ_k (1 - ρ_k)``. The labels are
+    not known, so this variance is an upper bound, and Q errs on the low side.
+
+    Parameters
+    ----------
+    pool : Pool
+    labels : (L,) array of int
+    gate : Gate
+        The combined gate.
+    sites : (M,) array of bool
+        Sites whose gates were used.
+    """
+    shifts, variances = [], []
+    for m in np.flatnonzero(sites):
+        counts = np.bincount(labels[pool.owner == m], pool.models[m].label_counts, gate.K)
+        if gate.reads_covariates:
+            panel, weight = pool.points_of(int(m))
+            rho = gate.evaluate(panel)[1]
+            weight = weight * (counts.sum() / weight.sum())
+        else:
+            rho, weight = gate.read(), np.array([counts.sum()])
+        spread = np.maximum((rho * (1 - rho)) @ weight, 1.0)
+        shifts.append((counts - rho @ weight) / spread)
+        variances.append(1 / spread)
+    delta, v = np.array(shifts).reshape(-1, gate.K), np.array(variances).reshape(-1, gate.K)
+    return Heterogeneity.stacked([heterogeneity(delta[:, [k]], v[:, [k]]) for k in range(gate.K)])
 
 
 def camps_between(pool: Pool, labels: IntArray, K: int) -> Camps:

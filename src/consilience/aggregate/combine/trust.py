@@ -15,7 +15,7 @@ import numpy as np
 from consilience.aggregate.combine.components import Components
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.reduce import reduced
-from consilience.numerics.arrays import Array, IntArray, Mask, unpack
+from consilience.numerics.arrays import Array, IntArray, Mask
 from consilience.numerics.linalg import solve_symmetric
 
 CANDIDATES = 20
@@ -155,11 +155,11 @@ def is_far(cost: Array, known: Mask, times: float, parameters: float) -> Mask:
     return np.asarray(logs > middle + max(np.log(times), DEVIATIONS * excess))
 
 
-def influences(pool: Pool, labels: IntArray, used: Mask, K: int) -> tuple[Array, Array]:
+def influences(pool: Pool, labels: IntArray, used: Mask, K: int, precision: Array) -> tuple[Array, Array]:
     """Compute how much each component changes its expert, at a fixed plan, in root mean square standard errors.
 
     ``b - b₋ₗ = (J - J_l)⁻¹ J_l (b_l - b)``, measured in ``J = Σ_l J_l``; and the expected value for an honest component
-    of its size, ``√(s / (1 - s))`` for its fraction ``s`` of the information.
+    of its size, ``√(s / (1 - s))`` for its fraction ``s`` of the information. ``precision (L, f, f)`` has ``J_l``.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def influences(pool: Pool, labels: IntArray, used: Mask, K: int) -> tuple[Array,
         mine = np.flatnonzero(informed & (labels == k))
         if len(mine) < 2:
             continue
-        J, b = unpack(pool.precision[mine]), pool.coefficients[mine]
+        J, b = precision[mine], pool.coefficients[mine]
         total = J.sum(axis=0)
         inverse, full_rank = solve_symmetric(total, np.eye(f))
         pull = np.einsum("lab,lb->la", J, b - inverse @ np.einsum("lab,lb->a", J, b))

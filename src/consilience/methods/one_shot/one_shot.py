@@ -25,7 +25,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit, finished
-from consilience.fit.inference import Inference, InferredFit, infer, of_coefficients
+from consilience.fit.inference import InferredFit, infer
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
@@ -34,13 +34,12 @@ from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
 from consilience.methods.one_shot.refinement import Opening, opening, refined
 from consilience.methods.one_shot.rivals import Contest, Rivals, one_expert
+from consilience.methods.one_shot.unrefined_inference import summed_inference, with_sites
 from consilience.methods.site_reports import surveyed, witnessed_by
 from consilience.methods.task import Method, Task
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array
-from consilience.numerics.linalg import solve_symmetric
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -252,17 +251,9 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
     )
     permutation = np.argsort(-combination.shares, kind="stable")
     fit = Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
-    inference, evidence = summed_inference(fit, combination.precision), combination.permuted(permutation)
+    evidence = combination.permuted(permutation)
+    inference = with_sites(summed_inference(fit, combination.precision), evidence)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=None)
-
-
-def summed_inference(fit: Fit, precision: Array) -> Inference:
-    """Compute standard errors of the experts' coefficients from the information ``(K, f, f)`` summed over sites."""
-    withheld = {"gate": "without a round of refinement the gate has no standard errors: use OneShot(refine=1) or more"}
-    solved = [solve_symmetric(own, np.eye(len(own))) for own in precision]
-    if not all(full_rank for _, full_rank in solved):
-        withheld["experts"] = "the information of the sites on the experts is singular"
-    return of_coefficients(fit, np.array([inverse for inverse, _ in solved]), "summed", withheld)
 
 
 def refined_fit(
@@ -271,4 +262,4 @@ def refined_fit(
     """Return the refined fit, with the likelihood and the information of its own mixture."""
     fit = finished(end, penalty, StartEnds())
     evidence = combination.permuted(fit.permutation)
-    return CombinedFit(**vars(fit), inference=infer(fit), combination=evidence, members=members)
+    return CombinedFit(**vars(fit), inference=with_sites(infer(fit), evidence), combination=evidence, members=members)

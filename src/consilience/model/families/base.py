@@ -123,6 +123,8 @@ class Experts(ABC):
     """Whether a row may have more than one response."""
     newton_type: ClassVar[bool] = True
     """Whether the M-step is a Newton step, to be shortened if it overshoots."""
+    default_ridge: ClassVar[float] = 1e-3
+    """Ridge on the slopes unless a specification states one; 0 for an M-step in closed form."""
     size_name: ClassVar[str | None] = None
     """Name of the size of a row: ``"exposure"``, ``"trials"``, or None if rows have no size."""
     shape_name: ClassVar[str] = ""

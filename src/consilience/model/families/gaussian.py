@@ -16,7 +16,7 @@ from consilience.model.families.base import Evaluated, Experts, MessageFields, O
 from consilience.model.families.covariance import STRUCTURES, Structure, as_structure
 from consilience.model.families.least_squares import LeastSquares
 from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
+from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, pack, unpack
@@ -61,6 +61,7 @@ class GaussianExperts(Experts):
     family = "gaussian"
     several_responses = True
     newton_type = False
+    default_ridge = 0.0
     shape_name = "variance"
     range_sentence = "the response must be real numbers"
     message_fields: ClassVar[MessageFields] = {
@@ -232,7 +233,12 @@ class GaussianExperts(Experts):
         return n, folded, moments.first.reshape(self.K, self.q, self.p).transpose(0, 2, 1)
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
-        """Compute the exact maximiser: ``δ_k = S_k⁻¹ Σ τ r x``, then the covariance of the remaining residuals."""
+        """Compute the exact maximiser: ``δ_k = S_k⁻¹ Σ τ r x``, then the covariance of the remaining residuals.
+
+        With a ridge, ``δ_k`` maximises at the current covariance, and the covariance at the new coefficients.
+        """
+        if penalty.expert_ridge > 0:
+            return self._ridged_step(moments, penalty, intercept)
         n, scatter, Sxr = self._unfold(moments)
         Sxx = unpack(moments.second)
         delta = np.array([solve_symmetric(S, g)[0] for S, g in zip(Sxx, Sxr, strict=True)])  # (K, p, q)
@@ -245,6 +251,28 @@ class GaussianExperts(Experts):
         covariance = cov.maximiser(remaining, n, self.structure, self.covariance, penalty.floor)
         return type(self)(self.B + delta.transpose(0, 2, 1), covariance, self.structure)
 
+    def _ridged_step(self, moments: Moments, penalty: Penalty, intercept: bool) -> Self:
+        """Solve ``(Σ_k⁻¹ ⊗ S_k + λ) δ_k = Σ_k⁻¹ Σ τ r x - λ b_k`` in the axes of ``Σ_k``, where responses separate."""
+        n, scatter, Sxr = self._unfold(moments)
+        mask, Sxx = penalty.expert_ridge * slope_mask(self.p, intercept), unpack(moments.second)
+        delta = np.zeros((self.K, self.p, self.q))
+        for k in np.flatnonzero(n > cov.EMPTY):
+            variances, axes = np.linalg.eigh(self.matrices[k])
+            right = (Sxr[k] - mask[:, None] * self.B[k].T @ self.matrices[k]) @ axes
+            rotated = [
+                solve_symmetric(Sxx[k] + np.diag(v * mask), r[:, None])[0]
+                for v, r in zip(variances, right.T, strict=True)
+            ]
+            delta[k] = np.hstack(rotated) @ axes.T
+        gained = delta.transpose(0, 2, 1) @ (Sxr - 0.5 * Sxx @ delta)
+        explained = gained + gained.transpose(0, 2, 1)
+        if cov.has_matrices(self.structure):
+            remaining = scatter - explained
+        else:
+            remaining = np.maximum(scatter - np.diagonal(explained, axis1=1, axis2=2), 0.0)
+        covariance = cov.maximiser(remaining, n, self.structure, self.covariance, penalty.floor)
+        return replace(self, B=self.B + delta.transpose(0, 2, 1), covariance=covariance)
+
     def full_rank(self, moments: Moments) -> bool:
         """Whether every expert with rows has a design of full rank."""
         n = moments.plain[: self.K]
@@ -253,8 +281,8 @@ class GaussianExperts(Experts):
         return all(solve_symmetric(S, none)[1] for S, mass in zip(blocks, n, strict=True) if mass > self.p)
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """Return 0: there is no ridge."""
-        return 0.0
+        """Return the ridge penalty, which is subtracted from the log-likelihood."""
+        return 0.5 * penalty.expert_ridge * float(np.sum(self.B[:, :, int(intercept) :] ** 2))
 
     def admissible(self, penalty: Penalty) -> bool:
         """Whether the covariances respect the floor."""
@@ -307,8 +335,9 @@ class GaussianExperts(Experts):
         return np.tile(eye, (self.K, 1)) if self.structure == "tied" else np.eye(self.K * self.shapes)
 
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
-        """Return zeros: there is no ridge on coefficients."""
-        return np.zeros((self.B.size, self.B.size))
+        """Compute the second derivative of the ridge."""
+        mask = penalty.expert_ridge * slope_mask(self.p, intercept)
+        return np.diag(np.tile(mask, self.K * self.q))
 
     def free_coefficients(self) -> Array:
         """Return the free coefficients, flat."""
@@ -490,7 +519,7 @@ class GaussianExperts(Experts):
     def shapes_at(self, moments: Moments, penalty: Penalty) -> Array:
         """Compute covariances of the residuals from the current coefficients, flat, ``(K, q q)``."""
         still = replace(moments, first=np.zeros_like(moments.first))
-        return self.step(still, penalty, intercept=True, fraction=1.0).shape_values()
+        return self.step(still, replace(penalty, expert_ridge=0.0), intercept=True, fraction=1.0).shape_values()
 
     def with_wide_shapes(self, summary: ColumnSummary, factor: float) -> Self:
         """Return the experts with ``factor`` times the covariance of the responses."""

@@ -1,0 +1,110 @@
+"""Degrees of freedom: exact for one regression, fewer where labels are not known, and withheld where rows are few."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from consilience import MixtureOfRegressions
+from consilience.errors import DegenerateFitWarning
+from consilience.fit import Specification, fit_mixture, infer
+from consilience.fit.degrees import effective_rows, quantile
+from consilience.fit.inference import ROWS_PER_COEFFICIENT, default_kind, inverse_information, larger
+from consilience.model import Rows
+from simulated import simulated
+
+
+def two_regressions(d: int, n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    B = np.zeros((2, d))
+    B[:, :5] = [[2.0], [-2.0]]
+    X = rng.standard_normal((n, d))
+    label = rng.integers(2, size=n)
+    return X, np.sum(X * B[label], axis=1) + 3 * label + rng.standard_normal(n)
+
+
+def test_one_regression_with_many_covariates_has_the_intervals_of_least_squares() -> None:
+    rng = np.random.default_rng(0)
+    n, d = 60, 40
+    X = rng.standard_normal((n, d))
+    y = X[:, 0] + rng.standard_normal(n)
+    rows = Rows(X, y[:, None])
+    inference = infer(fit_mixture(rows, Specification(K=1, gate="constant"), rng=rng), rows)
+    A = np.c_[np.ones(n), X]
+    b, residual = np.linalg.lstsq(A, y, rcond=None)[:2]
+    se = np.sqrt(residual / (n - d - 1) * np.diagonal(np.linalg.inv(A.T @ A)))
+    lower, upper = inference.interval(0.9)
+    reach = student.ppf(0.95, n - d - 1) * se
+    np.testing.assert_allclose(lower.experts[0, 0], b - reach, rtol=1e-6)
+    np.testing.assert_allclose(upper.experts[0, 0], b + reach, rtol=1e-6)
+
+
+def test_unknown_labels_cost_rows() -> None:
+    data = simulated(gate="constant", n=500)
+    fit = fit_mixture(data.rows, data.specification, rng=np.random.default_rng(0), start=data.truth)
+    mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
+    inverse = inverse_information(mixture, statistics, fit.penalty)
+    assert inverse is not None
+    rows = effective_rows(mixture, statistics, inverse)
+    assert np.all(rows < statistics.experts.plain[:2])
+    assert np.all(rows > 0.5 * statistics.experts.plain[:2])
+
+
+def test_quantiles_go_from_student_to_normal() -> None:
+    assert quantile(0.95, np.array([1e7]))[0] == pytest.approx(quantile(0.95, np.array([np.inf]))[0], rel=1e-5)
+    assert np.all(np.diff(quantile(0.95, np.array([2.0, 5.0, 50.0, np.inf]))) < 0)
+
+
+def test_many_covariates_withhold_the_experts_and_name_the_figures() -> None:
+    X, y = two_regressions(80)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MixtureOfRegressions(2, random_state=0, n_init=2).fit(X, y)
+    assert {"experts", "gate"} <= set(model.inference_.withheld)
+    reason = model.inference_.withheld["experts"]
+    assert "81 coefficients" in reason
+    assert f"at least {ROWS_PER_COEFFICIENT * 81:.0f}" in reason
+    assert np.isnan(model.to_frame()["std_error"]).all()
+
+
+def test_fewer_covariates_keep_the_experts_but_not_always_their_variances() -> None:
+    X, y = two_regressions(20, 260)
+    inference = MixtureOfRegressions(2, random_state=0, n_init=2).fit(X, y).inference_
+    assert "experts" not in inference.withheld
+    X, y = two_regressions(30, 260)
+    inference = MixtureOfRegressions(2, random_state=0, n_init=2).fit(X, y).inference_
+    assert "experts" not in inference.withheld
+    assert "31 coefficients" in inference.withheld["shapes"]
+    assert np.isnan(inference.standard_errors().log_shapes).all()
+
+
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+def test_more_parameters_than_rows_are_said() -> None:
+    X, y = two_regressions(30, 60)
+    model = MixtureOfRegressions(2, random_state=0, n_init=1, max_iter=20)
+    with pytest.warns(DegenerateFitWarning, match="65 parameters on 60 rows"):
+        model.fit(X, y)
+    assert "65 parameters on 60 rows" in model.summary()
+
+
+def test_where_the_variance_depends_on_a_covariate_its_slope_has_the_error_of_the_sandwich() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((800, 2))
+    y = X[:, 0] + np.exp(X[:, 0]) * rng.standard_normal(800)
+    rows = Rows(X, y[:, None])
+    fit = fit_mixture(rows, Specification(K=1, gate="constant"), rng=rng)
+    observed, sandwich, both = (
+        infer(fit, rows, kind=kind).standard_errors().flat() for kind in ("observed", "sandwich", "larger")
+    )
+    np.testing.assert_allclose(both, np.maximum(observed, sandwich), rtol=1e-2)
+    assert both[2] > 1.5 * observed[2]
+    assert default_kind(800) == "larger"
+
+
+def test_the_larger_of_two_covariances_keeps_the_correlations() -> None:
+    one = np.array([[1.0, 0.5], [0.5, 1.0]])
+    found = larger(one, np.diag([4.0, 0.1]))
+    np.testing.assert_allclose(found, [[4.0, 1.0], [1.0, 1.0]])
