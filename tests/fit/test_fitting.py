@@ -149,7 +149,7 @@ def test_progress_is_told_of_every_pass() -> None:
 
 
 def test_the_sample_is_small_and_the_fit_is_on_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search_module, "SUBSAMPLE", 60)
+    monkeypatch.setattr(search_module, "SAMPLE", 60)
     data = simulated(gate="constant", n=500)
     fit = fitted(data.rows, data.specification)
     assert fit.ascent.statistics.weight == 500

@@ -178,7 +178,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         Whether gate and experts have an intercept.
     n_init : int
         Number of starting points that are climbed to the end, the best of three times as many of several kinds, on a
-        sample of at most 3,000 rows.
+        sample of at most 6,000 rows.
     max_iter : int
         Maximum number of EM and Newton iterations over all rows.
     tol : float

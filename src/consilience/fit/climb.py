@@ -34,7 +34,7 @@ ROUNDING = 1e-12
 HALVINGS = 8
 SAME_WEIGHT = 1e-11
 """Relative difference of total weights above which two passes are over different data."""
-NEWTON_FROM = 1e-4
+NEWTON_FROM = 1e-3
 """Relative gain of an EM step below which Newton steps are tried."""
 LONGEST_WAIT = 16
 """Maximum number of EM steps between two attempts at a Newton step."""
@@ -197,7 +197,7 @@ def climb(
     max_iter : int
         Maximum number of steps, accepted or not.
     newton : bool
-        Whether to switch to Newton steps once a full EM step gains less than ``1e-4`` of the likelihood.
+        Whether to switch to Newton steps once a full EM step gains less than ``1e-3`` of the likelihood.
     near : bool
         Whether the start is close to the maximum, so that every pass after the first requests the information. An
         answer to the first that brings it all the same is followed by a Newton step, another one by an EM step.

@@ -109,7 +109,7 @@ def fit_mixture(
     rng : numpy.random.Generator
         For the starts.
     n_init : int
-        Number of starting points that are climbed to the end on a sample of at most 3,000 rows, the best of three
+        Number of starting points that are climbed to the end on a sample of at most 6,000 rows, the best of three
         times as many of several kinds.
     tol, max_iter, newton
         As in :func:`~consilience.fit.climb.climb`.

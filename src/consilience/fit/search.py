@@ -18,7 +18,7 @@ from consilience.fit.criteria import label_count
 from consilience.fit.moves import moves
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import UNIT, StartEnds
-from consilience.fit.starts import KINDS, SUBSAMPLE, StartSample, mixture_from, softened, start_sample, subsample
+from consilience.fit.starts import KINDS, StartSample, mixture_from, softened, start_sample, subsample
 from consilience.model.expectation import expect
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -38,11 +38,13 @@ HEATS = (4, 8)
 """Number of EM steps of the two heats of a race."""
 KEPT = 2 / 3
 """Fraction of the starts that take part in the second heat."""
-MOVES_AT_ONCE = 3
-MOVES = 3
+MOVES_AT_ONCE = 4
+MOVES = 4
 """Number of fruitless batches of moves after which the search ends."""
 SURE = 3
-"""Number of kinds of starts that meet at the best end after which no moves are tried."""
+"""Number of kinds of starts that must meet, with all of their ends, for no moves to be tried."""
+SAMPLE = 6000
+"""Maximum number of rows of the sample."""
 MOVED = "split_and_merge"
 CONTENDERS = 3
 """Maximum number of different ends that are compared on all rows."""
@@ -178,9 +180,7 @@ def search(
     >>> found.ends.agree
     True
     """
-    sample = subsample(
-        rows, SUBSAMPLE, rng, events=specification.experts.discrete and not specification.experts.classes
-    )
+    sample = subsample(rows, SAMPLE, rng, events=specification.experts.discrete and not specification.experts.classes)
     at = Search(start_sample(sample, specification, summary), specification.penalty(summary), rng, progress)
     if specification.K == 1:
         only = at.climbed(mixture_from(np.ones((1, at.ground.m)), at.ground))
@@ -192,7 +192,8 @@ def search(
     if not evidence(ends, scale).agree:
         reserve = [each for each in racers if each not in final][:n_init]
         ends = at.ranked([*ends, *at.finished(reserve)])
-    if evidence(ends, scale).kinds_meeting < SURE and len(ends) > 1:
+    said = evidence(ends, scale)
+    if len(ends) > 1 and (said.meeting < said.count or said.kinds_meeting < SURE):
         ends = improved(at, ends, scale)
     chosen = different(ends, scale)
     values = tuple(scale * end.ascent.penalised for end in chosen)

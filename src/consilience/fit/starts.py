@@ -20,6 +20,7 @@ from consilience.numerics.kmeans import draw, kmeans, squared_distances
 from consilience.numerics.linalg import solve_symmetric
 
 SUBSAMPLE = 3000
+"""Maximum number of rows of a site that its starts are fitted to."""
 SOFTNESS = 0.1
 """Total responsibility that a start gives to the experts other than the assigned one."""
 

@@ -78,7 +78,8 @@ def opening(combinations: Sequence[Combination], fits: Mapping[str, LocalFit], o
     used = [site for site in models if site not in doubted] or list(models)
     asked = used if len(used) <= COMPARED else [used[i] for i in np.linspace(0, len(used) - 1, COMPARED).astype(int)]
     comparisons = [LogLikelihood(models[site].mixture) for site in asked]
-    expectations = [Expect(mixture, information=is_informable(mixture)) for mixture in (*mixtures, one)]
+    informed = [Expect(mixture, information=is_informable(mixture)) for mixture in mixtures]
+    expectations = [*informed, Expect(one)]
     answers: Mapping[str, Answers] = yield Each(Several((*expectations, *comparisons)))
     each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
     heard = {site: found.items[len(expectations) :] for site, found in answers.items()}
