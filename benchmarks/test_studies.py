@@ -12,7 +12,12 @@ import pytest
 from consilience.datasets import DataNotFoundError, load_images, load_table
 
 HERE = Path(__file__).parent
-TABLES = {"mmash": "mmash_actigraph", "real_starts": "seizure", "shared_centre_digits": "pendigits"}
+TABLES = {
+    "mmash": "mmash_actigraph",
+    "real_refinement": "mmash_actigraph",
+    "real_starts": "seizure",
+    "shared_centre_digits": "pendigits",
+}
 IMAGES = {"inverted_fashion": "fashion_mnist"}
 """Real data that the quick form of a study reads."""
 STUDIES = sorted(path for path in HERE.glob("*/[a-z]*.py") if path.parent.name != "lib")

@@ -32,6 +32,8 @@ NEWTON_DECREMENT_AT_MOST = 5e-3
 SMALLEST_SHIFT = 1e-2
 """Shift after the first rejected Newton step, and the first one tried where the information is indefinite."""
 GROWTH = 6.0
+CURVATURE_GROWTH = 1.5
+"""Factor of the shift where the information is indefinite: just enough of it, as more makes steps short."""
 SHRINKAGE = 8.0
 LARGEST_SHIFT = 1.0
 """Shift above which a rejected step is followed by an EM step, which is about as long and cannot fail."""
@@ -103,12 +105,14 @@ class Quadratic:
         """
         while shift <= LARGEST_FOR_CURVATURE:
             step = self.step(shift)
-            if step is not None and np.all(np.isfinite(step.direction)):
-                ahead = moved(self.mixture, step.direction)
-                if ahead.experts.admissible(penalty):
-                    return ahead, step
-                if shift > LARGEST_SHIFT:
-                    return None
+            if step is None:
+                shift = grown(shift, CURVATURE_GROWTH)
+                continue
+            ahead = moved(self.mixture, step.direction) if np.all(np.isfinite(step.direction)) else None
+            if ahead is not None and ahead.experts.admissible(penalty):
+                return ahead, step
+            if shift > LARGEST_SHIFT:
+                return None
             shift = grown(shift)
         return None
 
@@ -119,7 +123,7 @@ def newton_step(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> N
     return None if model is None else model.newton
 
 
-def grown(shift: float) -> float:
+def grown(shift: float, factor: float = GROWTH) -> float:
     """Return the shift to try after one that did not serve.
 
     Examples
@@ -127,7 +131,7 @@ def grown(shift: float) -> float:
     >>> grown(0.0), grown(0.01)
     (0.01, 0.06)
     """
-    return max(GROWTH * shift, SMALLEST_SHIFT)
+    return max(factor * shift, SMALLEST_SHIFT)
 
 
 def adapted(step: NewtonStep, gain: float) -> float:
