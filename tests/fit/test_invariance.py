@@ -117,7 +117,9 @@ def back_to_old_units(inference: Inference, D: Array, c: Array, *, intercept: bo
     A = np.eye(len(estimates.flat()))
     A[:gate_size, :gate_size] = gate
     A[gate_size : gate_size + len(experts), gate_size : gate_size + len(experts)] = experts
-    return A @ estimates.flat(), np.sqrt(np.diagonal(A @ inference.covariance @ A.T))
+    known = np.isfinite(np.diagonal(inference.covariance))  # shapes at a bound have no standard error; A leaves them
+    covariance = np.where(np.outer(known, known), inference.covariance, 0.0)
+    return A @ estimates.flat(), np.where(known, np.sqrt(np.diagonal(A @ covariance @ A.T)), np.nan)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -161,5 +161,6 @@ def test_only_experts_without_a_ridge_can_lack_rank(family):
     mixture, rows = Shape(family=family, K=2, d=2, n=30).problem()
     constant = type(mixture)(type(mixture.design).raw(2), mixture.gate, mixture.experts)
     moments = expect(constant, replace(rows, X=np.ones((30, 2)))).experts
-    assert mixture.experts.full_rank(moments) is bool(np.any(mixture.experts.ridge(Penalty(), intercept=True)))
+    penalty = Penalty(expert_ridge=mixture.experts.default_ridge)
+    assert mixture.experts.full_rank(moments) is bool(np.any(mixture.experts.ridge(penalty, intercept=True)))
     assert mixture.experts.admissible(Penalty())

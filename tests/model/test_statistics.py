@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consilience.model import Statistics, expect, layout_of
+from consilience.model.families.negative_binomial import NegativeBinomialExperts
+from consilience.model.families.student import StudentExperts
 from consilience.model.kernels import panels
 from strategies import (
     FAMILIES,
@@ -143,9 +145,14 @@ def test_relabelling_experts_permutes_their_statistics(shape):
 
     close([new.log_likelihood, new.absolute, new.weight], [old.log_likelihood, old.absolute, old.weight])
     close(new.experts.plain[:K], old.experts.plain[:K][order])
-    close(new.experts.plain[K:].reshape(K, -1), old.experts.plain[K:].reshape(K, -1)[order])
-    close(new.experts.first.reshape(K, -1), old.experts.first.reshape(K, -1)[order])
-    close(new.experts.second.reshape(K, -1), old.experts.second.reshape(K, -1)[order])
+    experts_first = not isinstance(mixture.experts, (StudentExperts, NegativeBinomialExperts))
+
+    def of_experts(sums):  # (K, ...): sums of one kind for all experts follow each other in the other families
+        return sums.reshape(K, -1) if experts_first else np.moveaxis(sums.reshape(-1, K, sums[0].size), 1, 0)
+
+    for name in ("first", "second"):
+        close(of_experts(getattr(new.experts, name)), of_experts(getattr(old.experts, name))[order])
+    close(of_experts(new.experts.plain[K:]), of_experts(old.experts.plain[K:])[order])
     close(new.gate.plain.reshape(-1, K), old.gate.plain.reshape(-1, K)[:, order])
     if shape.gate == "softmax":  # the gradient of the last expert is minus the sum of the others
         close(_all_experts(new.gate.first), _all_experts(old.gate.first)[order])

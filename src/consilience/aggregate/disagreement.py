@@ -52,12 +52,12 @@ class CrossLikelihood:
 
     Examples
     --------
-    >>> values = np.array([[-1.0, -1.1, -3.0], [-1.1, -1.0, -3.0], [-2.0, -2.0, -1.5]])
+    >>> values = np.array([[-1.0, -1.02, -3.0], [-1.02, -1.0, -3.0], [-2.0, -2.0, -1.5]])
     >>> cross = CrossLikelihood(("north", "east", "south"), values, np.full(3, 1e6), parameters=5)
     >>> cross.divergence().round(2)
-    array([[0. , 0.2, 2.5],
-           [0.2, 0. , 2.5],
-           [2.5, 2.5, 0. ]])
+    array([[0.  , 0.04, 2.5 ],
+           [0.04, 0.  , 2.5 ],
+           [2.5 , 2.5 , 0.  ]])
     >>> judged(cross, np.array([-1.2, -1.2, -2.5])).named
     {'south': 1.0}
     """

@@ -33,7 +33,8 @@ class FederatedFit:
     >>> import numpy as np
     >>> from consilience import Federation, GaussianMixture
     >>> rng = np.random.default_rng(0)
-    >>> sites = Federation({"north": (rng.normal(0, 1, (200, 1)),), "south": (rng.normal(8, 1, (100, 1)),)})
+    >>> X = np.concatenate([rng.normal(0, 1, (200, 1)), rng.normal(8, 1, (100, 1))])
+    >>> sites = Federation({"north": (X[::2],), "south": (X[1::2],)})
     >>> result = sites.fit(GaussianMixture(2, random_state=0))
     >>> result.model.weights_.round(2), result.record.rounds[0].question
     (array([0.67, 0.33]), 'Summarise')
@@ -79,7 +80,8 @@ class FederatedOrders:
     >>> import numpy as np
     >>> from consilience import Federation, GaussianMixture
     >>> rng = np.random.default_rng(0)
-    >>> sites = Federation({"north": (rng.normal(0, 1, (200, 1)),), "south": (rng.normal(8, 1, (100, 1)),)})
+    >>> X = np.concatenate([rng.normal(0, 1, (200, 1)), rng.normal(8, 1, (100, 1))])
+    >>> sites = Federation({"north": (X[::2],), "south": (X[1::2],)})
     >>> sites.select_order(GaussianMixture(random_state=0), orders=[1, 2, 3]).best_order
     2
     """

@@ -72,7 +72,7 @@ def bootstrap(
         reason = (
             f"of {draws} refits, {unclear} have experts without a clear match and {at_floor} an expert at its floor"
         )
-        withheld = dict.fromkeys(("gate", "experts"), reason) | withheld
+        withheld |= dict.fromkeys(("gate", "experts"), reason)
     covariance = np.atleast_2d(np.cov(np.array(drawn).T))
     return Inference(parameters(fit.mixture), covariance, "bootstrap", np.nan, withheld)
 

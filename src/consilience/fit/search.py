@@ -40,7 +40,7 @@ KEPT = 2 / 3
 """Fraction of the starts that take part in the second heat."""
 MOVES_AT_ONCE = 4
 MOVES = 4
-"""Number of fruitless batches of moves after which the search ends."""
+"""Number of fruitless batches of moves after which the search ends, if as many starts were asked for."""
 SURE = 3
 """Number of kinds of starts that must meet, with all of their ends, for no moves to be tried."""
 SAMPLE = 6000
@@ -194,7 +194,7 @@ def search(
         ends = at.ranked([*ends, *at.finished(reserve)])
     said = evidence(ends, scale)
     if len(ends) > 1 and (said.meeting < said.count or said.kinds_meeting < SURE):
-        ends = improved(at, ends, scale)
+        ends = improved(at, ends, scale, min(MOVES, n_init))
     chosen = different(ends, scale)
     values = tuple(scale * end.ascent.penalised for end in chosen)
     return Found(tuple(end.ascent.mixture for end in chosen), values, evidence(ends, scale))
@@ -210,10 +210,10 @@ def finalists(racers: Sequence[End], count: int) -> list[End]:
     return (chosen + rest)[:count]
 
 
-def improved(at: Search, ends: list[End], scale: float) -> list[End]:
-    """Apply split-and-merge moves to the best end until ``MOVES`` batches in a row do not improve it."""
+def improved(at: Search, ends: list[End], scale: float, patience: int) -> list[End]:
+    """Apply split-and-merge moves to the best end until ``patience`` batches in a row do not improve it."""
     fruitless = 0
-    while fruitless < MOVES:
+    while fruitless < patience:
         candidate = at.moved(ends[0])
         found = at.ranked([candidate, *ends])
         better = found[0] is candidate and scale * (candidate.ascent.penalised - ends[0].ascent.penalised) > UNIT

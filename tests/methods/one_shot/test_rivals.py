@@ -46,7 +46,7 @@ def test_one_regression_is_evaluated_exactly(seed: int) -> None:
 def test_what_is_shown_is_of_the_returned_mixture_and_above_its_rivals(refine: int) -> None:
     parts = strangers(2)
     result, _ = quiet_fit(parts, OneShot(refine=refine))
-    true = sum(result.model.score_samples(X, y).sum() for X, y in parts.values())
+    true = sum(result.model.log_density(X, y).sum() for X, y in parts.values())
     assert result.fit.log_likelihood == pytest.approx(true, rel=1e-9)
     rivals = result.fit.rivals
     assert result.fit.log_likelihood >= rivals.unrefined - 1e-9
