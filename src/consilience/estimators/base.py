@@ -95,10 +95,10 @@ class MixtureEstimator(BaseEstimator):
         self._set_attributes(fit.mixture)
         if not (self.converged_ or fit.ascent.stop.by_choice):
             warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
-        self._n_rows = max(n, float(fit.ascent.statistics.experts.plain[: fit.mixture.K].sum()))
-        if self.mixture_.parameter_count > self._n_rows * self.mixture_.experts.q:
+        self.n_rows_ = max(n, float(fit.ascent.statistics.experts.plain[: fit.mixture.K].sum()))
+        if self.mixture_.parameter_count > self.n_rows_ * self.mixture_.experts.q:
             warn(
-                f"{self.mixture_.parameter_count} parameters on {self._n_rows:g} rows: the fit follows the noise; use "
+                f"{self.mixture_.parameter_count} parameters on {self.n_rows_:g} rows: the fit follows the noise; use "
                 "fewer experts or covariates, or a ridge",
                 DegenerateFitWarning,
             )
