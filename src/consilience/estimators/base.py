@@ -95,7 +95,7 @@ class MixtureEstimator(BaseEstimator):
         self._set_attributes(fit.mixture)
         if not (self.converged_ or fit.ascent.stop.by_choice):
             warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
-        if self.mixture_.parameter_count > n * self.mixture_.experts.q:
+        if fit.effective_parameters > n * self.mixture_.experts.q:
             warn(
                 f"{self.mixture_.parameter_count} parameters on {n:g} rows or groups: the fit follows the noise; use "
                 "fewer experts or covariates, or a ridge",

@@ -229,7 +229,7 @@ def notes(estimator: Any) -> list[str]:
         said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.01.")
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
     P, n = estimator.mixture_.parameter_count, estimator.n_labels_
-    if n * estimator.mixture_.experts.q < P:
+    if n * estimator.mixture_.experts.q < estimator._fit_result.effective_parameters:  # noqa: SLF001 - same package
         said.append(f"{P} parameters on {n:g} rows or groups: the fit follows the noise.")
     if estimator.stop_reason_ is StopReason.COMBINED:
         said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
