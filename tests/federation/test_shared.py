@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from consilience import (
 from consilience.errors import (
     ConsilienceWarning,
     ConvergenceWarning,
+    DegenerateFitWarning,
     InvalidInputError,
     JournalError,
     RoundStoppedError,
@@ -267,6 +269,15 @@ def test_a_site_with_a_few_rows_has_a_model() -> None:
     result = Federation(sites).fit(CLUSTERS, SharedCentre())
     np.testing.assert_allclose(result.models["tiny"].means_, result.model.means_, atol=0.5)
     assert [site.name for site in result.sites] == [*"abcde", "tiny"]
+    assert "follows the noise" not in result.models["tiny"].summary()  # 19 parameters on 5 rows, but hardly its own
+
+
+def test_a_model_that_a_few_rows_determine_follows_the_noise() -> None:
+    sites = {**clusters(), "tiny": (clusters()["a"][0][:5],)}
+    fit = Federation(sites).fit(CLUSTERS, SharedCentre()).fit
+    alone = replace(fit, sites=tuple(replace(site, shrinkage=np.zeros_like(site.shrinkage)) for site in fit.sites))
+    with pytest.warns(DegenerateFitWarning, match="parameters on 5 rows"):
+        clone(CLUSTERS).adopt(alone.site_fits()["tiny"])
 
 
 def test_every_site_is_in_the_result_even_without_rows() -> None:
@@ -310,7 +321,9 @@ def test_a_random_state_draws_who_is_asked() -> None:
         return [sorted(exchange.sites[0] for exchange in r.exchanges) for r in record.rounds]
 
     assert asked(1) == asked(1) != asked(2)
-    assert [len(sites) for sites in asked(1)] == [6, 3, 3, 3]
+    *rounds, last = asked(1)
+    assert [len(sites) for sites in rounds] == [6, 3, 3, 3]
+    assert set(last) == {*rounds[2], *rounds[3]}  # all that have answered evaluate the mixtures that they get
 
 
 def test_the_record_counts_what_was_sent(shared: FederatedFit) -> None:

@@ -96,12 +96,17 @@ class MixtureEstimator(BaseEstimator):
         if not (self.converged_ or fit.ascent.stop.by_choice):
             warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
         self.n_rows_ = max(n, float(fit.ascent.statistics.experts.plain[: fit.mixture.K].sum()))
-        if self.mixture_.parameter_count > self.n_rows_ * self.mixture_.experts.q:
+        if self.follows_noise:
             warn(
                 f"{self.mixture_.parameter_count} parameters on {self.n_rows_:g} rows: the fit follows the noise; use "
                 "fewer experts or covariates, or a ridge",
                 DegenerateFitWarning,
             )
+
+    @property
+    def follows_noise(self) -> bool:
+        """Whether the fit has more parameters of its own than observed responses."""
+        return bool(self._fit_result.effective_parameters > self.n_rows_ * self.mixture_.experts.q)
 
     # ------------------------------------------------------------------ called by a federation, which holds the data
 

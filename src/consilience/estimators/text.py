@@ -228,8 +228,8 @@ def notes(estimator: Any) -> list[str]:
     if inference.between is not None:
         said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.01.")
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
-    P, n = estimator.mixture_.parameter_count, estimator.n_rows_
-    if n * estimator.mixture_.experts.q < P:
+    if estimator.follows_noise:
+        P, n = estimator.mixture_.parameter_count, estimator.n_rows_
         said.append(f"{P} parameters on {n:g} rows: the fit follows the noise.")
     if estimator.stop_reason_ is StopReason.COMBINED:
         said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")

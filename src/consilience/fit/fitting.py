@@ -65,6 +65,11 @@ class Fit:
         """Log-likelihood without penalty."""
         return self.ascent.statistics.log_likelihood
 
+    @property
+    def effective_parameters(self) -> float:
+        """Number of parameters that its rows determine: all of them, unless some come from other sites."""
+        return float(self.mixture.parameter_count)
+
     def evidence(self) -> Sequence[SiteReport]:
         """Return what is known of each site; empty for a fit to rows on one machine."""
         return self.survey.sites

@@ -17,7 +17,7 @@ from combining import parted, softly_categorical
 from consilience import SharedCentre
 from consilience.aggregate.robust.sharing import Estimate, Sharing
 from consilience.engines import DaskCluster, InProcess
-from consilience.errors import InvalidInputError, RoundStoppedError
+from consilience.errors import InvalidInputError, RankDeficientWarning, RoundStoppedError
 from consilience.fit import Expect, Fit, Specification, fit_mixture
 from consilience.fit.stop import StopReason
 from consilience.messages import FitSite, Likelihood, LogLikelihood, decode, encode
@@ -432,12 +432,32 @@ def test_slopes_of_gates_are_drawn_to_the_centre() -> None:
         assert drawn < np.linalg.norm(slopes(alone) - slopes(fit.mixture))
 
 
-def test_slopes_that_rows_say_little_of_are_the_centres() -> None:
+def test_slopes_that_rows_say_little_of_are_nearer_the_truth_than_alone() -> None:
     case = case_of("gaussian", "softmax", 240)  # too few rows between experts for intervals
-    (fit,) = study(parted(case.rows, 4), case.specification, case.truth).value
-    assert [site.gate_shrinkage for site in fit.sites] == [1.0] * 4
-    for own in fit.fits.values():
-        np.testing.assert_allclose(slopes(own.mixture), slopes(fit.mixture), rtol=1e-9, atol=1e-12)
+    parts = parted(case.rows, 4)
+    (fit,) = study(parts, case.specification, case.truth).value
+    assert all(0.2 < site.gate_shrinkage < 1 for site in fit.sites)
+    alone = {name: own_fit(rows, case.specification, case.truth).mixture for name, rows in parts.items()}
+
+    def gaps(target: Mixture, mixtures: Mapping[str, Mixture]) -> np.ndarray:
+        return np.array([np.linalg.norm(slopes(mixtures[name]) - slopes(target)) for name in parts])
+
+    found = {name: own.mixture for name, own in fit.fits.items()}
+    assert np.all(gaps(fit.mixture, found) < gaps(fit.mixture, alone))
+    assert gaps(case.truth, found).mean() < 0.75 * gaps(case.truth, alone).mean()
+
+
+def test_slopes_that_rows_do_not_determine_are_those_of_the_others() -> None:
+    case = case_of("gaussian", "softmax", 2_000)
+    parts = parted(case.rows, 5)
+    X = parts["site 2"].X.copy()
+    X[:, 1] = 0.0  # the column is constant at this site
+    parts["site 2"] = replace(parts["site 2"], X=X)
+    with pytest.warns(RankDeficientWarning):
+        alone = own_fit(parts["site 2"], case.specification, case.truth).mixture
+    (fit,) = study(parts, case.specification, case.truth).value
+    assert abs(slopes(alone)[0, 1]) < 0.01  # only the ridge says anything of it
+    np.testing.assert_allclose(slopes(fit.fits["site 2"].mixture)[0, 1], slopes(fit.mixture)[0, 1], atol=0.02)
 
 
 def test_two_sites_have_one_gates_slopes_and_their_own_shares() -> None:
@@ -490,8 +510,9 @@ def test_where_no_site_has_rows_enough_another_method_is_named() -> None:
 def test_the_rounds_are_the_fits_and_questions_of_their_own() -> None:
     done = study(gaussian_sites(4)[0], method=SharedCentre())
     kinds = [(r.request, r.question) for r in done.record.rounds]
-    assert kinds == [("Each", "FitSite"), *[("PerSite", "Expect")] * (len(kinds) - 1)]
-    assert done.value[0].ascent.passes == len(kinds) - 1 <= 20
+    steps = len(kinds) - 2
+    assert kinds == [("Each", "FitSite"), *[("PerSite", "Expect")] * steps, ("PerSite", "LogLikelihood")]
+    assert done.value[0].ascent.passes == steps <= 20
     assert done.value[0].ascent.stop is StopReason.SETTLED
 
 
@@ -520,7 +541,7 @@ def test_information_is_asked_for_in_every_fifth_round_once_sites_may_differ() -
 def test_few_rounds_are_no_more_than_asked_for(rounds: int) -> None:
     done = study(gaussian_sites(4)[0], method=SharedCentre(rounds=rounds))
     (fit,) = done.value
-    assert len(done.record.rounds) == 1 + rounds
+    assert [r.question for r in done.record.rounds] == ["FitSite", *["Expect"] * rounds, "LogLikelihood"]
     assert fit.ascent.passes == rounds
     assert np.abs(fit.mixture.experts.B[:, :, 0] - MEANS).max() < 0.6
 
@@ -545,16 +566,25 @@ def test_the_method_is_deterministic() -> None:
 @pytest.mark.parametrize("participation", [pytest.param(0.25, marks=SLOW), 0.5, pytest.param(0.9, marks=SLOW)])
 def test_no_round_asks_more_than_its_share_and_a_roll_call_comes_first(participation: float) -> None:
     done = study(gaussian_sites(8)[0], method=SharedCentre(participation=participation, rounds=6))
-    first, fits, *rounds = done.record.rounds
+    first, fits, *rounds, last = done.record.rounds
     assert (first.request, first.question, len(first.exchanges)) == ("Each", "Summarise", 8)
     assert (fits.request, fits.question) == ("Each", "FitSite")
     assert {len(r.exchanges) for r in (fits, *rounds)} == {round(8 * participation)}
-    assert len({tuple(sorted(e.sites[0] for e in r.exchanges)) for r in rounds}) > 1
+    assert len({asked_in(r) for r in rounds}) > 1
+    assert (last.request, last.question) == ("PerSite", "LogLikelihood")
+    assert set(asked_in(last)) == {site for r in rounds for site in asked_in(r)} == set(done.value[0].fits)
+
+
+def asked_in(one: Any) -> tuple[str, ...]:
+    """The sites that a round asked."""
+    return tuple(sorted(exchange.sites[0] for exchange in one.exchanges))
 
 
 def test_a_tiny_share_is_one_site() -> None:
     done = study(gaussian_sites(3)[0], method=SharedCentre(participation=0.01, rounds=4))
-    assert {len(r.exchanges) for r in done.record.rounds[1:]} == {1}
+    *rounds, last = done.record.rounds[1:]
+    assert {len(r.exchanges) for r in rounds} == {1}
+    assert set(asked_in(last)) == {site for r in rounds[1:] for site in asked_in(r)}
 
 
 @SLOW
@@ -829,7 +859,7 @@ def guarding(shared: float, *, shrinkage: float = 0.5, n: float = 100.0) -> Shar
     """A fit whose sites state that their shared mixtures have this log-likelihood, and their own fits 0."""
     parts, _ = gaussian_sites(4)
     own = own_fit(parts["site 0"]).mixture
-    fits = LocalFits(dict.fromkeys(parts, own), dict.fromkeys(parts, n), dict.fromkeys(parts, 0.0), None)
+    fits = LocalFits(dict.fromkeys(parts, own), dict.fromkeys(parts, n), dict.fromkeys(parts, 0.0), None, {})
     state = module._Rounds(fits, own, Specification(K=3, gate="constant").penalty(column_summary(parts["site 0"])), {})
     state.take({site: expect(own, rows) for site, rows in parts.items()})
     state.share(last=True)

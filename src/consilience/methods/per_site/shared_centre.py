@@ -61,10 +61,12 @@ class SharedCentre(Method):
     Parameters
     ----------
     rounds : int
-        Maximum number of rounds after the local fits; they end once no coefficient changes by 0.1 standard errors.
+        Maximum number of rounds after the local fits; they end once no coefficient changes by 0.1 standard errors. One
+        more round evaluates each site's mixture on its rows.
     participation : float
         Fraction of the sites, drawn at random, that are asked in each round; below 1, all sites are first asked for a
-        summary. A site that joins late starts from the centre.
+        summary. A site that joins late starts from the centre. The last round, in which sites evaluate the mixtures
+        that they get, asks all sites that have answered.
 
     Examples
     --------

@@ -11,7 +11,8 @@ from consilience.aggregate.camps import Camps
 from consilience.aggregate.robust.sharing import Sharing
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference, InferredFit, of_coefficients
+from consilience.fit.inference import Inference, InferredFit, of_coefficients, refused
+from consilience.fit.parameters import parameters
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.model.mixture import Mixture
@@ -101,6 +102,24 @@ class SiteShare:
 
 
 @dataclass(frozen=True, eq=False)
+class SiteFit(InferredFit):
+    """The fit of one site, without standard errors, of which a fraction comes from the other sites.
+
+    Parameters
+    ----------
+    borrowed : float
+        Mean shrinkage of its experts.
+    """
+
+    borrowed: float
+
+    @property
+    def effective_parameters(self) -> float:
+        """Number of parameters that the site's own rows determine."""
+        return (1 - self.borrowed) * self.mixture.parameter_count
+
+
+@dataclass(frozen=True, eq=False)
 class SharedFit(InferredFit):
     """A centre and each site's own mixture, with the shrinkage of each.
 
@@ -141,9 +160,17 @@ class SharedFit(InferredFit):
         """Return how each site was used, and its shrinkage."""
         return self.survey.added_to(self.sites)
 
-    def site_fits(self) -> Mapping[str, InferredFit]:
+    def site_fits(self) -> Mapping[str, SiteFit]:
         """Return each site's own fit, without standard errors."""
-        return {site: InferredFit.without(fit, OF_A_SITE, "between sites") for site, fit in self.fits.items()}
+        borrowed = {site.name: float(site.shrinkage.mean()) for site in self.sites if len(site.shrinkage)}
+        return {
+            site: SiteFit(
+                **vars(fit),
+                inference=refused(parameters(fit.mixture), "between sites", OF_A_SITE),
+                borrowed=borrowed[site],
+            )
+            for site, fit in self.fits.items()
+        }
 
     @property
     def trusted(self) -> bool:
