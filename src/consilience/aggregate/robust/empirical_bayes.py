@@ -16,8 +16,8 @@ from consilience.numerics.arrays import Array, Mask
 
 REFUSED = 2.5
 """Multiple of the expected squared distance from the centre above which a site is excluded."""
-REFUSED_LEVEL = 0.995
-"""Quantile under homogeneity that replaces the multiple if it is larger: with few coordinates the tail is long."""
+CHANCE = 0.005
+"""Probability that any honest site is excluded under homogeneity, if its quantile is larger than the multiple."""
 PASSES = 50
 """Maximum number of alternations between the centre and the variance between sites."""
 MAY_RETURN = 10
@@ -98,7 +98,7 @@ def shrunk(points: Array, covariances: Array, barred: Mask | None = None) -> Shr
 
     Alternately, ``ĥ²`` is such that the median over the sites kept so far of ``q_m = r_mᵀ (C_m + T_m)⁻¹ r_m``,
     ``r_m = z_m - v₋ₘ``, is that of a chi-square of D degrees of freedom; sites with ``q_m / D`` above 2.5, or above the
-    0.995 quantile if that is larger, are excluded; and ``v = (Σ W_m)⁻¹ Σ W_m z_m``, ``W_m = (C_m + ĥ² I)⁻¹``, over the
+    ``1 - 0.005 / M`` quantile if that is larger, are excluded; and ``v = (Σ W_m)⁻¹ Σ W_m z_m``, ``W_m = (C_m + ĥ² I)⁻¹``, over the
     sites kept. A ``C_m`` of less than half the median is scaled up to that in ``W_m``, since it is reported by the
     site. The iteration starts at the geometric median.
 
@@ -128,7 +128,7 @@ def shrunk(points: Array, covariances: Array, barred: Mask | None = None) -> Shr
     """
     M, D = points.shape
     counted = believed(covariances)
-    most = max(REFUSED, float(chdtri(D, 1 - REFUSED_LEVEL)) / D)
+    most = max(REFUSED, float(chdtri(D, CHANCE / M)) / D)
     others, spread = np.repeat(geometric_median(points)[None], M, axis=0), np.zeros((M, D, D))
     between, kept, known = 0.0, np.ones(M, dtype=bool), np.ones(M, dtype=bool)
     for turn in range(PASSES):
