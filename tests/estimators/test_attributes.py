@@ -84,9 +84,12 @@ def test_mixture_of_regressions_has_constant_shares() -> None:
     data = simulated(gate="constant", n=500)
     model = MixtureOfRegressions(K, random_state=0).fit(data.X, data.y)
     assert not hasattr(model, "gate_coef_")
-    assert np.allclose(model.predict_gate(data.X), model.weights_)
     assert np.all(np.diff(model.weights_) <= 0)
-    assert np.allclose(model.weights_, model.mixture_.gate.probabilities, atol=1e-5)
+    shares = model.mixture_.gate.probabilities
+    assert np.array_equal(model.predict_gate(data.X), np.tile(shares, (500, 1)))
+    left = 2 * model.inference_.decrement * shares * (1 - shares) / 500  # the gradient is √(2 decrement J) at most
+    assert np.all(np.abs(model.weights_ - shares) <= np.sqrt(left))
+    assert np.allclose(model.weights_, shares, atol=1e-4)
     poisson = MixtureOfRegressions(K, family="poisson", random_state=0)
     counts = simulated("poisson", gate="constant")
     assert poisson.fit(counts.X, counts.y).coef_.shape == (K, 2)

@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy import stats
 
 from consilience import GaussianMixture, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.errors import InvalidInputError
@@ -126,7 +127,12 @@ def test_tidy_table_of_a_gated_regression() -> None:
     assert row["estimate"] == model.coef_[1, 1]
     assert row["response"] == "y"
     expert = table.query("part == 'expert'")
-    assert np.allclose((expert["upper"] - expert["lower"]) / expert["std_error"], 2 * 1.6448536269514722)
+    degrees = model.inference_.degrees_of_freedom()
+    assert np.all(np.isfinite(degrees.experts))
+    reach = stats.t.ppf(0.95, degrees.experts.ravel())
+    assert np.allclose((expert["upper"] - expert["lower"]) / expert["std_error"], 2 * reach)
+    gate = table.query("part == 'gate' and std_error > 0")
+    assert np.allclose((gate["upper"] - gate["lower"]) / gate["std_error"], 2 * 1.6448536269514722)
     variance = table.query("part == 'log_variance' and expert == 0").iloc[0]
     assert np.exp(variance["estimate"]) == pytest.approx(model.variances_[0])
 

@@ -187,8 +187,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         Total ridge penalty on the gate's slopes, in standardised coordinates.
     expert_ridge : float, optional
         Total ridge penalty on the experts' slopes, in standardised coordinates of the covariates and, for real
-        responses, of the response: λ weighs about as much as λ rows. By default 0 for Gaussian experts and 0.001 for
-        families whose M-step is a Newton step. Choose it by cross-validation; see :ref:`choosing-a-ridge`.
+        responses, of the response: λ weighs about as much as λ rows. By default 0 for Gaussian and Student-t experts
+        and 0.001 for the other families. Choose it by cross-validation; see :ref:`choosing-a-ridge`.
     reg_covar : float
         Lower bound of the variances, as a fraction of the variance of the response.
     mixture_init : Mixture, optional

@@ -48,7 +48,8 @@ def corrected(covariance: Array, estimates: Parameters, rows: Array, p: int) -> 
 
     Maximum likelihood divides the residuals of expert ``k`` by its rows ``n``, not by ``n - p``. Standard errors of its
     coefficients and of its shapes are multiplied by ``√(n / (n - p))``; those of log shapes, which are biased by about
-    ``log(n / (n - p))``, are root mean square errors.
+    ``log(n / (n - p))``, are root mean square errors. An expert without an estimated shape has no residual variance to
+    correct: one of a family without shapes, or of counts whose dispersion is at its bound (NaN).
 
     Parameters
     ----------
@@ -61,10 +62,11 @@ def corrected(covariance: Array, estimates: Parameters, rows: Array, p: int) -> 
     s = estimates.log_shapes.shape[1]
     if s == 0:
         return covariance
-    inflation = rows / (rows - p)
+    shapes = np.arange(len(covariance) - estimates.log_shapes.size, len(covariance))
+    estimated = np.isfinite(covariance[shapes, shapes]).reshape(-1, s).any(axis=1)
+    inflation = np.where(estimated, rows / (rows - p), 1.0)
     scale = _of_experts(estimates, np.sqrt(inflation), 1.0)
     found = covariance * np.outer(scale, scale)
-    shapes = np.arange(len(scale) - estimates.log_shapes.size, len(scale))
     found[shapes, shapes] += np.repeat(np.log(inflation) ** 2, s)
     return found
 

@@ -422,7 +422,7 @@ def leave_one_out(points: np.ndarray, covariances: np.ndarray, found: Shrinkage)
             spread = np.linalg.inv(W[rest].sum(axis=0))
             v = spread @ np.einsum("mab,mb->a", W[rest], points[rest])
             T, r = found.between * np.eye(D) + spread, points[m] - v
-            most, q = max(2.5 * D, chi2.ppf(1 - 0.005 / len(covariances), D)), r @ np.linalg.solve(covariances[m] + T, r)
+            most, q = max(2.5 * D, chi2.ppf(1 - 0.02 / len(covariances), D)), r @ np.linalg.solve(covariances[m] + T, r)
             B = covariances[m] @ np.linalg.inv(covariances[m] + T)
             expected[m] = points[m] - B @ r * (1 if found.kept[m] else min(1, most / q))
     return expected

@@ -14,7 +14,7 @@ from consilience.messages import LogLikelihood, decode, encode
 from consilience.model import ConstantGate, Design, Mixture, Penalty, Rows, expect
 from consilience.model.families.base import Share
 from consilience.model.families.student import DEGREES, NODES, StudentExperts, quadrature
-from consilience.model.information import moved, score
+from consilience.model.information import free_parameters, moved, ridge, score
 from strategies import Shape, shapes
 
 
@@ -243,3 +243,33 @@ def test_the_barycentre_of_equal_experts_is_that_expert():
     found = start.barycentres([Share(experts, panel, np.ones((2, 50)), np.zeros((2, 1), dtype=int))])
     np.testing.assert_allclose(found.B, [[1.0, 2.0]], atol=1e-6)
     np.testing.assert_allclose([found.scale[0], found.nu[0]], [0.5, 4.0], rtol=1e-5)
+
+
+# ---------------------------------------------------------------------- the ridge
+
+
+@pytest.mark.parametrize("nu", [None, 4.0])
+def test_a_ridge_ends_where_the_penalised_likelihood_is_flat(nu):
+    X, y = two(600, seed=0)
+    rows = Rows(X, y[:, None])
+    plain, fit = (fitted(rows, K=2, expert_ridge=size, degrees_of_freedom=nu) for size in (0.0, 1000.0))
+    mixture = fit.ascent.mixture
+    gradient = score(mixture, fit.ascent.statistics) - ridge(mixture, fit.penalty) @ free_parameters(mixture)
+    assert fit.ascent.stop.converged
+    np.testing.assert_allclose(gradient, 0.0, atol=5e-2)
+    assert np.all(np.abs(mixture.experts.B[:, 1]) < 0.95 * np.abs(plain.ascent.mixture.experts.B[:, 1]))
+
+
+def test_em_steps_never_lower_the_penalised_likelihood():
+    X, y = two(300, seed=1)
+    rows, penalty = Rows(X, y[:, None]), Penalty(expert_ridge=20.0)
+    mixture = Mixture(
+        Design.raw(1), ConstantGate(np.full(2, 0.5)), StudentExperts(np.eye(2), np.full(2, 3.0), np.full(2, 9.0))
+    )
+    values = []
+    for _ in range(30):
+        statistics = expect(mixture, rows)
+        values.append(mixture.penalised(statistics, penalty))
+        mixture = mixture.maximise(statistics, penalty, 0.5)
+    assert np.all(np.diff(values) > -1e-9)
+    assert values[-1] > values[0] + 10

@@ -232,6 +232,13 @@ class _Combiner:
         return whole.taken(np.flatnonzero(self.used))
 
     def _shares(self, labels: IntArray) -> Array:
-        """Return the number of labels of each combined expert, ``(K,)``."""
+        """Return the number of labels of each combined expert, ``(K,)``: all that are used, in the shares of the gate.
+
+        Shares are those at sites whose gates are used. A site of which one expert is set aside would count for the
+        others only.
+        """
         counted = np.concatenate([model.label_counts for model in self.pool.models])
-        return np.bincount(labels[self.used], counted[self.used], self.K).astype(np.float64)
+        heard = self.used & self._heard()[self.pool.owner]
+        of_used, of_heard = (np.bincount(labels[own], counted[own], self.K) for own in (self.used, heard))
+        known = np.all((of_heard > 0) | (of_used == 0))
+        return np.asarray(of_heard * (of_used.sum() / of_heard.sum()) if known else of_used, dtype=np.float64)

@@ -15,7 +15,7 @@ from consilience.model.families.bounded import Bounds, latent_information
 from consilience.model.families.gamma import best_shape
 from consilience.model.families.glm import GeneralisedLinearExperts
 from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
+from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, pack, unpack
@@ -52,7 +52,7 @@ class StudentExperts(GeneralisedLinearExperts):
     With ``z = (y - x̃ᵀ b) / s`` and ``c = ν / (ν + z²)`` the log density is
     ``log Γ((ν + 1) / 2) - log Γ(ν / 2) - ½ log(π ν) - log s + ½ (ν + 1) log c``. A row has weight ``(ν + 1) c / ν`` in
     the weighted least squares of an M-step: outliers count little. Free shapes are ``log s`` and, unless the degrees of
-    freedom are fixed, ``log ν``; ``ν`` is kept between 2.1 and 200. There is no ridge, as for Gaussian experts.
+    freedom are fixed, ``log ν``; ``ν`` is kept between 2.1 and 200.
 
     Parameters
     ----------
@@ -82,6 +82,7 @@ class StudentExperts(GeneralisedLinearExperts):
     message_fields: ClassVar[MessageFields] = {"B": (2,), "scale": (1,), "nu": (1,), "degrees": (ESTIMATED, FIXED)}
     largest_predictor = np.inf
     longest_step = np.inf
+    default_ridge = 0.0
 
     @classmethod
     def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
@@ -203,12 +204,16 @@ class StudentExperts(GeneralisedLinearExperts):
         Newton steps know the degrees of freedom better than EM, which also imputes the weights of the rows. A long one
         may lead anywhere; an EM step never lowers the likelihood.
         """
+        if fraction == 0:
+            return self
+        mask = penalty.expert_ridge * slope_mask(self.p, intercept)
+        by_em = self._em_step(moments, penalty, mask)
         if fraction < 1:
-            return self._em_step(moments, penalty) if fraction > 0 else self
+            return by_em
         coefficients, shapes = self.score(moments)
-        gradient = np.concatenate([coefficients[:, 0], shapes], axis=1)
-        change = short_newton_steps(self.complete(moments), gradient, LONGEST_NEWTON, self.shapes)
-        return self._chosen(change, self._em_step(moments, penalty), penalty)
+        gradient = np.concatenate([coefficients[:, 0] - mask * self.B, shapes], axis=1)
+        J = self.complete(moments) + np.diag(np.append(mask, np.zeros(self.shapes)))
+        return self._chosen(short_newton_steps(J, gradient, LONGEST_NEWTON, self.shapes), by_em, penalty)
 
     def _chosen(self, change: Array, other: Self, penalty: Penalty) -> Self:
         """Return these experts after a ``change (K, p + shapes)``, and those of ``other`` where it is NaN."""
@@ -223,21 +228,23 @@ class StudentExperts(GeneralisedLinearExperts):
             nu=np.where(none, other.nu, moved.nu),
         )
 
-    def _em_step(self, moments: Moments, penalty: Penalty) -> Self:
+    def _em_step(self, moments: Moments, penalty: Penalty, mask: Array) -> Self:
         """Compute the maximiser given the expected weights of the rows, in the expanded model of PX-EM.
 
         Student's t is normal with variance ``s² / u``, ``u ~ Gamma(ν / 2, ν / 2)``. Given ``E u`` and ``E log u`` the
         coefficients and the squared scale are those of weighted least squares, divided by the mean of the weights
         rather than by the number of rows, and ``ν`` is the shape of a Gamma distribution (C. Liu, D. B. Rubin and
-        Y. N. Wu, Parameter expansion to accelerate EM, Biometrika 1998).
+        Y. N. Wu, Parameter expansion to accelerate EM, Biometrika 1998). With a ridge, ``mask (p,)``, the coefficients
+        maximise at the current scale, and the scale at the new coefficients.
         """
         n, sum_c, _, _ = np.split(moments.plain, 4)
-        right = self.scale[:, None] * moments.first[: self.K]
-        systems = zip(unpack(moments.second[: self.K]), right, strict=True)
-        delta = np.array([solve_symmetric(S, g[:, None])[0][:, 0] for S, g in systems])
+        right, S = self.scale[:, None] * moments.first[: self.K], unpack(moments.second[: self.K])
+        ridges = (self.scale**2 * self.nu / (self.nu + 1))[:, None] * mask  # in the units of Σ τ c x xᵀ
+        systems = zip(S, ridges, right - ridges * self.B, strict=True)
+        delta = np.array([solve_symmetric(A + np.diag(ridge), g[:, None])[0][:, 0] for A, ridge, g in systems])
         empty = ~((n > 0) & (sum_c > 0))
         delta[empty] = 0.0
-        explained = np.einsum("kp,kp->k", delta, right)
+        explained = np.einsum("kp,kp->k", delta, 2 * right - np.einsum("kpq,kq->kp", S, delta))
         return replace(self.with_shape_values(self._best_shapes(moments, penalty, explained)), B=self.B + delta)
 
     def _best_shapes(self, moments: Moments, penalty: Penalty, explained: Array) -> Array:
@@ -261,14 +268,6 @@ class StudentExperts(GeneralisedLinearExperts):
         n, none = moments.plain[: self.K], np.zeros((self.p, 1))
         blocks = unpack(moments.second[: self.K])
         return all(solve_symmetric(S, none)[1] for S, mass in zip(blocks, n, strict=True) if mass > self.p)
-
-    def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """Return 0: there is no ridge."""
-        return 0.0
-
-    def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
-        """Return zeros: there is no ridge on coefficients."""
-        return np.zeros((self.B.size, self.B.size))
 
     def admissible(self, penalty: Penalty) -> bool:
         """Whether squared scales respect their floor."""
@@ -461,7 +460,7 @@ class StudentExperts(GeneralisedLinearExperts):
         change = short_newton_steps(self.complete(moments), gradient, np.inf, self.shapes)
         if np.all(np.isfinite(change)):
             yield self.moved(change[:, : self.p], change[:, self.p :])
-        yield self._em_step(moments, Penalty())
+        yield self._em_step(moments, Penalty(), np.zeros(self.p))
 
     def like(self, other: Self) -> Self:
         """Return the same experts with degrees of freedom estimated or fixed as in ``other``."""
