@@ -16,7 +16,6 @@ from consilience.fit.newton import decrement_bound, newton_step
 from consilience.fit.search import responder
 from consilience.fit.starts import mixture_from, softened, start_sample
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, PoissonExperts, Rows, expect
-from consilience.model.families.student import StudentExperts
 from consilience.model.gates import SoftmaxGate
 from consilience.model.information import coefficient_slice, gate_slice, shape_slice
 from consilience.model.statistics import Statistics
@@ -47,8 +46,7 @@ def penalised(mixture: Mixture, rows: Rows, penalty: Penalty) -> float:
     slopes = slice(int(mixture.design.intercept), None)
     if isinstance(mixture.gate, SoftmaxGate):
         value -= 0.5 * penalty.gate_ridge * np.sum(mixture.gate.alpha[:, slopes] ** 2)
-    if not isinstance(mixture.experts, StudentExperts):
-        value -= 0.5 * penalty.expert_ridge * np.sum(mixture.experts.B[..., slopes] ** 2)
+    value -= 0.5 * penalty.expert_ridge * np.sum(mixture.experts.B[..., slopes] ** 2)
     return value
 
 

@@ -98,9 +98,9 @@ def shrunk(points: Array, covariances: Array, barred: Mask | None = None) -> Shr
 
     Alternately, ``ĥ²`` is such that the median over the sites kept so far of ``q_m = r_mᵀ (C_m + T_m)⁻¹ r_m``,
     ``r_m = z_m - v₋ₘ``, is that of a chi-square of D degrees of freedom; sites with ``q_m / D`` above 2.5, or above the
-    ``1 - 0.02 / M`` quantile if that is larger, are excluded; and ``v = (Σ W_m)⁻¹ Σ W_m z_m``, ``W_m = (C_m + ĥ² I)⁻¹``, over the
-    sites kept. A ``C_m`` of less than half the median is scaled up to that in ``W_m``, since it is reported by the
-    site. The iteration starts at the geometric median.
+    ``1 - 0.02 / M`` quantile if that is larger, are excluded; and ``v = (Σ W_m)⁻¹ Σ W_m z_m``,
+    ``W_m = (C_m + ĥ² I)⁻¹``, over the sites kept. A ``C_m`` of less than half the median is scaled up to that in
+    ``W_m``, since it is reported by the site. The iteration starts at the geometric median.
 
     The shrinkage of an excluded site decreases with its distance: it is that at the bound, times the bound over
     ``q_m``, so that a site excluded by chance is still shrunk.
