@@ -2,8 +2,8 @@
 
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
 from consilience.estimators.gaussian_mixture import GaussianMixture
+from consilience.estimators.likelihood_ratio import OrderTest, order_test
 from consilience.estimators.order import OrderSelection, select_order
-from consilience.estimators.order_test import OrderTest, order_test
 from consilience.estimators.regressions import MixtureOfRegressions
 from consilience.estimators.regressor import MixtureOfExpertsRegressor
 
