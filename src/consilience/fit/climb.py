@@ -251,7 +251,7 @@ def climb(
             return log.ascent(at, reason)
         if small and at.is_flat:  # a shifted step along a flat likelihood: an EM step decides on convergence
             switch.refused()
-        shift = 0.0 if ahead.step is None else adapted(ahead.step, gain)
+        shift = 0.0 if ahead.step is None else adapted(ahead.step, gain, again=ahead.again)
         ahead = at.ahead(shift, switch, informed=switch.is_near(gain, answer, tol))
     return log.ascent(at, StopReason.MAX_ITER)
 
@@ -264,6 +264,7 @@ class _Proposal:
     informed: bool
     step: NewtonStep | None = None
     fraction: float = 1.0  # of the EM step; NaN for a Newton step
+    again: bool = False  # whether it follows a rejected Newton step
 
 
 @dataclass(frozen=True, eq=False)
@@ -325,7 +326,7 @@ class _Point:
         if self.model is not None and grown(step.shift) <= LARGEST_SHIFT:
             found = self.model.proposal(grown(step.shift), self.penalty)
             if found is not None:
-                return _Proposal(found[0], True, found[1], np.nan)
+                return _Proposal(found[0], True, found[1], np.nan, again=True)
         switch.refused()
         return self.by_em(informed=switch.always)
 

@@ -29,12 +29,11 @@ NEWTON_DECREMENT = 1e-8
 """Newton decrement per unit of weight at convergence."""
 NEWTON_DECREMENT_AT_MOST = 5e-3
 """Upper limit of the Newton decrement at convergence, for any number of rows; it is negligible for intervals."""
-SMALLEST_SHIFT = 1e-2
+SMALLEST_SHIFT = 1e-3
 """Shift after the first rejected Newton step, and the first one tried where the information is indefinite."""
 GROWTH = 6.0
 CURVATURE_GROWTH = 1.5
 """Factor of the shift where the information is indefinite: just enough of it, as more makes steps short."""
-SHRINKAGE = 8.0
 LARGEST_SHIFT = 1.0
 """Shift above which a rejected step is followed by an EM step, which is about as long and cannot fail."""
 LARGEST_FOR_CURVATURE = 1e3
@@ -134,20 +133,24 @@ def grown(shift: float, factor: float = GROWTH) -> float:
     return max(factor * shift, SMALLEST_SHIFT)
 
 
-def adapted(step: NewtonStep, gain: float) -> float:
+def adapted(step: NewtonStep, gain: float, *, again: bool = False) -> float:
     """Return the shift of the next step, after a step that was accepted with this gain of the likelihood.
 
-    A step that gains what the quadratic model predicts lets the shift shrink, to zero below ``SMALLEST_SHIFT``; a step
-    that gains less than a quarter of it lets the shift grow.
+    A step that gains what the quadratic model predicts lets the shift shrink, eightfold if the prediction was good and
+    no smaller shift has just failed (``again``), to zero below ``SMALLEST_SHIFT``; a step that gains less than a
+    quarter of it lets the shift grow.
 
     Examples
     --------
-    >>> adapted(NewtonStep(np.zeros(1), 2.0, 0.5), gain=1.9), adapted(NewtonStep(np.zeros(1), 2.0, 0.5), gain=0.1)
-    (0.0625, 3.0)
+    >>> [adapted(NewtonStep(np.zeros(1), 2.0, 0.5), gain) for gain in (1.9, 1.0, 0.1)]
+    [0.0625, 0.25, 3.0]
     """
     if gain < 0.25 * step.decrement:
         return grown(step.shift)
-    return step.shift / SHRINKAGE if step.shift > SMALLEST_SHIFT else 0.0
+    if step.shift <= SMALLEST_SHIFT:
+        return 0.0
+    good = abs(gain - step.decrement) < 0.1 * step.decrement
+    return step.shift / 8 if good and not again else step.shift / 2
 
 
 def decrement_bound(weight: float, per_weight: float = NEWTON_DECREMENT) -> float:

@@ -23,7 +23,8 @@ def pool_of(sites: int, support: object = "summaries") -> Pool:
 
 
 def likeliest(start: Mixture, rows: Rows) -> Mixture:
-    return drive(climb(start, Penalty(0.0, 0.0)), lambda q: expect(q.mixture, rows, information=q.information)).mixture
+    steps = climb(start, Penalty(0.0, 0.0), decrement=1e-14)
+    return drive(steps, lambda q: expect(q.mixture, rows, information=q.information)).mixture
 
 
 def test_rows_weigh_what_the_sites_do() -> None:

@@ -152,14 +152,7 @@ def test_in_the_end_it_is_the_pooled_fit(apart: float) -> None:
     assert in_errors(fit.inference, infer(exact)) < 1e-3
 
 
-FLAT = "averages of predictions begin 4 below the maximum here, averages of experts 2, and EM is slow on the way up"
-CASES = [
-    pytest.param(
-        family, gate, marks=[pytest.mark.xfail(reason=FLAT)] if (family, gate) == ("categorical", "softmax") else []
-    )
-    for family in FAMILIES
-    for gate in ("softmax", "constant")
-]
+CASES = [(family, gate) for family in FAMILIES for gate in ("softmax", "constant")]
 
 
 @pytest.mark.slow

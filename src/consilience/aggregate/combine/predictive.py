@@ -20,6 +20,8 @@ from consilience.numerics.arrays import Array, Mask
 
 ROWS = 60_000
 """Maximum number of rows (points times classes) of predictions; they have no noise, so more rows change nothing."""
+DECREMENT = 1e-14
+"""Newton decrement per unit of weight at which the combined predictions are found."""
 ITERATIONS = 100
 """Maximum number of iterations; Newton steps need some tens, also for nearly separated gates."""
 
@@ -29,7 +31,7 @@ def nearest_in_prediction(start: Mixture, rows: Rows) -> Mixture:
 
     There is no ridge, since the sites' fits are already penalised.
     """
-    dialogue = climb(start, Penalty(0.0, 0.0), max_iter=ITERATIONS)
+    dialogue = climb(start, Penalty(0.0, 0.0), max_iter=ITERATIONS, decrement=DECREMENT)
     return drive(dialogue, responder(rows, "predictions", None)).mixture
 
 

@@ -77,8 +77,8 @@ def factor(unit: Array) -> Array:
 
 def _standardised(gaps: Array, covariances: Array, between: float) -> Array:
     """Divide distances from the centre by their standard deviations, of which a site has at least half the usual."""
-    spread = between + np.diagonal(believed(covariances), axis1=1, axis2=2)
-    return np.asarray(gaps / np.sqrt(spread))
+    spread = between + np.trace(believed(covariances), axis1=1, axis2=2) / gaps.shape[1]
+    return np.asarray(gaps / np.sqrt(spread)[:, None])
 
 
 def _heard(found: Shrinkage, covariances: Array) -> Shrinkage:
