@@ -43,10 +43,11 @@ def test_studies_import() -> None:
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_results_name_the_study_that_made_them(path: Path) -> None:
-    interpreter, module = json.loads(path.read_text(encoding="utf-8"))["command"].split(" -m ")
+    interpreter, command = json.loads(path.read_text(encoding="utf-8"))["command"].split(" -m ")
+    module, *flags = command.split()
     assert interpreter == "python"
     assert module in MODULES
-    assert module.rpartition(".")[2] == path.stem
+    assert "_".join([module.rpartition(".")[2], *(flag.removeprefix("--") for flag in flags)]) == path.stem
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def grown(shift: float, factor: float = GROWTH) -> float:
     Examples
     --------
     >>> grown(0.0), grown(0.01)
-    (0.01, 0.06)
+    (0.001, 0.06)
     """
     return max(factor * shift, SMALLEST_SHIFT)
 
