@@ -804,7 +804,7 @@ SAYS = {
     ScoreSums: "squared residuals and residuals times x for",
     Sample: "for a random sample of 25 % of the rows or clients: sums over rows",
     LogLikelihood: "log-likelihood of one mixture",
-    ProposeStart: "fitted to at most 3,000 rows",
+    ProposeStart: "at most 3 mixtures of 3 experts fitted to at most 3,000 rows",
     FitSite: "fitted to all rows of the site",
     Several: "; ",
     Pairs: "the sum over clients and pairs of a client's rows of products of residual times x",

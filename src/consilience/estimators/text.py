@@ -145,12 +145,12 @@ def wide_text(
     width = max(12, *(len(name) for name in names[:TERMS_SHOWN]))
     lines = [
         f"{title}: {cells}",
-        f"{'':<{width}}" + "".join(f"{k:>20}" for k in range(K)),
+        f"{'':<{width}}" + "".join(f"{k:>21}" for k in range(K)),
     ]
     for name, values in (facts or {}).items():
-        lines.append(f"{name:<{width}}" + "".join(f"{value:>20}" for value in values[:K]))
+        lines.append(f"{name:<{width}}" + "".join(f"{value:>21}" for value in values[:K]))
     for j, name in enumerate(names[:TERMS_SHOWN]):
-        shown = "".join(f"{f'{number(estimate[k, j])} ({number(se[k, j])})':>20}" for k in range(K))
+        shown = "".join(f"{f'{number(estimate[k, j])} ({number(se[k, j])})':>21}" for k in range(K))
         lines.append(f"{name:<{width}}{shown}")
     if len(names) > TERMS_SHOWN or len(estimate) > EXPERTS_SHOWN:
         lines.append(f"… {len(names)} terms of {len(estimate)} experts in all: see to_frame()")

@@ -11,6 +11,7 @@ from typing import Any
 
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.fit.climb import Expect
+from consilience.fit.search import CONTENDERS
 from consilience.fit.specification import Specification
 from consilience.fit.spectral import SquaredMoments
 from consilience.fit.stop import StopReason
@@ -134,7 +135,9 @@ class ProposeStart:
     def disclosed(self) -> str:
         """Return a description of what an answer discloses."""
         K = self.specification.K
-        return f"the parameters of a mixture of {K} experts fitted to at most 3,000 rows of the site"
+        return (
+            f"the parameters of at most {CONTENDERS} mixtures of {K} experts fitted to at most 3,000 rows of the site"
+        )
 
 
 @dataclass(frozen=True, eq=False)

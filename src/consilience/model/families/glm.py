@@ -184,6 +184,13 @@ def whole_counts(rows: Rows) -> bool:
     return rows.Y.shape[1] == 1 and not np.any((rows.Y < 0) | (np.floor(rows.Y) != rows.Y))
 
 
+def log_rates(rows: Rows) -> Array:
+    """Compute ``log((y + 1/2) / exposure)``, ``(n, 1)``, of counts."""
+    exposure = 1.0 if rows.exposure is None else rows.exposure[:, None]
+    rates: Array = np.log((rows.Y + 0.5) / exposure)
+    return rates
+
+
 def mean_per_size(rows: Rows) -> float:
     """Compute the mean response per unit of size (exposure or trials), over weighted rows."""
     weight = np.ones(rows.n) if rows.weight is None else rows.weight

@@ -12,7 +12,13 @@ from scipy.special import betainc, digamma, gammaln, nbdtrik, polygamma
 
 from consilience.model.families.base import Evaluated, MessageFields, Options, Scores, arrays_problem
 from consilience.model.families.bounded import Bounds, latent_information
-from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts, mean_per_size, whole_counts
+from consilience.model.families.glm import (
+    LARGEST_PREDICTOR,
+    GeneralisedLinearExperts,
+    log_rates,
+    mean_per_size,
+    whole_counts,
+)
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block, Rows
@@ -96,9 +102,7 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
 
     def response_features(self, rows: Rows) -> Array:
         """Return log rates ``(n, 1)``."""
-        exposure = 1.0 if rows.exposure is None else rows.exposure[:, None]
-        log_rate: Array = np.log((rows.Y + 0.5) / exposure)
-        return log_rate
+        return log_rates(rows)
 
     def at_level(self, rows: Rows) -> Self:
         """Return the blank experts with the log of the overall rate as intercept."""

@@ -9,7 +9,13 @@ import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, pdtr, pdtrik
 
 from consilience.model.families.base import Evaluated, Scores
-from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts, mean_per_size, whole_counts
+from consilience.model.families.glm import (
+    LARGEST_PREDICTOR,
+    GeneralisedLinearExperts,
+    log_rates,
+    mean_per_size,
+    whole_counts,
+)
 from consilience.model.moments import Layout, Weights
 from consilience.model.rows import Block, Rows
 from consilience.numerics.arrays import Array, IntArray
@@ -52,9 +58,7 @@ class PoissonExperts(GeneralisedLinearExperts):
 
     def response_features(self, rows: Rows) -> Array:
         """Return log rates ``(n, 1)``."""
-        exposure = 1.0 if rows.exposure is None else rows.exposure[:, None]
-        log_rate: Array = np.log((rows.Y + 0.5) / exposure)
-        return log_rate
+        return log_rates(rows)
 
     def at_level(self, rows: Rows) -> Self:
         """Return the blank experts with the log of the overall rate as intercept."""
