@@ -57,11 +57,20 @@ def test_on_all_rows_ends_count_with_what_their_contender_reached() -> None:
     truth = simulated(n=20).truth
     ends = StartEnds((-10.0, -10.2, -13.0, -40.0), ("a", "b", "c", "d"))
     found = Found((truth, truth), (-10.0, -13.0), ends)
-    apart = found.on_all_rows([-20.0, -18.0])
+    apart = found.on_all_rows({0: -20.0, 1: -18.0}, best=1)
     assert apart.values[:2] == (-18.0, -20.0)
     assert (apart.meeting, apart.kinds[0], apart.agree) == (1, "c", False)
-    same = found.on_all_rows([-20.0, -19.9])
+    same = found.on_all_rows({0: -20.0, 1: -19.9}, best=1)
     assert (same.meeting, same.kinds_meeting) == (3, 3)
+
+
+def test_of_contenders_that_one_pass_compared_the_ends_of_the_chosen_one_meet() -> None:
+    truth = simulated(n=20).truth
+    ends = StartEnds((-10.0, -10.2, -13.0), ("a", "b", "c"))
+    chosen = Found((truth, truth), (-10.0, -13.0), ends).on_all_rows({1: -18.0}, best=1)
+    assert (chosen.kinds[0], chosen.meeting, chosen.agree) == ("c", 1, False)
+    spurious = Found((truth, truth), (-10.0, -13.0), ends).on_all_rows({0: -1.0, 1: -18.0}, best=1)
+    assert (spurious.values[0], spurious.meeting) == (-18.0, 1)  # an end at the floor is higher but not returned
 
 
 def test_a_sample_of_counts_has_events_and_the_likelihood_of_all_rows() -> None:

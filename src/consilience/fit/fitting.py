@@ -145,22 +145,25 @@ def fit_mixture(
         else:
             check_start(start, specification.blank(summary))
             found = Found((start.in_coordinates(summary.design(specification.intercept)),), (), StartEnds())
-        contenders = found.contenders if label_count(rows) <= EXACT else likeliest(found.contenders, respond, penalty)
-        ascents = [
-            drive(climb(each, penalty, tol=tol, max_iter=max_iter, newton=newton), respond) for each in contenders
-        ]
-    ends = found.ends if len(ascents) < len(found.contenders) else found.on_all_rows([a.penalised for a in ascents])
-    return finished(ranked(ascents, penalty)[0], penalty, ends)
+        everyone = range(len(found.contenders))
+        chosen = everyone if label_count(rows) <= EXACT else likeliest(found.contenders, respond, penalty)
+        ascents = {
+            i: drive(climb(found.contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
+            for i in chosen
+        }
+    end = ranked(list(ascents.values()), penalty)[0]
+    reached = {i: ascent.penalised for i, ascent in ascents.items()}
+    best = next(i for i, ascent in ascents.items() if ascent is end)
+    return finished(end, penalty, found.on_all_rows(reached, best))
 
 
 def likeliest(
     contenders: Sequence[Mixture], respond: Callable[[Expect], Statistics], penalty: Penalty
-) -> Sequence[Mixture]:
-    """Return the better of the first two mixtures on all rows."""
-    two = contenders[:2]
-    if len(two) < 2:
-        return two
-    return [max(two, key=lambda mixture: mixture.penalised(respond(Expect(mixture)), penalty))]
+) -> Sequence[int]:
+    """Return the place of the better of the first two mixtures on all rows."""
+    if len(contenders) < 2:
+        return [0]
+    return [max((0, 1), key=lambda i: contenders[i].penalised(respond(Expect(contenders[i])), penalty))]
 
 
 def ranked(ascents: Sequence[Ascent], penalty: Penalty) -> list[Ascent]:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from consilience.fit.checks import check_fittable, check_start, on_floor
+from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.climb import Ascent, Climb, climb
-from consilience.fit.fitting import Fit, finished
+from consilience.fit.fitting import Fit, finished, ranked
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.model.design import Design
@@ -74,9 +74,9 @@ class Problem:
 
     def ranked(self, ascents: Sequence[Ascent]) -> list[Ascent]:
         """Sort ascents, best first; one with an expert on the variance floor is likely spurious."""
-        return sorted(ascents, key=lambda end: (on_floor(end.mixture, self.penalty), -end.penalised))
+        return ranked(ascents, self.penalty)
 
-    def fit(self, end: Ascent, ranked: Sequence[Ascent]) -> Fit:
+    def fit(self, end: Ascent, ends: Sequence[Ascent]) -> Fit:
         """Return the fit at ``end``, with the values of ascents from different starts as evidence."""
-        kinds = tuple(f"start {i}" for i in range(len(ranked)))
-        return finished(end, self.penalty, StartEnds(tuple(each.penalised for each in ranked), kinds))
+        kinds = tuple(f"start {i}" for i in range(len(ends)))
+        return finished(end, self.penalty, StartEnds(tuple(each.penalised for each in ends), kinds))

@@ -6,7 +6,7 @@ end follow until none improves it. The best few different ends are then compared
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -75,17 +75,15 @@ class Found:
     values: tuple[float, ...]
     ends: StartEnds
 
-    def on_all_rows(self, reached: Sequence[float]) -> StartEnds:
-        """Return the evidence after climbs from the contenders on all rows reached these values.
+    def on_all_rows(self, reached: Mapping[int, float], best: int) -> StartEnds:
+        """Return the evidence after climbs on all rows from some contenders, of which ``best`` was returned.
 
-        Ends on the sample that met a contender count with what it reached; others keep their distance from the best.
+        Ends on the sample that met one of these contenders count with what it reached; others keep their distance from
+        the best.
         """
-        if not self.ends.count:
-            return self.ends
-        best = max(range(len(reached)), key=lambda i: reached[i])
         values = []
         for value in self.ends.values:
-            met = [i for i, own in enumerate(self.values[: len(reached)]) if abs(own - value) <= UNIT]
+            met = [i for i in reached if abs(self.values[i] - value) <= UNIT]
             values.append(reached[met[0]] if met else reached[best] + value - self.values[best])
         order = sorted(range(len(values)), key=lambda i: abs(values[i] - reached[best]))
         return StartEnds(tuple(values[i] for i in order), tuple(self.ends.kinds[i] for i in order))
