@@ -272,10 +272,10 @@ def test_a_site_that_hangs_is_left_out_and_no_other(over: Over, tmp_path: Path, 
     os.mkfifo(pipe)
     try:
         began = time.monotonic()
-        got = run(totals(mixture, 3), engine, deadline=3.0, on_drop="continue")
+        got = run(totals(mixture, 3), engine, deadline=8.0, on_drop="continue")
         took = time.monotonic() - began
     finally:
         os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # whoever waits for a writer goes on
     assert got.record.dropped == {"site-04": str(FailureCode.NO_ANSWER)}
     assert got.value == expected.value
-    assert took < 6
+    assert took < 16

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
@@ -21,7 +20,7 @@ from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
-from consilience.numerics.linalg import cholesky_or_none
+from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
 from consilience.numerics.threads import threads_for
 
 RIDGE_SHARE = 0.05
@@ -282,10 +281,7 @@ def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penal
     if statistics.information is None:
         return None
     L = cholesky_or_none(statistics.information + ridge(mixture, penalty))
-    if L is None:
-        return None
-    inverse: Array = cho_solve((L, True), np.eye(len(L)), check_finite=False)
-    return inverse
+    return None if L is None else cholesky_solve(L, np.eye(len(L)))
 
 
 def reasons(

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_solve
 
 from consilience.model.information import complete_information, free_parameters, moved, ridge, score
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
-from consilience.numerics.linalg import cholesky_or_none
+from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
 
 NEWTON_DECREMENT = 1e-8
 """Newton decrement per unit of weight at convergence."""
@@ -93,7 +92,7 @@ class Quadratic:
         L = cholesky_or_none(self.observed + shift * self.complete)
         if L is None:
             return None
-        direction: Array = cho_solve((L, True), self.gradient, check_finite=False)
+        direction = cholesky_solve(L, self.gradient)
         gain = self.gradient @ direction - 0.5 * direction @ self.observed @ direction
         return NewtonStep(direction, float(gain), shift)
 

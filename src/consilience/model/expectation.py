@@ -53,7 +53,7 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
     if information and not is_informable(mixture):
         raise ValueError(f"no information for {mixture.parameter_count} parameters: check is_informable first")
     short = information and rows.groups is None and has_short_scores(mixture)
-    total = layout_of(mixture).zeros(information=False)
+    total: Statistics | None = None
     missing: Moments | Array | None = None
     if information:
         missing = missing_layout(mixture).zeros() if short else np.zeros((mixture.parameter_count,) * 2)
@@ -63,11 +63,13 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
         at = posterior(mixture.gate, mixture.experts, block, None if given is None else given[:, done : done + m])
         done += m
         statistics, *extra = block_statistics(mixture, block, at, [missing_weights(mixture, at)] if short else [])
-        total = total + statistics
+        total = statistics if total is None else total + statistics
         if isinstance(missing, Moments):
             missing = missing + extra[0]
         elif missing is not None:
             missing = missing + missing_information(mixture, block, at)
+    if total is None:  # no rows
+        total = layout_of(mixture).zeros(information=False)
     if missing is None:
         return total
     matrix = missing_from_moments(missing, mixture) if isinstance(missing, Moments) else missing

@@ -13,7 +13,7 @@ import numpy as np
 
 from consilience.model.kernels import Workspace, first_moments, second_moments
 from consilience.model.penalty import slope_mask
-from consilience.numerics.arrays import Array, kronecker, triangle_size, unpack
+from consilience.numerics.arrays import Array, kronecker, triangle_size, unpack, upper_triangle
 from consilience.numerics.linalg import capped, solve_symmetric
 from consilience.numerics.newton import minimise
 from consilience.numerics.softmax import log_softmax, log_sum_exp
@@ -76,7 +76,7 @@ def contrasts(coef: Array) -> Array:
 
 def blocks_to_matrix(packed: Array, m: int, p: int) -> Array:
     """Assemble the matrix ``(m p, m p)`` from the packed blocks of the pairs ``k ≤ l < m``."""
-    k, l = np.triu_indices(m)
+    k, l = upper_triangle(m)
     H = np.empty((m, p, m, p))
     blocks = unpack(packed)
     H[k, :, l, :] = blocks

@@ -13,7 +13,8 @@ IntArray = NDArray[np.intp]
 
 
 @lru_cache(maxsize=64)
-def _triangle(p: int) -> tuple[IntArray, IntArray]:
+def upper_triangle(p: int) -> tuple[IntArray, IntArray]:
+    """Return the rows and the columns of the entries on and above the diagonal of a ``(p, p)`` matrix."""
     rows, columns = np.triu_indices(p)
     return rows, columns
 
@@ -37,7 +38,7 @@ def pack(matrix: Array) -> Array:
     >>> pack(np.array([[1.0, 2.0], [2.0, 3.0]]))
     array([1., 2., 3.])
     """
-    rows, columns = _triangle(matrix.shape[-1])
+    rows, columns = upper_triangle(matrix.shape[-1])
     return matrix[..., rows, columns]
 
 
@@ -51,7 +52,7 @@ def unpack(triangle: Array) -> Array:
            [2., 3.]])
     """
     p = int((np.sqrt(8 * triangle.shape[-1] + 1) - 1) / 2)
-    rows, columns = _triangle(p)
+    rows, columns = upper_triangle(p)
     matrix = np.empty((*triangle.shape[:-1], p, p))
     matrix[..., rows, columns] = triangle
     matrix[..., columns, rows] = triangle

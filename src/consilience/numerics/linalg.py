@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from consilience.numerics.arrays import Array
 
@@ -28,13 +29,23 @@ def cholesky_or_none(A: Array) -> Array | None:
     if not np.all(diagonal > 0) or not np.all(np.isfinite(A)):
         return None
     scale = 1 / np.sqrt(diagonal)
-    try:
-        L: Array = cholesky(A * scale[:, None] * scale, lower=True, check_finite=False)
-    except np.linalg.LinAlgError:
+    L, failed = dpotrf(A * scale[:, None] * scale, lower=1, clean=1)  # scipy.linalg.cholesky without its overhead
+    if failed or np.diagonal(L).min(initial=1.0) ** 2 < RANK_TOLERANCE:
         return None
-    if np.diagonal(L).min(initial=1.0) ** 2 < RANK_TOLERANCE:
-        return None
-    return L / scale[:, None]
+    factor: Array = L / scale[:, None]
+    return factor
+
+
+def cholesky_solve(L: Array, b: Array) -> Array:
+    """Solve ``L Lᵀ x = b`` for a lower Cholesky factor ``L (p, p)`` and ``b (p,)`` or ``(p, m)``.
+
+    Examples
+    --------
+    >>> cholesky_solve(np.diag([2.0, 3.0]), np.array([4.0, 9.0]))
+    array([1., 1.])
+    """
+    x: Array = dpotrs(L, b, lower=1)[0] if b.size else np.zeros_like(b)
+    return x
 
 
 def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
@@ -62,8 +73,7 @@ def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
     """
     L = cholesky_or_none(A)
     if L is not None:
-        x: Array = cho_solve((L, True), b, check_finite=False)
-        return x, True
+        return cholesky_solve(L, b), True
     values, vectors = np.linalg.eigh(A)
     keep = values > RANK_TOLERANCE * values.max(initial=0.0)
     V = vectors[:, keep]
@@ -132,7 +142,7 @@ def short_newton_steps(J: Array, gradient: Array, longest: float, tail: int) -> 
     for k, (A, g) in enumerate(zip(J, gradient, strict=True)):
         L = cholesky_or_none(A)
         if L is not None:
-            step = cho_solve((L, True), g, check_finite=False)
+            step = cholesky_solve(L, g)
             if np.abs(step[-tail:]).max() <= longest:
                 steps[k] = step
     return steps

@@ -26,8 +26,10 @@ from consilience.site.shards import Shard
 from consilience.site.site import Site
 
 BLOCKS_PER_THREAD = 4
-SHARE = 0.9
-"""Fraction of a round's time after which a worker continues without the slow sites of a block."""
+RETURN = 0.1
+"""Fraction of a round's time that is kept for returning the answers of a block with slow sites."""
+LEAST_RETURN = 1.0
+"""Least time in seconds kept for returning answers, up to a quarter of the round's time."""
 GRACE = 10.0
 """Time in seconds to fetch finished results after the deadline."""
 LARGE_QUESTION = 100_000
@@ -45,8 +47,9 @@ class DaskSites:
     of the summation tree, so the total is bitwise equal to that of any other engine. Lost workers cost time only: Dask
     runs their tasks again, and reads their data again.
 
-    With a deadline, a site alone in its block has all of it, and sites that share a block have 0.9 of it, reading into
-    memory included, counted on each worker from its first task of the round: the rest is for returning the answers.
+    With a deadline, a site alone in its block has all of it, and sites that share a block have 0.9 of it (or a second
+    less than it, if it is short), reading into memory included, counted on each worker from its first task of the
+    round: the rest is for returning the answers.
     Tasks end with their round, so late answers are dropped and not recorded.
 
     Parameters
@@ -152,7 +155,9 @@ class DaskSites:
 
     def _limit(self, key: str, span: Span, timeout: float | None) -> Limit | None:
         """Return the time limit of a block: the full timeout for a single site, less for several."""
-        return None if timeout is None else Limit(key, timeout if span[1] - span[0] == 1 else SHARE * timeout)
+        if timeout is None:
+            return None
+        return Limit(key, timeout if span[1] - span[0] == 1 else timeout - time_to_return(timeout))
 
     def _in_workers(self, limits: list[Limit | None]) -> list[Any]:
         """Return blocks in the memory of workers, spread evenly; rebuilt if the scheduler has lost them."""
@@ -225,6 +230,17 @@ class DaskSites:
         return [
             Reply(number, self._names[lo:hi], message, digests, seconds) for lo, hi, message, digests, seconds in parts
         ]
+
+
+def time_to_return(timeout: float) -> float:
+    """Return the seconds of a round that are kept for returning the answers of blocks with slow sites.
+
+    Examples
+    --------
+    >>> [time_to_return(timeout) for timeout in (1.0, 5.0, 60.0)]
+    [0.25, 1.0, 6.0]
+    """
+    return max(RETURN * timeout, min(LEAST_RETURN, timeout / 4))
 
 
 def answer_bytes(question: Question) -> int:

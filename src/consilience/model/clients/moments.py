@@ -19,7 +19,7 @@ from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
 from consilience.model.rows import Block, Groups, Rows
 from consilience.model.statistics import Statistics
-from consilience.numerics.arrays import Array, IntArray, pack, triangle_size, unpack
+from consilience.numerics.arrays import Array, IntArray, pack, triangle_size, unpack, upper_triangle
 from consilience.numerics.softmax import log_sum_exp
 
 CHUNK_BYTES = 64 * 2**20
@@ -72,7 +72,7 @@ class ClientMoments:
 
     def leading(self, f: int) -> ClientMoments:
         """Return the moments in the first ``f`` directions."""
-        rows, columns = np.triu_indices(self.f)
+        rows, columns = upper_triangle(self.f)
         return ClientMoments(self.n, self.S[:, (rows < f) & (columns < f)], self.b[:, :f], self.c)
 
     def projected(self, basis: Array) -> ClientMoments:

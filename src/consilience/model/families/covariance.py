@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.numerics.arrays import Array, triangle_size
+from consilience.numerics.arrays import Array, triangle_size, upper_triangle
 from consilience.numerics.linalg import bounded_below, cholesky_or_none, inverse_factor
 
 Structure = Literal["full", "diag", "spherical", "tied"]
@@ -152,7 +152,7 @@ def basis(structure: Structure, q: int) -> Array:
         return np.eye(q)[None]
     if structure == "diag":
         return np.array([np.diag(row) for row in np.eye(q)])
-    i, j = np.triu_indices(q)
+    i, j = upper_triangle(q)
     E = np.zeros((len(i), q, q))
     E[np.arange(len(i)), i, j] = 1.0
     E[np.arange(len(i)), j, i] = 1.0
@@ -166,7 +166,7 @@ def quadratic_scores(z: Array, structure: Structure) -> Array:
         return 0.5 * (squares - float(z.shape[1]))
     if structure == "diag" or z.shape[1] == 1:
         return 0.5 * (z * z - 1.0)
-    i, j = np.triu_indices(z.shape[1])
+    i, j = upper_triangle(z.shape[1])
     shapes = z[:, i] * z[:, j]
     shapes[:, i == j] -= 1.0
     shapes[:, i == j] *= 0.5
