@@ -72,8 +72,9 @@ class DaskCluster:
     leave the workers. Data of lost workers are read again by others. Tracebacks of sites that failed are in the logs of
     the workers.
 
-    With a deadline, workers continue without sites that have not answered after 0.9 of it; a site has all of it if each
-    site is a task of its own. An answer after the deadline is dropped with its task, and is not recorded as late.
+    With a deadline, workers continue without sites that have not answered after 0.9 of it (a second before its end,
+    if it is short); a site has all of it if each site is a task of its own. An answer after the deadline is dropped
+    with its task, and is not recorded as late.
 
     Examples
     --------
