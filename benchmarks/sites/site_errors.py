@@ -17,6 +17,7 @@ from functools import cache
 import numpy as np
 from scipy.special import softmax
 
+from benchmarks.lib.remembering import Remembering
 from benchmarks.lib.study import Record, Study, rounded, table
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneShot, SharedCentre
 from consilience.errors import SetAsideWarning, SuspectDataWarning, UntrustedWarning
@@ -37,6 +38,7 @@ ERRORS = {
 }
 METHODS = {"FederatedEM": FederatedEM(), "OneShot(1)": OneShot(refine=1), "SharedCentre": SharedCentre()}
 SITES = (3, 4, 5, 8)
+ENGINE = Remembering()
 
 
 def drawn(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -51,7 +53,9 @@ def fitted(sites: dict, method: str) -> tuple[FederatedFit, list[type]]:
     """A fit, and the kinds of its warnings about sites."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit = Federation(sites).fit(MixtureOfExpertsRegressor(3, random_state=0, max_iter=100), method=METHODS[method])
+        fit = Federation(sites, engine=ENGINE).fit(
+            MixtureOfExpertsRegressor(3, random_state=0, max_iter=100), method=METHODS[method]
+        )
     about = (SetAsideWarning, SuspectDataWarning, UntrustedWarning)
     return fit, [warning.category for warning in caught if issubclass(warning.category, about)]
 
