@@ -19,6 +19,7 @@ from consilience.fit.moves import moves
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import UNIT, StartEnds
 from consilience.fit.starts import KINDS, StartSample, mixture_from, softened, start_sample, subsample
+from consilience.fit.stop import StopReason
 from consilience.model.expectation import expect
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -32,6 +33,8 @@ Progress = Callable[[str, float], None]
 
 START_TOL = 1e-6
 START_ITERATIONS = 300
+FLOOR_ITERATIONS = 40
+"""Number of steps after which a climb is given up if an expert is then at the variance floor."""
 RACERS_PER_START = 3
 """Number of starts that race for each one that is climbed to the end."""
 HEATS = (4, 8)
@@ -128,8 +131,18 @@ class Search:
         return self.ranked([End(each.kind, self.climbed(each.ascent.mixture, second, newton=False)) for each in left])
 
     def finished(self, racers: Sequence[End]) -> list[End]:
-        """Climb from where racers stopped to the end."""
-        return [End(each.kind, self.climbed(each.ascent.mixture)) for each in racers]
+        """Climb from where racers stopped to the end.
+
+        Climbs towards an expert at the variance floor are slow, and their ends, likely spurious, are ranked last: they
+        are given up early.
+        """
+        ends = []
+        for each in racers:
+            ascent = self.climbed(each.ascent.mixture, FLOOR_ITERATIONS)
+            if ascent.stop is StopReason.MAX_ITER and not on_floor(ascent.mixture, self.penalty):
+                ascent = self.climbed(ascent.mixture)
+            ends.append(End(each.kind, ascent))
+        return ends
 
     def drawn(self, count: int) -> list[tuple[str, Array]]:
         """Draw ``count`` starts, of all kinds in turn."""
