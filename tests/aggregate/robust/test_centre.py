@@ -65,7 +65,13 @@ def test_nothing_is_nearer_than_the_median(cloud) -> None:
     start = np.average(points, axis=0, weights=weights)
     found = minimize(lambda v: total_distance(points, v, weights), start, method="Nelder-Mead").x
     for other in [*points, found, *(here + 1e-3 * rng.standard_normal((8, len(here))))]:
-        assert value <= total_distance(points, other, weights) + 1e-7 * (1 + value)
+        assert value <= total_distance(points, other, weights) + 1e-12 * (1 + value)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-8, 1e8])
+def test_a_point_that_the_others_just_hold_is_the_median(scale: float) -> None:
+    points = scale * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])  # ‖R‖ = η at the first
+    np.testing.assert_allclose(geometric_median(points), 0.0, atol=1e-12 * scale)
 
 
 @given(clouds())

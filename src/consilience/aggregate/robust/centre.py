@@ -5,6 +5,8 @@ Sites send one vector each; all centres but the mean have a positive breakdown p
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from consilience.errors import InvalidInputError
@@ -78,9 +80,9 @@ def geometric_median(points: Array, weights: Array | None = None, *, tol: float 
     """Compute the geometric median, the ``v`` that minimises ``Σ_m w_m ‖z_m - v‖``; its breakdown point is one half.
 
     Weiszfeld's iteration with the safeguard of Vardi and Zhang, ``v ← v + (1 - η / ‖R‖)₊ R / Σ_m (w_m / ‖z_m - v‖)``
-    where ``R = Σ_m w_m (z_m - v) / ‖z_m - v‖`` over points other than ``v``, and ``η`` is the weight of those at ``v``.
-    A point where ``‖R‖ < η`` is the median: the nearest one is tried at each step, since the iteration alone would
-    converge to it only slowly.
+    where ``R = Σ_m w_m (z_m - v) / ‖z_m - v‖`` over points other than ``v``, and ``η`` is the weight of those at ``v``;
+    a Newton step takes its place where that is at least as good, since the iteration alone converges slowly. A point
+    where ``‖R‖ ≤ η`` is the median: the nearest one is tried at each step.
 
     Parameters
     ----------
@@ -111,31 +113,66 @@ def geometric_median(points: Array, weights: Array | None = None, *, tol: float 
     total, centre = weights.sum(), coordinate_median(points, weights)
     tried = -1
     for _ in range(max_iter):
-        distance = np.linalg.norm(points - centre, axis=1)
-        nearest = int(np.argmin(distance))
-        if nearest != tried:
-            R, eta, _ = _pull(points, weights, points[nearest])
-            if eta - np.linalg.norm(R) > ROUNDING * total:
-                return np.array(points[nearest])
-            tried = nearest
-        R, eta, steepness = _pull(points, weights, centre)
-        strength = float(np.linalg.norm(R))
-        if strength - eta <= ROUNDING * total:
+        pull = _Pull.at(centre, points, weights)
+        if pull.excess <= ROUNDING * total:
             break
-        step = (1 - eta / strength) * R / steepness
+        nearest = int(np.argmin(pull.distance))
+        if nearest != tried:
+            tried = nearest
+            if _Pull.at(points[nearest], points, weights).excess <= ROUNDING * total:
+                return np.array(points[nearest])
+        step, slow = pull.newton_step(), pull.step()
+        if not sum_of_distances(centre + step, points, weights) <= sum_of_distances(centre + slow, points, weights):
+            step = slow
         centre = centre + step
-        if np.linalg.norm(step) <= tol * np.median(distance):
+        if np.linalg.norm(step) <= tol * np.median(pull.distance):
             break
     return centre
 
 
-def _pull(points: Array, weights: Array, at: Array) -> tuple[Array, float, float]:
-    """Compute ``R``, ``η`` and ``Σ w / ‖z - v‖`` at a point ``v``."""
-    gap = points - at
-    distance = np.linalg.norm(gap, axis=1)
-    away = distance > 0
-    inverse = weights[away] / distance[away]
-    return inverse @ gap[away], float(weights[~away].sum()), float(inverse.sum())
+@dataclass(frozen=True, eq=False)
+class _Pull:
+    """The forces ``w_m (z_m - v) / ‖z_m - v‖`` of points at ``v``."""
+
+    distance: Array  # (M,)
+    unit: Array  # (D, m)   directions of the m points other than v
+    inverse: Array  # (m,)   their weights / distances
+    R: Array  # (D,)
+    eta: float
+
+    @classmethod
+    def at(cls, v: Array, points: Array, weights: Array) -> _Pull:
+        gap = points - v
+        distance = np.linalg.norm(gap, axis=1)
+        away = distance > 0
+        inverse, unit = weights[away] / distance[away], (gap[away] / distance[away, None]).T
+        return cls(distance, unit, inverse, unit @ weights[away], float(weights[~away].sum()))
+
+    @property
+    def strength(self) -> float:
+        return float(np.linalg.norm(self.R))
+
+    @property
+    def excess(self) -> float:
+        """``‖R‖ - η``; not positive at the median."""
+        return self.strength - self.eta
+
+    def step(self) -> Array:
+        """Return the step of Vardi and Zhang."""
+        return np.asarray((1 - self.eta / self.strength) * self.R / self.inverse.sum())
+
+    def newton_step(self) -> Array:
+        """Return the Newton step of the sum of distances; NaN if all points are on a line through ``v``."""
+        H = self.inverse.sum() * np.eye(len(self.R)) - (self.unit * self.inverse) @ self.unit.T
+        try:
+            return np.linalg.solve(H, self.R)
+        except np.linalg.LinAlgError:
+            return np.full_like(self.R, np.nan)
+
+
+def sum_of_distances(v: Array, points: Array, weights: Array) -> float:
+    """Compute ``Σ_m w_m ‖z_m - v‖``."""
+    return float(weights @ np.linalg.norm(points - v, axis=1))
 
 
 def huber_centre(
