@@ -19,6 +19,7 @@ from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneS
 from consilience.datasets import load_table
 
 STEPS = 10
+AT_TOP = 0.1
 SETS = {
     "Beijing stations": ("beijing_air", ("TEMP", "PRES", "DEWP", "WSPM"), "PM2.5", "station", 12_000),
     "MMASH participants": (
@@ -67,9 +68,12 @@ def rows(records: list[Record], name: str) -> list[Record]:
     shown = []
     for record in records:
         if record["key"].startswith(f"{name}/"):
-            below = {f"after {i}": rounded(value) for i, value in enumerate(record["below"])}
-            rest = {"FederatedEM rounds": record["federated rounds"], "below": rounded(record["federated below"])}
-            shown.append({"seed": record["key"].split("/")[1], "rounds": record["rounds"], **below, **rest})
+            steps = [*record["below"], *[None] * STEPS][: STEPS + 1]
+            at_top = next((i for i, value in enumerate(record["below"]) if value < AT_TOP), None)
+            below = {f"after {i}": None if value is None else rounded(round(value, 3)) for i, value in enumerate(steps)}
+            rest = {"FederatedEM rounds": record["federated rounds"], "below": rounded(record["federated below"], 2)}
+            seed = record["key"].split("/")[1]
+            shown.append({"seed": seed, "rounds": record["rounds"], "steps to the top": at_top, **below, **rest})
     return shown
 
 
