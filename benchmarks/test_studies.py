@@ -13,6 +13,7 @@ from consilience.datasets import DataNotFoundError, load_images, load_table
 
 HERE = Path(__file__).parent
 TABLES = {
+    "flexmix_starts": "seizure",
     "mmash": "mmash_actigraph",
     "real_refinement": "mmash_actigraph",
     "real_starts": "seizure",
@@ -33,7 +34,7 @@ def test_quick_form_runs_and_prints_its_tables(path: Path) -> None:
 
 
 def skip_without_needs(name: str) -> None:
-    if name == "flexmix_speed" and shutil.which("Rscript") is None:
+    if name in ("flexmix_speed", "flexmix_starts") and shutil.which("Rscript") is None:
         pytest.skip("Rscript is not installed: flexmix is not measured")
     try:
         if name in TABLES:
