@@ -37,6 +37,7 @@ def quick(module: str) -> list[list[dict[str, Any]]]:
     return [table["rows"] for table in result["tables"]]
 
 
+@pytest.mark.slow
 def test_studies_import() -> None:
     python("-c", "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]", *MODULES)
 

@@ -89,6 +89,7 @@ def all_kinds(mixture: Mixture, some: tuple[str, ...]) -> Dialogue[list[Any]]:
     return [(a[0], encode(a[1])) if isinstance(a, tuple) else encode(a) for a in answers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 @pytest.mark.parametrize("number", [1, 2, 5, 16])
 def test_bits_are_those_of_the_reference(over: Over, tmp_path: Path, number: int, in_memory: bool) -> None:
@@ -191,6 +192,7 @@ def about_clients(mixture: Mixture) -> Dialogue[list[bytes]]:
     return [encode(answer) for answer in answers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_clients_have_the_bits_of_the_reference(over: Over, tmp_path: Path, in_memory: bool) -> None:
     data = simulated("gaussian", gate="constant", n=800, group_size=4, weights=True)

@@ -54,6 +54,7 @@ def test_soft_logits_are_zero_on_average():
     np.testing.assert_allclose(simulation.truth.gate.alpha @ mean, 0, atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("generate", "low", "high"), [(paper, 0.04, 0.06), (soft, 0.8, 0.9)])
 def test_mean_gate_entropy(generate, low, high):
     values = [entropy(generate(1_000, random_state=seed)) for seed in range(200)]

@@ -48,6 +48,7 @@ def study(parts: dict[str, Rows], specification: Specification, start: Mixture, 
     run(dialogue, InProcess().over([Site(name, rows) for name, rows in parts.items()]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_message_of_a_study_has_a_value_of_the_data(family: str, gate: str, messages: list[bytes]) -> None:

@@ -27,6 +27,7 @@ def cells(rows: Rows) -> list[bytes]:
     return [np.float64(value).tobytes() for value in values]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_answers_hold_sums_and_no_single_value(family: str) -> None:
     case = simulated(family, n=60, seed=1)

@@ -108,6 +108,7 @@ def test_threads_are_at_least_one() -> None:
             InProcess(threads)
 
 
+@pytest.mark.slow
 def test_the_interpreter_exits_while_a_site_hangs() -> None:
     program = """
 import sys; sys.path[:0] = sys.argv[1:]

@@ -291,6 +291,7 @@ def test_three_experts_on_two_distinct_rows_predict_them(name: str) -> None:
         assert model.score(few, target) == 1
 
 
+@pytest.mark.slow
 @QUIET
 @every_kind
 def test_fewer_rows_than_columns_is_finite(fit) -> None:
@@ -478,6 +479,7 @@ def assert_fitted_or_named(problem: tuple[Any, tuple[np.ndarray, ...], dict[str,
         assert np.all(np.isfinite(model.log_density(*data)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(problems())
 def test_whatever_the_data_parameters_are_finite_or_the_error_is_named(problem) -> None:

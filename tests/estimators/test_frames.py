@@ -137,6 +137,7 @@ def test_tidy_table_of_a_gated_regression() -> None:
     assert np.exp(variance["estimate"]) == pytest.approx(model.variances_[0])
 
 
+@pytest.mark.slow
 def test_tidy_table_of_other_kinds() -> None:
     classes = simulated("categorical", n=150)
     model = MixtureOfExpertsClassifier(2, random_state=0, n_init=2).fit(classes.X, classes.y.astype(int))

@@ -16,6 +16,7 @@ QUIET = pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarnin
 MODEL = MixtureOfRegressions(random_state=0, n_init=2)
 
 
+@pytest.mark.slow
 @QUIET
 def test_two_clear_experts_are_found() -> None:
     data = simulated(gate="constant", n=100)

@@ -23,6 +23,7 @@ def three_clusters() -> np.ndarray:
     return np.concatenate([rng.normal(c, 1, (100, 1)) for c in (0.0, 10.0, 20.0)])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
 def test_the_true_number_of_clusters_is_chosen() -> None:
     selection = select_order(GaussianMixture(random_state=0), three_clusters(), orders=[1, 2, 3, 4])
@@ -114,6 +115,7 @@ def test_cross_validated_density_is_that_of_fits_without_the_fold() -> None:
     assert selection.scores["cv_std_error"][0] == pytest.approx(held_out.std(ddof=1) / np.sqrt(120), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_cross_validation_is_computed_where_asked_for_and_repeatable() -> None:
     data = simulated(gate="constant", n=200)
     arguments = MixtureOfRegressions(random_state=0), data.X, data.y, [1, 2]

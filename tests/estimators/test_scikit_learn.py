@@ -17,6 +17,7 @@ FAST = [MixtureOfExpertsRegressor(**QUICK), GaussianMixture(**QUICK)]
 SLOW = [MixtureOfExpertsClassifier(**QUICK), MixtureOfRegressions(**QUICK)]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")  # tiny data sets fit exactly
 @parametrize_with_checks(FAST)
 def test_promises(estimator: object, check) -> None:

@@ -170,6 +170,7 @@ def test_disagreeing_starts_are_noted() -> None:
     assert "Starts do not agree" in model.summary()
 
 
+@pytest.mark.slow
 def test_other_kinds_have_their_own_words() -> None:
     classes = simulated("categorical", n=200)
     names = np.array(["red", "green", "blue"])[classes.y.astype(int)]

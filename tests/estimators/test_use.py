@@ -54,6 +54,7 @@ def test_responsibilities_follow_bayes() -> None:
     assert np.allclose(model.log_density(X, y), np.log(joint.sum(axis=1)))
 
 
+@pytest.mark.slow
 def test_classes_come_back_as_they_were_named() -> None:
     data = simulated("categorical")
     names = np.array(["a", "b", "c"])[data.y.astype(int)]
@@ -125,6 +126,7 @@ def test_two_responses_have_no_quantile() -> None:
         model.predict_quantiles(X)
 
 
+@pytest.mark.slow
 def test_samples_repeat_with_the_seed_and_have_the_predicted_mean() -> None:
     model, X, _ = fitted(n=400)
     y, labels = model.sample(X, random_state=3)

@@ -86,6 +86,7 @@ def test_the_federated_model_is_the_pooled_one(family: str, group_size: int) -> 
     np.testing.assert_allclose(model.predict(case.X[:5]), pooled.predict(case.X[:5]), atol=1e-3)
 
 
+@pytest.mark.slow
 def test_a_gaussian_mixture_needs_no_response() -> None:
     rng = np.random.default_rng(0)
     X = rng.permutation(np.concatenate([rng.normal(0, 1, (300, 2)), rng.normal(6, 1, (100, 2))]))
@@ -96,12 +97,14 @@ def test_a_gaussian_mixture_needs_no_response() -> None:
     assert result.aic == pytest.approx(pooled.aic(X), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_estimator_itself_is_left_as_it_was() -> None:
     estimator = MixtureOfExpertsRegressor(2, random_state=0)
     Federation(split(simulated(n=300))).fit(estimator)
     assert not hasattr(estimator, "mixture_")
 
 
+@pytest.mark.slow
 def test_sites_may_be_empty_or_lack_a_class() -> None:
     case = simulated("categorical", n=600, C=3, seed=1)
     order = np.argsort(case.y, kind="stable")
@@ -115,6 +118,7 @@ def test_sites_may_be_empty_or_lack_a_class() -> None:
     assert set(model.predict(X)) <= {"low", "middle", "top"}
 
 
+@pytest.mark.slow
 def test_frames_keep_their_names() -> None:
     case = simulated(n=400)
     frames = {
@@ -153,6 +157,7 @@ def test_a_dialogue_of_ones_own() -> None:
     assert len(done.record.rounds) == 1
 
 
+@pytest.mark.slow
 def test_a_fit_that_did_not_converge_says_so() -> None:
     case = simulated(n=300)
     estimator = MixtureOfExpertsRegressor(2, max_iter=1, random_state=0)
@@ -161,6 +166,7 @@ def test_a_fit_that_did_not_converge_says_so() -> None:
     assert caught[0].filename == __file__
 
 
+@pytest.mark.slow
 def test_verbose_shows_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     Federation(split(simulated(n=200))).fit(MixtureOfExpertsRegressor(2, random_state=0, verbose=True))
     assert "round" in capsys.readouterr().out
@@ -247,6 +253,7 @@ def test_several_orders_warn_once() -> None:
 # ---------------------------------------------------------------------- journals
 
 
+@pytest.mark.slow
 def test_a_fit_with_a_journal_is_replayed(tmp_path: Path) -> None:
     case, path = simulated(n=300), tmp_path / "fit.journal"
     sites, estimator = split(case), MixtureOfExpertsRegressor(2, random_state=0)
@@ -259,6 +266,7 @@ def test_a_fit_with_a_journal_is_replayed(tmp_path: Path) -> None:
         Federation(sites).fit(estimator, FederatedEM(n_climbs=2), journal=path)
 
 
+@pytest.mark.slow
 def test_a_journal_needs_a_seed(tmp_path: Path) -> None:
     for seed in (None, np.random.default_rng(0)):
         with pytest.raises(InvalidInputError, match="random_state as a whole number"):
@@ -280,6 +288,7 @@ def written(case: Simulated, folder: Path, shards: int = 3, **extra: np.ndarray)
     return str(folder / "*.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_shards_are_sites(tmp_path: Path, in_memory: bool) -> None:
     case = simulated(n=900, seed=2)
@@ -291,6 +300,7 @@ def test_shards_are_sites(tmp_path: Path, in_memory: bool) -> None:
     assert result.model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_shards_with_roles(tmp_path: Path) -> None:
     case = simulated("poisson", n=600, weights=True, exposure=True, group_size=5, seed=2)
     pattern = written(case, tmp_path, w=case.rows.weight, e=case.rows.exposure, g=case.rows.groups.codes)
@@ -306,6 +316,7 @@ def test_shards_with_roles(tmp_path: Path) -> None:
     assert model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_columns_with_another_role_are_no_covariates(tmp_path: Path) -> None:
     case = simulated("poisson", n=300, weights=True, exposure=True, group_size=5, seed=2)
     pattern = written(case, tmp_path, w=case.rows.weight, e=case.rows.exposure, g=case.rows.groups.codes)
@@ -346,6 +357,7 @@ def test_a_group_in_two_shards_is_refused(tmp_path: Path) -> None:
         Federation.from_parquet(pattern, target="y", groups="g")
 
 
+@pytest.mark.slow
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     case = simulated(n=300)
     table = Federation.from_parquet(written(case, tmp_path), target="y")
@@ -404,6 +416,7 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     np.testing.assert_array_equal(one.gate_coef_, four.gate_coef_)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [400, 5000])
 def test_streamed_and_kept_rows_give_the_same_fit_but_for_rounding(tmp_path: Path, rows: int) -> None:
     case = simulated(n=2 * rows, weights=True, seed=3)
@@ -432,6 +445,7 @@ def test_orders_are_compared_over_the_same_rows_when_a_site_leaves(monkeypatch: 
         calls._misbehaviour.clear()
 
 
+@pytest.mark.slow
 def test_a_site_that_leaves_at_the_end_leaves_a_fit_of_those_that_stayed(monkeypatch: pytest.MonkeyPatch) -> None:
     case = simulated(n=900, seed=3)
 
@@ -451,6 +465,7 @@ def test_a_site_that_leaves_at_the_end_leaves_a_fit_of_those_that_stayed(monkeyp
     assert result.model.inference_.decrement < 0.01
 
 
+@pytest.mark.slow
 def test_what_went_wrong_is_told_here_in_full(tmp_path: Path) -> None:
     table = Federation.from_parquet(written(simulated(n=90), tmp_path), target="y")
     (tmp_path / "part-1.parquet").unlink()
@@ -476,6 +491,7 @@ def test_a_classifier_needs_classes_everywhere() -> None:
         Federation({"a": (simulated(n=30).X,)}).fit(ESTIMATORS["categorical"])
 
 
+@pytest.mark.slow
 def test_a_random_state_is_honoured() -> None:
     sites = split(simulated(n=300))
     one, two = (

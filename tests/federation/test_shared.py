@@ -123,6 +123,7 @@ def test_gaussian_mixtures_of_every_structure(structure: str) -> None:
         assert set(model.predict(MEANS)) == {0, 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
 def test_a_sites_model_is_its_own_and_the_model_the_centres(method: Any) -> None:
     with warnings.catch_warnings(action="ignore", category=ConsilienceWarning):  # SharedCentre says that c is far
@@ -134,6 +135,7 @@ def test_a_sites_model_is_its_own_and_the_model_the_centres(method: Any) -> None
     np.testing.assert_array_equal(result.models["c"].means_, result.fit.fits["c"].mixture.experts.B[:, :, 0])
 
 
+@pytest.mark.slow
 def test_frames_keep_their_names() -> None:
     frames = {name: (pd.DataFrame(X, columns=["age", "dose", "time"]),) for name, (X,) in clusters().items()}
     result = Federation(frames).fit(CLUSTERS, SharedCentre())
@@ -159,6 +161,7 @@ def test_the_summary_of_the_centre_has_standard_errors_of_its_coefficients(share
     assert "Intervals withheld (gate): the centre of the sites' gates has no standard errors." in text
 
 
+@pytest.mark.slow
 def test_the_centre_of_gated_experts_withholds_its_gate() -> None:
     case, estimator = CASES["experts"]
     result = Federation(split(case)).fit(clone(estimator).set_params(mixture_init=case.truth), SharedCentre())
@@ -220,6 +223,7 @@ def test_sites_that_agree_are_no_reason_to_warn(shared: FederatedFit) -> None:
     assert [site.status for site in shared.sites] == ["shared"] * 5
 
 
+@pytest.mark.slow
 def test_a_site_that_is_not_used_is_warned_of_with_the_reason() -> None:
     with pytest.warns(SetAsideWarning, match="some sites were not used as a whole: d: .* further from") as caught:
         result = Federation(clusters(d=3.0)).fit(CLUSTERS, SharedCentre())
@@ -229,6 +233,7 @@ def test_a_site_that_is_not_used_is_warned_of_with_the_reason() -> None:
     assert result.fit.trusted
 
 
+@pytest.mark.slow
 def test_a_result_that_is_not_to_be_trusted_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = Calls(monkeypatch)
     for name in "abc":
@@ -244,6 +249,7 @@ def test_a_result_that_is_not_to_be_trusted_is_warned_of(monkeypatch: pytest.Mon
     assert sorted(result.models) == ["d", "e", "f", "g"]
 
 
+@pytest.mark.slow
 def test_a_few_sites_without_answer_are_named_and_the_result_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     Calls(monkeypatch).misbehave("b", failing)
     with pytest.warns(SetAsideWarning, match=re.escape(f"b: {Failure(FailureCode.INTERNAL, 1)}")) as caught:
@@ -264,6 +270,7 @@ def test_rounds_that_are_too_few_are_warned_of() -> None:
 # ---------------------------------------------------------------------- sites with little to say
 
 
+@pytest.mark.slow
 def test_a_site_with_a_few_rows_has_a_model() -> None:
     sites = {**clusters(), "tiny": (clusters()["a"][0][:5],)}
     result = Federation(sites).fit(CLUSTERS, SharedCentre())
@@ -272,6 +279,7 @@ def test_a_site_with_a_few_rows_has_a_model() -> None:
     assert "follows the noise" not in result.models["tiny"].summary()  # 19 parameters on 5 rows, but hardly its own
 
 
+@pytest.mark.slow
 def test_a_model_that_a_few_rows_determine_follows_the_noise() -> None:
     sites = {**clusters(), "tiny": (clusters()["a"][0][:5],)}
     fit = Federation(sites).fit(CLUSTERS, SharedCentre()).fit
@@ -280,6 +288,7 @@ def test_a_model_that_a_few_rows_determine_follows_the_noise() -> None:
         clone(CLUSTERS).adopt(alone.site_fits()["tiny"])
 
 
+@pytest.mark.slow
 def test_every_site_is_in_the_result_even_without_rows() -> None:
     sites = {**clusters(), "empty": (np.empty((0, 3)),)}
     with warnings.catch_warnings(action="ignore", category=SetAsideWarning):  # it may be said that it has no rows
@@ -313,6 +322,7 @@ def test_the_journal_of_another_method_is_refused(tmp_path: Path) -> None:
             Federation(clusters(2)).fit(CLUSTERS, method, journal=tmp_path / "journal")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")  # two rounds are too few to settle
 def test_a_random_state_draws_who_is_asked() -> None:
     def asked(seed: int) -> list[list[str]]:

@@ -84,6 +84,7 @@ def test_every_method_names_a_column_in_other_units(method: Method, model: Any) 
     assert "x0 is about 10 times the others': units?" in result.sites[1].remarks
 
 
+@pytest.mark.slow
 def test_fedgrem_reports_on_every_site() -> None:
     rng = np.random.default_rng(0)
     sites = {name: (np.r_[rng.normal(0, 1, (60, 2)), rng.normal(6, 1, (40, 2))],) for name in "abcd"}
@@ -93,6 +94,7 @@ def test_fedgrem_reports_on_every_site() -> None:
     assert "c: x1 is about 19 times the others'" in said[SuspectDataWarning]
 
 
+@pytest.mark.slow
 def test_names_of_columns_are_those_of_the_user() -> None:
     sites = {name: (pd.DataFrame(X, columns=["age", "dose"]), y) for name, (X, y) in honest().items()}
     sites["site 2"][0]["dose"] *= 1000
@@ -110,6 +112,7 @@ def test_an_empty_site_is_named() -> None:
     }
 
 
+@pytest.mark.slow
 def test_of_two_sites_it_is_not_said_which_is_wrong() -> None:
     sites = honest(2)
     sites["site 1"] = (sites["site 1"][0] * [10.0, 1.0], sites["site 1"][1])
@@ -118,6 +121,7 @@ def test_of_two_sites_it_is_not_said_which_is_wrong() -> None:
     assert result.fit.survey.suspicions == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FederatedEM(), OneShot(refine=1)], ids=["FederatedEM", "OneShot"])
 def test_honest_sites_are_not_suspect(method: Method) -> None:
     result, said = quiet(honest(), MODEL, method)
@@ -125,6 +129,7 @@ def test_honest_sites_are_not_suspect(method: Method) -> None:
     assert [site.name for site in result.sites] == ["site 0", "site 1", "site 2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FederatedEM(), OneShot(refine=1)], ids=["FederatedEM", "OneShot"])
 def test_shuffled_responses_at_one_of_three_sites_are_named(method: Method) -> None:
     sites = honest()

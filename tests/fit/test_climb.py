@@ -53,6 +53,7 @@ def penalised(mixture: Mixture, rows: Rows, penalty: Penalty) -> float:
 # ---------------------------------------------------------------------- never down
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(shapes(max_n=40))
 def test_penalised_likelihood_never_falls(shape: Shape) -> None:

@@ -58,6 +58,7 @@ def test_quantiles_go_from_student_to_normal() -> None:
     assert np.all(np.diff(quantile(0.95, np.array([2.0, 5.0, 50.0, np.inf]))) < 0)
 
 
+@pytest.mark.slow
 def test_many_covariates_withhold_the_experts_and_name_the_figures() -> None:
     X, y = two_regressions(80)
     with warnings.catch_warnings():

@@ -25,6 +25,7 @@ def fitted(rows: Rows, specification: Specification, seed: int = 0, **options: o
     return fit_mixture(rows, specification, rng=np.random.default_rng(seed), **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 def test_default_fit_reaches_the_fit_from_the_truth(family: str, gate: str) -> None:
@@ -194,6 +195,7 @@ def test_an_expert_without_rows_is_a_warning() -> None:
     assert np.all(np.isfinite(fit.mixture.experts.covariance))
 
 
+@pytest.mark.slow
 def test_duplicate_columns_give_the_minimum_norm_solution_and_a_warning() -> None:
     data = simulated(n=200)
     twice = replace(data.rows, X=np.column_stack([data.X[:, 0], data.X[:, 0], data.X[:, 1]]))

@@ -307,6 +307,7 @@ def contaminated(n: int) -> Rows:
     return Rows(X, (1 + X[:, 0] + spread * rng.normal(size=n))[:, None])
 
 
+@pytest.mark.slow
 def test_bootstrap_keeps_the_labels_of_experts_with_equal_coefficients() -> None:
     rows, two = contaminated(1000), Specification(K=2, gate="constant")
     fit = fit_mixture(rows, two, rng=np.random.default_rng(0))
@@ -316,6 +317,7 @@ def test_bootstrap_keeps_the_labels_of_experts_with_equal_coefficients() -> None
     assert np.all((ratio > 0.6) & (ratio < 1.7))
 
 
+@pytest.mark.slow
 @QUIET
 def test_bootstrap_withholds_where_experts_cannot_be_matched() -> None:
     """Two experts that are nearly one normal distribution: their labels are arbitrary."""

@@ -60,6 +60,7 @@ def test_weight_two_is_the_row_twice_and_weight_zero_is_the_row_gone(family: str
     assert_same(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", CLASSES_SLOW)
 def test_starts_too_see_weights_as_repetition_and_no_order(family: str) -> None:
     data = data_of(family, n=120, weights=True)
@@ -143,6 +144,7 @@ def test_units_of_covariates_change_nothing_but_units(family: str, gate: str, D,
     assert np.allclose(se, all_errors(before), rtol=1e-6, equal_nan=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", CLASSES_SLOW)
 def test_own_starts_do_not_depend_on_positive_units(family: str) -> None:
     data = data_of(family, n=120)
@@ -167,6 +169,7 @@ def test_one_row_per_group_is_row_labels(family: str, gate: str) -> None:
     assert_same(infer(a, rows, kind="sandwich"), infer(b, alone, kind="sandwich"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 def test_groups_that_share_a_label_are_recovered(family: str, gate: str) -> None:

@@ -69,6 +69,7 @@ def contraction(data: Simulated, fit: Fit) -> float:
     return float((lengths[last] / lengths[first]) ** (1 / (last - first)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "family", [pytest.param(f, marks=pytest.mark.slow) if f == "categorical" else f for f in FAMILIES]
 )

@@ -172,6 +172,7 @@ def values(shape: Shape) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 @given(shapes())
 def test_every_kind_of_message_survives_the_trip(shape: Shape) -> None:
     sent = values(shape)
@@ -711,6 +712,7 @@ def test_honest_sites_with_nearly_collinear_covariates_are_heard(seed: int) -> N
 # ---------------------------------------------------------------------- questions about clients
 
 
+@pytest.mark.slow
 @given(shapes(weights=None))
 def test_answers_about_clients_keep_their_bits_and_fit_their_questions(shape: Shape) -> None:
     questions, answers = about_clients(shape)

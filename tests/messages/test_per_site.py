@@ -230,6 +230,7 @@ def test_when_all_who_have_a_question_are_gone_the_others_can_still_be_asked(cal
     assert calls.asked.count("east") == 1
 
 
+@pytest.mark.slow
 def test_a_late_answer_is_recorded_and_not_used(calls: Calls, sites: list[Site]) -> None:
     calls.misbehave("east", slow(1.4))
     calls.misbehave("south", slow(0.7), time=1)  # the second round is still under way when east's answer comes

@@ -61,6 +61,7 @@ def partitions(draw: st.DrawFn, labels: int) -> tuple[np.ndarray, int]:
 CASES = [(family, gate, labels) for family in FAMILIES for gate in GATES for labels in LABELS]
 
 
+@pytest.mark.slow
 @settings(max_examples=12)  # for each case
 @pytest.mark.parametrize(("family", "gate", "labels"), CASES)
 @given(data=st.data())
@@ -110,6 +111,7 @@ def test_twenty_iterations_are_the_pooled_ones(family: str, gate: str, labels: s
         assert np.all(np.abs(ours - theta) <= 1e-10 * np.maximum(np.abs(theta), se))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "gate", "labels"), CASES)
 def test_a_whole_fit_is_the_pooled_one_with_its_standard_errors(family: str, gate: str, labels: str) -> None:
     case = simulated(family, gate=gate, n=900, group_size=3 if labels == "group" else 1, seed=3)
@@ -127,6 +129,7 @@ def test_a_whole_fit_is_the_pooled_one_with_its_standard_errors(family: str, gat
     np.testing.assert_allclose(ours.standard_errors().flat(), se, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_starts_of_the_sites_lead_to_the_pooled_maximum() -> None:
     case = simulated(n=3000, seed=1)
     owner = np.random.default_rng(0).choice(3, 3000, p=[0.7, 0.29, 0.01])
@@ -160,6 +163,7 @@ def test_where_no_site_can_fit_a_start_is_guessed() -> None:
     assert fit.log_likelihood <= pooled.log_likelihood + 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 def test_guesses_are_mixtures_that_can_be_asked_about(family: str, gate: str) -> None:
@@ -170,6 +174,7 @@ def test_guesses_are_mixtures_that_can_be_asked_about(family: str, gate: str) ->
     assert np.isfinite(fit.log_likelihood)
 
 
+@pytest.mark.slow
 def test_several_orders_are_fitted_in_the_rounds_of_the_slowest() -> None:
     case = simulated(n=600, seed=4)
     owner = np.random.default_rng(0).integers(0, 2, 600)
@@ -184,6 +189,7 @@ def test_several_orders_are_fitted_in_the_rounds_of_the_slowest() -> None:
         assert together.log_likelihood == alone.value[0].log_likelihood
 
 
+@pytest.mark.slow
 def test_several_climbs_share_messages_and_the_best_end_is_taken() -> None:
     case = simulated(n=600, seed=4)
     owner = np.random.default_rng(0).integers(0, 4, 600)

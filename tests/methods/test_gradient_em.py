@@ -118,6 +118,7 @@ def asked_for(rows: Rows, dialogue: Any, respond: Callable[[Any], Any] | None = 
 CASES = [(gate, size) for gate in GATES for size in (1, 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gate", "group_size"), CASES)
 def test_the_end_is_the_maximum_of_federated_em(gate: str, group_size: int) -> None:
     case = simulated(gate=gate, n=450, group_size=group_size, seed=2)
@@ -138,6 +139,7 @@ def test_every_structure_of_variances_has_its_maximum(structure: str) -> None:
     assert abs(fit.log_likelihood - exact.log_likelihood) <= 1e-6 * case.rows.n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [MixtureOfRegressions(2, random_state=0), MixtureOfExpertsRegressor(2, random_state=0)],

@@ -96,6 +96,7 @@ def test_a_reference_that_is_refreshed_leads_to_the_maximum_of_the_likelihood(K:
     np.testing.assert_allclose(found.gate.probabilities, best.gate.probabilities, atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("snr", [1.0, 2.0, 10.0])
 def test_a_pair_that_is_refreshed_leads_to_the_maximum_of_its_likelihood(snr: float) -> None:
     rows = mirrored(snr=snr)
@@ -109,6 +110,7 @@ def test_a_pair_that_is_refreshed_leads_to_the_maximum_of_its_likelihood(snr: fl
     assert fit.ascent.stop is StopReason.SETTLED
 
 
+@pytest.mark.slow
 def test_a_fixed_reference_is_a_method_of_moments_near_the_maximum() -> None:
     rows = mirrored()
     fit = fitted(MinimaxRegression(symmetric=True, refresh=None), rows, PAIR)
@@ -118,6 +120,7 @@ def test_a_fixed_reference_is_a_method_of_moments_near_the_maximum() -> None:
     assert 1e-3 < np.abs(first - b).max() < 0.1
 
 
+@pytest.mark.slow
 def test_where_it_settles_both_critics_stand_at_the_reference() -> None:
     """Stationary points: ``γ = γ' = γ̃``, and data and mixture have the same moments with these instruments."""
     rows = mirrored(400)
@@ -181,6 +184,7 @@ def test_any_partition_of_the_rows_gives_the_same_steps(
     assert np.all(np.abs(whole - parted) <= (1e-10 if rounds == 1 else 1e-6) * unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symmetric", [False, True], ids=["general", "pair"])
 def test_a_weight_is_a_repetition(symmetric: bool) -> None:
     plain = mirrored(300) if symmetric else simulated(2, 300)
@@ -193,6 +197,7 @@ def test_a_weight_is_a_repetition(symmetric: bool) -> None:
     assert fits[0].ascent.statistics.weight == weight.sum()
 
 
+@pytest.mark.slow
 def test_a_start_with_its_experts_in_another_order_gives_the_same_fit() -> None:
     rows, specification = simulated(3, 600), replace(TIED, K=3)
     start = near(fit_mixture(rows, specification, rng=np.random.default_rng(0)).mixture, np.random.default_rng(1))
@@ -203,6 +208,7 @@ def test_a_start_with_its_experts_in_another_order_gives_the_same_fit() -> None:
     np.testing.assert_allclose(parameters(fits[0]), parameters(fits[1]), atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symmetric", [False, True], ids=["general", "pair"])
 def test_units_of_columns_do_not_matter(symmetric: bool) -> None:
     rows = mirrored(500) if symmetric else simulated(2, 500)
@@ -219,6 +225,7 @@ def test_units_of_columns_do_not_matter(symmetric: bool) -> None:
     np.testing.assert_allclose(means[1], 100 * means[0], atol=0.02 * 100 / np.sqrt(500))  # each settled on its own
 
 
+@pytest.mark.slow
 def test_a_column_that_is_there_twice_is_no_trouble() -> None:
     rows = mirrored()
     double = Rows(np.column_stack([rows.X, rows.X[:, 0]]), rows.Y)
@@ -266,6 +273,7 @@ def test_rounds_that_are_too_few_are_a_warning() -> None:
     assert not fit.model.converged_
 
 
+@pytest.mark.slow
 def test_a_site_that_drops_out_is_left_out_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = mirrored(900)
 
@@ -281,6 +289,7 @@ def test_a_site_that_drops_out_is_left_out_from_then_on(monkeypatch: pytest.Monk
     np.testing.assert_allclose(fit.mixture.experts.B[0, 0], b, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_the_likelihood_where_the_fit_is_its_maximum() -> None:
     rows = simulated(2)
     data = {str(i): (rows.X[i::3], rows.Y[i::3, 0]) for i in range(3)}
@@ -292,6 +301,7 @@ def test_standard_errors_are_those_of_the_likelihood_where_the_fit_is_its_maximu
     np.testing.assert_allclose(ours.standard_errors().experts, exact.standard_errors().experts, rtol=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "structure", "reason"),
     [

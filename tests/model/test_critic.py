@@ -72,6 +72,7 @@ def test_gradients_are_those_of_the_value(K: int, name: str) -> None:
         assert abs((up - down) / (2 * h) - gradient[place]) < 1e-7
 
 
+@pytest.mark.slow
 def test_the_value_is_data_against_the_expectation_at_the_same_covariates() -> None:
     case = Case(3, n=6)
     panel, sigma = case.design.panel(case.rows.X), np.sqrt(case.sigma2)

@@ -23,6 +23,7 @@ def assert_same_pass(mixture, a, b):
     assert np.all(difference <= SUM_TOLERANCE * scale[-len(difference) :])
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(shape=shapes(weights="counts"))
 def test_weight_two_is_the_row_twice_and_weight_zero_is_the_row_gone(shape):
@@ -30,12 +31,14 @@ def test_weight_two_is_the_row_twice_and_weight_zero_is_the_row_gone(shape):
     assert_same_pass(mixture, rows, unweighted(rows))
 
 
+@pytest.mark.slow
 @given(shape=shapes(weights=None))
 def test_unit_weights_are_no_weights(shape):
     mixture, rows = shape.problem()
     assert_same_pass(mixture, rows, replace(rows, weight=np.ones(rows.n)))
 
 
+@pytest.mark.slow
 @given(shape=shapes(labels="row"), factor=st.floats(0.1, 10))
 def test_statistics_are_homogeneous_in_the_weights_of_rows(shape, factor):
     mixture, rows = shape.problem()
@@ -46,6 +49,7 @@ def test_statistics_are_homogeneous_in_the_weights_of_rows(shape, factor):
     assert np.all(difference <= SUM_TOLERANCE * factor * contributions(mixture, rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(shape=shapes(labels="row", weights=None), unit_weights=st.booleans())
 def test_one_row_per_group_is_row_labels(shape, unit_weights):
@@ -55,6 +59,7 @@ def test_one_row_per_group_is_row_labels(shape, unit_weights):
     assert_same_pass(mixture, rows, replace(rows, groups=Groups.of(names)))
 
 
+@pytest.mark.slow
 @given(shape=shapes())
 def test_order_of_rows_does_not_matter(shape):
     mixture, rows = shape.problem()
@@ -62,6 +67,7 @@ def test_order_of_rows_does_not_matter(shape):
     assert_same_pass(mixture, rows, rows.take(order))
 
 
+@pytest.mark.slow
 @given(shape=shapes(labels="group"))
 def test_names_of_groups_do_not_matter(shape):
     mixture, rows = shape.problem()
@@ -80,6 +86,7 @@ def test_with_one_expert_groups_do_not_matter(shape):
 # ---------------------------------------------------------------------- responsibilities that are given
 
 
+@pytest.mark.slow
 @given(shape=shapes())
 def test_given_the_own_responsibilities_nothing_changes(shape):
     mixture, rows = shape.problem()

@@ -83,6 +83,7 @@ def test_every_entry_of_score_and_information_matches_differences(family, gate, 
     np.testing.assert_allclose(-hessian, J, rtol=0, atol=TOLERANCE * np.abs(J).max())
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(shape=shapes(n=st.integers(4, 14)), penalty=st.sampled_from([PENALTY, NO_PENALTY]))
 def test_score_and_information_match_differences_in_random_directions(shape, penalty):
@@ -192,6 +193,7 @@ def assert_transform(mixture, rows, change, A):
     np.testing.assert_allclose(A.T @ new.information @ A, old.information, rtol=0, atol=1e-10 * scale)
 
 
+@pytest.mark.slow
 @given(shape=shapes())
 def test_relabelling_experts_transforms_score_and_information(shape):
     mixture, rows = shape.problem()
@@ -202,6 +204,7 @@ def test_relabelling_experts_transforms_score_and_information(shape):
     assert_transform(mixture, rows, lambda m: m.permuted(order), A)
 
 
+@pytest.mark.slow
 @given(shape=shapes())
 def test_changing_coordinates_transforms_score_and_information(shape):
     mixture, rows = shape.problem()

@@ -40,6 +40,7 @@ def assert_climbs(mixture, rows, penalty, fractions, steps):
         mixture, statistics = new, answer
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(shape=shapes(max_n=25, family=st.sampled_from(GAUSSIAN), gate="constant"))
 def test_an_exact_step_never_lowers_the_likelihood(shape):
@@ -47,6 +48,7 @@ def test_an_exact_step_never_lowers_the_likelihood(shape):
     assert_climbs(mixture, rows, with_floor(shape.q), fractions=[1.0], steps=5)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(shape=shapes(max_n=25))
 def test_some_fraction_of_a_newton_step_never_lowers_the_penalised_likelihood(shape):
@@ -54,6 +56,7 @@ def test_some_fraction_of_a_newton_step_never_lowers_the_penalised_likelihood(sh
     assert_climbs(mixture, rows, with_floor(shape.q), HALVINGS, steps=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(shape=shapes(max_n=25))
 def test_some_fraction_of_a_step_with_the_bound_never_lowers_the_penalised_likelihood(shape):

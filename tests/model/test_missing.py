@@ -10,6 +10,7 @@ from consilience.model.missing import observed_scores
 from strategies import assert_same_sums, contributions, information_scale, shapes
 
 
+@pytest.mark.slow
 @given(shape=shapes(labels="row"))
 def test_short_and_full_scores_give_the_same_information(shape):
     mixture, rows = shape.problem()
@@ -29,6 +30,7 @@ def test_with_one_expert_nothing_is_missing(shape):
     assert np.all(np.abs(statistics.information - complete_information(mixture, statistics)) <= room)
 
 
+@pytest.mark.slow
 @given(shape=shapes())
 def test_labels_never_add_information(shape):
     mixture, rows = shape.problem()
@@ -37,6 +39,7 @@ def test_labels_never_add_information(shape):
     assert np.linalg.eigvalsh(missing).min() >= -1e-11 * information_scale(mixture, rows).max()
 
 
+@pytest.mark.slow
 @given(shape=shapes())
 def test_scores_of_the_labels_sum_to_the_score(shape):
     mixture, rows = shape.problem()

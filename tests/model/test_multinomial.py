@@ -106,6 +106,7 @@ def climbed(problem, coef, steps, full_up_to):
     return coef
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(C=classes, p=features, seed=seeds)
 def test_safeguarded_steps_climb_to_the_same_top_with_the_hessian_and_with_the_bound(C, p, seed):

@@ -25,6 +25,7 @@ from strategies import (
 # ---------------------------------------------------------------------- the sum
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(shape=shapes(), cut=st.integers(0, 14))
 def test_statistics_of_two_parts_add_to_those_of_the_whole(shape, cut):
@@ -35,6 +36,7 @@ def test_statistics_of_two_parts_add_to_those_of_the_whole(shape, cut):
     assert_same_sums(total, expect(mixture, rows, information=True), contributions(mixture, rows))
 
 
+@pytest.mark.slow
 @given(shape=shapes())
 def test_statistics_of_single_labels_add_to_those_of_the_whole(shape):
     mixture, rows = shape.problem()
@@ -53,6 +55,7 @@ def test_statistics_of_no_rows_are_zero(shape, information):
     assert np.array_equal((zeros + zeros).to_array(), zeros.to_array())
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(shape=shapes(), rows_per_block=st.integers(1, 5))
 def test_statistics_do_not_depend_on_the_block_size(shape, rows_per_block):
@@ -65,6 +68,7 @@ def test_statistics_do_not_depend_on_the_block_size(shape, rows_per_block):
     assert_same_sums(in_blocks, whole, contributions(mixture, rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(shape=shapes(), rows_per_block=st.sampled_from([2, panels.BLOCK_ROWS]))
 def test_statistics_do_not_depend_on_how_second_moments_are_summed(shape, rows_per_block):

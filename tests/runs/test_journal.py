@@ -244,6 +244,7 @@ def test_a_torn_last_record_is_dropped_and_asked_again(path: Path, calls: Calls,
     assert path.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_every_torn_end_resumes(path: Path) -> None:
     whole = journaled(path, 1)
     for length in range(0, len(whole), 7):
@@ -259,6 +260,7 @@ def test_space_that_was_allocated_and_never_written_is_a_torn_end(path: Path) ->
     assert path.read_bytes() == whole
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_damage_before_the_end_is_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -173,6 +173,7 @@ def test_a_run_that_stopped_for_want_of_those_asked_can_be_resumed(calls: Calls,
     assert calls.asked.count("east") == 1
 
 
+@pytest.mark.slow
 def test_a_late_answer_is_recorded_and_not_used(calls: Calls) -> None:
     calls.misbehave("north", slow(1.4))
     calls.misbehave("south", slow(0.7), time=1)  # the second round is still under way when north's answer comes
@@ -215,6 +216,7 @@ def test_a_drop_out_opens_a_new_segment_of_the_trace(calls: Calls) -> None:
     assert ascent.statistics.log_likelihood == pytest.approx(expect(ascent.mixture, stayed).log_likelihood, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time", range(1, 8))
 def test_a_fit_without_the_lost_site_is_a_fit_of_those_that_stayed(calls: Calls, time: int) -> None:
     case = simulated(n=600, seed=6)
@@ -276,6 +278,7 @@ def test_a_dialogue_that_is_none_is_told_so() -> None:
         run(bare(), engine)
 
 
+@pytest.mark.slow
 def test_an_engine_serves_another_run_after_one_that_stopped(calls: Calls) -> None:
     engine = InProcess(threads=3).over(small_sites())
     calls.misbehave("north", slow(0.5))
@@ -294,6 +297,7 @@ def test_an_engine_serves_another_run_after_one_that_stopped(calls: Calls) -> No
     assert all(first == second for first, second in values.values())
 
 
+@pytest.mark.slow
 def test_dialogues_of_dialogues_side_by_side() -> None:
     case = simulated(n=300, seed=4)
     sites = [Site("a", case.rows.take(np.arange(150))), Site("b", case.rows.take(np.arange(150, 300)))]

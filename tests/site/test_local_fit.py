@@ -200,6 +200,7 @@ def test_starts_of_its_own_are_the_same_from_a_file(tmp_path: Path, monkeypatch:
 # ---------------------------------------------------------------------- orders, seeds, starts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [1, 2])
 def test_of_several_orders_the_one_with_the_least_bic_is_sent(truth: int) -> None:
     case = simulated(n=500, seed=5)

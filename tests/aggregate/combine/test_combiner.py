@@ -78,6 +78,7 @@ PLACES = np.random.default_rng(0).normal(size=(5, 2))
 # ---------------------------------------------------------------------- one site, equal sites
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 @given(shape=shapes(labels="row", weights=None, d=st.integers(1, 3), K=st.integers(1, 3), n=st.integers(60, 90)))
 @settings(max_examples=15)
@@ -104,6 +105,7 @@ def test_the_ridge_moves_the_gate_by_little() -> None:
     assert moves[1] == pytest.approx(10 * moves[0], rel=0.01)
 
 
+@pytest.mark.slow
 @given(shapes(labels="row", weights=None, d=st.integers(1, 2), K=st.integers(1, 3), n=st.integers(60, 90)))
 @settings(max_examples=8)
 def test_copies_count_once_and_are_named(shape: Shape) -> None:

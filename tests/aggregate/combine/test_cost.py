@@ -82,6 +82,7 @@ def test_exact_cost_is_that_of_the_linear_program(K: int, L: int, seed: int) -> 
     assert exact_cost(share, target, cost) == pytest.approx(program.fun, abs=1e-9)
 
 
+@pytest.mark.slow
 @given(shapes(max_n=5))
 def test_relaxed_transport_is_below_the_exact_one_and_both_vanish_at_home(shape: Shape) -> None:
     mixture, other, rows = two_mixtures(shape)
@@ -92,6 +93,7 @@ def test_relaxed_transport_is_below_the_exact_one_and_both_vanish_at_home(shape:
     assert relaxed_transport(mixture, turned, rows.X) == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.slow
 @given(shapes(max_n=5))
 def test_transport_does_not_depend_on_labels_or_coordinates(shape: Shape) -> None:
     mixture, other, rows = two_mixtures(shape)

@@ -129,6 +129,7 @@ def test_equal_sites_do_not_differ() -> None:
     assert beyond_chance([site(300)]) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [100, 600])
 def test_sites_of_one_distribution_hardly_ever_differ_beyond_chance(n: int) -> None:
     found = [beyond_chance([site(n, seed=100 * trial + i) for i in range(8)]) for trial in range(8)]

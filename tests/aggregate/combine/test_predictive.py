@@ -74,6 +74,7 @@ def test_costs_of_sites_that_are_not_asked_for_are_unknown() -> None:
     assert prediction_costs(pool, worse, np.ones(3, dtype=bool))[0] > 0
 
 
+@pytest.mark.slow
 def test_sites_without_noise_are_averaged_in_few_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
     passes = []
 

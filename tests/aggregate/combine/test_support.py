@@ -86,6 +86,7 @@ def test_every_table_can_be_described_drawn_from_and_weighed(table: tuple[Array,
             assert shares.min() > 0
 
 
+@pytest.mark.slow
 @given(tables(), st.integers(0, 2**32 - 1))
 def test_units_do_not_matter(table: tuple[Array, Array], seed: int) -> None:
     X, weight = table

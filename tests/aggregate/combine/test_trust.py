@@ -207,6 +207,7 @@ def test_other_families_and_constant_gates_are_judged_too(family: str, gate: str
 # ---------------------------------------------------------------------- honest sites
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_nobody_is_named_where_all_are_honest_and_patients_differ(seed: int) -> None:
     assert combined(honest_models(SITES, 600, seed=seed, apart=1.0)).set_aside == {}

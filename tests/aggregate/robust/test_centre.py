@@ -401,6 +401,7 @@ def honest(
     return truth, truth + np.sqrt(variances)[:, None] * rng.normal(size=(M, D)), scalar(variances, D)
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 15), st.integers(1, 5), st.sampled_from([0.0, 1.0, 100.0]))
 def test_shrinkage_moves_with_the_points(seed: int, M: int, D: int, between: float) -> None:
     rng = np.random.default_rng(seed)
@@ -434,6 +435,7 @@ def leave_one_out(points: np.ndarray, covariances: np.ndarray, found: Shrinkage)
     return expected
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(1, 15), st.integers(1, 5), st.sampled_from([0.0, 1.0, 100.0]))
 def test_estimates_lie_between_their_own_and_the_centre_of_the_others(
     seed: int, M: int, D: int, between: float
@@ -496,6 +498,7 @@ def test_where_sites_differ_much_each_keeps_its_own() -> None:
     assert found.shrinkage.max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0.5, 1.0, 3.0])
 def test_shrinkage_errs_less_than_own_estimates_and_than_the_centre(between: float) -> None:
     rng = np.random.default_rng(0)
@@ -520,6 +523,7 @@ def test_without_differences_shrinkage_is_nearly_as_good_as_the_centre() -> None
     assert found < 0.12 * own  # the mean of all has 1 / 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0.0, 1.0])
 @pytest.mark.parametrize("D", [1, 2, 10, 50])
 def test_honest_sites_are_kept_and_their_variance_is_found(D: int, between: float) -> None:
@@ -560,6 +564,7 @@ def test_a_site_that_claims_to_know_all_has_no_more_than_twice_the_say(shift: fl
         assert np.linalg.norm(found.centre - without.centre) < 0.3 * np.sqrt(5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [0.0, 1.0, 3.0])
 def test_a_big_site_is_kept_and_keeps_nearly_its_own(between: float) -> None:
     kept = []
@@ -615,6 +620,7 @@ def test_directions_that_a_site_determines_stay_and_others_are_the_centres() -> 
     np.testing.assert_allclose(Q[:, 2] @ (found.estimates[0] - found.others[0]), 0.0, atol=1e-3)
 
 
+@pytest.mark.slow
 @given(SEEDS, st.integers(2, 10), st.integers(1, 5))
 def test_the_pull_shrinks_by_what_is_stated(seed: int, M: int, D: int) -> None:
     rng = np.random.default_rng(seed)
@@ -627,6 +633,7 @@ def test_the_pull_shrinks_by_what_is_stated(seed: int, M: int, D: int) -> None:
         np.testing.assert_allclose(found.estimates[m], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_shrinkage_by_matrix_errs_less_than_by_trace_where_sites_know_different_directions() -> None:
     rng = np.random.default_rng(0)
     by_matrix, by_trace = 0.0, 0.0

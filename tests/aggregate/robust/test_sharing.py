@@ -119,6 +119,7 @@ def test_coordinates_of_coefficients_do_not_matter(shape: Shape, M: int, alike: 
     same_but_for(here, there, ("shrinkage", "kept", "between", "division", "gate_shrinkage"))
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(SMALL, st.integers(1, 8), st.booleans())
 def test_the_order_of_sites_does_not_matter(shape: Shape, M: int, equal: bool) -> None:
@@ -134,6 +135,7 @@ def test_the_order_of_sites_does_not_matter(shape: Shape, M: int, equal: bool) -
     same_but_for(here, there, ("between", "division", "covariance"))
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(GAUSSIANS, st.integers(2, 9))
 def test_coefficients_are_shrunk_in_coordinates_of_one_row(shape: Shape, M: int) -> None:
@@ -240,6 +242,7 @@ def test_two_fifths_of_the_sites_cannot_carry_the_centre_away(far: float, equal:
 # ---------------------------------------------------------------------- shares and covariances stay with the site
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 @settings(max_examples=10)
 @given(seed=SEEDS, K=st.integers(1, 3), q=st.integers(1, 3), M=st.integers(1, 6))
@@ -262,6 +265,7 @@ def test_covariances_have_the_centres_as_a_few_rows(structure: str, seed: int, K
         np.testing.assert_allclose(mixture.experts.matrices, expected, atol=1e-8)
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(shapes(labels="row", weights=None, gate="constant"), st.integers(1, 6))
 def test_shares_have_the_centres_as_a_few_rows(shape: Shape, M: int) -> None:
@@ -320,6 +324,7 @@ def test_intercepts_of_the_gate_stay_with_the_site() -> None:
             np.testing.assert_allclose(mixture.gate.alpha.sum(axis=0), 0.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_who_does_not_know_its_slopes_has_the_centres_and_no_say() -> None:
     sites = sites_of(SOFT, 8)
     found = shared(without_slopes(sites, ["site 2", "site 5"]))
@@ -388,6 +393,7 @@ def test_one_site_keeps_its_own(shape: Shape) -> None:
 # ---------------------------------------------------------------------- labels
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(SMALL, st.integers(1, 6))
 def test_another_order_of_experts_gives_the_same_in_that_order(shape: Shape, M: int) -> None:
@@ -401,6 +407,7 @@ def test_another_order_of_experts_gives_the_same_in_that_order(shape: Shape, M: 
     same_but_for(here, there, ("covariance", "shrinkage", "kept", "between", "division", "gate_shrinkage"))
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(SMALL, st.integers(1, 4))
 def test_an_order_and_its_inverse_give_all_back(shape: Shape, M: int) -> None:

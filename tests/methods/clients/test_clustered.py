@@ -150,6 +150,7 @@ def test_the_end_is_the_maximum_that_rows_in_one_place_have(structure: str, mome
     assert in_errors(done.fit, pooled) <= np.sqrt(2 * bound) * 2
 
 
+@pytest.mark.slow
 def test_clients_of_any_partition_have_the_same_fit(fleet: Fleet, whole: FederatedFit) -> None:
     for sites in (fleet.sites(20), fleet.sites(7), fleet.alone()):
         done = fitted(sites)
@@ -274,6 +275,7 @@ def test_as_many_values_stand_out_as_there_are_regressions(n_clusters: int) -> N
     assert isinstance(done.fit, ClusteredFit)
 
 
+@pytest.mark.slow
 def test_the_number_of_clusters_is_chosen_by_its_criterion() -> None:
     easy = Fleet([12] * 60, noise=0.3)
     for method in (ClusteredClients(), ClusteredClients(moments="clients")):

@@ -188,6 +188,7 @@ def test_the_second_phase_is_the_algorithm(how: dict[str, Any]) -> None:
 # ---------------------------------------------------------------------- what is found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prox", [False, True])
 def test_regressions_are_found_and_the_fit_settles(prox: bool) -> None:
     data = fleet(3)
@@ -200,6 +201,7 @@ def test_regressions_are_found_and_the_fit_settles(prox: bool) -> None:
     np.testing.assert_allclose(fit.mixture.gate.probabilities * 60, sorted(np.bincount(data.labels))[::-1])
 
 
+@pytest.mark.slow
 def test_a_partition_of_clients_into_sites_makes_no_difference() -> None:
     data, method = fleet(1), FedMomentDescent(rounds=10)
     one, *others = (fitted(data, method, parts=parts).value[0] for parts in (1, 4, 20))
@@ -226,6 +228,7 @@ def test_a_row_of_weight_two_is_a_row_twice() -> None:
     assert a.log_likelihood == pytest.approx(b.log_likelihood, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_other_units_of_columns_make_no_difference() -> None:
     data, scale = fleet(2), np.array([1e-3, 10.0, 1.0, 7.0, 1e4, 0.5])
     other = replace(data, X=data.X * scale, y=50 * data.y)
@@ -244,6 +247,7 @@ def test_an_intercept_is_a_coefficient_like_others() -> None:
     np.testing.assert_allclose(theta[:, 0] + 30 * theta[:, 1:].sum(axis=1), 500, atol=0.1)
 
 
+@pytest.mark.slow
 def test_where_the_separation_is_known_anchors_stop_when_near() -> None:
     data = fleet(5)
     apart = float(np.linalg.norm(data.theta[0] - data.theta[1]))
@@ -297,6 +301,7 @@ def test_a_federation_fits_without_standard_errors_and_says_why() -> None:
     assert "the number of rows of each client" in discloses
 
 
+@pytest.mark.slow
 def test_sites_without_groups_are_one_client_each() -> None:
     data = fleet(3)
     parts = {f"{g}": (data.X[data.groups == g], data.y[data.groups == g]) for g in range(40, 60)}

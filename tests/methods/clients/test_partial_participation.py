@@ -259,6 +259,7 @@ def test_half_of_the_clients_of_sites_lead_near_the_fit_of_all(number: int, seed
     assert done.fit.ascent.statistics.weight == pytest.approx(G)
 
 
+@pytest.mark.slow
 def test_half_of_the_sites_with_one_client_are_asked_and_lead_near_the_fit_of_all(everyone: FederatedFit) -> None:
     done = Federation(alone()).fit(regressions(), method=ClusteredClients(participation=0.5))
     assert_near(done, everyone)
@@ -288,6 +289,7 @@ def test_orders_are_compared_on_the_same_clients() -> None:
     assert asked[0].sites != NAMES
 
 
+@pytest.mark.slow
 def test_orders_can_be_chosen_with_a_share_of_the_clients() -> None:
     half, all_ = (
         Federation(dealt(4)).select_order(regressions(), (1, 2, 3), method=ClusteredClients(participation=share))
@@ -352,6 +354,7 @@ def asked_again(done: FederatedFit, engine: Flaky) -> None:
         assert all((said[site] != "answered") == (site in away[i]) for site in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "since", "seed"), [(8, 1, 0), (16, 4, 0), (16, 4, 1), (None, 1, 0)])
 def test_where_a_tenth_is_away_in_every_round_the_fit_is_near_that_of_all(
     number: int | None, since: int, seed: int, everyone: FederatedFit

@@ -127,6 +127,7 @@ def test_one_answer_of_large_sites_is_nearly_the_pooled_fit_with_its_standard_er
     assert fit.log_likelihood == pytest.approx(pooled()[0].log_likelihood, abs=fit.mixture.parameter_count)
 
 
+@pytest.mark.slow
 def test_one_round_brings_it_nearer() -> None:
     none, one, two = (one_shot(soft_parts(), OneShot(refine=r)).value[0] for r in (0, 1, 2))
     _, theirs = pooled()
@@ -356,6 +357,7 @@ def foreign(n: int = 1_000) -> Rows:
     return Rows(rows.X, soft_truth(seed=6).sample(rows.X, np.random.default_rng(0))[0])
 
 
+@pytest.mark.slow
 def test_a_foreign_site_is_named_and_stays_out() -> None:
     honest = soft_parts(6, 1_000)
     parts = {**honest, "elsewhere": foreign()}
@@ -475,6 +477,7 @@ def test_orders_that_the_sites_have_too_few_experts_for_do_not_stop_the_others()
 # ---------------------------------------------------------------------- interruptions
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path, calls: Calls) -> None:
     parts, method = soft_parts(3, 600), OneShot(refine=3)
     whole = one_shot(parts, method)
@@ -659,6 +662,7 @@ def test_covariates_are_described_where_they_are_asked_for_and_needed(family: st
         assert (fit.model.covariates is not None) == (describe and needed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("support", ["summaries", "given", "public"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_where_a_support_is_given_no_description_leaves_a_site(
@@ -801,6 +805,7 @@ def test_a_site_without_an_expert_does_not_make_standard_errors_too_small() -> N
     assert np.nanmedian(ratio) < 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::consilience.errors.SetAsideWarning")
 @pytest.mark.parametrize("refine", [0, 8])
 def test_where_sites_differ_standard_errors_are_those_of_random_effects(refine: int) -> None:

@@ -33,6 +33,7 @@ def quiet_fit(parts, method):
     return result, [w for w in said if issubclass(w.category, ConsilienceWarning)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_one_regression_is_evaluated_exactly(seed: int) -> None:
     parts = strangers(seed)
@@ -42,6 +43,7 @@ def test_one_regression_is_evaluated_exactly(seed: int) -> None:
     assert result.fit.rivals.one_regression == pytest.approx(one.log_likelihood, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refine", [1, 3])
 def test_what_is_shown_is_of_the_returned_mixture_and_above_its_rivals(refine: int) -> None:
     parts = strangers(2)

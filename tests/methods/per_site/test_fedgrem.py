@@ -284,6 +284,7 @@ def test_arguments_that_make_no_sense_are_refused(arguments: dict[str, Any]) -> 
         FedGrEM(**arguments)
 
 
+@pytest.mark.slow
 def test_steps_that_run_away_are_an_error_with_the_reason() -> None:
     rng = np.random.default_rng(0)
     noisy = {name: Rows(1e3 * rng.normal(size=(50, 2)), 1e3 * rng.normal(size=(50, 1))) for name in NAMES}

@@ -165,6 +165,7 @@ def test_identical_sites_with_gates_have_the_pooled_fit() -> None:
 # ---------------------------------------------------------------------- what does not matter
 
 
+@pytest.mark.slow
 def test_the_order_of_sites_does_not_matter() -> None:
     parts, _ = gaussian_sites(5, h=1.0)
     (fit,), (turned,) = plain(5, 1.0).value, study(dict(reversed(parts.items()))).value
@@ -174,6 +175,7 @@ def test_the_order_of_sites_does_not_matter() -> None:
     assert [site.name for site in turned.sites] == list(reversed(parts))
 
 
+@pytest.mark.slow
 def test_names_of_sites_do_not_matter() -> None:
     parts, _ = gaussian_sites(5, h=1.0)
     names = dict(zip(parts, ("zoo", "b", "42", "a", "Ω"), strict=True))
@@ -192,6 +194,7 @@ def test_labels_of_the_start_do_not_matter() -> None:
     np.testing.assert_allclose(fit.sharing.shrinkage, other.sharing.shrinkage, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_labels_that_a_site_calls_otherwise_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     parts, _ = gaussian_sites(5, h=1.0)
     (fit,) = plain(5, 1.0).value
@@ -217,6 +220,7 @@ def question_of(question: Any) -> Any:
     return decode(question) if isinstance(question, bytes) else question
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "gate"),
     [
@@ -242,6 +246,7 @@ def test_units_of_covariates_do_not_matter(family: str, gate: str) -> None:
     np.testing.assert_allclose(other.sharing.shrinkage, fit.sharing.shrinkage, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_unit_of_responses_does_not_matter() -> None:
     parts, _ = gaussian_sites(5, h=1.0)
     changed = {name: replace(rows, Y=1e3 * rows.Y - 77) for name, rows in parts.items()}
@@ -253,6 +258,7 @@ def test_the_unit_of_responses_does_not_matter() -> None:
     np.testing.assert_allclose(other.sharing.shrinkage, fit.sharing.shrinkage, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "gate"),
     [
@@ -278,6 +284,7 @@ def test_a_weight_is_so_many_rows(family: str, gate: str) -> None:
 # ---------------------------------------------------------------------- every model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -319,6 +326,7 @@ def test_every_model_has_a_centre_and_a_mixture_for_each_site(case: tuple[str, s
         assert own.mixture.design.d == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", ["full", "tied", *(pytest.param(s, marks=SLOW) for s in ("diag", "spherical"))])
 def test_gaussian_mixtures_of_every_structure(structure: str) -> None:
     parts, own = gaussian_sites(5, h=0.3)
@@ -348,6 +356,7 @@ def test_sites_start_by_themselves_where_no_start_is_given() -> None:
 # ---------------------------------------------------------------------- the result
 
 
+@pytest.mark.slow
 def test_the_result_says_what_each_site_borrowed_and_kept() -> None:
     (fit,) = plain(5, 0.3).value
     for m, site in enumerate(fit.sites):
@@ -362,6 +371,7 @@ def test_the_result_says_what_each_site_borrowed_and_kept() -> None:
     np.testing.assert_allclose(fit.mixture.experts.B[:, :, 0], MEANS, atol=0.6)
 
 
+@pytest.mark.slow
 def test_who_is_nearer_to_the_others_than_chance_is_drawn_to_the_centre() -> None:
     parts, _ = gaussian_sites(6)
     (fit,) = plain(6).value
@@ -371,6 +381,7 @@ def test_who_is_nearer_to_the_others_than_chance_is_drawn_to_the_centre() -> Non
         assert drawn < np.linalg.norm(alone - fit.mixture.experts.B)
 
 
+@pytest.mark.slow
 def test_a_site_far_away_keeps_its_own_and_is_named() -> None:
     parts, _ = gaussian_sites(6)
     parts["site 2"] = replace(parts["site 2"], Y=parts["site 2"].Y + 3.0)
@@ -383,6 +394,7 @@ def test_a_site_far_away_keeps_its_own_and_is_named() -> None:
     assert np.linalg.norm(found[:, :, 0] - MEANS - 3) < 0.5 * np.linalg.norm(found - fit.mixture.experts.B)
 
 
+@pytest.mark.slow
 def test_many_rows_by_its_own_account_are_remarked_on() -> None:
     parts, _ = gaussian_sites(5)
     parts["site 1"] = replace(parts["site 1"], weight=np.full(100, 50.0))
@@ -391,6 +403,7 @@ def test_many_rows_by_its_own_account_are_remarked_on() -> None:
     assert remarked == ["site 1"]
 
 
+@pytest.mark.slow
 def test_the_likelihood_is_the_sum_over_sites() -> None:
     parts, _ = gaussian_sites(5)
     (fit,) = plain(5).value
@@ -400,6 +413,7 @@ def test_the_likelihood_is_the_sum_over_sites() -> None:
     assert fit.log_likelihood == pytest.approx(near, abs=3)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_the_centres_coefficients_alone() -> None:
     parts, _ = gaussian_sites(12, h=0.5, n=200)
     (fit,) = study(parts).value
@@ -419,6 +433,7 @@ def slopes(mixture: Mixture) -> np.ndarray:
     return mixture.gate.contrasts()[:, 1:]
 
 
+@pytest.mark.slow
 def test_slopes_of_gates_are_drawn_to_the_centre() -> None:
     case = case_of("gaussian", "softmax", 2_000)
     parts = parted(case.rows, 5)
@@ -432,6 +447,7 @@ def test_slopes_of_gates_are_drawn_to_the_centre() -> None:
         assert drawn < np.linalg.norm(slopes(alone) - slopes(fit.mixture))
 
 
+@pytest.mark.slow
 def test_slopes_that_rows_say_little_of_are_nearer_the_truth_than_alone() -> None:
     case = case_of("gaussian", "softmax", 240)  # too few rows between experts for intervals
     parts = parted(case.rows, 4)
@@ -447,6 +463,7 @@ def test_slopes_that_rows_say_little_of_are_nearer_the_truth_than_alone() -> Non
     assert gaps(case.truth, found).mean() < 0.75 * gaps(case.truth, alone).mean()
 
 
+@pytest.mark.slow
 def test_slopes_that_rows_do_not_determine_are_those_of_the_others() -> None:
     case = case_of("gaussian", "softmax", 2_000)
     parts = parted(case.rows, 5)
@@ -470,6 +487,7 @@ def test_two_sites_have_one_gates_slopes_and_their_own_shares() -> None:
 # ---------------------------------------------------------------------- sites with little to say
 
 
+@pytest.mark.slow
 def test_a_site_with_too_few_rows_for_a_fit_has_a_mixture_from_the_centre() -> None:
     parts, _ = gaussian_sites(5)
     parts["tiny"] = parts["site 0"].take(np.arange(6))
@@ -482,6 +500,7 @@ def test_a_site_with_too_few_rows_for_a_fit_has_a_mixture_from_the_centre() -> N
     assert not tiny.reasons
 
 
+@pytest.mark.slow
 def test_a_site_without_rows_of_an_expert_borrows_all_of_it() -> None:
     parts, _ = gaussian_sites(5)
     near_first = np.linalg.norm(parts["site 3"].Y - MEANS[0], axis=1) < 3.5
@@ -507,6 +526,7 @@ def test_where_no_site_has_rows_enough_another_method_is_named() -> None:
 # ---------------------------------------------------------------------- rounds
 
 
+@pytest.mark.slow
 def test_the_rounds_are_the_fits_and_questions_of_their_own() -> None:
     done = study(gaussian_sites(4)[0], method=SharedCentre())
     kinds = [(r.request, r.question) for r in done.record.rounds]
@@ -521,6 +541,7 @@ def own_questions(request: Any, names: Iterable[str]) -> dict[str, Any]:
     return getattr(request, "questions", None) or dict.fromkeys(request.sites or names, request.question)
 
 
+@pytest.mark.slow
 def test_information_is_asked_for_in_every_fifth_round_once_sites_may_differ() -> None:
     parts, _ = gaussian_sites(4, h=1.0)
     dialogue = SharedCentre().dialogue(Task([Specification(K=3, gate="constant")], 0, 4, start=mixture_of(MEANS)))
@@ -537,6 +558,7 @@ def test_information_is_asked_for_in_every_fifth_round_once_sites_may_differ() -
     assert informed[first:] == [i % 5 == 0 for i in range(len(informed) - first)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_few_rounds_are_no_more_than_asked_for(rounds: int) -> None:
     done = study(gaussian_sites(4)[0], method=SharedCentre(rounds=rounds))
@@ -546,6 +568,7 @@ def test_few_rounds_are_no_more_than_asked_for(rounds: int) -> None:
     assert np.abs(fit.mixture.experts.B[:, :, 0] - MEANS).max() < 0.6
 
 
+@pytest.mark.slow
 def test_after_one_round_all_have_the_centre() -> None:
     (fit,) = study(gaussian_sites(4)[0], method=SharedCentre(rounds=1)).value
     assert fit.ascent.stop is StopReason.ROUNDS
@@ -554,6 +577,7 @@ def test_after_one_round_all_have_the_centre() -> None:
         np.testing.assert_allclose(own.mixture.experts.B, fit.mixture.experts.B, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_method_is_deterministic() -> None:
     parts, _ = gaussian_sites(4, h=0.3)
     one, two = (study(parts, method=SharedCentre(rounds=4)).value[0] for _ in range(2))
@@ -563,6 +587,7 @@ def test_the_method_is_deterministic() -> None:
 # ---------------------------------------------------------------------- a share of the sites per round
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("participation", [pytest.param(0.25, marks=SLOW), 0.5, pytest.param(0.9, marks=SLOW)])
 def test_no_round_asks_more_than_its_share_and_a_roll_call_comes_first(participation: float) -> None:
     done = study(gaussian_sites(8)[0], method=SharedCentre(participation=participation, rounds=6))
@@ -580,6 +605,7 @@ def asked_in(one: Any) -> tuple[str, ...]:
     return tuple(sorted(exchange.sites[0] for exchange in one.exchanges))
 
 
+@pytest.mark.slow
 def test_a_tiny_share_is_one_site() -> None:
     done = study(gaussian_sites(3)[0], method=SharedCentre(participation=0.01, rounds=4))
     *rounds, last = done.record.rounds[1:]
@@ -608,6 +634,7 @@ def test_all_sites_asked_is_no_roll_call() -> None:
     assert plain(5).record.rounds[0].question == "FitSite"
 
 
+@pytest.mark.slow
 def test_a_site_that_joins_late_starts_from_the_centre(monkeypatch: pytest.MonkeyPatch) -> None:
     parts, _ = gaussian_sites(8, h=1.0)
     centres: list[Mixture] = []
@@ -657,6 +684,7 @@ def test_with_a_share_of_the_sites_the_result_is_nearly_that_of_all() -> None:
 # ---------------------------------------------------------------------- interruptions and engines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("time", "participation"), [(1, 0.5), pytest.param(2, 1.0, marks=SLOW)])
 def test_a_journal_resumes_where_a_run_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: int, participation: float
@@ -675,6 +703,7 @@ def test_a_journal_resumes_where_a_run_was_interrupted(
     assert 0 < len(calls.asked) < sum(len(r.exchanges) for r in whole.record.rounds)
 
 
+@pytest.mark.slow
 def test_a_site_that_drops_out_is_named_and_its_last_word_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     parts, _ = gaussian_sites(5)
     Calls(monkeypatch).misbehave("site 1", failing, time=2)
@@ -704,6 +733,7 @@ def test_a_cluster_has_the_bits_of_this_process(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- sites that differ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=SLOW)])
 def test_sites_that_differ_are_nearer_to_their_truth_than_alone_or_in_common(seed: int) -> None:
     means = 4 * np.random.default_rng(9).normal(size=(3, 6))
@@ -720,6 +750,7 @@ def test_sites_that_differ_are_nearer_to_their_truth_than_alone_or_in_common(see
     assert shared < 0.95 * common
 
 
+@pytest.mark.slow
 def test_how_much_is_borrowed_depends_on_how_much_sites_differ() -> None:
     means, shares = 30 * MEANS, []
     for h in (0.0, 5.0):
@@ -869,6 +900,7 @@ def guarding(shared: float, *, shrinkage: float = 0.5, n: float = 100.0) -> Shar
     return state.ending(values).fit(state.penalty)
 
 
+@pytest.mark.slow
 def test_a_site_keeps_its_own_fit_where_the_shared_mixture_is_worse() -> None:
     own = own_fit(gaussian_sites(4)[0]["site 0"]).mixture
     bound = 0.5 * module.optimism(own, 1e4)
@@ -897,6 +929,7 @@ def test_the_likelihood_is_that_of_the_mixtures_returned() -> None:
     assert fit.log_likelihood == pytest.approx(sum(own.log_likelihood for own in fit.fits.values()), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_a_site_whose_rows_do_not_determine_a_coefficient_gets_it_from_the_others() -> None:
     parts, _ = regression_sites(6, 150, h=0.05)
     one = parts["site 2"]

@@ -237,11 +237,13 @@ def assert_same_pass(shape: Shape, *, given: bool = False) -> None:
         np.testing.assert_array_equal(plain.to_array(), replace(found, information=None).to_array())
 
 
+@pytest.mark.slow
 @given(shape=shapes(**FEW))
 def test_a_pass_over_clients_is_the_pass_over_their_rows(shape: Shape) -> None:
     assert_same_pass(shape)
 
 
+@pytest.mark.slow
 @given(shape=shapes(weights="counts", **FEW))
 def test_clients_without_weight_count_for_nothing(shape: Shape) -> None:
     mixture, rows = shape.problem()

@@ -71,6 +71,7 @@ def test_the_unit_of_the_response_is_in_the_intercepts(shape, factor):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1e-6, 1e9])
 def test_steps_and_fits_do_not_depend_on_the_unit_of_the_response(factor):
     ours, rows = drawn(300, seed=0)

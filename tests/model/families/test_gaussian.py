@@ -147,6 +147,7 @@ def test_without_a_ridge_experts_are_least_squares() -> None:
     np.testing.assert_allclose(ridged(X, y, None).mixture.experts.B[0, 0], b[:, 0], atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", ["full", "diag", "spherical", "tied"])
 def test_a_ridge_ends_where_the_penalised_likelihood_is_flat(structure: str) -> None:
     rng = np.random.default_rng(1)

@@ -107,6 +107,7 @@ def test_a_size_leaves_a_bound_that_the_likelihood_does_not_prefer():
     assert fitted(rows, start=at_bound).log_likelihood == pytest.approx(best.log_likelihood, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_two_experts_are_recovered():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2500, 1))

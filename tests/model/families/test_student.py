@@ -119,6 +119,7 @@ def test_degrees_of_freedom_leave_a_bound_that_the_likelihood_does_not_prefer():
     assert again.log_likelihood == pytest.approx(best.log_likelihood, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_two_experts_are_recovered():
     X, y = two(1500, seed=0)
     model = MixtureOfRegressions(2, family="student", random_state=0).fit(X, y)
@@ -218,6 +219,7 @@ def test_the_quadrature_has_the_moments_of_the_distribution(nu):
     np.testing.assert_allclose([weight @ c, weight @ c**2], [nu / (nu + 1), nu * (nu + 2) / (nu + 1) / (nu + 3)])
 
 
+@pytest.mark.slow
 def test_divergence_is_the_integral():
     mixture, _ = Shape("student", K=2, n=3).problem()
     other, rows = Shape("student", K=3, n=3, seed=1).problem()
@@ -248,6 +250,7 @@ def test_the_barycentre_of_equal_experts_is_that_expert():
 # ---------------------------------------------------------------------- the ridge
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nu", [None, 4.0])
 def test_a_ridge_ends_where_the_penalised_likelihood_is_flat(nu):
     X, y = two(600, seed=0)
