@@ -70,9 +70,7 @@ def contraction(data: Simulated, fit: Fit) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "family", [pytest.param(f, marks=pytest.mark.slow) if f == "categorical" else f for f in FAMILIES]
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_em_steps_shrink_by_the_rate(family: str) -> None:
     data = simulated(family, n=600, seed=2)
     fit = fitted(data)
