@@ -1,4 +1,4 @@
-"""What flexmix finds on the real data sets of ``real_starts``, beside the best known fit and our default fits.
+"""What flexmix finds on the real data sets of ``real_starts``, beside the best of 200 random starts and our fits.
 
 ``initFlexmix`` runs with its own defaults, the best of three random starts, once for each of three seeds; the constant
 gate is its default, the softmax gate its multinomial concomitant model. Needs R with flexmix, and the data directory

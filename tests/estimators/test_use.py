@@ -263,6 +263,7 @@ def test_successes_are_predicted_for_their_trials() -> None:
         model.predict(X, exposure=trials)
 
 
+@pytest.mark.filterwarnings("ignore::consilience.errors.DegenerateFitWarning")
 @pytest.mark.filterwarnings("ignore::consilience.errors.ConvergenceWarning")
 def test_class_probabilities_never_exceed_one() -> None:
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""Search for starts: races, finalists of several kinds, samples with enough events, evidence in units."""
+"""Search for starts: effort by agreement, samples with enough events, evidence in units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from consilience.fit import Ascent, Specification
-from consilience.fit.search import CONTENDERS, End, Found, different, finalists, search
+from consilience.fit.search import CONTENDERS, End, Found, different, is_sure, search
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.starts import SUBSAMPLE, subsample
 from consilience.fit.stop import StopReason
@@ -27,12 +27,6 @@ def end(kind: str, value: float) -> End:
         stop=StopReason.MAX_ITER,
     )
     return End(kind, ascent)
-
-
-def test_finalists_are_the_best_but_not_all_of_one_kind() -> None:
-    racers = [end("a", -1.0), end("a", -2.0), end("a", -3.0), end("b", -4.0), end("c", -5.0)]
-    assert [each.kind for each in finalists(racers, 4)] == ["a", "a", "b", "c"]
-    assert [each.kind for each in finalists(racers[:3], 3)] == ["a", "a", "a"]
 
 
 def test_ends_within_a_unit_of_all_rows_are_one() -> None:
@@ -87,8 +81,37 @@ def test_a_sample_of_counts_has_events_and_the_likelihood_of_all_rows() -> None:
     assert weighted.weight.min() == 1.0
 
 
-def test_one_start_races_and_is_one_end() -> None:
+def test_one_start_is_one_end() -> None:
     data = simulated(n=200)
     found = search(data.rows, Specification(K=2), column_summary(data.rows), np.random.default_rng(0), n_init=1)
     assert found.ends.count == 1
     assert len(found.contenders) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds", "sure"),
+    [
+        ((-5.0, -5.2, -5.9), ("a", "b", "c"), True),
+        ((-5.0, -5.2, -5.9), ("a", "b", "b"), False),
+        ((-5.0, -5.2, -6.1), ("a", "b", "c"), False),
+        ((-5.0, -5.2), ("a", "b"), True),
+    ],
+)
+def test_no_more_is_tried_if_all_of_three_kinds_meet(
+    values: tuple[float, ...], kinds: tuple[str, ...], sure: bool
+) -> None:
+    assert is_sure(StartEnds(values, kinds)) is sure
+
+
+def test_a_tight_expert_inside_a_wide_one_is_found() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((1500, 6))
+    tight = rng.random(1500) < 0.15
+    y = np.where(tight, X @ [3.0, -2, 1, 0, 0, 2], 0.0) + np.where(tight, 0.05, 4.0) * rng.standard_normal(1500)
+    rows = Rows(X, y[:, None])
+    for seed in range(3):
+        found = search(
+            rows, Specification(K=2, gate="constant"), column_summary(rows), np.random.default_rng(seed), n_init=6
+        )
+        share = found.contenders[0].responsibilities(rows).mean(axis=0).min()
+        assert share == pytest.approx(tight.mean(), abs=0.03)

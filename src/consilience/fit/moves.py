@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from consilience.fit.starts import StartSample
+from consilience.fit.starts import StartSample, concentrated
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.kmeans import kmeans
@@ -21,13 +21,22 @@ def merge_order(resp: Array) -> list[tuple[int, int]]:
 
 
 def halves(t: StartSample, inside: IntArray, rng: np.random.Generator) -> IntArray:
-    """Split the labels at ``inside`` in two (0 or 1): by covariates and responses, or by a random direction."""
-    if rng.random() < 0.5:
+    """Split the labels at ``inside`` in two (0 or 1).
+
+    By covariates and responses, by a random direction, or into those that one regression fits closely and the others.
+    """
+    way = rng.integers(3)
+    if way == 0:
+        close = concentrated(t, inside, max(1, int(rng.uniform(0.1, 0.5) * len(inside))), rng)
+        side: IntArray = np.zeros(len(inside), dtype=np.intp)
+        side[close] = 1
+        return side
+    if way == 1:
         Z = np.hstack([t.X[inside], t.F[inside] * np.sqrt(t.X.shape[1] + 1.0)])
         return kmeans(Z, 2, t.weight[inside], rng)
     Z = np.hstack([t.X[inside], t.F[inside]])
-    side = Z @ rng.standard_normal(Z.shape[1])
-    return (side > np.median(side)).astype(np.intp)
+    along = Z @ rng.standard_normal(Z.shape[1])
+    return (along > np.median(along)).astype(np.intp)
 
 
 def moves(mixture: Mixture, t: StartSample, rng: np.random.Generator) -> Iterator[Array]:
@@ -36,7 +45,7 @@ def moves(mixture: Mixture, t: StartSample, rng: np.random.Generator) -> Iterato
     labels = resp.argmax(axis=0)
     K = len(resp)
     pairs = merge_order(resp)
-    for attempt in range(len(pairs) * K):
+    for attempt in range(3 * K * len(pairs)):
         k, l = pairs[attempt % len(pairs)]
         others = [e for e in range(K) if e not in (k, l)]
         split = others[int(rng.integers(len(others)))] if others else k

@@ -1,7 +1,8 @@
-"""Search for starting points: many starts of several kinds race on a sample, and the best are climbed to the end.
+"""Search for starting points: starts of several kinds are climbed to the end on a sample.
 
-A race is a few EM steps from every start, after which the worst are given up. Split-and-merge moves from the best
-end follow until none improves it. The best few different ends are then compared on all rows.
+If they do not all agree, as many again are climbed, and split-and-merge moves from the best end follow until none
+improves it. The best few different ends are then compared on all rows. No start is given up after a few steps: on real
+data those that lead to the best maximum are often behind at first.
 """
 
 from __future__ import annotations
@@ -35,17 +36,10 @@ START_TOL = 1e-6
 START_ITERATIONS = 300
 FLOOR_ITERATIONS = 40
 """Number of steps after which a climb is given up if an expert is then at the variance floor."""
-RACERS_PER_START = 3
-"""Number of starts that race for each one that is climbed to the end."""
-HEATS = (4, 8)
-"""Number of EM steps of the two heats of a race."""
-KEPT = 2 / 3
-"""Fraction of the starts that take part in the second heat."""
-MOVES_AT_ONCE = 4
-MOVES = 4
-"""Number of fruitless batches of moves after which the search ends, if as many starts were asked for."""
+MOVES = 6
+"""Number of fruitless moves after which the search ends, if as many starts were asked for."""
 SURE = 3
-"""Number of kinds of starts that must meet, with all of their ends, for no moves to be tried."""
+"""Number of kinds of starts that must meet, with all of their ends, for no more to be tried."""
 SAMPLE = 6000
 """Maximum number of rows of the sample."""
 MOVED = "split_and_merge"
@@ -113,50 +107,31 @@ class Search:
     rng: np.random.Generator
     progress: Progress | None
 
-    def climbed(self, start: Mixture, steps: int = START_ITERATIONS, *, newton: bool = True) -> Ascent:
+    def climbed(self, start: Mixture, steps: int = START_ITERATIONS) -> Ascent:
         """Climb from a start on the sample."""
         respond = responder(self.ground.rows, "starts", self.progress)
-        return drive(climb(start, self.penalty, tol=START_TOL, max_iter=steps, newton=newton), respond)
+        return drive(climb(start, self.penalty, tol=START_TOL, max_iter=steps), respond)
 
     def ranked(self, ends: Sequence[End]) -> list[End]:
         """Sort ends, best first; those with an expert at the variance floor, likely spurious, come last."""
         return sorted(ends, key=lambda end: (on_floor(end.ascent.mixture, self.penalty), -end.ascent.penalised))
 
-    def raced(self, starts: Sequence[tuple[str, Array]]) -> list[End]:
-        """Race starts, given as kinds and responsibilities ``(K, m)``; return those left, best first."""
-        first, second = HEATS
-        made = [(kind, mixture_from(resp, self.ground)) for kind, resp in starts]
-        field = self.ranked([End(kind, self.climbed(start, first, newton=False)) for kind, start in made])
-        left = field[: max(1, round(KEPT * len(field)))]
-        return self.ranked([End(each.kind, self.climbed(each.ascent.mixture, second, newton=False)) for each in left])
-
-    def finished(self, racers: Sequence[End]) -> list[End]:
-        """Climb from where racers stopped to the end.
+    def finished(self, kind: str, resp: Array) -> End:
+        """Climb to the end from responsibilities ``(K, m)``.
 
         Climbs towards an expert at the variance floor are slow, and their ends, likely spurious, are ranked last: they
         are given up early.
         """
-        ends = []
-        for each in racers:
-            ascent = self.climbed(each.ascent.mixture, FLOOR_ITERATIONS)
-            if ascent.stop is StopReason.MAX_ITER and not on_floor(ascent.mixture, self.penalty):
-                ascent = self.climbed(ascent.mixture)
-            ends.append(End(each.kind, ascent))
-        return ends
+        ascent = self.climbed(mixture_from(resp, self.ground), FLOOR_ITERATIONS)
+        if ascent.stop is StopReason.MAX_ITER and not on_floor(ascent.mixture, self.penalty):
+            ascent = self.climbed(ascent.mixture)
+        return End(kind, ascent)
 
-    def drawn(self, count: int) -> list[tuple[str, Array]]:
-        """Draw ``count`` starts, of all kinds in turn."""
+    def started(self, first: int, count: int) -> list[End]:
+        """Climb from ``count`` starts, of all kinds in turn, of which ``first`` were climbed before."""
         K = self.ground.specification.K
-        kinds = [KINDS[i % len(KINDS)] for i in range(count)]
-        return [(kind.__name__, softened(kind(self.ground, self.rng), K)) for kind in kinds]
-
-    def moved(self, best: End) -> End:
-        """Return the best of a few split-and-merge moves from an end, climbed to the end."""
-        resps = list(islice(moves(best.ascent.mixture, self.ground, self.rng), MOVES_AT_ONCE))
-        if not resps:
-            return best
-        (first, *_) = self.raced([(MOVED, resp) for resp in resps])
-        return self.finished([first])[0]
+        kinds = [KINDS[i % len(KINDS)] for i in range(first, first + count)]
+        return [self.finished(kind.__name__, softened(kind(self.ground, self.rng), K)) for kind in kinds]
 
 
 def search(
@@ -177,8 +152,7 @@ def search(
     summary : ColumnSummary
     rng : numpy.random.Generator
     n_init : int
-        Number of starts that are climbed to the end; three times as many race for it, and as many again are climbed
-        if the first ones do not agree.
+        Number of starts; as many again are climbed if the first ones do not all agree.
     progress : callable or None
 
     Examples
@@ -197,38 +171,33 @@ def search(
         only = at.climbed(mixture_from(np.ones((1, at.ground.m)), at.ground))
         return Found((only.mixture,), (only.penalised,), StartEnds())
     scale = label_count(rows) / max(label_count(sample), 1.0)
-    racers = at.raced(at.drawn(RACERS_PER_START * n_init))
-    final = finalists(racers, n_init)
-    ends = at.ranked(at.finished(final))
-    if not evidence(ends, scale).agree:
-        reserve = [each for each in racers if each not in final][:n_init]
-        ends = at.ranked([*ends, *at.finished(reserve)])
-    said = evidence(ends, scale)
-    if len(ends) > 1 and (said.meeting < said.count or said.kinds_meeting < SURE):
+    ends = at.ranked(at.started(0, n_init))
+    if n_init > 1 and not is_sure(evidence(ends, scale)):
+        ends = at.ranked([*ends, *at.started(n_init, n_init)])
         ends = improved(at, ends, scale, min(MOVES, n_init))
     chosen = different(ends, scale)
     values = tuple(scale * end.ascent.penalised for end in chosen)
     return Found(tuple(end.ascent.mixture for end in chosen), values, evidence(ends, scale))
 
 
-def finalists(racers: Sequence[End], count: int) -> list[End]:
-    """Select the first ``count`` racers, at most half of them of one kind as far as others are left."""
-    chosen: list[End] = []
-    for each in racers:
-        if sum(other.kind == each.kind for other in chosen) < (count + 1) // 2:
-            chosen.append(each)
-    rest = [each for each in racers if each not in chosen]
-    return (chosen + rest)[:count]
+def is_sure(ends: StartEnds) -> bool:
+    """Whether all starts, of several kinds, ended at one log-likelihood."""
+    return ends.meeting == ends.count and ends.kinds_meeting >= min(SURE, ends.count)
 
 
 def improved(at: Search, ends: list[End], scale: float, patience: int) -> list[End]:
-    """Apply split-and-merge moves to the best end until ``patience`` batches in a row do not improve it."""
+    """Apply split-and-merge moves to the best end until ``patience`` of them in a row do not improve it."""
     fruitless = 0
     while fruitless < patience:
-        candidate = at.moved(ends[0])
-        found = at.ranked([candidate, *ends])
-        better = found[0] is candidate and scale * (candidate.ascent.penalised - ends[0].ascent.penalised) > UNIT
-        ends, fruitless = (found, 0) if better else (ends, fruitless + 1)
+        for resp in islice(moves(ends[0].ascent.mixture, at.ground, at.rng), patience - fruitless):
+            candidate = at.finished(MOVED, resp)
+            found = at.ranked([candidate, *ends])
+            if found[0] is candidate and scale * (candidate.ascent.penalised - ends[0].ascent.penalised) > UNIT:
+                ends, fruitless = found, 0
+                break
+            fruitless += 1
+        else:
+            break
     return ends
 
 
