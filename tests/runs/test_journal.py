@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +20,22 @@ from answering import Calls, failing, small_sites, summaries
 from consilience.engines import InProcess
 from consilience.errors import JournalError, RoundStoppedError
 from consilience.fit import Expect
-from consilience.messages import Each, Failure, FailureCode, LogLikelihood, PerSite, Several, Summarise, Total, encode
+from consilience.messages import (
+    Each,
+    Failure,
+    FailureCode,
+    Likelihood,
+    LogLikelihood,
+    PerSite,
+    Several,
+    Summarise,
+    Total,
+    encode,
+)
 from consilience.messages.dialogue import Dialogue
 from consilience.model import Rows
 from consilience.runs import Journal, run
+from consilience.runs import journal as journal_module
 from consilience.runs.journal import is_same_question
 from consilience.runs.journal_file import FrameFile, joined, separated
 from consilience.runs.record import ANSWERED, FROM_JOURNAL
@@ -306,6 +323,141 @@ def test_a_file_that_is_no_journal_is_left_alone(path: Path, content: bytes) -> 
     with pytest.raises(JournalError, match="not a record of a journal"):
         run(summaries(1), InProcess().over(small_sites()), Journal(path))
     assert path.read_bytes() == content
+
+
+def rechained(path: Path, changed: dict[int, bytes]) -> None:
+    """Write a journal again with other payloads, so that its chain of digests is intact."""
+    records = FrameFile(path).read()
+    path.unlink()
+    file = FrameFile(path)
+    for i, (kind, payload) in enumerate(records):
+        file.append([(kind, separated(changed.get(i, payload)))])
+    file.close()
+
+
+@pytest.mark.slow
+@given(st.data())
+def test_changed_content_with_an_intact_chain_is_refused_by_name(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "run.journal"
+    run(mixed(), InProcess().over(small_sites()), Journal(path))
+    records = FrameFile(path).read()
+    index = data.draw(st.integers(0, len(records) - 1))
+    parts = separated(records[index][1])
+    which = data.draw(st.integers(0, len(parts) - 1))
+    part = bytearray(parts[which])
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(part) - 1))
+        part[place] = data.draw(st.integers(0, 255))
+    parts[which] = bytes(part[: data.draw(st.integers(0, len(part)))] if data.draw(st.booleans()) else part)
+    rechained(path, {index: joined(parts)})
+    with contextlib.suppress(JournalError, RoundStoppedError):  # a number that was changed is not seen
+        run(mixed(), InProcess().over(small_sites()), Journal(path))
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        joined([b"not json"]),
+        joined([b"\xff\xfe"]),
+        joined([b"{}"]),
+        joined([b"[1, 2]"]),
+        joined([]),
+        joined([b'{"request": "Total", "asked": ["nobody"], "answers": [], "failures": {}}', b""]),
+    ],
+)
+@pytest.mark.parametrize("index", [0, 1])
+def test_records_that_no_run_writes_are_refused(path: Path, payload: bytes, index: int) -> None:
+    journaled(path)
+    rechained(path, {index: payload})
+    with pytest.raises(JournalError, match=f"record {index} was not written by this library"):
+        run(summaries(3), InProcess().over(small_sites()), Journal(path))
+
+
+def test_an_answer_to_another_question_is_refused(path: Path) -> None:
+    journaled(path)
+    (_, payload) = FrameFile(path).read()[1]
+    meta, question, _ = separated(payload)
+    rechained(path, {1: joined([meta, question, encode(Likelihood(-1.0, 2.0))])})
+    with pytest.raises(JournalError, match="an answer of round 1 does not fit its question"):
+        run(summaries(3), InProcess().over(small_sites()), Journal(path))
+
+
+def test_the_journal_of_another_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journaled(path)
+    monkeypatch.setattr(journal_module, "__version__", "99.0")
+    with pytest.raises(JournalError, match=r"another version of the library \(written by version .*, this is 99\.0\)"):
+        run(summaries(3), InProcess().over(small_sites()), Journal(path))
+
+
+# ---------------------------------------------------------------------- the disk
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_the_owner_may_read_a_journal(path: Path) -> None:
+    path.parent.mkdir()
+    path.touch(0o644)
+    journaled(path)
+    for file in path.parent.iterdir():
+        assert file.stat().st_mode & 0o777 == 0o600
+
+
+SMALL_DISK = """
+import sys; sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from answering import small_sites, summaries
+from consilience.engines import InProcess
+from consilience.errors import JournalError
+from consilience.runs import Journal, run
+from consilience.runs import journal as journal_module
+path = Path(sys.argv[1]) / "run.journal"
+def rounds(n):
+    try:
+        return run(summaries(n), InProcess().over(small_sites()), Journal(path)).value
+    except JournalError as error:
+        return str(error)
+"""
+
+
+def on_a_small_disk(tmp_path: Path, program: str, shell: str) -> str:
+    """Run a program with a file system of its own, mounted where no other process sees it."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "program.py").write_text(SMALL_DISK + program)
+    tests = str(Path(__file__).parents[1])
+    run_it = f'"{sys.executable}" "{tmp_path}/program.py" "{tmp_path}/disk" "{tests}"'
+    mount = f'mount -t tmpfs -o size=64k tmpfs "{tmp_path}/disk"'
+    command = f"{mount} || exit 77; {shell.format(run=run_it, disk=tmp_path / 'disk')}"
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("unshare is not installed: no file system of its own")
+    done = subprocess.run([unshare, "-m", "sh", "-c", command], capture_output=True, text=True, check=False)
+    if done.returncode == 77 or "Operation not permitted" in done.stderr:
+        pytest.skip("mounting is not permitted here")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_a_named_error(tmp_path: Path) -> None:
+    said = on_a_small_disk(tmp_path, "print(rounds(1000))", "{run}")
+    assert "run.journal" in said
+    assert "No space left on device" in said
+    assert "rounds that were written are kept" in said
+
+
+@pytest.mark.slow
+def test_a_finished_journal_is_replayed_from_a_read_only_disk(tmp_path: Path) -> None:
+    twice = '{run} && mount -o remount,ro "{disk}" && {run}'
+    assert on_a_small_disk(tmp_path, "print(rounds(2))", twice).splitlines() == ["[120.0, 120.0]"] * 2
+
+
+@pytest.mark.slow
+def test_an_unfinished_journal_on_a_read_only_disk_is_a_named_error(tmp_path: Path) -> None:
+    program = "print(rounds(2 if len(list(path.parent.iterdir())) == 0 else 3))"
+    said = on_a_small_disk(tmp_path, program, '{run} && mount -o remount,ro "{disk}" && {run}').splitlines()
+    assert said[0] == "[120.0, 120.0]"
+    assert "could not be written (Read-only file system)" in said[1]
 
 
 def test_a_sum_that_overflows_is_the_same_after_a_replay(path: Path) -> None:

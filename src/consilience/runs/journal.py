@@ -12,18 +12,24 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from consilience._version import __version__
-from consilience.errors import JournalError
+from consilience.errors import JournalError, MessageError
 from consilience.messages.codec import Message
 from consilience.messages.failures import Failure, FailureCode
 from consilience.runs.engine import Reply
-from consilience.runs.journal_file import FrameFile, separated
+from consilience.runs.journal_file import FrameFile, named, opened_for_appending, separated
 
 HEADER, ROUND, QUESTION, ANSWER = range(4)
+DIFFERENCES = {
+    "library": "another version of the library",
+    "study": "other study or arguments",
+    "sites": "other sites",
+}
+"""Entries of the header that must be the same, with the words for another one."""
 SAME = 1e-9
 """Relative tolerance, per value, within which a repeated question equals the journaled one."""
 
@@ -78,6 +84,7 @@ class Journal:
         """Read existing records, lock the files, and close them on exit."""
         with _held(self.path):
             try:
+                self.rounds = []
                 self._read(sites)
                 yield
             finally:
@@ -89,33 +96,41 @@ class Journal:
         header = {"library": __version__, "study": self.study, "sites": list(sites)}
         if not records:
             self._closed.append([(HEADER, [_json(header)])])
-        else:
-            self._check_header(json.loads(separated(records[0][1])[0]), header)
-        self.rounds = [_closed_round(separated(payload)) for _, payload in records[1:]]
-        self._read_round()
+        for index, (kind, payload) in enumerate(records):
+            with _understood(self.path, index):
+                if index == 0:
+                    _require(kind == HEADER)
+                    self._check_header(json.loads(separated(payload)[0]), header)
+                else:
+                    _require(kind == ROUND)
+                    self.rounds.append(_closed_round(separated(payload), sites))
+        self._read_round(sites)
 
     def _check_header(self, found: dict[str, Any], expected: dict[str, Any]) -> None:
-        for name, what in (("study", "study or arguments"), ("sites", "sites")):
+        for name, what in DIFFERENCES.items():
             if found[name] != expected[name]:
                 raise JournalError(
-                    f"{self.path} is the journal of another run: it has other {what} (written by version "
-                    f"{found['library']}); resume with the same ones, or give another path"
+                    f"{self.path} is the journal of another run: it has {what} (written by version "
+                    f"{found['library']}, this is {__version__}); resume with the same, or give another path"
                 )
 
-    def _read_round(self) -> None:
+    def _read_round(self, sites: tuple[str, ...]) -> None:
         self.open_question, self.open_replies = None, []
-        for kind, payload in self._round.read():
-            parts = separated(payload)
-            meta = json.loads(parts[0])
-            if meta["number"] != len(self.rounds) + 1:
-                return  # the round was closed, and the file not yet emptied
-            if kind == QUESTION:
-                self.open_question, self._open_request = parts[1], [meta["request"], meta["asked"]]
-            else:
-                digests = tuple(bytes.fromhex(digest) for digest in meta["digests"])
-                self.open_replies.append(
-                    Reply(meta["number"], tuple(meta["sites"]), parts[1], digests, meta["seconds"])
-                )
+        for index, (kind, payload) in enumerate(self._round.read()):
+            with _understood(self._round.path, index):
+                parts = separated(payload)
+                meta = json.loads(parts[0])
+                if meta["number"] != len(self.rounds) + 1:
+                    return  # the round was closed, and the file not yet emptied
+                if kind == QUESTION:
+                    Message.from_bytes(parts[1])
+                    self.open_question, self._open_request = parts[1], [str(meta["request"]), list(meta["asked"])]
+                else:
+                    digests = tuple(bytes.fromhex(digest) for digest in meta["digests"])
+                    answered = _sites(meta["sites"], sites)
+                    self.open_replies.append(
+                        Reply(int(meta["number"]), answered, parts[1], digests, float(meta["seconds"]))
+                    )
 
     # ------------------------------------------------------------------ a round
 
@@ -209,25 +224,63 @@ def _json(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def _closed_round(parts: list[bytes]) -> ClosedRound:
+def _closed_round(parts: list[bytes], roster: tuple[str, ...]) -> ClosedRound:
     meta = json.loads(parts[0])
-    answers = tuple((tuple(sites), message) for sites, message in zip(meta["answers"], parts[2:], strict=True))
+    answers = tuple((_sites(sites, roster), message) for sites, message in zip(meta["answers"], parts[2:], strict=True))
     failures = {site: Failure(FailureCode[name], reference) for site, (name, reference) in meta["failures"].items()}
-    return ClosedRound(meta["request"], tuple(meta["asked"]), parts[1], answers, failures)
+    _sites([*failures, *meta["asked"]], roster)
+    _require(meta["request"] != "Total" or len(answers) == 1)
+    _require(all(sites for sites, _ in answers))
+    for message in parts[1:]:
+        Message.from_bytes(message)
+    return ClosedRound(str(meta["request"]), tuple(meta["asked"]), parts[1], answers, failures)
+
+
+def _sites(names: Sequence[str], roster: tuple[str, ...]) -> tuple[str, ...]:
+    _require(set(names) <= set(roster))
+    return tuple(names)
+
+
+def _require(condition: bool) -> None:
+    if not condition:
+        raise ValueError("the record is not one that a run writes")
+
+
+@contextlib.contextmanager
+def _understood(path: Path, index: int) -> Iterator[None]:
+    """Raise a :class:`~consilience.errors.JournalError` for a record whose content no run writes."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, MessageError) as error:
+        raise JournalError(
+            f"{path}: record {index} was not written by this library, or was changed; restore the file"
+        ) from error
 
 
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[None]:
     """Lock a journal against other processes; the system releases the lock when this process ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with named(path.parent, "made"):
+        path.parent.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
     except ImportError:  # pragma: no cover - Windows
         yield
         return
-    with path.open("ab") as file:
+    with _opened_to_lock(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise JournalError(f"{path} is in use by another process: end it, or give another path") from error
         yield
+
+
+def _opened_to_lock(path: Path) -> BinaryIO:
+    """Open a journal, to lock it; one that cannot be written can still be replayed if it is finished."""
+    with named(path, "opened"):
+        try:
+            return opened_for_appending(path)
+        except OSError:
+            if path.exists():
+                return path.open("rb")
+            raise

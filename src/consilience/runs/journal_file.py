@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +23,7 @@ HEAD = struct.Struct("<4sBQ")
 CRC = struct.Struct("<I")
 DIGEST = 16
 SEED = b"\0" * DIGEST
+OWNER_ONLY = 0o600
 
 
 def joined(parts: Sequence[bytes]) -> bytes:
@@ -37,13 +39,18 @@ def joined(parts: Sequence[bytes]) -> bytes:
 
 
 def separated(payload: bytes) -> list[bytes]:
-    """Split a payload into its parts."""
-    (count,) = struct.unpack_from("<I", payload)
-    lengths = struct.unpack_from(f"<{count}Q", payload, 4)
+    """Split a payload into its parts; raise a :class:`ValueError` if it is not one of :func:`joined`."""
+    try:
+        (count,) = struct.unpack_from("<I", payload)
+        lengths = struct.unpack_from(f"<{count}Q", payload, 4)
+    except struct.error as error:
+        raise ValueError("the payload is too short for its parts") from error
     parts, at = [], 4 + 8 * count
     for length in lengths:
         parts.append(payload[at : at + length])
         at += length
+    if at != len(payload):
+        raise ValueError(f"a payload of {len(payload)} bytes; its parts have {at}")
     return parts
 
 
@@ -57,14 +64,16 @@ class FrameFile:
 
     def read(self) -> list[tuple[int, bytes]]:
         """Return all complete records as ``(kind, payload)``; truncate an incomplete end, raise an error for damage."""
-        data = self.path.read_bytes() if self.path.exists() else b""
+        with named(self.path, "read"):
+            data = self.path.read_bytes() if self.path.exists() else b""
         self._chain = SEED
         records: list[tuple[int, bytes]] = []
         at = 0
         while at < len(data):
             record = self._record(data, at, len(records))
             if record is None:
-                os.truncate(self.path, at)
+                with named(self.path, "written"):
+                    os.truncate(self.path, at)
                 break
             kind, payload, at = record
             records.append((kind, payload))
@@ -95,29 +104,56 @@ class FrameFile:
 
     def append(self, records: Sequence[tuple[int, Sequence[bytes]]]) -> None:
         """Write records ``(kind, parts)`` and fsync the file."""
-        if self._file is None:
-            self._file = self.path.open("ab")
-            _sync_folder(self.path.parent)
-        for kind, parts in records:
-            payload = joined(parts)
-            head = HEAD.pack(MARK, kind, len(payload))
-            record = head + CRC.pack(zlib.crc32(head)) + payload
-            self._chain = self._digest(record)
-            self._file.write(record + self._chain)
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with named(self.path, "written"):
+            if self._file is None:
+                self._file = opened_for_appending(self.path)
+                _sync_folder(self.path.parent)
+            for kind, parts in records:
+                payload = joined(parts)
+                head = HEAD.pack(MARK, kind, len(payload))
+                record = head + CRC.pack(zlib.crc32(head)) + payload
+                self._chain = self._digest(record)
+                self._file.write(record + self._chain)
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def restart(self) -> None:
         """Empty the file."""
         self.close()
-        self.path.write_bytes(b"")
+        with named(self.path, "written"), opened_for_appending(self.path) as file:
+            file.truncate(0)
         self._chain = SEED
 
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file; what could not be written before is not written now."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):
+                file.close()
+
+
+def opened_for_appending(path: Path) -> BinaryIO:
+    """Open a file for appending, readable and writable by its owner alone, also if it exists already."""
+
+    def opener(name: str, flags: int) -> int:
+        handle = os.open(name, flags, OWNER_ONLY)
+        if hasattr(os, "fchmod"):
+            os.fchmod(handle, OWNER_ONLY)
+        return handle
+
+    return open(path, "ab", opener=opener)
+
+
+@contextmanager
+def named(path: Path, done: str) -> Iterator[None]:
+    """Raise a :class:`~consilience.errors.JournalError` with the system's reason instead of an ``OSError``."""
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(
+            f"{path} could not be {done} ({error.strerror or error}): check the disk and its permissions, or give "
+            "another path; rounds that were written are kept"
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:

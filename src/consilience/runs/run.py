@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from operator import add
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 
-from consilience.errors import InvalidInputError, RoundStoppedError
+from consilience.errors import InvalidInputError, JournalError, MessageError, RoundStoppedError
 from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total
 from consilience.messages.failures import Failure, FailureCode
 from consilience.messages.questions import Bundle, Question, question_for
-from consilience.messages.table import decode, encode, received
+from consilience.messages.table import answers, decode, encode, received
 from consilience.runs.engine import Engine, Reply
 from consilience.runs.journal import ClosedRound, Journal
 from consilience.runs.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
@@ -270,9 +270,21 @@ class _Conversation:
         for site, failure in closed.failures.items():
             gathered.exchanges.append(Exchange((site,), 0, 0, 0.0, str(failure)))
         self._leave_out(closed.failures)
+        values = [self._journaled(message, sites, gathered.question) for sites, message in closed.answers]
         if isinstance(request, Total):
-            return decode(closed.answers[0][1])
-        return {sites[0]: decode(message) for sites, message in closed.answers}
+            return values[0]
+        return {sites[0]: value for (sites, _), value in zip(closed.answers, values, strict=True)}
+
+    def _journaled(self, message: bytes, sites: tuple[str, ...], question: Question | Bundle) -> Any:
+        """Decode an answer of the journal; raise an error if it does not answer its question."""
+        with suppress(MessageError):
+            value = decode(message)
+            if answers(question_for(question, self._roster[sites[0]]), value):
+                return value
+        path = None if self._journal is None else self._journal.path
+        raise JournalError(
+            f"{path}: an answer of round {len(self._rounds)} does not fit its question; restore the file"
+        )
 
     def record(self) -> Record:
         """Return the rounds so far."""
