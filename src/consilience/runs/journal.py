@@ -189,12 +189,12 @@ class Journal:
         failures: dict[str, Failure],
     ) -> None:
         """Write the round as one record and delete its single answers."""
-        digests = {s: d.hex() for reply in self.open_replies for s, d in zip(reply.sites, reply.digests, strict=True)}
+        found = {s: d.hex() for reply in self.open_replies for s, d in zip(reply.sites, reply.digests, strict=True)}
         meta = {
             "number": number,
             "request": request,
             "asked": list(asked),
-            "digests": digests,
+            "digests": {site: found[site] for site in asked if site in found},  # whatever came first
             "failures": {site: [f.code.name, f.reference] for site, f in failures.items()},
             "answers": [sites for sites, _ in answers],
         }
