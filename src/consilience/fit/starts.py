@@ -21,9 +21,8 @@ from consilience.numerics.linalg import solve_symmetric
 
 SUBSAMPLE = 3000
 """Maximum number of rows of a site that its starts are fitted to."""
-CONCENTRATIONS = 3
+CONCENTRATIONS = 20
 """Number of attempts at a closely fitted set of rows."""
-CONCENTRATION_STEPS = 6
 SOFTNESS = 0.1
 """Total responsibility that a start gives to the experts other than the assigned one."""
 
@@ -118,8 +117,8 @@ def by_random_rows(t: StartSample, rng: np.random.Generator) -> IntArray:
 def by_concentration(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Assign labels one after another to the rows that one regression fits best, a tenth to four tenths of all rows.
 
-    A regression on a few random rows is fitted again to the rows nearest to it, several times, as for least trimmed
-    squares. This finds experts with a small variance, which other starts leave inside wide ones.
+    A regression on a few random rows is fitted again to the rows nearest to it, several times (:func:`concentrated`).
+    This finds experts with a small variance, which other starts leave inside wide ones.
     """
     p = t.X.shape[1]
     labels: IntArray = np.zeros(t.m, dtype=np.intp)
@@ -132,17 +131,24 @@ def by_concentration(t: StartSample, rng: np.random.Generator) -> IntArray:
 
 
 def concentrated(t: StartSample, inside: IntArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Return ``size`` positions in ``inside`` whose labels one regression fits closely: the best of a few attempts."""
+    """Return ``size`` positions in ``inside`` whose labels one regression fits closely.
+
+    As in the fast algorithm for least trimmed squares: two steps from each of many sets of as few rows as possible,
+    and more from the best of them.
+    """
     X, F, weight = t.X[inside], t.F[inside], t.weight[inside]
-    attempts = []
-    for _ in range(CONCENTRATIONS):
-        chosen: IntArray = rng.choice(len(inside), min(len(inside), X.shape[1] + 3), replace=False)
-        for _ in range(CONCENTRATION_STEPS):
+    least = min(len(inside), X.shape[1] + 1)
+
+    def stepped(chosen: IntArray, steps: int) -> tuple[float, IntArray]:
+        for _ in range(steps):
             B = ridge_regression(X[chosen], F[chosen], weight[chosen], 1e-6)
             residual: Array = np.sum((F - X @ B) ** 2, axis=1)
             chosen = np.argpartition(residual, size - 1)[:size]
-        attempts.append((float(residual[chosen].sum()), chosen))
-    return min(attempts, key=lambda attempt: attempt[0])[1]
+        return float(residual[chosen].sum()), chosen
+
+    first = [stepped(rng.choice(len(inside), least, replace=False), 2) for _ in range(CONCENTRATIONS)]
+    first.sort(key=lambda attempt: attempt[0])
+    return min((stepped(chosen, 8) for _, chosen in first[:2]), key=lambda attempt: attempt[0])[1]
 
 
 def by_residual_clusters(t: StartSample, rng: np.random.Generator) -> IntArray:
@@ -166,13 +172,13 @@ def at_random(t: StartSample, rng: np.random.Generator) -> IntArray:
 
 
 KINDS: tuple[Start, ...] = (
-    by_residuals,
+    by_covariates,
     by_concentration,
-    by_grouped_cells,
+    by_residuals,
     by_covariates_and_responses,
     by_concentration,
+    by_grouped_cells,
     by_quantiles,
-    by_covariates,
     by_concentration,
     by_random_rows,
     by_residual_clusters,
