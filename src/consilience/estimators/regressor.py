@@ -177,8 +177,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     fit_intercept : bool
         Whether gate and experts have an intercept.
     n_init : int
-        Number of starting points that are climbed to the end, the best of three times as many of several kinds, on a
-        sample of at most 6,000 rows.
+        Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows; as
+        many again if they do not all agree.
     max_iter : int
         Maximum number of EM and Newton iterations over all rows.
     tol : float

@@ -114,8 +114,8 @@ def fit_mixture(
     rng : numpy.random.Generator
         For the starts.
     n_init : int
-        Number of starting points that are climbed to the end on a sample of at most 6,000 rows, the best of three
-        times as many of several kinds.
+        Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows; as
+        many again if they do not all agree.
     tol, max_iter, newton
         As in :func:`~consilience.fit.climb.climb`.
     start : Mixture or None
