@@ -380,7 +380,7 @@ def test_an_answer_to_another_question_is_refused(path: Path) -> None:
     (_, payload) = FrameFile(path).read()[1]
     meta, question, _ = separated(payload)
     rechained(path, {1: joined([meta, question, encode(Likelihood(-1.0, 2.0))])})
-    with pytest.raises(JournalError, match="an answer of round 1 does not fit its question"):
+    with pytest.raises(JournalError, match="an answer of round 1 in the journal does not fit its question"):
         run(summaries(3), InProcess().over(small_sites()), Journal(path))
 
 

@@ -194,7 +194,7 @@ class Journal:
             "number": number,
             "request": request,
             "asked": list(asked),
-            "digests": {site: found[site] for site in asked if site in found},  # whatever came first
+            "digests": {site: found[site] for site in asked if site in found},  # not in the order of arrival
             "failures": {site: [f.code.name, f.reference] for site, f in failures.items()},
             "answers": [sites for sites, _ in answers],
         }

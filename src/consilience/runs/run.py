@@ -281,9 +281,8 @@ class _Conversation:
             value = decode(message)
             if answers(question_for(question, self._roster[sites[0]]), value):
                 return value
-        path = None if self._journal is None else self._journal.path
         raise JournalError(
-            f"{path}: an answer of round {len(self._rounds)} does not fit its question; restore the file"
+            f"an answer of round {len(self._rounds)} in the journal does not fit its question: restore it"
         )
 
     def record(self) -> Record:
