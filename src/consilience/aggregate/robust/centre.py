@@ -162,10 +162,17 @@ class _Pull:
         return np.asarray((1 - self.eta / self.strength) * self.R / self.inverse.sum())
 
     def newton_step(self) -> Array:
-        """Return the Newton step of the sum of distances; NaN if all points are on a line through ``v``."""
-        H = self.inverse.sum() * np.eye(len(self.R)) - (self.unit * self.inverse) @ self.unit.T
+        """Return the Newton step of the sum of distances; NaN if all points are on a line through ``v``.
+
+        It solves ``(a I - U C Uᵀ) s = R`` by Woodbury's identity if there are fewer points than coordinates.
+        """
+        D, m = self.unit.shape
+        a = self.inverse.sum()
         try:
-            return np.linalg.solve(H, self.R)
+            if m >= D:
+                return np.linalg.solve(a * np.eye(D) - (self.unit * self.inverse) @ self.unit.T, self.R)
+            S = np.diag(a / self.inverse) - self.unit.T @ self.unit
+            return np.asarray((self.R + self.unit @ np.linalg.solve(S, self.unit.T @ self.R)) / a)
         except np.linalg.LinAlgError:
             return np.full_like(self.R, np.nan)
 
