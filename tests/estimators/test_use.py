@@ -182,7 +182,7 @@ def test_sandwich_is_the_default_and_can_be_shown_in_the_summary() -> None:
 
 
 def test_bootstrap_of_a_mixture_of_regressions() -> None:
-    data = simulated(gate="constant", n=150, d=1)
+    data = simulated(gate="constant", n=300, d=1)
     model = MixtureOfRegressions(2, random_state=0, n_init=2).fit(data.X, data.y)
     drawn = model.infer(data.X, data.y, kind="bootstrap", draws=10)
     ratio = drawn.standard_errors().flat() / model.inference_.standard_errors().flat()

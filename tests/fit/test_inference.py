@@ -124,7 +124,7 @@ def test_on_data_from_the_model_information_and_sandwich_agree_and_cover_the_tru
 
 
 def test_interval_is_estimate_plus_minus_quantile_times_error() -> None:
-    data = simulated(gate="constant")
+    data = simulated(gate="constant", n=500)
     inference = infer(fitted(data), data.rows)
     degrees = inference.degrees_of_freedom()
     assert np.all(np.isinf(degrees.gate))
@@ -166,8 +166,12 @@ def test_contrasts_have_the_covariance_of_a_difference() -> None:
 def reasons(data: Simulated, rows: Rows | None = None, **options: object) -> dict[str, str]:
     inference = infer(fitted(data, **options), data.rows if rows is None else rows)
     se = inference.standard_errors()
-    for part, values in (("gate", se.gate), ("experts", se.experts), ("experts", se.log_shapes)):
-        assert np.all(np.isnan(values)) if part in inference.withheld else np.all(np.isfinite(values))
+    for parts, values in (
+        ({"gate"}, se.gate),
+        ({"experts"}, se.experts),
+        ({"experts", "shapes"}, se.log_shapes),
+    ):
+        assert np.all(np.isnan(values) if parts & inference.withheld.keys() else np.isfinite(values))
     if "gate" in inference.withheld:
         assert np.all(np.isnan(inference.gate_contrasts(0)[1]))
     return dict(inference.withheld)
@@ -184,7 +188,7 @@ def test_sharp_gate_is_withheld_as_nearly_separated() -> None:
 
 def test_few_rows_withhold_the_gate() -> None:
     found = reasons(simulated(n=90))
-    assert set(found) == {"gate"}
+    assert set(found) == {"gate", "shapes"}
     assert "experts overlap in too few rows" in found["gate"]
 
 
@@ -199,7 +203,12 @@ def test_a_fit_cut_short_withholds_everything() -> None:
 
 
 def test_constant_gate_has_no_reason_of_its_own() -> None:
-    assert not reasons(simulated(n=90, gate="constant"))
+    assert reasons(simulated(n=90, gate="constant")).keys() == {"shapes"}
+
+
+def test_variances_of_fewer_than_100_rows_an_expert_are_withheld() -> None:
+    assert "at least 100 are needed" in reasons(simulated(n=150, gate="constant"))["shapes"]
+    assert not reasons(simulated(n=500, gate="constant"))
 
 
 @QUIET
@@ -338,7 +347,7 @@ def test_bootstrap_withholds_what_the_information_withholds() -> None:
     data = simulated(n=60)
     fit = fitted(data)
     reasons = infer(fit, data.rows).withheld
-    assert reasons.keys() == {"gate"}
+    assert reasons.keys() == {"gate", "shapes"}
     assert (
         bootstrap(fit, data.rows, data.specification, rng=np.random.default_rng(0), draws=2).withheld.keys()
         >= reasons.keys()

@@ -35,6 +35,12 @@ ROWS_PER_COEFFICIENT = 2.5
 """Minimum of an expert's effective rows per coefficient."""
 ROWS_PER_COEFFICIENT_OF_SHAPES = 5.0
 """The same for intervals of its shapes, whose bias is of the order of coefficients over rows."""
+ROWS_OF_SHAPES = 100.0
+"""Minimum of an expert's effective rows for intervals of its shapes in a mixture.
+
+Their standard errors need fourth moments of the residuals. With fewer rows they are too small if the variance depends
+on the covariates, and nothing in the data shows that it does.
+"""
 SANDWICH_UP_TO = 20_000
 """Number of labels up to which the standard errors of a fit are compared with the sandwich: one more pass."""
 
@@ -215,8 +221,9 @@ def crowded(mixture: Mixture, rows: Array, p: int) -> dict[str, str]:
     if rows[k] < needed:
         parts = ("gate", "experts") if mixture.K > 1 else ("experts",)
         return dict.fromkeys(parts, f"{have}, at least {needed:.0f} are needed: use fewer covariates")
-    if mixture.experts.shapes and rows[k] < ROWS_PER_COEFFICIENT_OF_SHAPES * p:
-        return {"shapes": f"{have}, at least {ROWS_PER_COEFFICIENT_OF_SHAPES * p:.0f} are needed"}
+    needed = max(ROWS_PER_COEFFICIENT_OF_SHAPES * p, ROWS_OF_SHAPES if mixture.K > 1 else 0.0)
+    if mixture.experts.shapes and rows[k] < needed:
+        return {"shapes": f"{have}, at least {needed:.0f} are needed"}
     return {}
 
 
