@@ -17,6 +17,7 @@ import numpy as np
 from consilience.engines import InProcess
 from consilience.fit import Expect, Specification
 from consilience.messages import encode
+from consilience.messages.questions import Identify
 from consilience.methods import FederatedEM, Task
 from consilience.model import Rows
 from consilience.runs import Journal, run
@@ -39,6 +40,8 @@ def main(journal: str, log: str, result: str) -> None:
     with Path(log).open("a", buffering=1) as file:
 
         def logged(question, site):
+            if isinstance(question, Identify):  # asked when a journal is resumed
+                return plain(question, site)
             file.write(f"{blake2b(encode(question), digest_size=8).hexdigest()} {site.name}\n")
             time.sleep(0.02)
             return plain(question, site)

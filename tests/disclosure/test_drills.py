@@ -134,10 +134,10 @@ def test_who_is_refused_at_the_border_has_no_model_and_no_say(name: str) -> None
     np.testing.assert_allclose(means_of(result.model), means_of(alone.model), atol=1e-9)
 
 
-def test_a_replay_is_named_for_what_it_is() -> None:
-    said = {site.name: site.reasons for site in attacked("replay").sites}
+def test_a_replay_contradicts_itself() -> None:
+    said = {site.name: " ".join(site.reasons) for site in attacked("replay").sites}
     for liar in LIARS:
-        assert "it repeated the answer of an earlier round to a different question" in said[liar]
+        assert "what no data can give" in said[liar] or "contradicts an earlier answer" in said[liar]
 
 
 def test_a_claim_of_many_rows_is_named_for_what_it_is() -> None:
@@ -193,7 +193,7 @@ def test_regressions_withstand_liars_too() -> None:
     estimator = MixtureOfRegressions(2, mixture_init=start, random_state=0)
     plain = Federation(parts).fit(estimator, SharedCentre(rounds=14))
     engine = Drill(dict.fromkeys(LIARS, attacks.sign_flip))
-    result = Federation(parts, engine=engine).fit(estimator, SharedCentre(rounds=14))
+    result = Federation(parts, engine=engine).fit(estimator, SharedCentre(rounds=14), on_drop="continue")
     assert named(result) >= set(LIARS)
     assert result.fit.trusted
     for name in set(parts) - set(LIARS):

@@ -41,6 +41,8 @@ from consilience.messages.questions import (
     Answer,
     Bundle,
     CriticSums,
+    Identify,
+    Identity,
     Question,
     Sample,
     ScoreSums,
@@ -167,6 +169,8 @@ def values(shape: Shape) -> list[object]:
         Failure(FailureCode.OUT_OF_RANGE, 5),
         fit_site,
         local_fit,
+        Identify(),
+        Identity(summary.weight),
         Bundle((0, 1, 5, 10**6), questions),
         *sorted((*of_clients, *said), key=lambda value: TYPES.index(type(value))),
     ]
@@ -360,7 +364,7 @@ def test_a_message_cut_short_or_lengthened_is_refused(shape: Shape, cut: int) ->
 def test_a_huge_length_is_refused_before_anything_is_allocated() -> None:
     for heads, floats in ((2**32 - 1, 0), (0, 2**61), (1, 2**60)):
         with pytest.raises(MessageError, match="its header states"):
-            decode(HEADER.pack(MARK, 1, 0, heads, floats) + b"\0" * 64)
+            decode(HEADER.pack(MARK, 2, 0, heads, floats, 0) + b"\0" * 64)
 
 
 def test_a_huge_shape_is_refused_before_anything_is_allocated() -> None:
@@ -816,6 +820,7 @@ SAYS = {
     Sizes: "the number of rows of each client",
     Anchors: "for each of 1 clients, 2 numbers",
     LocalSteps: "sums over its clients of the changes of their coefficients",
+    Identify: "the total weight",
 }
 
 

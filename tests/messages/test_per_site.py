@@ -19,6 +19,7 @@ from consilience.messages import (
     Several,
     Summarise,
     Total,
+    decode,
     encode,
     together,
 )
@@ -50,7 +51,7 @@ def own(*names: str, times: int = 1) -> Dialogue[list[dict[str, Any]]]:
 
 def alone(site: Site) -> bytes:
     """The answer of a site to its own question, without engine or run."""
-    return respond(encode(QUESTIONS[site.name]), site)
+    return encode(decode(respond(encode(QUESTIONS[site.name]), site)))
 
 
 # ---------------------------------------------------------------------- who is asked what

@@ -32,6 +32,7 @@ from consilience.messages import (
     Total,
     encode,
 )
+from consilience.messages.codec import fingerprint_of
 from consilience.messages.dialogue import Dialogue
 from consilience.model import Rows
 from consilience.runs import Journal, run
@@ -378,8 +379,8 @@ def test_records_that_no_run_writes_are_refused(path: Path, payload: bytes, inde
 def test_an_answer_to_another_question_is_refused(path: Path) -> None:
     journaled(path)
     (_, payload) = FrameFile(path).read()[1]
-    meta, question, _ = separated(payload)
-    rechained(path, {1: joined([meta, question, encode(Likelihood(-1.0, 2.0))])})
+    meta, question, answer = separated(payload)
+    rechained(path, {1: joined([meta, question, encode(Likelihood(-1.0, 2.0), fingerprint_of(answer))])})
     with pytest.raises(JournalError, match="an answer of round 1 in the journal does not fit its question"):
         run(summaries(3), InProcess().over(small_sites()), Journal(path))
 

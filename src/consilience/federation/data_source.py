@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -9,10 +10,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from consilience.errors import InvalidInputError
+from consilience.federation.site_names import site_names
 from consilience.model.rows import Groups, Rows
 from consilience.site import Columns, Shard, Site
 from consilience.site.shards import column_names, distinct
-from consilience.site.stores import expand
+from consilience.site.stores import address, expand, is_remote, store
 
 PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials")
 
@@ -53,7 +55,8 @@ class Arrays:
         """Build from ``(X, y)`` or a mapping with ``X``, ``y``, ``sample_weight`` and other parts, for each site."""
         if not sites:
             raise InvalidInputError("a federation needs at least one site")
-        parts = {str(name): _part(str(name), data) for name, data in sites.items()}
+        names = site_names(sites)
+        parts = {name: _part(name, data) for name, data in zip(names, sites.values(), strict=True)}
         if len({part.get("groups") is None for part in parts.values()}) > 1:
             raise InvalidInputError("some sites have groups and some do not: pass groups for all sites")
         return cls(parts)
@@ -113,6 +116,7 @@ class Shards:
     ) -> Shards:
         """Build from a pattern or a list of addresses; features are by default all columns without another role."""
         uris = expand(pattern)
+        _check_files(uris)
         responses = () if target is None else (target,) if isinstance(target, str) else tuple(target)
         if exposure is not None and trials is not None:
             raise InvalidInputError("expected a column for exposure or for trials, not both")
@@ -140,10 +144,20 @@ class Shards:
     def names(self) -> list[str]:
         """Return the file names if they are distinct, else the whole addresses."""
         names = [uri.split("?")[0].rsplit("/", 1)[-1] for uri in self.uris]
-        return names if len(set(names)) == len(names) else list(self.uris)
+        return list(site_names(names if len(set(names)) == len(names) else self.uris))
 
     def _classes(self, column: str) -> tuple[Any, ...]:
         return tuple(sorted({value for uri in self.uris for value in distinct(uri, column)}))
+
+
+def _check_files(uris: Sequence[str]) -> None:
+    """Raise an error if two addresses are of one file."""
+    files: dict[str, str] = {}
+    for uri in uris:
+        file = uri if is_remote(uri) else os.path.realpath(store(uri)[1])
+        if file in files:
+            raise InvalidInputError(f"{address(files[file])} and {address(uri)} are the same file: name it once")
+        files[file] = uri
 
 
 def _check_groups(uris: Sequence[str], column: str) -> None:

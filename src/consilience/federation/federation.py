@@ -269,6 +269,10 @@ def _warn(fitted: FederatedFit) -> None:
     reasons = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
     if reasons:
         warn(f"some sites were not used as a whole: {reasons}. See FederatedFit.sites", SetAsideWarning)
+    explained = {site.name for site in fitted.sites if site.reasons}
+    left = "; ".join(f"{site}: {why}" for site, why in fitted.record.dropped.items() if site not in explained)
+    if left:
+        warn(f"some sites left the run: {left}. See FederatedFit.record", SetAsideWarning)
     suspicions = "; ".join(f"{site}: {', '.join(said)}" for site, said in fitted.fit.survey.suspicions.items())
     if suspicions:
         warn(f"the data of some sites may be wrong: {suspicions}. They were used as they are", SuspectDataWarning)

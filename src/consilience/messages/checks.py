@@ -20,6 +20,7 @@ from consilience.model.families.requirement import Regressions
 from consilience.model.mixture import Mixture
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, triangle_size, unpack
+from consilience.numerics.linalg import is_semidefinite
 
 LARGEST = 1e100
 """Upper limit of parameters and moments, so that their squares do not overflow."""
@@ -174,15 +175,14 @@ def check_covariates(summary: CovariateSummary) -> None:
 def _are_covariances(packed: Array) -> bool:
     """Whether packed matrices are positive semidefinite, up to rounding."""
     matrices = unpack(packed)
-    variances = np.diagonal(matrices, axis1=1, axis2=2)
-    if not (np.all(variances >= 0) and _is_moderate(variances)):
-        return False
-    scale = 1 / np.sqrt(np.where(variances > 0, variances, 1.0))
-    try:
-        np.linalg.cholesky(matrices * scale[:, :, None] * scale[:, None] + SLACK * np.eye(matrices.shape[1]))
-    except np.linalg.LinAlgError:
-        return False
-    return True
+    return _is_moderate(np.diagonal(matrices, axis1=1, axis2=2)) and is_semidefinite(matrices)
+
+
+def _is_covariance(matrix: Array) -> bool:
+    """Whether a matrix is symmetric and positive semidefinite, up to rounding."""
+    spread = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
+    symmetric = bool(np.all(np.abs(matrix - matrix.T) <= SLACK * np.outer(spread, spread)))
+    return symmetric and is_semidefinite(matrix)
 
 
 def _is_moderate(values: Array) -> bool:
@@ -245,10 +245,12 @@ def check_bundle(bundle: Bundle) -> None:
 
 
 def check_summary(summary: ColumnSummary) -> None:
-    """Raise an error if the weight or a sum of squares is negative."""
-    squares = (summary.x_squares, np.diagonal(summary.y_products))
-    if summary.weight < 0 or any(bool(np.any(part < 0)) for part in squares):
+    """Raise an error unless weight, means and products are those that rows can have."""
+    products = summary.y_products
+    if summary.weight < 0 or np.any(summary.x_squares < 0) or products.shape[0] != products.shape[-1]:
         raise MessageError("a summary has a negative weight or a negative sum of squares")
+    if np.all(np.isfinite(products)) and not _is_covariance(products):  # a sum over sites may overflow
+        raise MessageError("a summary has products of responses that are not symmetric and positive semidefinite")
 
 
 def check_fit_site(question: FitSite) -> None:

@@ -2,10 +2,12 @@
 
 A message is a kind, a *head* of integers (choices, lengths, shapes) and a *body* of floats. As bytes::
 
-    mark "CNSL" | format u16 | kind u16 | length of head u32 | length of body u64 | head i64 … | body f64 …
+    mark "CNSL" | format u16 | kind u16 | length of head u32 | length of body u64 | fingerprint u64
+    | head i64 … | body f64 …
 
-all little-endian. The reader's table (:mod:`consilience.messages.table`) defines what a kind means, never the bytes.
-Lengths are checked against the number of bytes before anything is allocated; arrays are views of the bytes.
+all little-endian. The fingerprint is that of the rows of an answer, and 0 otherwise. The reader's table
+(:mod:`consilience.messages.table`) defines what a kind means, never the bytes. Lengths are checked against the number
+of bytes before anything is allocated; arrays are views of the bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ from consilience.errors import MessageError
 from consilience.numerics.arrays import Array, pack, triangle_size, unpack
 
 MARK = b"CNSL"
-FORMAT = 1
-HEADER = struct.Struct("<4sHHIQ")
+FORMAT = 2
+HEADER = struct.Struct("<4sHHIQQ")
 MOST_BYTES = 2**31
 """Maximum size of a message that is read."""
 LONGEST_AXIS = 2**31 - 1
+MODULUS = 2**64
+"""Fingerprints are numbers below this; those of parts are added modulo it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +48,11 @@ class Message:
     kind: int
     head: tuple[int, ...]
     body: Array
+    fingerprint: int = 0
 
     def to_bytes(self) -> bytes:
         """Return the message as bytes."""
-        header = HEADER.pack(MARK, FORMAT, self.kind, len(self.head), len(self.body))
+        header = HEADER.pack(MARK, FORMAT, self.kind, len(self.head), len(self.body), self.fingerprint)
         return b"".join([header, np.array(self.head, dtype="<i8").tobytes(), self.body.astype("<f8").tobytes()])
 
     @classmethod
@@ -55,7 +60,7 @@ class Message:
         """Read the message in ``data``; raise a :class:`~consilience.errors.MessageError` if it is invalid."""
         if data[:4] != MARK or len(data) < HEADER.size:
             raise MessageError(f"not a message of this library: {len(data)} bytes without its mark and header")
-        _, version, kind, heads, floats = HEADER.unpack_from(data)
+        _, version, kind, heads, floats, fingerprint = HEADER.unpack_from(data)
         if version != FORMAT:
             raise OtherFormatError(f"message in format {version}; this version reads format {FORMAT}")
         if len(data) > most:
@@ -63,7 +68,19 @@ class Message:
         if len(data) != HEADER.size + 8 * (heads + floats):
             raise MessageError(f"message of {len(data)} bytes; its header states {HEADER.size + 8 * (heads + floats)}")
         head = np.frombuffer(data, "<i8", heads, HEADER.size)
-        return cls(kind, tuple(head.tolist()), np.frombuffer(data, "<f8", floats, HEADER.size + 8 * heads))
+        body = np.frombuffer(data, "<f8", floats, HEADER.size + 8 * heads)
+        return cls(kind, tuple(head.tolist()), body, fingerprint)
+
+
+def fingerprint_of(data: bytes) -> int:
+    """Return the fingerprint in an encoded answer.
+
+    Examples
+    --------
+    >>> fingerprint_of(Message(3, (), np.empty(0), fingerprint=7).to_bytes())
+    7
+    """
+    return int(HEADER.unpack_from(data)[-1])
 
 
 class OtherFormatError(MessageError):
@@ -80,10 +97,10 @@ class Writer:
         self.head: list[int] = []
         self.body: list[Array] = []
 
-    def message(self, kind: int) -> Message:
+    def message(self, kind: int, fingerprint: int) -> Message:
         """Return the message of this kind with the collected numbers."""
         body = np.concatenate(self.body) if self.body else np.empty(0)
-        return Message(kind, tuple(self.head), body)
+        return Message(kind, tuple(self.head), body, fingerprint)
 
 
 class Reader:

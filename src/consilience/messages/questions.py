@@ -52,6 +52,35 @@ class Summarise:
         )
 
 
+@dataclass(frozen=True)
+class Identify:
+    """Ask for the total weight of the rows; the answer carries their fingerprint: :class:`Identity`.
+
+    Examples
+    --------
+    >>> Identify().disclosed
+    'the total weight'
+    """
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        return "the total weight"
+
+
+@dataclass(frozen=True)
+class Identity(Additive):
+    """Total weight of the rows, in a message with their fingerprint.
+
+    Examples
+    --------
+    >>> Identity(2.0) + Identity(1.0)
+    Identity(weight=3.0)
+    """
+
+    weight: float
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreSums:
     """Ask for the statistics at a mixture without second moments ``x xᵀ``, for gradient steps: ``Statistics``.
@@ -398,6 +427,7 @@ Question = (
     | SquaredResponses
     | CriticSums
     | Several
+    | Identify
 )
 Answer = (
     ColumnSummary
@@ -413,4 +443,5 @@ Answer = (
     | SquaredMoments
     | MinimaxSums
     | Answers
+    | Identity
 )

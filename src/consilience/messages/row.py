@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from consilience.messages.codec import Struct
+from consilience.model.cross_products import CrossProducts
 from consilience.model.rows import Rows
 
 
@@ -16,6 +17,16 @@ def _always(*_: Any) -> bool:
 
 def _any_rows(*_: Any) -> None:
     """Accept all rows."""
+
+
+def _possible(*_: Any) -> str:
+    """Accept all answers."""
+    return ""
+
+
+def _unknown(*_: Any) -> CrossProducts | None:
+    """Read no products from an answer."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,12 @@ class Row:
         ``reads(question, rows)`` raises a :class:`SiteError` if the question cannot be answered from the rows.
     fits : callable
         ``fits(question, answer)`` returns whether the answer has the requested shapes.
+    impossible : callable
+        ``impossible(question, answer)`` returns what no data can give, in an answer of the requested shapes; empty if
+        there is nothing.
+    products : callable
+        ``products(question, answer)`` returns the sums over rows that an answer states whatever was asked, by which
+        answers of a site are compared; None if it states none.
     """
 
     question: Struct
@@ -43,3 +60,5 @@ class Row:
     adds: bool = True
     reads: Callable[[Any, Rows], None] = _any_rows
     fits: Callable[[Any, Any], bool] = _always
+    impossible: Callable[[Any, Any], str] = _possible
+    products: Callable[[Any, Any], CrossProducts | None] = _unknown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -45,11 +46,25 @@ from consilience.messages.codec import (
     Writer,
 )
 from consilience.messages.failures import Failure, FailureCode
+from consilience.messages.possible import (
+    in_clients,
+    in_critic,
+    in_fit,
+    in_identity,
+    in_likelihood,
+    in_pairs,
+    in_squares,
+    in_statistics,
+    in_summary,
+    products_of_fit,
+)
 from consilience.messages.questions import (
     Answers,
     Bundle,
     CriticSums,
     FitSite,
+    Identify,
+    Identity,
     Likelihood,
     LocalFit,
     LogLikelihood,
@@ -95,6 +110,7 @@ from consilience.model.clients.local_steps import ClusterSums, local_steps
 from consilience.model.clients.moments import ClientMoments, client_moments
 from consilience.model.clients.pairs import PairSums, pair_sums
 from consilience.model.critic import MinimaxSums, minimax_sums
+from consilience.model.cross_products import CrossProducts, products_of_statistics, products_of_summary
 from consilience.model.expectation import expect, score_sums
 from consilience.model.mixture import layout_of, score_layout
 from consilience.model.summary import column_summary
@@ -113,6 +129,8 @@ ROWS: tuple[Row, ...] = (
         reads=reads_columns,
         contribution=lambda _, rows: column_summary(rows),
         fits=lambda asked, given: summary_fits(given, asked.d, asked.q),
+        impossible=in_summary,
+        products=lambda _, given: products_of_summary(given),
     ),
     Row(
         question=EXPECT,
@@ -120,12 +138,16 @@ ROWS: tuple[Row, ...] = (
         reads=reads_mixture,
         contribution=lambda asked, rows: expect(asked.mixture, rows, information=asked.information),
         fits=lambda asked, given: has_layout(given, layout_of(asked.mixture), asked.information),
+        impossible=in_statistics,
+        products=lambda asked, given: products_of_statistics(asked.mixture, given),
     ),
     Row(
         question=Struct(LogLikelihood, {"mixture": MIXTURE}),
         answer=Struct(Likelihood, {"log_likelihood": NUMBER, "weight": NUMBER}),
         reads=reads_mixture,
         contribution=lambda asked, rows: Likelihood(log_likelihood(asked.mixture, rows), label_count(rows)),
+        impossible=in_likelihood,
+        products=lambda _, given: CrossProducts.counted(labels=given.weight),
     ),
     Row(
         question=Struct(
@@ -160,6 +182,8 @@ ROWS: tuple[Row, ...] = (
         ),
         adds=False,
         fits=is_fit_of,
+        impossible=in_fit,
+        products=products_of_fit,
     ),
     Row(
         question=SCORE_SUMS,
@@ -167,11 +191,16 @@ ROWS: tuple[Row, ...] = (
         reads=reads_mixture,
         contribution=lambda asked, rows: score_sums(asked.mixture, rows),
         fits=lambda asked, given: has_layout(given, score_layout(asked.mixture), False),
+        impossible=in_statistics,
+        products=lambda asked, given: CrossProducts.counted(
+            float(given.experts.plain[: asked.mixture.K].sum()), given.weight
+        ),
     ),
     Row(
         question=Struct(Sample, {"question": OneOf(EXPECT, SCORE_SUMS), "share": NUMBER, "seed": SEED}, check_sample),
         answer=STATISTICS,
         fits=lambda asked, given: answers(asked.question, given),
+        impossible=in_statistics,
     ),
     Row(
         question=Struct(Pairs, DIRECTIONS, check_directions),
@@ -179,6 +208,7 @@ ROWS: tuple[Row, ...] = (
         reads=reads_design,
         contribution=lambda asked, rows: pair_sums(rows, asked.design, asked.theta, asked.basis),
         fits=lambda asked, given: given.product.shape == (asked.design.p, directions(asked)),
+        impossible=in_pairs,
     ),
     Row(
         question=Struct(Clients, DIRECTIONS, check_directions),
@@ -187,6 +217,8 @@ ROWS: tuple[Row, ...] = (
         reads=reads_design,
         contribution=lambda asked, rows: client_moments(rows, asked.design, asked.theta, asked.basis),
         fits=lambda asked, given: given.f == directions(asked),
+        impossible=in_clients,
+        products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(given.G)),
     ),
     Row(
         question=Struct(SquaredResponses, {"design": DESIGN}, check_design),
@@ -194,6 +226,8 @@ ROWS: tuple[Row, ...] = (
         reads=reads_design,
         contribution=lambda asked, rows: squared_moments(asked.design, rows),
         fits=lambda asked, given: given.second.shape == (asked.design.p, asked.design.p),
+        impossible=in_squares,
+        products=lambda _, given: CrossProducts.counted(given.weight),
     ),
     Row(
         question=Struct(CriticSums, {"mixture": MIXTURE, "above": MATRIX, "below": MATRIX}, check_comparison),
@@ -213,12 +247,15 @@ ROWS: tuple[Row, ...] = (
         reads=reads_ungrouped,
         contribution=lambda asked, rows: minimax_sums(asked.mixture, asked.above, asked.below, rows),
         fits=is_comparison,
+        impossible=in_critic,
+        products=lambda _, given: CrossProducts.counted(given.weight),
     ),
     Row(
         question=Struct(Sizes, {}),
         answer=Struct(ClientSizes, {"n": VECTOR}, check_client_sizes),
         adds=False,
         contribution=lambda _, rows: client_sizes(rows),
+        products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(len(given.n))),
     ),
     Row(
         question=Struct(
@@ -251,6 +288,14 @@ ROWS: tuple[Row, ...] = (
             asked.mixture, rows, steps=asked.steps, rate=asked.rate, prox=asked.prox
         ),
         fits=lambda asked, given: given.moved.shape == asked.mixture.coefficients.shape,
+        products=lambda _, given: CrossProducts.counted(float(given.rows.sum()), float(given.clients.sum())),
+    ),
+    Row(
+        question=Struct(Identify, {}),
+        answer=Struct(Identity, {"weight": NUMBER}),
+        contribution=lambda _, rows: Identity(float(rows.n if rows.weight is None else rows.weight.sum())),
+        impossible=in_identity,
+        products=lambda _, given: CrossProducts.counted(given.weight),
     ),
 )
 """Rows of all questions. Add new rows at the end: the index determines the numbers that are sent."""
@@ -275,8 +320,8 @@ KINDS: tuple[Struct, ...] = (
 _KIND_OF = {record.type: kind for kind, record in enumerate(KINDS)}
 
 
-def encode(value: Any) -> bytes:
-    """Encode a question, an answer or a failure as bytes.
+def encode(value: Any, fingerprint: int = 0) -> bytes:
+    """Encode a question, an answer or a failure as bytes; an answer with the fingerprint of its rows.
 
     Examples
     --------
@@ -292,7 +337,7 @@ def encode(value: Any) -> bytes:
         raise MessageError(f"{type(value).__name__} is not in the table of messages")
     writer = Writer()
     KINDS[kind].write(value, writer)
-    return writer.message(kind).to_bytes()
+    return writer.message(kind, fingerprint).to_bytes()
 
 
 def decode(data: bytes) -> Any:
@@ -336,9 +381,10 @@ def received(data: bytes, question: Question) -> Any:
         return Failure(FailureCode.UNREADABLE_ANSWER)
     if isinstance(answer, Failure):
         return _explained(answer, question)
-    if answers(question, answer):
-        return answer
-    return Failure(FailureCode.WRONG_SHAPE)
+    if not answers(question, answer):
+        return Failure(FailureCode.WRONG_SHAPE)
+    reason = impossible_part(question, answer)
+    return Failure(FailureCode.IMPOSSIBLE, detail=reason) if reason else answer
 
 
 def answers(question: Question, answer: Any) -> bool:
@@ -354,6 +400,41 @@ def answers(question: Question, answer: Any) -> bool:
         return several and all(map(answers, question.questions, answer.items))
     row = ROW_OF[type(question)]
     return isinstance(answer, row.answer.type) and row.fits(question, answer)
+
+
+def parts(question: Question, answer: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the single questions of a message, with their answers."""
+    if isinstance(question, Several):
+        for asked, given in zip(question.questions, answer.items, strict=True):
+            yield from parts(asked, given)
+    else:
+        yield question, answer
+
+
+def impossible_part(question: Question, answer: Any) -> str:
+    """Return what no data can give in an answer of the requested shapes; empty if there is nothing.
+
+    Examples
+    --------
+    >>> impossible_part(Identify(), Identity(-1.0))
+    'a negative weight'
+    """
+    found = (ROW_OF[type(asked)].impossible(asked, given) for asked, given in parts(question, answer))
+    return next(filter(None, found), "")
+
+
+def stated_products(question: Question, answer: Any) -> Iterator[CrossProducts]:
+    """Yield the sums over rows that an answer states, whatever mixture was asked about.
+
+    Examples
+    --------
+    >>> [products.values[0, 0] for products in stated_products(Identify(), Identity(5.0))]
+    [5.0]
+    """
+    for asked, given in parts(question, answer):
+        found = ROW_OF[type(asked)].products(asked, given)
+        if found is not None:
+            yield found
 
 
 def is_additive(question: Question) -> bool:

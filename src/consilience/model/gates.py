@@ -8,18 +8,22 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from scipy.special import xlogy
 
 from consilience.errors import InvalidInputError
 from consilience.model import multinomial
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
-from consilience.numerics.arrays import Array, IntArray, kronecker
+from consilience.numerics.arrays import Array, IntArray, kronecker, unpack
+from consilience.numerics.linalg import is_semidefinite
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 SMALLEST_WEIGHT = 1e-300
 NO_SHARE = -20.0
 """Log odds of an expert that is not among those of the gate."""
 SUM_TOLERANCE = 1e-6
+SAME_MASS = 1e-9
+"""Relative difference of two sums of the same weights, from rounding."""
 
 
 class Gate(ABC):
@@ -70,6 +74,14 @@ class Gate(ABC):
     @abstractmethod
     def weights(self, pi: Array, tau: Array, mass: Array | float, p: int) -> Weights:
         """Return the weights to sum, from ``pi, tau (K, n)`` (``tau`` weighted)."""
+
+    def impossible(self, moments: Moments, *, intercept: bool) -> str:
+        """Return what no rows can give, such as a negative mass; empty if nothing. Second moments may be left out."""
+        return "a negative mass" if np.any(moments.plain < 0) else ""
+
+    def expected_log_weight(self, moments: Moments) -> float | None:
+        """Compute ``Σ τ_k log π_k``; None if moments do not state it."""
+        return None
 
     @abstractmethod
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
@@ -189,6 +201,20 @@ class SoftmaxGate(Gate):
             first=tau[:-1] - prior[:-1],
             second=multinomial.curvature_rows(pi, mass, p),
         )
+
+    def impossible(self, moments: Moments, *, intercept: bool) -> str:
+        """Return what no rows can give: the curvature is positive semidefinite, with the spread on its diagonal."""
+        if not len(moments.second):
+            return super().impossible(moments, intercept=intercept)
+        p = self.alpha.shape[1]
+        full = multinomial.is_full(self.K, p)
+        H = self.complete(moments) if full else unpack(moments.second)
+        if not is_semidefinite(H):
+            return "a curvature of the gate that is not positive semidefinite"
+        mass, spread = np.split(moments.plain, 2)
+        if full and intercept and np.any(np.abs(np.diagonal(H)[::p] - spread[:-1]) > SAME_MASS * mass.sum()):
+            return "a spread of the gate that differs from its curvature"
+        return super().impossible(moments, intercept=intercept)
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """Take one safeguarded Newton step from the gate's moments."""
@@ -319,6 +345,10 @@ class ConstantGate(Gate):
         """Return the weights of the sums ``Σ w τ_k``; no moments of covariates."""
         none = np.empty((0, tau.shape[1]))
         return Weights(tau.sum(axis=1), none, none)
+
+    def expected_log_weight(self, moments: Moments) -> float:
+        """Compute ``Σ τ_k log π_k``."""
+        return float(np.sum(xlogy(moments.plain, self.probabilities)))
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """Compute the exact maximiser, ``Σ τ_k / Σ τ``."""

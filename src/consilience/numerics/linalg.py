@@ -10,6 +10,10 @@ from consilience.numerics.arrays import Array
 
 RANK_TOLERANCE = 1e-11
 """Pivots and eigenvalues below this fraction of the largest count as zero."""
+SEMIDEFINITE = 1e-8
+"""Eigenvalue of a correlation matrix above minus which it counts as positive semidefinite."""
+TINY = 1e-150
+"""Square root of a diagonal entry below which its row counts as zero."""
 
 
 def cholesky_or_none(A: Array) -> Array | None:
@@ -34,6 +38,37 @@ def cholesky_or_none(A: Array) -> Array | None:
         return None
     factor: Array = L / scale[:, None]
     return factor
+
+
+def is_semidefinite(matrices: Array, scale: Array | None = None) -> bool:
+    """Whether symmetric ``matrices (..., p, p)`` are positive semidefinite, up to rounding.
+
+    Parameters
+    ----------
+    matrices : (..., p, p) array
+    scale : (..., p) array or None
+        Square roots of the diagonal relative to which rounding is measured; None for the matrices' own.
+
+    Examples
+    --------
+    >>> is_semidefinite(np.ones((1, 2, 2))), is_semidefinite(np.array([[1.0, 2.0], [2.0, 1.0]]))
+    (True, False)
+    """
+    if not matrices.size:
+        return True
+    if scale is None:
+        diagonal = np.diagonal(matrices, axis1=-2, axis2=-1)
+        if np.any(diagonal < 0):
+            return False
+        scale = np.sqrt(diagonal)
+    with np.errstate(over="ignore", invalid="ignore"):
+        inverse = 1 / np.where(scale > TINY, scale, 1.0)
+        correlation = matrices * inverse[..., :, None] * inverse[..., None, :]
+        correlation = correlation + SEMIDEFINITE * np.eye(matrices.shape[-1])
+    try:
+        return bool(np.all(np.isfinite(np.linalg.cholesky(correlation))))
+    except np.linalg.LinAlgError:
+        return False
 
 
 def cholesky_solve(L: Array, b: Array) -> Array:

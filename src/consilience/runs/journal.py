@@ -18,7 +18,7 @@ import numpy as np
 
 from consilience._version import __version__
 from consilience.errors import JournalError, MessageError
-from consilience.messages.codec import Message
+from consilience.messages.codec import Message, fingerprint_of
 from consilience.messages.failures import Failure, FailureCode
 from consilience.runs.engine import Reply
 from consilience.runs.journal_file import FrameFile, named, opened_for_appending, separated
@@ -131,6 +131,12 @@ class Journal:
                     self.open_replies.append(
                         Reply(int(meta["number"]), answered, parts[1], digests, float(meta["seconds"]))
                     )
+
+    def fingerprints(self) -> Iterator[tuple[tuple[str, ...], int]]:
+        """Yield the fingerprints of the data in the closed rounds, each with its sites."""
+        for closed in self.rounds:
+            for sites, message in closed.answers:
+                yield sites, fingerprint_of(message)
 
     # ------------------------------------------------------------------ a round
 

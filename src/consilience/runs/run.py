@@ -11,10 +11,12 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 import numpy as np
 
 from consilience.errors import InvalidInputError, JournalError, MessageError, RoundStoppedError
+from consilience.messages.codec import fingerprint_of
 from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total
 from consilience.messages.failures import Failure, FailureCode
-from consilience.messages.questions import Bundle, Question, question_for
+from consilience.messages.questions import Bundle, Identify, Identity, Question, question_for
 from consilience.messages.table import answers, decode, encode, received
+from consilience.runs.consistency import Consistency, sum_of
 from consilience.runs.engine import Engine, Reply
 from consilience.runs.journal import ClosedRound, Journal
 from consilience.runs.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
@@ -95,6 +97,7 @@ def run(
     talk = _Conversation(engine, journal, deadline, on_drop, progress)
     with nullcontext() if journal is None else journal.opened(engine.sites):
         try:
+            talk.check_data()
             request = next(dialogue)
             while True:
                 request = dialogue.send(talk.answer(request))
@@ -133,6 +136,7 @@ class _Conversation:
         self._participants = list(engine.sites)
         self._rounds: list[tuple[Request, list[Exchange]]] = []
         self._dropped: dict[str, str] = {}
+        self._stated = Consistency()
 
     # ------------------------------------------------------------------ a round
 
@@ -155,6 +159,7 @@ class _Conversation:
             for reply in self._journal.open_replies:
                 self._take(reply, gathered, sent=0, outcome=FROM_JOURNAL)
         self._gather(number, question, asked, request, gathered)
+        self._refuse_copies(asked, gathered)
         if gathered.failures:
             self._drop(number, gathered.failures)
         return self._closed(number, request, asked, gathered)
@@ -207,6 +212,33 @@ class _Conversation:
                     )
                 )
 
+    def _refuse_copies(self, asked: Sequence[str], gathered: _Gathered) -> None:
+        """Count a site with the rows of another site as failed, the later of the two."""
+        for site, failure in self._stated.copies(asked).items():
+            place = self._roster[site]
+            if gathered.answers.pop((place, place + 1), None) is not None:
+                gathered.failures[site] = failure
+                gathered.exchanges.append(Exchange((site,), 0, 0, 0.0, str(failure)))
+
+    def check_data(self) -> None:
+        """Raise an error if the data of a site are not those of the journal's answers; silent sites are not compared.
+
+        A finished journal asks no question, so the sites are asked here.
+        """
+        if self._journal is None or not self._journal.rounds:
+            return
+        now: dict[str, int] = {}
+        question = encode(Identify())
+        for replies in self._engine.ask(0, question, self._engine.sites, total=False, timeout=self._deadline):
+            good = [each for each in replies if isinstance(received(each.message, Identify()), Identity)]
+            now |= {each.sites[0]: fingerprint_of(each.message) for each in good}
+        for sites, then in self._journal.fingerprints():
+            if set(sites) <= set(now) and sum_of(now[site] for site in sites) != then:
+                who = sites[0] if len(sites) == 1 else f"one of {', '.join(sites)}"
+                raise JournalError(
+                    f"{who}: {FailureCode.DATA_CHANGED}; {self._journal.path} has answers from the data before"
+                )
+
     def _arrived(self, number: int, reply: Reply, question: bytes, gathered: _Gathered) -> bool:
         """Process a reply; return whether it is an answer of this round."""
         if reply.number != number:
@@ -217,7 +249,11 @@ class _Conversation:
         return self._take(reply, gathered, sent=sent, outcome=ANSWERED)
 
     def _take(self, reply: Reply, gathered: _Gathered, *, sent: int, outcome: str) -> bool:
-        value = received(reply.message, question_for(gathered.question, self._roster[reply.sites[0]]))
+        question = question_for(gathered.question, self._roster[reply.sites[0]])
+        value = received(reply.message, question)
+        if not isinstance(value, Failure):
+            found = self._stated.failure(reply.sites, question, value, fingerprint_of(reply.message))
+            value = value if found is None else found
         failed = isinstance(value, Failure)
         if failed:
             gathered.failures.update(dict.fromkeys(reply.sites, value))
@@ -262,7 +298,8 @@ class _Conversation:
             total = tree_sum(nodes, 0, len(self._roster), add)
         covered = gathered.settled() - set(gathered.failures)
         sites = tuple(site for site in self._roster if site in covered)
-        return total, ([(sites, encode(total))] if self._journal is not None else [])
+        fingerprint = sum_of(fingerprint_of(reply.message) for _, reply in gathered.answers.values())
+        return total, ([(sites, encode(total, fingerprint))] if self._journal is not None else [])
 
     def _replayed(self, request: Request, closed: ClosedRound, gathered: _Gathered) -> Any:
         for sites, message in closed.answers:
@@ -278,8 +315,8 @@ class _Conversation:
     def _journaled(self, message: bytes, sites: tuple[str, ...], question: Question | Bundle) -> Any:
         """Decode an answer of the journal; raise an error if it does not answer its question."""
         with suppress(MessageError):
-            value = decode(message)
-            if answers(question_for(question, self._roster[sites[0]]), value):
+            value, asked = decode(message), question_for(question, self._roster[sites[0]])
+            if answers(asked, value) and self._stated.failure(sites, asked, value, fingerprint_of(message)) is None:
                 return value
         raise JournalError(
             f"an answer of round {len(self._rounds)} in the journal does not fit its question: restore it"

@@ -156,7 +156,8 @@ def respond(question: bytes | Question, site: Site) -> bytes:
     """
     try:
         asked = decode(question) if isinstance(question, bytes) else question
-        return encode(answer(asked, site))
+        watched = site.watched()
+        return encode(answer(asked, watched), watched.fingerprint)
     except Exception as error:  # noqa: BLE001 - whatever happens at a site stays there: the trace is kept, a code leaves
         return encode(Failure(_code(error), site.keep_trace(error)))
 

@@ -6,9 +6,11 @@ columns. Reading uses one thread and bounded memory, whatever the size of the fi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from consilience.site.columns import TEXT, Chunk, Columns, encode
 from consilience.site.stores import address, is_parquet, is_remote, named, store
 
 CHUNK = 65_536  # rows
+SETTLED = 2 * 10**9  # nanoseconds; file systems store the time of a change in steps of at most 2 s
 CSV_BLOCK = 1 << 22  # bytes; a line must be shorter
 LOCAL_BUFFER = 1 << 16  # bytes per column
 REMOTE_BUFFER = 1 << 26  # bytes for all columns: each request to a store asks for a column's share of it
@@ -67,6 +70,17 @@ class Shard:
                 return int(file.metadata.num_rows)
         first = self.columns.names[0]
         return sum(batch.num_rows for batch in _batches(self.uri, Columns((), (first,)), {first: pa.binary()}))
+
+    def state(self) -> tuple[int, ...] | None:
+        """Return numbers that change if a local file is written again; None for a remote, new or missing file."""
+        if is_remote(self.uri):
+            return None
+        try:
+            found = Path(store(self.uri)[1]).stat()
+        except OSError:
+            return None
+        settled = time.time_ns() - found.st_mtime_ns > SETTLED  # a file written just now may be written again unseen
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if settled else None
 
     def chunks(self) -> Iterator[Rows]:
         """Yield rows in file order, 65,536 at a time; with groups all at once, since a group must stay whole.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import traceback
 from collections import deque
@@ -13,12 +14,18 @@ import numpy as np
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_labels
 from consilience.fit.starts import SUBSAMPLE
+from consilience.messages.codec import MODULUS
+from consilience.messages.failures import FailureCode, SiteError
 from consilience.model.clients.moments import as_clients
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import IntArray
+from consilience.site.fingerprint import fingerprint
 from consilience.site.shards import Shard
 
 KEPT_TRACES = 20
+MOST_KNOWN_FILES = 100_000
+KNOWN_FILES: dict[tuple[Shard, bytes, tuple[int, ...] | None], int] = {}
+"""Fingerprints of local files that have been read, by size and time of change: unchanged files are not hashed again."""
 _log = logging.getLogger("consilience.site")
 _log.addHandler(logging.NullHandler())
 
@@ -34,6 +41,8 @@ class Site:
         Rows in memory, or a file that is read in chunks at every question.
     keep : bool
         Whether the rows of a file are kept in memory once they have been read.
+    key : bytes
+        Secret of the site's fingerprint; empty for data of the coordinator's own.
     traces : deque of str
         Full tracebacks of the last 20 failures. They stay at the site and go to the logger ``consilience.site``; only
         a code and the number of the traceback leave the site.
@@ -48,7 +57,9 @@ class Site:
     name: str
     data: Rows | Shard
     keep: bool = False
+    key: bytes = field(default=b"", repr=False)
     _memory: list[Rows] = field(default_factory=list, init=False, repr=False)
+    _fingerprints: list[int] = field(default_factory=list, init=False, repr=False)
     _references: Iterator[int] = field(default_factory=lambda: iter(range(1, 2**62)), init=False, repr=False)
     traces: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_TRACES), repr=False)
 
@@ -59,7 +70,41 @@ class Site:
         elif self.keep:
             yield self._kept
         else:
-            yield from _or_empty(self.data)
+            yield from self._read(self.data)
+
+    def _read(self, shard: Shard) -> Iterator[Rows]:
+        """Yield the chunks of a file, and compute its fingerprint unless the file is known to be the same."""
+        known = KNOWN_FILES.get(state := (shard, self.key, shard.state()))
+        total = 0
+        for rows in _or_empty(shard):
+            total += 0 if known is not None else fingerprint(rows, self.key)
+            yield rows
+        found = total % MODULUS if known is None else known
+        if shard.state() == state[2] is not None and len(KNOWN_FILES) < MOST_KNOWN_FILES:
+            KNOWN_FILES[state] = found
+        self._keep_fingerprint(found)
+
+    def _keep_fingerprint(self, found: int) -> None:
+        if self._fingerprints and self._fingerprints[0] != found:
+            raise SiteError(FailureCode.DATA_CHANGED)
+        self._fingerprints[:] = [found]
+
+    def watched(self) -> Site:
+        """Return the same site for one answer, in which all passes over its data must have the same fingerprint."""
+        twin = copy.copy(self)
+        if isinstance(self.data, Shard) and not self.keep:
+            object.__setattr__(twin, "_fingerprints", [])
+        return twin
+
+    @property
+    def fingerprint(self) -> int:
+        """Fingerprint of the rows, as they were read last."""
+        if not self._fingerprints:
+            if isinstance(self.data, Rows) or self.keep:
+                self._keep_fingerprint(fingerprint(self._kept, self.key))
+            else:
+                deque(self.chunks(), maxlen=0)
+        return self._fingerprints[0]
 
     def sample(self, rng: np.random.Generator, size: int = SUBSAMPLE) -> Rows:
         """Draw at most ``size`` rows without replacement; all rows if there are groups."""
@@ -76,7 +121,7 @@ class Site:
         """Return the same site with its rows in memory."""
         if isinstance(self.data, Rows):
             return self
-        return Site(self.name, self._kept, traces=self.traces)
+        return Site(self.name, self._kept, key=self.key, traces=self.traces)
 
     def by_client(self) -> Site:
         """Return the same site with its groups as clients; without groups all its rows are one client."""

@@ -110,7 +110,8 @@ class Flaky:
     ) -> Iterator[list[Reply]]:
         if self.until is not None and number > self.until:
             raise KeyboardInterrupt
-        self.asked.append(tuple(sites))
+        if number:  # the journal's data are compared before the first round
+            self.asked.append(tuple(sites))
         away, failed = self.away(number), encode(Failure(FailureCode.INTERNAL, 1))
         for replies in self.engine.ask(number, question, sites, total=False, timeout=timeout):
             yield [

@@ -47,7 +47,7 @@ pytestmark = pytest.mark.usefixtures("more_points")
 
 
 def sites_of(parts: dict[str, Rows]) -> list[Site]:
-    return [Site(name, rows) for name, rows in parts.items()]
+    return [Site(name, rows, key=name.encode()) for name, rows in parts.items()]  # several may have the same rows
 
 
 def joined(parts: dict[str, Rows]) -> Rows:

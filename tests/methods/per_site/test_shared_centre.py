@@ -62,7 +62,7 @@ def gaussian_sites(
 
 
 def sites_of(parts: Mapping[str, Rows]) -> list[Site]:
-    return [Site(name, rows) for name, rows in parts.items()]
+    return [Site(name, rows, key=name.encode()) for name, rows in parts.items()]  # several may have the same rows
 
 
 def study(

@@ -12,6 +12,7 @@ from consilience.datasets.attacks.answers import attacked
 from consilience.datasets.attacks.lies import Attack
 from consilience.engines.inprocess import InProcess
 from consilience.errors import InvalidInputError
+from consilience.messages.codec import fingerprint_of
 from consilience.messages.questions import question_for
 from consilience.messages.table import decode, encode
 from consilience.runs.engine import Engine, Reply, digest
@@ -96,5 +97,5 @@ class Attacked:
             return reply
         question, honest = question_for(asked, self._places[site]), decode(reply.message)
         with np.errstate(invalid="ignore", over="ignore"):
-            message = encode(attacked(self._attacks[site], question, honest))
+            message = encode(attacked(self._attacks[site], question, honest), fingerprint_of(reply.message))
         return replace(reply, message=message, digests=(digest(message),))

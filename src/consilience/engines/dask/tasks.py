@@ -20,11 +20,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from consilience.engines.dask.library import distributed
+from consilience.messages.codec import fingerprint_of
 from consilience.messages.failures import Failure
 from consilience.messages.questions import Bundle, Question, question_for
 from consilience.messages.table import decode, encode, received
 from consilience.model.rows import Rows
 from consilience.numerics.threads import threads_for
+from consilience.runs.consistency import sum_of
 from consilience.runs.engine import digest
 from consilience.runs.tree_sum import Span, tree_sum
 from consilience.site.answer import respond
@@ -213,7 +215,8 @@ def added(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
         return parts
     lo, hi = parts[0][0], parts[-1][1]
     with np.errstate(over="ignore", invalid="ignore"):
-        message = encode(tree_sum(values, lo, hi, add))
+        together = sum_of(fingerprint_of(part[2]) for part in parts)
+        message = encode(tree_sum(values, lo, hi, add), together)
     if isinstance(received(message, question), Failure):
         return parts
     digests = tuple(digest for part in parts for digest in part[3])

@@ -18,7 +18,8 @@ from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.arrays import Array, IntArray, unpack
+from consilience.numerics.linalg import is_semidefinite
 
 MessageFields = Mapping[str, tuple[int, ...] | tuple[str, ...]]
 """For each field of a dataclass: its allowed numbers of axes, or its allowed strings."""
@@ -249,6 +250,29 @@ class Experts(ABC):
     @abstractmethod
     def weights(self, at: Any, tau: Array, p: int) -> Weights:
         """Return the weights to sum, given responsibilities ``tau (K, n)``; ``plain`` starts with ``Σ τ_k``."""
+
+    # ------------------------------------------------------------------ what must be true of statistics
+
+    def row_products(self, moments: Moments, *, intercept: bool) -> tuple[Array, Array]:
+        """Return the sums ``Σ w u uᵀ`` of ``u = (x̃, y)`` that moments state whatever the experts, NaN where unknown.
+
+        Returns
+        -------
+        values, sizes : (p + q, p + q) array
+            The sums, and upper bounds of the same sums of absolute values.
+        """
+        unknown = np.full((self.p + self.q, self.p + self.q), np.nan)
+        return unknown, unknown.copy()
+
+    def impossible(self, moments: Moments, *, intercept: bool) -> str:
+        """Return what no rows can give, such as a negative mass; empty if nothing. Second moments may be left out."""
+        if np.any(moments.plain[: self.K] < 0):
+            return "a negative mass"
+        return "" if is_semidefinite(unpack(moments.second)) else "second moments that are not positive semidefinite"
+
+    def expected_log_density(self, moments: Moments) -> float | None:
+        """Compute ``Σ τ_k log f_k(y | x)``, which the log-likelihood never exceeds; None if moments do not state it."""
+        return 0.0 if self.discrete else None
 
     # ------------------------------------------------------------------ the M-step
 

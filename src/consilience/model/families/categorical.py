@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NoReturn, Self, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker
+from consilience.numerics.linalg import is_semidefinite
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 
@@ -123,6 +124,16 @@ class CategoricalExperts(Experts):
         gradient = (at.indicator - at.probability)[:, :-1] * tau[:, None]
         curvature = [multinomial.curvature_rows(pi, mass, p) for pi, mass in zip(at.probability, tau, strict=True)]
         return Weights(tau.sum(axis=1), gradient.reshape(self.K * self.channels, -1), np.concatenate(curvature))
+
+    # ------------------------------------------------------------------ what must be true of statistics
+
+    def impossible(self, moments: Moments, *, intercept: bool) -> str:
+        """Return what no rows can give: the curvature of each expert is positive semidefinite."""
+        if not self.full_curvature or not len(moments.second):
+            return super().impossible(moments, intercept=intercept)
+        if not is_semidefinite(self.complete(moments)):
+            return "a curvature that is not positive semidefinite"
+        return super().impossible(replace(moments, second=moments.second[:0]), intercept=intercept)
 
     # ------------------------------------------------------------------ the M-step
 

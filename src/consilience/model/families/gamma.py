@@ -133,6 +133,24 @@ class GammaExperts(GeneralisedLinearExperts):
         excess = np.einsum("kn,kn->k", tau, at.ratio - at.log_ratio - 1.0)
         return Weights(np.concatenate([tau.sum(axis=1), excess]), tau * (at.ratio - 1.0), tau * at.ratio)
 
+    # ------------------------------------------------------------------ what must be true of statistics
+
+    def row_products(self, moments: Moments, *, intercept: bool) -> tuple[Array, Array]:
+        """Return ``Σ w x``: with an intercept, ``Σ_k Σ τ eʳ x - Σ τ (eʳ - 1) x``."""
+        values, sizes = super().row_products(moments, intercept=intercept)
+        if intercept:
+            S = unpack(moments.second)
+            size = np.sqrt(S[:, :1, 0] * np.maximum(np.diagonal(S, axis1=1, axis2=2), 0.0)).sum(axis=0)
+            values[0, :-1] = values[:-1, 0] = S[:, 0].sum(axis=0) - moments.first.sum(axis=0)
+            sizes[0, :-1] = sizes[:-1, 0] = np.abs(moments.first).sum(axis=0) + 2 * size
+        return values, sizes
+
+    def impossible(self, moments: Moments, *, intercept: bool) -> str:
+        """Return what no rows can give: ``eʳ - r - 1`` is never negative."""
+        if np.any(moments.plain[self.K :] < 0):
+            return "a negative deviance"
+        return super().impossible(moments, intercept=intercept)
+
     # ------------------------------------------------------------------ the step
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:

@@ -15,15 +15,18 @@ from consilience.model.families import covariance as cov
 from consilience.model.families.base import Evaluated, Experts, MessageFields, Options, Scores, arrays_problem
 from consilience.model.families.covariance import STRUCTURES, Structure, as_structure
 from consilience.model.families.least_squares import LeastSquares
+from consilience.model.families.products import joint_products, regression_products
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, pack, unpack
-from consilience.numerics.linalg import solve_symmetric, symmetric_exponential
+from consilience.numerics.linalg import is_semidefinite, solve_symmetric, symmetric_exponential
 
 COSTS_AT_ONCE = 2**20
 """Maximum size of an array of differences between experts."""
+SAME_MASS = 1e-9
+"""Relative difference of two sums of the same weights, from rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,6 +225,37 @@ class GaussianExperts(Experts):
             first=weighted.reshape(self.K * self.q, -1),
             second=tau,
         )
+
+    # ------------------------------------------------------------------ what must be true of statistics
+
+    def row_products(self, moments: Moments, *, intercept: bool) -> tuple[Array, Array]:
+        """Return all products of covariates and responses; of several responses only those that the scatter has."""
+        _, scatter, Sxr = self._unfold(moments)
+        return regression_products(self.B, unpack(moments.second), Sxr, self._square(scatter))
+
+    def impossible(self, moments: Moments, *, intercept: bool) -> str:
+        """Return what no rows can give: the products of covariates and residuals are positive semidefinite."""
+        n, scatter, Sxr = self._unfold(moments)
+        S = unpack(moments.second)
+        if intercept and len(S) and np.any(np.abs(S[:, 0, 0] - n) > SAME_MASS * n.sum()):
+            return "a mass that differs from its second moments"
+        if not is_semidefinite(joint_products(S, Sxr, scatter)):
+            return "moments of covariates and residuals that are not positive semidefinite"
+        return super().impossible(moments, intercept=intercept)
+
+    def expected_log_density(self, moments: Moments) -> float:
+        """Compute ``Σ_k n_k log|2π Σ_k|^(-1/2) - tr(Σ_k⁻¹ scatter_k) / 2``."""
+        n, scatter, _ = self._unfold(moments)
+        _, Linv = self.factors
+        square = np.where(np.isnan(found := self._square(scatter)), 0.0, found)
+        distances = np.einsum("kqr,krs,kqs->k", Linv, square, Linv)
+        return float(n @ self._log_normaliser - 0.5 * distances.sum())
+
+    def _square(self, scatter: Array) -> Array:
+        """Return the scatter as matrices ``(K, q, q)``, with NaN beside a diagonal."""
+        if scatter.ndim == 3:
+            return scatter
+        return np.where(np.eye(self.q, dtype=bool), scatter[:, :, None], np.nan)
 
     # ------------------------------------------------------------------ the M-step
 

@@ -16,9 +16,9 @@ from consilience.model.families.glm import (
     mean_per_size,
     whole_counts,
 )
-from consilience.model.moments import Layout, Weights
+from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.rows import Block, Rows
-from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.arrays import Array, IntArray, unpack
 
 LARGE_MEAN = 1e9
 """Above it the distribution function is a normal one: the error is below 1e-5, and SciPy's inverse fails at 1e12."""
@@ -83,6 +83,18 @@ class PoissonExperts(GeneralisedLinearExperts):
     def weights(self, at: PoissonEvaluated, tau: Array, p: int) -> Weights:
         """Return weights for ``Σ τ``, ``Σ τ (y - μ) x`` and ``Σ τ μ x xᵀ``; ``tau (K, n)`` includes case weights."""
         return Weights(tau.sum(axis=1), tau * at.residual, tau * at.mu)
+
+    # ------------------------------------------------------------------ what must be true of statistics
+
+    def row_products(self, moments: Moments, *, intercept: bool) -> tuple[Array, Array]:
+        """Return ``Σ w y x``: with an intercept, ``Σ_k Σ τ (y - μ) x + Σ τ μ x``."""
+        values, sizes = super().row_products(moments, intercept=intercept)
+        if intercept:
+            S = unpack(moments.second)
+            size = np.sqrt(S[:, :1, 0] * np.maximum(np.diagonal(S, axis1=1, axis2=2), 0.0)).sum(axis=0)
+            values[:-1, -1] = values[-1, :-1] = moments.first.sum(axis=0) + S[:, 0].sum(axis=0)
+            sizes[:-1, -1] = sizes[-1, :-1] = np.abs(moments.first).sum(axis=0) + 2 * size
+        return values, sizes
 
     def scores(self, at: PoissonEvaluated) -> Scores:
         """Compute the scores ``y - μ`` on ``x``."""

@@ -14,12 +14,13 @@ from consilience.model.families.base import Evaluated, MessageFields, Options, S
 from consilience.model.families.bounded import Bounds, latent_information
 from consilience.model.families.gamma import best_shape
 from consilience.model.families.glm import GeneralisedLinearExperts
+from consilience.model.families.products import joint_products
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty, slope_mask
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, pack, unpack
-from consilience.numerics.linalg import short_newton_steps, solve_symmetric
+from consilience.numerics.linalg import is_semidefinite, short_newton_steps, solve_symmetric
 
 DEGREES = Bounds(2.1, 200.0, longest=1.0)
 """Range of the degrees of freedom: above 2 the variance is finite, and at 200 errors are normal for any purpose."""
@@ -34,6 +35,8 @@ LONGEST_NEWTON = 0.5
 STEPS = 200
 TOLERANCE = 1e-13
 """Relative gain below which a barycentre has converged."""
+SAME_SUM = 1e-9
+"""Relative difference of two sums of the same weights, from rounding."""
 ESTIMATED, FIXED = "estimated", "fixed"
 
 
@@ -195,6 +198,26 @@ class StudentExperts(GeneralisedLinearExperts):
         logs = -np.einsum("kn,kn->k", tau, np.log(at.c))
         plain = np.concatenate([tau.sum(axis=1), first.sum(axis=1), second.sum(axis=1), logs])
         return Weights(plain, np.concatenate([first * at.z, second * at.z]), np.concatenate([first, second]))
+
+    # ------------------------------------------------------------------ what must be true of statistics
+
+    def impossible(self, moments: Moments, *, intercept: bool) -> str:
+        """Return what no rows can give: products of covariates and residuals with weights ``c`` and ``c²`` ≤ ``c``."""
+        n, C1, C2, logs = moments.plain.reshape(4, self.K)
+        slack = SAME_SUM * n
+        if np.any([-C2 > 0, slack < C2 - C1, C1 - n > slack, -logs > slack]):
+            return "sums of weights out of order"
+        first = moments.first.reshape(2 * self.K, self.p, 1)
+        squares = np.concatenate([self.nu * np.maximum(n - C1, 0.0), self.nu * np.maximum(C1 - C2, 0.0)])  # Σ τ c z²
+        S = unpack(moments.second)
+        if len(S) and not is_semidefinite(joint_products(S, first, (squares + np.tile(slack, 2))[:, None])):
+            return "moments of covariates and residuals that are not positive semidefinite"
+        return super().impossible(moments, intercept=intercept)
+
+    def expected_log_density(self, moments: Moments) -> float:
+        """Compute ``Σ τ_k log f_k``, from the sums of ``log(1 + z² / ν)``."""
+        n, _, _, logs = moments.plain.reshape(4, self.K)
+        return float(n @ self._constant - 0.5 * (self.nu + 1) @ logs)
 
     # ------------------------------------------------------------------ the M-step
 

@@ -1,0 +1,85 @@
+"""Statistics of any rows pass every check; statistics that no rows can give do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from consilience.model import Statistics, expect
+from consilience.model.expectation import score_sums
+from consilience.model.impossible import impossible
+from consilience.model.information import is_informable
+from strategies import FAMILIES, Shape, shapes
+
+
+@given(shapes())
+def test_honest_statistics_are_possible(shape: Shape) -> None:
+    mixture, rows = shape.problem()
+    assert impossible(mixture, expect(mixture, rows, information=is_informable(mixture))) == ""
+    assert impossible(mixture, score_sums(mixture, rows)) == ""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1e-8), (1e6, 1.0), (-1e3, 1e6), (1e9, 1e3)])
+def test_badly_scaled_covariates_raise_no_alarm(family: str, shift: float, scale: float) -> None:
+    mixture, rows = Shape(family=family, n=200, K=3, d=3).problem()
+    scaled = replace(rows, X=shift + scale * rows.X)
+    design = replace(mixture.design, centre=shift + scale * mixture.design.centre, scale=scale * mixture.design.scale)
+    moved = replace(mixture, design=design)
+    assert impossible(moved, expect(moved, scaled, information=True)) == ""
+
+
+def lies(honest: Statistics) -> dict[str, Statistics]:
+    """Statistics that no rows can give, whatever the family."""
+    experts, gate = honest.experts, honest.gate
+    negative = experts.plain.copy()
+    negative[0] *= -1
+    return {
+        "weight": replace(honest, weight=-5.0),
+        "mass": replace(honest, experts=replace(experts, plain=negative)),
+        "masses": replace(honest, gate=replace(gate, plain=10 * gate.plain)),
+        "second moments": replace(honest, experts=replace(experts, second=-experts.second)),
+        "absolute": replace(honest, absolute=0.0),
+        "information": replace(honest, information=10 * honest.information),
+        "curvature of the gate": replace(honest, gate=replace(gate, second=-gate.second)),
+        "weight that drifts": replace(honest, weight=honest.weight * (1 + 1e-6)),
+    }
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lies_are_impossible(family: str) -> None:
+    mixture, rows = Shape(family=family, n=60).problem()
+    honest = expect(mixture, rows, information=True)
+    silent = [name for name, lie in lies(honest).items() if not impossible(mixture, lie)]
+    assert not silent
+
+
+@pytest.mark.parametrize("family", ["gaussian-full", "gaussian-diag", "student"])
+def test_gradients_of_other_rows_are_impossible(family: str) -> None:
+    mixture, rows = Shape(family=family, n=60).problem()
+    honest = expect(mixture, rows)
+    steered = replace(honest.experts, first=honest.experts.first + 60.0)
+    assert "positive semidefinite" in impossible(mixture, replace(honest, experts=steered))
+
+
+@pytest.mark.parametrize("gate", ["softmax", "constant"])
+@pytest.mark.parametrize("family", ["gaussian-full", "gaussian-tied", "student", "poisson"])
+def test_log_likelihood_is_bounded(family: str, gate: str) -> None:
+    mixture, rows = Shape(family=family, gate=gate, n=60).problem()
+    honest = expect(mixture, rows)
+
+    def shifted(by: float) -> Statistics:
+        value = honest.log_likelihood + by
+        return replace(honest, log_likelihood=value, absolute=honest.absolute + abs(by))
+
+    assert "above its bound" in impossible(mixture, shifted(1e3))
+    if gate == "constant" and family != "poisson":
+        assert "below its bound" in impossible(mixture, shifted(-1e3))
+
+
+def test_empty_sites_are_possible() -> None:
+    mixture, rows = Shape().problem()
+    assert impossible(mixture, expect(mixture, rows.take(np.arange(0)), information=True)) == ""
