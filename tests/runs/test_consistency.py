@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,23 @@ import pytest
 from pyarrow import parquet
 
 from answering import Calls, small_sites, summaries
-from consilience import Federation, MixtureOfRegressions
+from consilience import (
+    ClusteredClients,
+    FederatedEM,
+    Federation,
+    GradientEM,
+    MixtureOfRegressions,
+    OneShot,
+    SharedCentre,
+)
 from consilience.engines import InProcess
-from consilience.errors import JournalError, RoundStoppedError
-from consilience.fit import Expect
-from consilience.messages import Each, Summarise, Total
+from consilience.errors import InvalidInputError, JournalError, RoundStoppedError
+from consilience.fit import Expect, Specification
+from consilience.messages import Each, Summarise, Total, decode, encode
+from consilience.methods import Task
 from consilience.model import Rows
 from consilience.runs import Journal, Reply, run
-from consilience.site import Site
+from consilience.site import Site, respond
 from simulated import simulated
 
 SITES = ("a", "b", "c", "d")
@@ -155,8 +165,6 @@ def test_an_answer_from_other_data_contradicts_the_first(calls: Calls) -> None:
     case = simulated(n=120, gate="constant")
     sites = [Site(name, case.rows.take(np.arange(i, 120, 3))) for i, name in enumerate("abc")]
     other = Site("b", Rows(sites[1].data.X, sites[1].data.Y + 0.01))
-    from consilience.messages.table import decode, encode
-    from consilience.site import respond
 
     def lying(question: Any, site: Site) -> bytes:
         return encode(decode(respond(question, other)), site.fingerprint)
@@ -169,3 +177,40 @@ def test_an_answer_from_other_data_contradicts_the_first(calls: Calls) -> None:
 
     with pytest.raises(RoundStoppedError, match=r"b: the answer contradicts an earlier answer .* the response"):
         run(talk(), InProcess().over(sites))
+
+
+# ---------------------------------------------------------------------- runs that do not end
+
+
+def endless() -> Any:
+    while True:
+        yield Total(Summarise(2, 1))
+
+
+def test_a_run_that_does_not_end_is_stopped() -> None:
+    with pytest.raises(RoundStoppedError, match="stopped after 12 rounds"):
+        run(endless(), InProcess().over(small_sites()), most_rounds=12)
+
+
+def test_a_weight_that_drifts_is_a_named_failure(calls: Calls) -> None:
+    def drifting(question: Any, site: Site) -> bytes:
+        honest = decode(respond(question, site))
+        return encode(replace(honest, weight=honest.weight - 1e-3), site.fingerprint)
+
+    calls.misbehave("south", drifting, time=2)
+    with pytest.raises(
+        RoundStoppedError, match=r"round 3 stopped: south: the answer contradicts .* the number of rows"
+    ):
+        run(endless(), InProcess().over(small_sites()), most_rounds=12)
+
+
+@pytest.mark.parametrize("method", [FederatedEM(), OneShot(), SharedCentre(), GradientEM()])
+def test_methods_that_need_all_sites_in_every_round_refuse_to_skip(method: Any) -> None:
+    data = {name: (np.zeros((9, 1)), np.zeros(9)) for name in SITES}
+    with pytest.raises(InvalidInputError, match=r"on_drop='skip': .* needs the same sites in all rounds"):
+        Federation(data).fit(MixtureOfRegressions(2), method=method, on_drop="skip")
+
+
+@pytest.mark.parametrize("method", [FederatedEM(), OneShot(refine=3), SharedCentre(), GradientEM(), ClusteredClients()])
+def test_every_method_has_a_budget_of_rounds(method: Any) -> None:
+    assert 100 < method.most_rounds(Task([Specification(K=2)], 1, 1, max_iter=5)) < 1000

@@ -236,6 +236,10 @@ class Federation:
         on_drop: OnDrop,
     ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
+        if on_drop == "skip" and not method.partial:
+            raise InvalidInputError(
+                f"on_drop='skip': {type(method).__name__} needs the same sites in all rounds; use 'stop' or 'continue'"
+            )
         first = clone(estimator)
         sites = self._source.sites(first)  # sets the columns of the estimator
         if method.by_client:
@@ -246,7 +250,15 @@ class Federation:
         kept = None if journal is None else Journal(journal, _study(method, task, sites))
         engine = self._engine.over(sites, in_memory=self._in_memory)
         with shown(bool(estimator.verbose), type(estimator).__name__) as progress:
-            done = run(method.dialogue(task), engine, kept, deadline=deadline, on_drop=on_drop, progress=progress)
+            done = run(
+                method.dialogue(task),
+                engine,
+                kept,
+                deadline=deadline,
+                on_drop=on_drop,
+                progress=progress,
+                most_rounds=method.most_rounds(task),
+            )
         fits: Sequence[Fit | None] = done.value
         return [
             None if fit is None else _fitted(model, fit, done.record) for model, fit in zip(models, fits, strict=True)

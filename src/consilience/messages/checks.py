@@ -10,6 +10,7 @@ from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.specification import Specification
 from consilience.messages.anchor_questions import Anchors, LocalSteps
 from consilience.messages.client_questions import Clients, Pairs
+from consilience.messages.limits import TooCostlyError, check_work
 from consilience.messages.questions import Bundle, CriticSums, FitSite, LocalFit, ProposeStart, Sample, SquaredResponses
 from consilience.model.clients.anchors import ClientSizes
 from consilience.model.clients.local_steps import ClusterSums
@@ -28,8 +29,11 @@ SLACK = 1e-8
 SAME_COUNT = 1e-6
 EARNED_SLACK = 1e-3
 """Relative tolerance of a precision, which has few correct digits if covariates are nearly collinear."""
-MOST_PARAMETERS = 10**7
-"""Maximum number of parameters of a mixture that a site is asked to fit."""
+LARGEST_PENALTY = 1e12
+LARGEST_PARAMETER = 1e50
+"""Upper limit of the coefficients of a mixture and of the scales of its design, and of their inverses."""
+MOST_CRITICS = 64
+"""Maximum number of experts of a critic, whose memory grows with their square."""
 
 
 def check_mixture(mixture: Mixture) -> None:
@@ -43,13 +47,18 @@ def check_mixture(mixture: Mixture) -> None:
     problem = gate.invalid(design.p) or experts.invalid()
     if problem:
         raise MessageError(f"invalid mixture: {problem}")
+    numbers = (design.centre, design.scale, 1 / design.scale, gate.read(), experts.free_coefficients())
+    shapes = np.exp(np.abs(np.where(np.isfinite(found := experts.log_shapes()), found, 0.0)))
+    if not all(bool(np.all(np.abs(each) < LARGEST_PARAMETER)) for each in (*numbers, np.sqrt(shapes))):
+        raise MessageError("a mixture has parameters that are too large or too small")
 
 
 def check_directions(question: Pairs | Clients) -> None:
     """Raise an error if coefficients or directions do not have the shapes of the design, or are not finite."""
     design, basis = question.design, question.basis
     _check_design(design)
-    fits = question.theta.shape == (design.p,) and (basis is None or (len(basis) == design.p and basis.shape[1] >= 1))
+    p = design.p
+    fits = question.theta.shape == (p,) and (basis is None or (len(basis) == p and 1 <= basis.shape[1] <= p))
     if not fits:
         raise MessageError("coefficients or directions do not have the shapes of the design")
     if not (_is_moderate(question.theta) and (basis is None or _is_moderate(basis))):
@@ -71,6 +80,8 @@ def _check_design(design: Design) -> None:
 def check_comparison(question: CriticSums) -> None:
     """Raise an error unless the critics are those of a mixture of regressions with constant gate and one variance."""
     found, parts = _regressions(question.mixture), (question.above, question.below)
+    if question.mixture.K > MOST_CRITICS:
+        raise TooCostlyError(f"a critic has {question.mixture.K} experts; at most {MOST_CRITICS}")
     if not all(part.shape == found.B.shape for part in parts):
         raise MessageError("the critics do not have the shape of the mixture's coefficients")
     if not (len(np.unique(found.variances)) == 1 and all(_is_moderate(part) for part in parts)):
@@ -105,7 +116,7 @@ def check_anchors(question: Anchors) -> None:
     """Raise an error unless each anchor has finite coefficients and a finite basis of the design's dimension."""
     A, p = len(question.places), question.design.p
     _check_design(question.design)
-    fits = question.theta.shape == (A, p) and question.basis.shape[:2] == (A, p) and question.basis.shape[2] >= 1
+    fits = question.theta.shape == (A, p) and question.basis.shape[:2] == (A, p) and 1 <= question.basis.shape[2] <= p
     if not fits:
         raise MessageError("the coefficients or bases of anchors have inconsistent shapes")
     if not (_is_moderate(question.theta) and _is_moderate(question.basis)):
@@ -140,13 +151,14 @@ def check_local_fit(question: ProposeStart) -> None:
     d, q = len(summary.x_mean), len(summary.y_mean)
     if not (summary.x_squares.shape == (d,) and summary.y_products.shape == (q, q)):
         raise MessageError("the parts of a summary have inconsistent shapes")
-    if _is_large(specification, specification.K, d, q):
-        raise MessageError("the local fit has too many parameters")
+    check_work(question, (specification.K,), d, q)
 
 
-def _is_large(specification: Specification, K: int, d: int, q: int) -> bool:
-    """Whether a mixture of K experts has more than ``MOST_PARAMETERS`` parameters."""
-    return K * (d + 1 + specification.experts.numbers(d + 1, q, specification.options)) > MOST_PARAMETERS
+def check_specification(specification: Specification) -> None:
+    """Raise an error unless the penalties of a specification are finite and not negative."""
+    ridges = (specification.gate_ridge, specification.expert_ridge or 0.0, specification.reg_covar)
+    if not all(0 <= value <= LARGEST_PENALTY for value in ridges):
+        raise MessageError(f"a penalty is not a number from 0 to {LARGEST_PENALTY:g}")
 
 
 def check_covariates(summary: CovariateSummary) -> None:
@@ -254,8 +266,9 @@ def check_summary(summary: ColumnSummary) -> None:
 
 
 def check_fit_site(question: FitSite) -> None:
-    """Raise an error if a local fit has too many parameters, or invalid columns or orders."""
+    """Raise an error if a local fit takes too much work, or has invalid columns, orders or tolerance."""
     if question.columns is not None and len(question.columns) != 2:
         raise MessageError("columns must be two numbers: of covariates and of responses")
-    if not question.orders or _is_large(question.specification, max(question.orders), *(question.columns or (0, 1))):
-        raise MessageError("the local fit has too many parameters, or no number of experts to try")
+    if not question.orders or not question.tol >= 0:
+        raise MessageError("a local fit has no number of experts to try, or a tolerance that is not a number")
+    check_work(question, question.orders, *(question.columns or (0, 1)))

@@ -20,6 +20,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from consilience.errors import MessageError
 from consilience.numerics.arrays import Array, pack, triangle_size, unpack
@@ -42,11 +43,11 @@ class Message:
     --------
     >>> message = Message(3, (1, 2), np.array([0.5]))
     >>> Message.from_bytes(message.to_bytes()).head
-    (1, 2)
+    array([1, 2])
     """
 
     kind: int
-    head: tuple[int, ...]
+    head: Sequence[int] | NDArray[np.int64]
     body: Array
     fingerprint: int = 0
 
@@ -69,7 +70,7 @@ class Message:
             raise MessageError(f"message of {len(data)} bytes; its header states {HEADER.size + 8 * (heads + floats)}")
         head = np.frombuffer(data, "<i8", heads, HEADER.size)
         body = np.frombuffer(data, "<f8", floats, HEADER.size + 8 * heads)
-        return cls(kind, tuple(head.tolist()), body, fingerprint)
+        return cls(kind, head, body, fingerprint)
 
 
 def fingerprint_of(data: bytes) -> int:
@@ -114,7 +115,7 @@ class Reader:
         """Return the next integer; raise an error if it is out of bounds."""
         if self._at >= len(self._head):
             raise MessageError("message ends early: integers are missing")
-        value = self._head[self._at]
+        value = int(self._head[self._at])
         self._at += 1
         if not low <= value <= high:
             raise MessageError(f"message has {value}; expected an integer from {low} to {high}")

@@ -41,7 +41,7 @@ class FailureCode(Enum):
     # reported by the site; add new members at the end: the position is the number that is sent
     GROUPED = "the rows have groups, but the method labels single rows: use a method that supports groups"
     DATA_CHANGED = "the data have changed since the site's first answer: restore them, or start again"
-    # reported by the coordinator
+    # reported by the site or the coordinator
     IMPOSSIBLE = "the answer contains what no data can give"
     CONTRADICTORY = "the answer contradicts an earlier answer of the site about the same data"
     SAME_DATA = "the site has the same rows as another site"

@@ -5,7 +5,13 @@ from __future__ import annotations
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.support import CovariateSummary
 from consilience.fit.specification import Specification
-from consilience.messages.checks import check_covariates, check_mixture, check_site_model, check_summary
+from consilience.messages.checks import (
+    check_covariates,
+    check_mixture,
+    check_site_model,
+    check_specification,
+    check_summary,
+)
 from consilience.messages.codec import Choice, Flag, Floats, Maybe, Number, OneOf, Struct, Symmetric, Tuple, Whole
 from consilience.model.design import Design
 from consilience.model.families.base import Experts
@@ -17,11 +23,12 @@ from consilience.model.moments import Moments
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
 
-MOST_EXPERTS = 1_000
+MOST_EXPERTS = 200
 MOST_CLASSES = 10_000
 MOST_COLUMNS = 100_000
 MOST_PARTS = 1_000
-MOST_STARTS = 10**6
+MOST_STARTS = 10**4
+MOST_ITERATIONS = 10**6
 SEED = Whole(0, 2**62)
 VECTOR, MATRIX, CUBE, NUMBER, FLAG = Floats((1,)), Floats((2,)), Floats((3,)), Number(), Flag()
 
@@ -71,6 +78,7 @@ SPECIFICATION = Struct(
         "reg_covar": NUMBER,
         "degrees_of_freedom": Maybe(NUMBER),
     },
+    check_specification,
 )
 COVARIATES = Struct(
     CovariateSummary,

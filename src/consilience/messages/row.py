@@ -24,6 +24,11 @@ def _possible(*_: Any) -> str:
     return ""
 
 
+def _unlimited(*_: Any) -> int | None:
+    """Accept answers of any length."""
+    return None
+
+
 def _unknown(*_: Any) -> CrossProducts | None:
     """Read no products from an answer."""
     return None
@@ -49,6 +54,9 @@ class Row:
     impossible : callable
         ``impossible(question, answer)`` returns what no data can give, in an answer of the requested shapes; empty if
         there is nothing.
+    largest : callable
+        ``largest(question)`` returns the maximum of numbers in an answer, with shapes and choices; None if it depends
+        on the site.
     products : callable
         ``products(question, answer)`` returns the sums over rows that an answer states whatever was asked, by which
         answers of a site are compared; None if it states none.
@@ -61,4 +69,5 @@ class Row:
     reads: Callable[[Any, Rows], None] = _any_rows
     fits: Callable[[Any, Any], bool] = _always
     impossible: Callable[[Any, Any], str] = _possible
+    largest: Callable[[Any], int | None] = _unlimited
     products: Callable[[Any, Any], CrossProducts | None] = _unknown

@@ -32,6 +32,9 @@ from consilience.messages.checks import (
 )
 from consilience.messages.client_questions import Clients, Pairs
 from consilience.messages.codec import (
+    HEADER,
+    MARK,
+    MOST_BYTES,
     Choice,
     Field,
     Maybe,
@@ -45,7 +48,8 @@ from consilience.messages.codec import (
     Whole,
     Writer,
 )
-from consilience.messages.failures import Failure, FailureCode
+from consilience.messages.failures import Failure, FailureCode, SiteError
+from consilience.messages.limits import HEADS, numbers_of_candidates, numbers_of_fit
 from consilience.messages.possible import (
     in_clients,
     in_critic,
@@ -86,6 +90,7 @@ from consilience.messages.records import (
     MIXTURE,
     MOST_COLUMNS,
     MOST_EXPERTS,
+    MOST_ITERATIONS,
     MOST_PARTS,
     MOST_STARTS,
     NUMBER,
@@ -114,10 +119,13 @@ from consilience.model.cross_products import CrossProducts, products_of_statisti
 from consilience.model.expectation import expect, score_sums
 from consilience.model.mixture import layout_of, score_layout
 from consilience.model.summary import column_summary
+from consilience.numerics.arrays import triangle_size
 
 MOST_SITES = 10**6
 MOST_CLIENTS = 10**9
-MOST_STEPS = 10**4
+MOST_STEPS = 1_000
+MOST_QUESTIONS = 500
+"""Maximum number of questions in one message."""
 EXPECT = Struct(Expect, {"mixture": MIXTURE, "information": FLAG})
 SCORE_SUMS = Struct(ScoreSums, {"mixture": MIXTURE})
 DIRECTIONS: dict[str, Field] = {"design": DESIGN, "theta": VECTOR, "basis": Maybe(MATRIX)}
@@ -129,6 +137,7 @@ ROWS: tuple[Row, ...] = (
         reads=reads_columns,
         contribution=lambda _, rows: column_summary(rows),
         fits=lambda asked, given: summary_fits(given, asked.d, asked.q),
+        largest=lambda asked: HEADS + 2 * asked.d + asked.q * (asked.q + 1),
         impossible=in_summary,
         products=lambda _, given: products_of_summary(given),
     ),
@@ -138,6 +147,7 @@ ROWS: tuple[Row, ...] = (
         reads=reads_mixture,
         contribution=lambda asked, rows: expect(asked.mixture, rows, information=asked.information),
         fits=lambda asked, given: has_layout(given, layout_of(asked.mixture), asked.information),
+        largest=lambda asked: HEADS + layout_of(asked.mixture).size(information=asked.information),
         impossible=in_statistics,
         products=lambda asked, given: products_of_statistics(asked.mixture, given),
     ),
@@ -146,6 +156,7 @@ ROWS: tuple[Row, ...] = (
         answer=Struct(Likelihood, {"log_likelihood": NUMBER, "weight": NUMBER}),
         reads=reads_mixture,
         contribution=lambda asked, rows: Likelihood(log_likelihood(asked.mixture, rows), label_count(rows)),
+        largest=lambda _: HEADS,
         impossible=in_likelihood,
         products=lambda _, given: CrossProducts.counted(labels=given.weight),
     ),
@@ -157,6 +168,7 @@ ROWS: tuple[Row, ...] = (
         ),
         answer=Struct(StartCandidates, {"mixtures": Tuple(MIXTURE, CONTENDERS)}),
         adds=False,
+        largest=numbers_of_candidates,
         fits=are_start_candidates,
     ),
     Row(
@@ -168,7 +180,7 @@ ROWS: tuple[Row, ...] = (
                 "seed": SEED,
                 "n_init": Whole(1, MOST_STARTS),
                 "tol": NUMBER,
-                "max_iter": Whole(1, MOST_STARTS),
+                "max_iter": Whole(1, MOST_ITERATIONS),
                 "start": Maybe(MIXTURE),
                 "columns": Maybe(Tuple(Whole(0, MOST_COLUMNS), 2)),
                 "describe": FLAG,
@@ -182,6 +194,7 @@ ROWS: tuple[Row, ...] = (
         ),
         adds=False,
         fits=is_fit_of,
+        largest=numbers_of_fit,
         impossible=in_fit,
         products=products_of_fit,
     ),
@@ -191,6 +204,7 @@ ROWS: tuple[Row, ...] = (
         reads=reads_mixture,
         contribution=lambda asked, rows: score_sums(asked.mixture, rows),
         fits=lambda asked, given: has_layout(given, score_layout(asked.mixture), False),
+        largest=lambda asked: HEADS + score_layout(asked.mixture).size(information=False),
         impossible=in_statistics,
         products=lambda asked, given: CrossProducts.counted(
             float(given.experts.plain[: asked.mixture.K].sum()), given.weight
@@ -200,6 +214,7 @@ ROWS: tuple[Row, ...] = (
         question=Struct(Sample, {"question": OneOf(EXPECT, SCORE_SUMS), "share": NUMBER, "seed": SEED}, check_sample),
         answer=STATISTICS,
         fits=lambda asked, given: answers(asked.question, given),
+        largest=lambda asked: ROW_OF[type(asked.question)].largest(asked.question),
         impossible=in_statistics,
     ),
     Row(
@@ -208,6 +223,7 @@ ROWS: tuple[Row, ...] = (
         reads=reads_design,
         contribution=lambda asked, rows: pair_sums(rows, asked.design, asked.theta, asked.basis),
         fits=lambda asked, given: given.product.shape == (asked.design.p, directions(asked)),
+        largest=lambda asked: HEADS + asked.design.p * directions(asked),
         impossible=in_pairs,
     ),
     Row(
@@ -226,6 +242,7 @@ ROWS: tuple[Row, ...] = (
         reads=reads_design,
         contribution=lambda asked, rows: squared_moments(asked.design, rows),
         fits=lambda asked, given: given.second.shape == (asked.design.p, asked.design.p),
+        largest=lambda asked: HEADS + triangle_size(asked.design.p),
         impossible=in_squares,
         products=lambda _, given: CrossProducts.counted(given.weight),
     ),
@@ -247,6 +264,7 @@ ROWS: tuple[Row, ...] = (
         reads=reads_ungrouped,
         contribution=lambda asked, rows: minimax_sums(asked.mixture, asked.above, asked.below, rows),
         fits=is_comparison,
+        largest=lambda asked: HEADS + 3 * asked.above.size + asked.mixture.K,
         impossible=in_critic,
         products=lambda _, given: CrossProducts.counted(given.weight),
     ),
@@ -270,6 +288,7 @@ ROWS: tuple[Row, ...] = (
         ),
         answer=Struct(AnchorSteps, {"step": MATRIX}),
         adds=False,
+        largest=lambda asked: HEADS + len(asked.places) * int(asked.basis.shape[2]),
         fits=lambda asked, given: given.step.shape == (len(asked.places), asked.basis.shape[2]),
     ),
     Row(
@@ -288,12 +307,14 @@ ROWS: tuple[Row, ...] = (
             asked.mixture, rows, steps=asked.steps, rate=asked.rate, prox=asked.prox
         ),
         fits=lambda asked, given: given.moved.shape == asked.mixture.coefficients.shape,
+        largest=lambda asked: HEADS + asked.mixture.coefficients.size + 3 * asked.mixture.K,
         products=lambda _, given: CrossProducts.counted(float(given.rows.sum()), float(given.clients.sum())),
     ),
     Row(
         question=Struct(Identify, {}),
         answer=Struct(Identity, {"weight": NUMBER}),
         contribution=lambda _, rows: Identity(float(rows.n if rows.weight is None else rows.weight.sum())),
+        largest=lambda _: HEADS,
         impossible=in_identity,
         products=lambda _, given: CrossProducts.counted(given.weight),
     ),
@@ -306,8 +327,8 @@ _ANSWERS = {row.answer.type: row.answer for row in ROWS}
 _ANY_QUESTION, _ANY_ANSWER = OneOf(*(row.question for row in ROWS)), OneOf(*_ANSWERS.values())
 KINDS: tuple[Struct, ...] = (
     Struct(Failure, {"code": Choice(tuple(FailureCode)), "reference": Whole(0, 2**62)}),
-    Struct(Several, {"questions": Tuple(_ANY_QUESTION, MOST_PARTS)}),
-    Struct(Answers, {"items": Tuple(_ANY_ANSWER, MOST_PARTS)}),
+    Struct(Several, {"questions": Tuple(_ANY_QUESTION, MOST_QUESTIONS)}),
+    Struct(Answers, {"items": Tuple(_ANY_ANSWER, MOST_QUESTIONS)}),
     Struct(
         Bundle,
         {"places": Tuple(Whole(0, MOST_SITES), MOST_SITES), "questions": Tuple(_ANY_QUESTION, MOST_SITES)},
@@ -370,21 +391,26 @@ def received(data: bytes, question: Question) -> Any:
     >>> print(received(encode(Likelihood(float("nan"), 1.0)), Summarise(1, 1)))
     the answer has values that are not finite
     """
-    try:
-        message = Message.from_bytes(data)
-        if not np.all(np.isfinite(message.body)):
-            return Failure(FailureCode.NOT_FINITE)
-        answer = _read(message)
-    except OtherFormatError:
-        return Failure(FailureCode.OTHER_FORMAT)
-    except MessageError:
-        return Failure(FailureCode.UNREADABLE_ANSWER)
+    answer = _received(data, largest_answer(question))
     if isinstance(answer, Failure):
         return _explained(answer, question)
     if not answers(question, answer):
         return Failure(FailureCode.WRONG_SHAPE)
     reason = impossible_part(question, answer)
     return Failure(FailureCode.IMPOSSIBLE, detail=reason) if reason else answer
+
+
+def _received(data: bytes, longest: int) -> Any:
+    """Decode a message of at most ``longest`` bytes and of finite numbers; return a failure if it is none."""
+    if data[:4] == MARK and len(data) > longest:
+        return Failure(FailureCode.WRONG_SHAPE)
+    try:
+        message = Message.from_bytes(data)
+        return _read(message) if np.all(np.isfinite(message.body)) else Failure(FailureCode.NOT_FINITE)
+    except OtherFormatError:
+        return Failure(FailureCode.OTHER_FORMAT)
+    except MessageError:
+        return Failure(FailureCode.UNREADABLE_ANSWER)
 
 
 def answers(question: Question, answer: Any) -> bool:
@@ -400,6 +426,37 @@ def answers(question: Question, answer: Any) -> bool:
         return several and all(map(answers, question.questions, answer.items))
     row = ROW_OF[type(question)]
     return isinstance(answer, row.answer.type) and row.fits(question, answer)
+
+
+def largest_answer(question: Question) -> int:
+    """Return the maximum length of an answer in bytes, which is checked before the answer is read.
+
+    Examples
+    --------
+    >>> largest_answer(Summarise(d=2, q=1))
+    588
+    """
+    asked = question.questions if isinstance(question, Several) else (question,)
+    numbers = [ROW_OF[type(part)].largest(part) for part in asked]
+    known = [each for each in numbers if each is not None]
+    return MOST_BYTES if len(known) < len(numbers) else min(HEADER.size + 8 * (sum(known) + HEADS), MOST_BYTES)
+
+
+def decoded_question(data: bytes) -> Question:
+    """Decode a question at a site; numbers that are not finite are refused.
+
+    Examples
+    --------
+    >>> decoded_question(encode(Summarise(d=2, q=1)))
+    Summarise(d=2, q=1)
+    """
+    message = Message.from_bytes(data)
+    if not np.all(np.isfinite(message.body)):
+        raise MessageError("the question has numbers that are not finite")
+    question: Question = _read(message)
+    if not isinstance(question, (Several, *ROW_OF)):
+        raise SiteError(FailureCode.NO_ANSWER_TO_KIND, type(question).__name__)
+    return question
 
 
 def parts(question: Question, answer: Any) -> Iterator[tuple[Any, Any]]:

@@ -16,6 +16,11 @@ from consilience.messages.questions import FitSite
 from consilience.model.mixture import Mixture
 from consilience.model.summary import ColumnSummary
 
+OTHER_ROUNDS = 100
+"""Rounds for summaries, starts and reports in the budget of a method."""
+ROUNDS_PER_ITERATION = 10
+"""Rounds for each iteration in the budget of a method: shortened steps, and climbs that end one after another."""
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -108,6 +113,13 @@ class Method(ABC):
 
     by_client: ClassVar[bool] = False
     """Whether the latent label belongs to a client; sites then treat each client as a group of rows."""
+    partial: ClassVar[bool] = False
+    """Whether sites may be absent in some rounds, so that ``on_drop="skip"`` is allowed."""
+
+    def most_rounds(self, task: Task) -> int:
+        """Return the number of rounds after which a run is ended with an error; far more than any fit needs."""
+        own = getattr(self, "rounds", 0) + getattr(self, "refine", 0)
+        return OTHER_ROUNDS + ROUNDS_PER_ITERATION * max(task.max_iter, own)
 
     @abstractmethod
     def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:

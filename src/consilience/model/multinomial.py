@@ -84,7 +84,7 @@ def blocks_to_matrix(packed: Array, m: int, p: int) -> Array:
     return H.reshape(m * p, m * p)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4)
 def ridge_matrix(C: int, p: int, intercept: bool, ridge: float) -> Array:
     """Compute the ridge in contrasts: ``R = r (I - 1 1ᵀ / C) ⊗ diag(slopes)``, ``((C - 1) p, (C - 1) p)``."""
     mask = np.diag(slope_mask(p, intercept))

@@ -12,11 +12,21 @@ Mask = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
 
-@lru_cache(maxsize=64)
+LARGEST_KEPT = 256
+"""Size of a matrix up to which its indices are kept: a message could ask for any size."""
+
+
 def upper_triangle(p: int) -> tuple[IntArray, IntArray]:
     """Return the rows and the columns of the entries on and above the diagonal of a ``(p, p)`` matrix."""
+    return _kept_triangle(p) if p <= LARGEST_KEPT else _triangle(p)
+
+
+def _triangle(p: int) -> tuple[IntArray, IntArray]:
     rows, columns = np.triu_indices(p)
     return rows, columns
+
+
+_kept_triangle = lru_cache(maxsize=64)(_triangle)
 
 
 def triangle_size(p: int) -> int:

@@ -24,6 +24,8 @@ from consilience.runs.tree_sum import Span, tree_sum
 
 R = TypeVar("R")
 OnDrop = Literal["stop", "continue", "skip"]
+MOST_ROUNDS = 100_000
+"""Number of rounds after which a run is ended, unless its method states another."""
 Progress = Callable[[str, int, int], None]
 """Callback as replies arrive, with the question, the number of sites that replied and the number asked."""
 
@@ -51,6 +53,7 @@ def run(
     deadline: float | None = None,
     on_drop: OnDrop = "stop",
     progress: Progress | None = None,
+    most_rounds: int = MOST_ROUNDS,
 ) -> Run[R]:
     """Run ``dialogue``: send each request over ``engine`` and return the answer to it, until it ends.
 
@@ -67,6 +70,8 @@ def run(
         What to do if a site fails or misses the deadline: stop with an error that names it (resumable with a journal),
         exclude it from the rest of the run, or skip it in this round and ask it again in the next.
     progress : callable or None
+    most_rounds : int
+        Number of rounds after which the run is ended with an error.
 
     Returns
     -------
@@ -94,7 +99,7 @@ def run(
         raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop', 'continue' or 'skip'")
     if not isinstance(dialogue, Generator):
         raise InvalidInputError("expected a dialogue, as returned by a generator function: call the function")
-    talk = _Conversation(engine, journal, deadline, on_drop, progress)
+    talk = _Conversation(engine, journal, deadline, on_drop, progress, most_rounds=most_rounds)
     with nullcontext() if journal is None else journal.opened(engine.sites):
         try:
             talk.check_data()
@@ -129,7 +134,10 @@ class _Conversation:
         deadline: float | None,
         on_drop: OnDrop,
         progress: Progress | None,
+        *,
+        most_rounds: int,
     ) -> None:
+        self._most_rounds = most_rounds
         self._engine, self._journal, self._deadline = engine, journal, deadline
         self._on_drop, self._progress = on_drop, progress
         self._roster = {site: place for place, site in enumerate(engine.sites)}
@@ -148,6 +156,13 @@ class _Conversation:
                 f"got {type(request).__name__}"
             )
         number, kind = len(self._rounds) + 1, type(request).__name__
+        if number > self._most_rounds:
+            raise RoundStoppedError(
+                f"stopped after {self._most_rounds} rounds, the most that this method needs: it does not end with "
+                "these answers; leave out sites that drop out and return",
+                (),
+                self.record(),
+            )
         asked = self._asked(request)
         gathered = _Gathered(self._carried(request, asked))
         question = encode(gathered.question)

@@ -15,6 +15,7 @@ from consilience.fit.search import search
 from consilience.messages.anchor_questions import Anchors
 from consilience.messages.codec import OtherFormatError
 from consilience.messages.failures import Failure, FailureCode, SiteError
+from consilience.messages.limits import TooCostlyError, check_work
 from consilience.messages.questions import (
     Answer,
     Answers,
@@ -27,7 +28,7 @@ from consilience.messages.questions import (
     StartCandidates,
 )
 from consilience.messages.reading import check_rows, reads_design
-from consilience.messages.table import ROW_OF, decode, encode
+from consilience.messages.table import ROW_OF, decoded_question, encode, received
 from consilience.model.clients.anchors import AnchorSteps, anchor_steps
 from consilience.model.rows import Rows, sampled
 from consilience.model.statistics import Statistics
@@ -120,6 +121,7 @@ def _candidates(question: ProposeStart, site: Site) -> StartCandidates:
 def _local_fit(question: FitSite, site: Site) -> LocalFit:
     """Fit the site's own mixture, after checking its rows."""
     (d, q), specification = question.columns or site.shape, question.specification
+    check_work(question, question.orders, d, q)
     for rows in site.chunks():
         check_rows(rows, specification.blank(ColumnSummary.unit(d, q)))
     return local_fit(question, site)
@@ -149,23 +151,34 @@ def respond(question: bytes | Question, site: Site) -> bytes:
     --------
     >>> from consilience.messages import Summarise
     >>> site = Site("north", Rows(np.zeros((2, 1)), np.array([[1.0], [3.0]])))
+    >>> from consilience.messages.table import decode
     >>> decode(respond(encode(Summarise(d=1, q=1)), site)).weight
     2.0
     >>> print(decode(respond(b"noise", site)))
     the question could not be read (reference 1)
     """
     try:
-        asked = decode(question) if isinstance(question, bytes) else question
+        asked = decoded_question(question) if isinstance(question, bytes) else question
         watched = site.watched()
-        return encode(answer(asked, watched), watched.fingerprint)
+        return _checked(asked, encode(answer(asked, watched), watched.fingerprint))
     except Exception as error:  # noqa: BLE001 - whatever happens at a site stays there: the trace is kept, a code leaves
         return encode(Failure(_code(error), site.keep_trace(error)))
+
+
+def _checked(asked: Question, message: bytes) -> bytes:
+    """Return an encoded answer; raise an error if no data can give it. Numbers that overflow are left as they are."""
+    found = received(message, asked)
+    if isinstance(found, Failure) and found.code is FailureCode.IMPOSSIBLE:
+        raise SiteError(found.code, found.detail)
+    return message
 
 
 def _code(error: Exception) -> FailureCode:
     match error:
         case SiteError():
             return error.code
+        case TooCostlyError():
+            return FailureCode.TOO_COSTLY
         case OtherFormatError():
             return FailureCode.OTHER_FORMAT
         case MessageError():

@@ -75,6 +75,7 @@ class ClusteredClients(Method):
     participation: float = 1.0
 
     by_client = True
+    partial = True
 
     def __post_init__(self) -> None:
         if self.moments not in ("sums", "clients"):
