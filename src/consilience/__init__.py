@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         SharedCentre,
         Task,
     )
+    from consilience.runs import Limits
 
 __all__ = [
     "ClusteredClients",
@@ -48,6 +49,7 @@ __all__ = [
     "GaussianMixture",
     "GradientEM",
     "InProcess",
+    "Limits",
     "Method",
     "MinimaxRegression",
     "MixtureOfExpertsClassifier",
@@ -71,6 +73,7 @@ _HOME = {
     "GaussianMixture": "consilience.estimators",
     "GradientEM": "consilience.methods",
     "InProcess": "consilience.engines",
+    "Limits": "consilience.runs",
     "Method": "consilience.methods",
     "MinimaxRegression": "consilience.methods",
     "MixtureOfExpertsClassifier": "consilience.estimators",

@@ -290,7 +290,7 @@ def test_a_mirrored_pair_is_found_from_its_spectrum() -> None:
     done = study(rows, SYMMETRIC, 4, GradientEM(symmetric=True))
     (fit,) = done.value
     assert [r.question for r in done.record.rounds[:3]] == ["Summarise", "Several", "ScoreSums"]
-    assert all(r.request == "Total" for r in done.record.rounds[1:])
+    assert all(r.request == "Total" for r in done.record.rounds[1:-1])
     found = fit.mixture.coefficients[0] * np.sign(fit.mixture.coefficients[0] @ b)
     assert np.abs(found - b).max() < 0.06
     again = textbook(rows, fit.mixture.coefficients[0], float(fit.mixture.experts.variances[0, 0]), 300)[-1]
@@ -411,5 +411,5 @@ def test_several_orders_are_refused() -> None:
 def test_a_given_start_needs_no_starts_of_sites() -> None:
     case = simulated(gate="constant", n=200)
     done = study(case.rows, case.specification, start=case.truth, max_iter=2)
-    assert [r.question for r in done.record.rounds] == ["Summarise", "Several", "ScoreSums", "ScoreSums"]
+    assert [r.question for r in done.record.rounds] == ["Summarise", "Several", "ScoreSums", "ScoreSums", "ScoreSums"]
     assert isinstance(next(GradientEM().dialogue(Task([case.specification], 2, 1))), Each)

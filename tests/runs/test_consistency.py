@@ -198,9 +198,7 @@ def test_a_weight_that_drifts_is_a_named_failure(calls: Calls) -> None:
         return encode(replace(honest, weight=honest.weight - 1e-3), site.fingerprint)
 
     calls.misbehave("south", drifting, time=2)
-    with pytest.raises(
-        RoundStoppedError, match=r"round 3 stopped: south: the answer contradicts .* the number of rows"
-    ):
+    with pytest.raises(RoundStoppedError, match=r"round 3 stopped: south: .* contradicts .* number of rows"):
         run(endless(), InProcess().over(small_sites()), most_rounds=12)
 
 

@@ -39,6 +39,8 @@ UNUSUAL_SHIFT = 2.0
 """The same for a remark."""
 ABOUT = 0.2
 """Tolerance in the logarithm for a ratio to be shown as a power of ten."""
+DOMINANT = 0.9
+"""Fraction of all rows from which one of several sites determines the result."""
 SKEWEST = 6.0
 """Largest ``1 + (sd / mean)²`` for which the uncertainty of a spread is computed."""
 
@@ -178,6 +180,8 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
                 doubts.append(finding.text)
             for site in finding.sites:
                 (suspicions if finding.suspect and not finding.tied else notes)[site].append(finding.text)
+    for site, share in _dominant(summaries).items():
+        suspicions[site].append(f"it has {100 * share:.3g} % of all rows: the result is nearly its own")
     reports = (
         SurveyedSite(
             site,
@@ -189,6 +193,13 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
         for site, summary in summaries.items()
     )
     return Survey(tuple(reports), tuple(doubts))
+
+
+def _dominant(summaries: Mapping[str, ColumnSummary]) -> dict[str, float]:
+    """Return the site that has nearly all rows of at least three sites, with its share."""
+    weights = {site: summary.weight for site, summary in summaries.items() if summary.weight > 0}
+    total = sum(weights.values())
+    return {site: weight / total for site, weight in weights.items() if len(weights) > 2 and weight > DOMINANT * total}
 
 
 @dataclass(frozen=True)

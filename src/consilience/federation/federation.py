@@ -32,6 +32,7 @@ from consilience.messages.questions import LogLikelihood
 from consilience.messages.table import encode
 from consilience.methods.federated_em import FederatedEM
 from consilience.methods.task import Method, Task
+from consilience.runs.consistency import UNLIMITED, Limits
 from consilience.runs.journal import Journal
 from consilience.runs.record import Record
 from consilience.runs.run import OnDrop, Run, run
@@ -165,6 +166,7 @@ class Federation:
         journal: str | Path | None = None,
         deadline: float | None = None,
         on_drop: OnDrop = "stop",
+        limits: Limits = UNLIMITED,
     ) -> FederatedFit:
         """Fit a copy of ``estimator`` over all sites.
 
@@ -184,12 +186,17 @@ class Federation:
             ``"continue"``: drop the site; likelihood, BIC and standard errors are those of the remaining sites.
             ``"skip"``: leave it out of this round and ask it again in the next, for methods with partial participation
             (:class:`ClusteredClients`).
+        limits : Limits
+            Maximum number of rows of a site, and maximum share of a site in all rows; a site that states more is a
+            failure as above. None by default; a site with more than 90 % of all rows is named in any case.
 
         Returns
         -------
         FederatedFit
         """
-        (fitted,) = self._fits(estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop)
+        (fitted,) = self._fits(
+            estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop, limits=limits
+        )
         assert fitted is not None  # a single fit that is not possible raises an error  # noqa: S101
         _warn(fitted)
         return fitted
@@ -204,6 +211,7 @@ class Federation:
         journal: str | Path | None = None,
         deadline: float | None = None,
         on_drop: OnDrop = "stop",
+        limits: Limits = UNLIMITED,
     ) -> FederatedOrders:
         """Fit models with several numbers of experts in the same rounds, and compare them by a criterion.
 
@@ -213,13 +221,13 @@ class Federation:
         orders : iterable of int
             Numbers of experts.
         criterion : {"bic", "aic"}
-        method, journal, deadline, on_drop
+        method, journal, deadline, on_drop, limits
             As in :meth:`fit`.
         """
         orders = tuple(orders)
         if criterion not in ("aic", "bic") or not orders:
             raise InvalidInputError("expected at least one order, and 'bic' or 'aic' as criterion")
-        fits = self._fits(estimator, orders, method, journal=journal, deadline=deadline, on_drop=on_drop)
+        fits = self._fits(estimator, orders, method, journal=journal, deadline=deadline, on_drop=on_drop, limits=limits)
         found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
         chosen = FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion)
         _warn(chosen.best)
@@ -234,6 +242,7 @@ class Federation:
         journal: str | Path | None,
         deadline: float | None,
         on_drop: OnDrop,
+        limits: Limits,
     ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
         if on_drop == "skip" and not method.partial:
@@ -258,6 +267,7 @@ class Federation:
                 on_drop=on_drop,
                 progress=progress,
                 most_rounds=method.most_rounds(task),
+                limits=limits,
             )
         fits: Sequence[Fit | None] = done.value
         return [

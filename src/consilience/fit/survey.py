@@ -42,6 +42,9 @@ class SurveyedSite:
         Reasons why it was not used as a whole.
     suspicions : tuple of str
         Reasons to think that its data are wrong; they were used nevertheless.
+    unlike : str
+        Why it is unlike a majority of the sites, which the result does not explain together with it; empty if it is
+        not.
     notes : tuple of str
         Other remarks on the site.
     left : str
@@ -59,6 +62,7 @@ class SurveyedSite:
     suspicions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     left: str = ""
+    unlike: str = ""
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -67,10 +71,12 @@ class SurveyedSite:
 
     @property
     def status(self) -> str:
-        """``"used"``, ``"suspect"``, ``"empty"`` or ``"dropped"``."""
+        """``"used"``, ``"suspect"``, ``"set aside"``, ``"empty"`` or ``"dropped"``."""
         if self.left:
             return "dropped"
-        return "empty" if self.reasons else "suspect" if self.suspicions else "used"
+        if self.reasons:
+            return "set aside" if self.weight > 0 else "empty"
+        return "suspect" if self.suspicions else "used"
 
     def __str__(self) -> str:
         said = "; ".join((*self.reasons, *self.remarks))
@@ -100,6 +106,20 @@ class Survey:
         """Return the survey with further suspicions about sites, and further doubts."""
         sites = (replace(s, suspicions=(*s.suspicions, *found.get(s.name, ()))) for s in self.sites)
         return Survey(tuple(sites), (*self.doubts, *doubts))
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Return the sites that are unlike a majority of the others, and in what way."""
+        return {site.name: site.unlike for site in self.sites if site.unlike}
+
+    def with_unlike(self, found: Mapping[str, str]) -> Survey:
+        """Return the survey with sites that are unlike a majority of the others."""
+        return replace(self, sites=tuple(replace(s, unlike=found.get(s.name, s.unlike)) for s in self.sites))
+
+    def with_reasons(self, found: Mapping[str, str]) -> Survey:
+        """Return the survey with sites that were set aside, and why."""
+        sites = (replace(s, reasons=(*s.reasons, found[s.name])) if s.name in found else s for s in self.sites)
+        return replace(self, sites=tuple(sites))
 
     def with_notes(self, found: Mapping[str, Iterable[str]]) -> Survey:
         """Return the survey with further remarks on sites."""

@@ -45,6 +45,7 @@ class FailureCode(Enum):
     IMPOSSIBLE = "the answer contains what no data can give"
     CONTRADICTORY = "the answer contradicts an earlier answer of the site about the same data"
     SAME_DATA = "the site has the same rows as another site"
+    TOO_MANY_ROWS = "the site states more rows, or a larger share of all rows, than the run allows"
     # reported by the site
     TOO_COSTLY = "the question asks for more work or memory than the site allows"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
 from operator import add
@@ -21,6 +21,7 @@ from consilience.fit.survey import Survey
 from consilience.messages.dialogue import Dialogue, Each, Total, together
 from consilience.messages.questions import (
     Answers,
+    Likelihood,
     LogLikelihood,
     ProposeStart,
     ScoreSums,
@@ -40,6 +41,8 @@ CANDIDATES = 10
 """Maximum number of sites that are asked for a start."""
 GUESSES = 5
 """Number of starts drawn from the summary alone, if no site has enough rows to propose one."""
+Sites = tuple[str, ...] | None
+"""Sites that take part; None for all."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,10 @@ class FederatedEM(Method):
         Number of starts from which the likelihood is maximised, in the same messages; the best result is returned.
     newton : bool
         Whether to switch to Newton steps near the maximum.
+    screen : bool
+        Whether sites that a majority of the others does not resemble at all are set aside: the result explains their
+        rows worse than their own model, by more than 0.25 in log-likelihood per row. The likelihood of the others is
+        then maximised again. The result names them; sites that differ by less are named and used.
 
     Examples
     --------
@@ -71,6 +78,7 @@ class FederatedEM(Method):
 
     n_climbs: int = 4
     newton: bool = True
+    screen: bool = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_climbs <= CANDIDATES:
@@ -78,33 +86,88 @@ class FederatedEM(Method):
 
     def dialogue(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         """Return one fit for each specification; all are computed in the same messages."""
-        summary, starters, survey = yield from summarised(task)
-        problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
+        summaries = yield from each_summary(task)
+        survey, starters = surveyed(task, summaries), large_sites(summaries)
+        problems = self._problems(task, summaries)
         starts = yield from together(
             [starting_points(p, task, starters, self.n_climbs, compare=True) for p in problems]
         )
-        ranked = yield from ranked_ends(problems, [each.mixtures for each in starts])
-        best = yield from together([informed(p, found[0]) for p, found in zip(problems, ranked, strict=True)])
-        best = yield from levelled(problems, best, information=True)
-        best, surveys = yield from witnessed(problems, best, [each.cross for each in starts], survey)
-        fits = [p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True)]
-        return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True))
+        climbed = yield from climbs(problems, starts, survey, None)
+        named = most_flexible(climbed).survey.named if self.screen else {}
+        if not named:
+            return climbed
+        members = tuple(site for site in summaries if site not in named)
+        problems = self._problems(task, {site: summaries[site] for site in members})
+        again = [each.among(members, p, self.n_climbs) for each, p in zip(starts, problems, strict=True)]
+        return (yield from climbs(problems, again, survey.with_reasons(named), members))
+
+    def _problems(self, task: Task, summaries: Mapping[str, ColumnSummary]) -> list[Problem]:
+        return [task.problem(each, total_summary(summaries), newton=self.newton) for each in task.specifications]
+
+
+def climbs(
+    problems: Sequence[Problem], starts: Sequence[Starts], survey: Survey, sites: Sites
+) -> Dialogue[tuple[Fit, ...]]:
+    """Maximise the likelihood of the rows of some sites, and ask how well the results explain those of each site."""
+    ranked = yield from ranked_ends(problems, [each.mixtures for each in starts], sites)
+    best = yield from together([informed(p, found[0], sites) for p, found in zip(problems, ranked, strict=True)])
+    best = yield from levelled(problems, best, sites, information=True)
+    best, surveys = yield from witnessed(problems, best, [each.cross for each in starts], survey, sites)
+    fits = [p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True)]
+    return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True))
+
+
+def most_flexible(fits: Sequence[Fit]) -> Fit:
+    """Return the fit with the most experts: a site that even this one does not explain is unlike the others."""
+    return max(fits, key=lambda fit: fit.mixture.K)
+
+
+def each_summary(task: Task) -> Dialogue[Mapping[str, ColumnSummary]]:
+    """Ask each site for its summary."""
+    summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(task.d, task.q))
+    return summaries
+
+
+def total_summary(summaries: Mapping[str, ColumnSummary]) -> ColumnSummary:
+    """Return the summary of the rows of all sites."""
+    with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
+        return reduce(add, summaries.values())
 
 
 def summarised(task: Task) -> Dialogue[tuple[ColumnSummary, tuple[str, ...], Survey]]:
     """Ask each site for its summary; return the sum, the sites to ask for a start, and the survey of the sites."""
-    summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(task.d, task.q))
-    with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
-        summary = reduce(add, summaries.values())
-    return summary, large_sites({site: part.weight for site, part in summaries.items()}), surveyed(task, summaries)
+    summaries = yield from each_summary(task)
+    return total_summary(summaries), large_sites(summaries), surveyed(task, summaries)
 
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """Starting points, best first, and the likelihoods of the sites' models on each other's rows if sites sent them."""
+    """Starting points, best first.
+
+    Parameters
+    ----------
+    mixtures : list of Mixture
+    cross : CrossLikelihood or None
+        Likelihoods of the sites' models on each other's rows, if sites sent them.
+    proposed : list of (str, Mixture)
+        All mixtures that sites proposed, each with its site.
+    heard : mapping of str to sequence of Likelihood
+        Likelihoods of the proposed mixtures on the rows of each site.
+    """
 
     mixtures: list[Mixture]
     cross: CrossLikelihood | None = None
+    proposed: list[tuple[str, Mixture]] = field(default_factory=list)
+    heard: Mapping[str, Sequence[Likelihood]] = field(default_factory=dict)
+
+    def among(self, members: Sequence[str], problem: Problem, wanted: int) -> Starts:
+        """Return the ``wanted`` best starts of the members, on the rows of the members."""
+        own = [i for i, (site, _) in enumerate(self.proposed) if site in members]
+        if not own:
+            return replace(self, mixtures=[problem.from_start(mixture) for mixture in self.mixtures])
+        value = {i: sum(self.heard[site][i].log_likelihood for site in members if site in self.heard) for i in own}
+        best = sorted(own, key=lambda i: -value[i])[:wanted]
+        return replace(self, mixtures=[problem.from_start(self.proposed[i][1]) for i in best])
 
 
 def starting_points(
@@ -121,17 +184,19 @@ def starting_points(
     return (yield from best_candidates(question, problem.penalty, sites, wanted, compare=compare))
 
 
-def ranked_ends(problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]]) -> Dialogue[list[list[Ascent]]]:
+def ranked_ends(
+    problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]], sites: Sites = None
+) -> Dialogue[list[list[Ascent]]]:
     """Run the climbs from all starts in the same messages; return the ascents of each problem, best first."""
     owners = [problem for problem, found in zip(problems, starts, strict=True) for _ in found]
-    climbs = [problem.climb(at) for problem, at in zip(owners, chain(*starts), strict=True)]
-    ends = yield from together([ask_total(steps) for steps in climbs])
-    ends = yield from levelled(owners, ends)
+    steps_of_all = [problem.climb(at) for problem, at in zip(owners, chain(*starts), strict=True)]
+    ends = yield from together([ask_total(steps, sites) for steps in steps_of_all])
+    ends = yield from levelled(owners, ends, sites)
     return [p.ranked([end for owner, end in zip(owners, ends, strict=True) if owner is p]) for p in problems]
 
 
 def levelled(
-    problems: Sequence[Problem], ends: Sequence[Ascent], *, information: bool = False
+    problems: Sequence[Problem], ends: Sequence[Ascent], sites: Sites = None, *, information: bool = False
 ) -> Dialogue[tuple[Ascent, ...]]:
     """Return ascents over the same data: those that ended before a site left are continued without it."""
     ends = tuple(ends)
@@ -140,14 +205,14 @@ def levelled(
         behind = [i for i, end in enumerate(ends) if not is_over_same_data(end.statistics, last)]
         if not behind:
             return ends
-        again = yield from together([resumed(problems[i], ends[i], information=information) for i in behind])
+        again = yield from together([resumed(problems[i], ends[i], sites, information=information) for i in behind])
         renewed = dict(zip(behind, again, strict=True))
         ends = tuple(renewed.get(i, end) for i, end in enumerate(ends))
 
 
-def resumed(problem: Problem, ascent: Ascent, *, information: bool = False) -> Dialogue[Ascent]:
+def resumed(problem: Problem, ascent: Ascent, sites: Sites = None, *, information: bool = False) -> Dialogue[Ascent]:
     """Continue an ascent over other data, as a new segment of its trace."""
-    more = yield from ask_total(problem.climb(ascent.mixture))
+    more = yield from ask_total(problem.climb(ascent.mixture), sites)
     joined = replace(
         more,
         trace=ascent.trace + more.trace,
@@ -156,29 +221,33 @@ def resumed(problem: Problem, ascent: Ascent, *, information: bool = False) -> D
         halvings=ascent.halvings + more.halvings,
         segments=ascent.segments + tuple(len(ascent.trace) + first for first in more.segments),
     )
-    return (yield from informed(problem, joined)) if information else joined
+    return (yield from informed(problem, joined, sites)) if information else joined
 
 
-def informed(problem: Problem, ascent: Ascent) -> Dialogue[Ascent]:
+def informed(problem: Problem, ascent: Ascent, sites: Sites = None) -> Dialogue[Ascent]:
     """Return the ascent with the observed information in its statistics, if it can be computed."""
     if ascent.statistics.information is not None or not is_informable(ascent.mixture):
         return ascent
-    statistics = yield Total(Expect(ascent.mixture, information=True))
+    statistics = yield Total(Expect(ascent.mixture, information=True), sites)
     if is_over_same_data(statistics, ascent.statistics):
         return replace(ascent, statistics=statistics)
-    return (yield from resumed(problem, ascent, information=True))
+    return (yield from resumed(problem, ascent, sites, information=True))
 
 
 def witnessed(
-    problems: Sequence[Problem], ends: Sequence[Ascent], crosses: Sequence[CrossLikelihood | None], survey: Survey
+    problems: Sequence[Problem],
+    ends: Sequence[Ascent],
+    crosses: Sequence[CrossLikelihood | None],
+    survey: Survey,
+    sites: Sites = None,
 ) -> Dialogue[tuple[tuple[Ascent, ...], list[Survey]]]:
     """Ask each site how well the final mixtures explain its rows; return the ascents and a survey for each.
 
     A site that leaves in this round is left out of the fits, as in any other round.
     """
-    if len(survey.sites) < 2:
+    if len(survey.sites if sites is None else sites) < 2:
         return tuple(ends), [survey] * len(ends)
-    found = yield from together([each_score(end.mixture) for end in ends])
+    found = yield from together([each_score(end.mixture, sites) for end in ends])
     surveys = [
         witnessed_by(survey, cross, joint, end.mixture.K)
         for end, cross, joint in zip(ends, crosses, found, strict=True)
@@ -186,35 +255,38 @@ def witnessed(
     total = reduce(add, found[0].values())
     if is_over_same_data(total, ends[0].statistics):
         return tuple(ends), surveys
-    again = [resumed(p, end, information=True) for p, end in zip(problems, ends, strict=True)]
+    again = [resumed(p, end, sites, information=True) for p, end in zip(problems, ends, strict=True)]
     ends = yield from together(again)
-    return (yield from levelled(problems, ends, information=True)), surveys
+    return (yield from levelled(problems, ends, sites, information=True)), surveys
 
 
-def each_score(mixture: Mixture) -> Dialogue[Mapping[str, Statistics]]:
+def each_score(mixture: Mixture, sites: Sites = None) -> Dialogue[Mapping[str, Statistics]]:
     """Ask each site for its statistics at a mixture without second moments."""
-    each: Mapping[str, Statistics] = yield Each(ScoreSums(mixture))
+    each: Mapping[str, Statistics] = yield Each(ScoreSums(mixture), sites)
     return each
 
 
-def large_sites(weights: Mapping[str, float]) -> tuple[str, ...]:
+def large_sites(summaries: Mapping[str, ColumnSummary]) -> tuple[str, ...]:
     """Select at most ten sites to ask for a start, evenly spaced among those with enough rows or the largest.
 
     Examples
     --------
-    >>> large_sites({"a": 5.0, "b": 9000.0, "c": 4000.0})
+    >>> def rows(n):
+    ...     return replace(ColumnSummary.unit(1, 1), weight=n)
+    >>> large_sites({"a": rows(5.0), "b": rows(9000.0), "c": rows(4000.0)})
     ('a', 'b', 'c')
-    >>> large_sites({str(i): 4000.0 for i in range(20)})[:3]
+    >>> large_sites({str(i): rows(4000.0) for i in range(20)})[:3]
     ('0', '2', '4')
     """
+    weights = {site: summary.weight for site, summary in summaries.items()}
     least = min(sorted(weights.values(), reverse=True)[:CANDIDATES][-1], SUBSAMPLE)
     large = [site for site, weight in weights.items() if weight >= least]
     places = np.linspace(0, len(large), min(CANDIDATES, len(large)), endpoint=False)
     return tuple(large[int(place)] for place in places)
 
 
-def ask_total(steps: Climb) -> Dialogue[Ascent]:
-    """Run a climb, with each of its questions asked of all sites.
+def ask_total(steps: Climb, sites: Sites = None) -> Dialogue[Ascent]:
+    """Run a climb, with each of its questions asked of ``sites``, by default all.
 
     Examples
     --------
@@ -227,7 +299,7 @@ def ask_total(steps: Climb) -> Dialogue[Ascent]:
     try:
         question = next(steps)
         while True:
-            question = steps.send((yield Total(question)))
+            question = steps.send((yield Total(question, sites)))
     except StopIteration as reached:
         ascent: Ascent = reached.value
         return ascent
@@ -245,6 +317,7 @@ def best_candidates(
     if len(candidates) == 1:
         return Starts(candidates)
     asked, cross = Several(tuple(LogLikelihood(mixture) for mixture in candidates)), None
+    heard: Mapping[str, Sequence[Likelihood]] = {}
     if compare:
         each: Mapping[str, Answers] = yield Each(asked)
         heard = {site: answers.items for site, answers in each.items()}
@@ -254,7 +327,7 @@ def best_candidates(
         total = yield Total(asked)
     values = [at.log_likelihood - m.ridge(penalty) for at, m in zip(total.items, candidates, strict=True)]
     order = sorted(range(len(values)), key=lambda i: (on_floor(candidates[i], penalty), -values[i]))
-    return Starts([candidates[i] for i in order[:wanted]], cross)
+    return Starts([candidates[i] for i in order[:wanted]], cross, list(zip(owners, candidates, strict=False)), heard)
 
 
 def guesses(question: ProposeStart) -> Iterator[Mixture]:

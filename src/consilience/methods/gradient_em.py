@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import HALVINGS, ROUNDING, Ascent, Expect, is_over_same_data
 from consilience.fit.inference import InferredFit
@@ -21,7 +22,8 @@ from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, ScoreSums, Several
-from consilience.methods.federated_em import starting_points, summarised
+from consilience.methods.federated_em import each_score, starting_points, summarised
+from consilience.methods.site_reports import witnessed_by
 from consilience.methods.spectral_start import one_expert, spectral_start, symmetric_mixture
 from consilience.methods.task import Method, Task
 from consilience.model.families.requirement import Requirement, gaussian
@@ -74,18 +76,22 @@ class GradientEM(Method):
         summary, starters, survey = yield from summarised(task)
         problem = task.problem(specification, summary)
         design = problem.design
+        cross: CrossLikelihood | None = None
         if self.symmetric and task.start is None:
             found = yield from spectral_start(design, specification.structure)
             mixture, Sxx = found.mixture, found.Sxx
             statistics: Statistics = yield Total(ScoreSums(mixture))
         else:
-            starts = yield from starting_points(problem, task, starters, 1)
-            mixture = starts.mixtures[0]
+            starts = yield from starting_points(problem, task, starters, 1, compare=True)
+            mixture, cross = starts.mixtures[0], starts.cross
             mixture = nearest_pair(mixture) if self.symmetric else mixture
             answers: Answers = yield Total(Several((Expect(one_expert(design)), ScoreSums(mixture))))
             Sxx, statistics = unpack(answers.items[0].experts.second)[0], answers.items[1]
         preconditioner = Preconditioner(Sxx, problem.penalty, self.symmetric)
         ascent = yield from _climbed(mixture, statistics, preconditioner, problem)
+        if len(survey.sites) > 1:
+            each = yield from each_score(ascent.mixture)
+            survey = witnessed_by(survey, cross, each, ascent.mixture.K)
         return (InferredFit.without(replace(problem.fit(ascent, [ascent]), survey=survey), SHORT),)
 
     def _check(self, specification: Specification, q: int) -> None:

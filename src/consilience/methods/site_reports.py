@@ -14,6 +14,9 @@ from consilience.methods.task import Task
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
 
+UNLIKE = 0.25
+"""Loss per row from which a site that a majority does not resemble may be set aside; real sites differ by less."""
+
 
 def surveyed(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
     """Compare the columns of the sites; classes of a response are not compared.
@@ -92,10 +95,12 @@ def _with_disagreement(survey: Survey, cross: CrossLikelihood, joint: Mapping[st
     cross = cross.taken(np.array([site in joint for site in cross.sites]))
     reached = np.array([joint[site].log_likelihood / max(joint[site].weight, 1.0) for site in cross.sites])
     found = judged(cross, reached)
-    named = {site: (f"{_worse(loss)}, and other sites' models do not fit it",) for site, loss in found.named.items()}
+    named = {site: f"{_worse(loss)}, and other sites' models do not fit it" for site, loss in found.named.items()}
     rest = {site: (_worse(loss),) for site, loss in found.unexplained.items() if site not in named}
     doubts = (_undecided(max(found.unexplained.values())),) if found.undecided else ()
-    return survey.with_suspicions(named, doubts).with_notes(rest)
+    far = {site: said for site, said in named.items() if found.named[site] > UNLIKE}
+    suspect = {site: (said,) for site, said in named.items()}
+    return survey.with_unlike(far).with_suspicions(suspect, doubts).with_notes(rest)
 
 
 def _worse(loss: float) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
 
+import numpy as np
+
+from consilience.errors import InvalidInputError
 from consilience.messages.codec import MODULUS
 from consilience.messages.failures import Failure, FailureCode
 from consilience.messages.questions import Question
@@ -17,6 +21,39 @@ SOME_ROWS = 10.0
 """Number of rows from which two sites do not have the same rows by chance."""
 
 Sites = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run allows a site to weigh.
+
+    Parameters
+    ----------
+    max_rows : float
+        Maximum weight of the rows of a site.
+    max_share : float
+        Maximum share of a site in the weight of the rows of all sites.
+
+    Examples
+    --------
+    >>> Limits(max_share=0.5).max_rows
+    inf
+    """
+
+    max_rows: float = np.inf
+    max_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.max_rows > 0 and 0 < self.max_share <= 1):
+            raise InvalidInputError("expected max_rows above 0, and max_share above 0 and at most 1")
+
+    def sentences(self) -> list[str]:
+        """Return the limits that were set, in words."""
+        said = [f"at most {self.max_rows:.10g} rows of a site"] if np.isfinite(self.max_rows) else []
+        return said + ([f"at most {100 * self.max_share:g} % of all rows of a site"] if self.max_share < 1 else [])
+
+
+UNLIMITED = Limits()
 
 
 class Consistency:
@@ -66,6 +103,13 @@ class Consistency:
             if owner != site:
                 found[site] = Failure(FailureCode.SAME_DATA, detail=owner)
         return found
+
+    def oversized(self, sites: Sequence[str], limits: Limits) -> dict[str, Failure]:
+        """Return the sites that state more rows than allowed, or a larger share of the rows of ``sites``."""
+        known = {site: self._products.get((site,)) for site in sites}
+        rows = {site: float(each.values[0, 0]) for site, each in known.items() if each is not None}
+        most = min(limits.max_rows, limits.max_share * sum(rows.values()) if len(rows) > 1 else np.inf)
+        return {site: Failure(FailureCode.TOO_MANY_ROWS, detail=f"{n:.10g}") for site, n in rows.items() if n > most}
 
     def fingerprint(self, sites: Sites) -> int | None:
         """Return the fingerprint that is known of the rows of some sites; None if it is not."""

@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from consilience.runs.consistency import UNLIMITED, Limits
+
 ANSWERED = "answered"
 FROM_JOURNAL = "from the journal: answered before the run was resumed"
 LATE = "late: recorded, not used"
@@ -54,6 +56,8 @@ class Record:
     rounds : tuple of Round
     dropped : dict of str to str
         Sites that were left out, with the reason.
+    limits : Limits
+        How many rows, and what share of all rows, a site was allowed to state.
 
     Examples
     --------
@@ -65,6 +69,7 @@ class Record:
 
     rounds: tuple[Round, ...]
     dropped: dict[str, str]
+    limits: Limits = UNLIMITED
 
     @property
     def bytes_sent(self) -> int:
@@ -107,6 +112,7 @@ class Record:
         lines = [f"{_count(len(self.rounds), 'round')}, {_count(len(self.sites), 'site')}, {size}"]
         lines += [f"  {times} × {kind}: {what}" for (kind, what), times in kinds.items()]
         lines += [f"  left out: {site} ({reason})" for site, reason in self.dropped.items()]
+        lines += [f"  allowed: {said}" for said in self.limits.sentences()]
         return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Tota
 from consilience.messages.failures import Failure, FailureCode
 from consilience.messages.questions import Bundle, Identify, Identity, Question, question_for
 from consilience.messages.table import answers, decode, encode, received
-from consilience.runs.consistency import Consistency, sum_of
+from consilience.runs.consistency import UNLIMITED, Consistency, Limits, sum_of
 from consilience.runs.engine import Engine, Reply
 from consilience.runs.journal import ClosedRound, Journal
 from consilience.runs.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
@@ -54,6 +54,7 @@ def run(
     on_drop: OnDrop = "stop",
     progress: Progress | None = None,
     most_rounds: int = MOST_ROUNDS,
+    limits: Limits = UNLIMITED,
 ) -> Run[R]:
     """Run ``dialogue``: send each request over ``engine`` and return the answer to it, until it ends.
 
@@ -72,6 +73,8 @@ def run(
     progress : callable or None
     most_rounds : int
         Number of rounds after which the run is ended with an error.
+    limits : Limits
+        Maximum number of rows of a site, and maximum share of a site in all rows.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def run(
         raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop', 'continue' or 'skip'")
     if not isinstance(dialogue, Generator):
         raise InvalidInputError("expected a dialogue, as returned by a generator function: call the function")
-    talk = _Conversation(engine, journal, deadline, on_drop, progress, most_rounds=most_rounds)
+    talk = _Conversation(engine, journal, deadline, on_drop, progress, most_rounds=most_rounds, limits=limits)
     with nullcontext() if journal is None else journal.opened(engine.sites):
         try:
             talk.check_data()
@@ -136,8 +139,9 @@ class _Conversation:
         progress: Progress | None,
         *,
         most_rounds: int,
+        limits: Limits,
     ) -> None:
-        self._most_rounds = most_rounds
+        self._most_rounds, self._limits = most_rounds, limits
         self._engine, self._journal, self._deadline = engine, journal, deadline
         self._on_drop, self._progress = on_drop, progress
         self._roster = {site: place for place, site in enumerate(engine.sites)}
@@ -174,7 +178,7 @@ class _Conversation:
             for reply in self._journal.open_replies:
                 self._take(reply, gathered, sent=0, outcome=FROM_JOURNAL)
         self._gather(number, question, asked, request, gathered)
-        self._refuse_copies(asked, gathered)
+        self._refuse_rows(asked, gathered)
         if gathered.failures:
             self._drop(number, gathered.failures)
         return self._closed(number, request, asked, gathered)
@@ -227,9 +231,10 @@ class _Conversation:
                     )
                 )
 
-    def _refuse_copies(self, asked: Sequence[str], gathered: _Gathered) -> None:
-        """Count a site with the rows of another site as failed, the later of the two."""
-        for site, failure in self._stated.copies(asked).items():
+    def _refuse_rows(self, asked: Sequence[str], gathered: _Gathered) -> None:
+        """Count a site as failed that has the rows of a site before it, or more rows than the run allows."""
+        refused = self._stated.oversized(asked, self._limits) | self._stated.copies(asked)
+        for site, failure in refused.items():
             place = self._roster[site]
             if gathered.answers.pop((place, place + 1), None) is not None:
                 gathered.failures[site] = failure
@@ -349,7 +354,7 @@ class _Conversation:
             )
             for i, (request, exchanges) in enumerate(self._rounds)
         )
-        return Record(rounds, dict(self._dropped))
+        return Record(rounds, dict(self._dropped), self._limits)
 
 
 def _disclosed(request: Request) -> str:
