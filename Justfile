@@ -52,6 +52,10 @@ docs:
 bench name *args:
     python -m "$(ls benchmarks/*/{{ name }}.py | grep -v ^benchmarks/lib/ | sed 's/\.py$//' | tr / .)" {{ args }}
 
+# mutate a million messages, answers, questions and journals
+fuzz number="1000000" seed="0":
+    cd tests && python fuzzing.py {{ number }} {{ seed }}
+
 # run the quick forms of all studies
 studies *args:
     pytest benchmarks/test_studies.py -n 2 --dist worksteal {{ args }}

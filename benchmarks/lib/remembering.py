@@ -43,7 +43,8 @@ class _Remembering:
             yield from self._engine.ask(number, question, sites, total=total, timeout=timeout)
             return
         for name in sites:
-            yield [Reply(number, (name,), encode(self._fit(name, asked)), (b"",), 0.0)]
+            message = encode(self._fit(name, asked), self._data[name][0].fingerprint)
+            yield [Reply(number, (name,), message, (b"",), 0.0)]
 
     def _fit(self, name: str, asked: FitSite) -> LocalFit:
         site, rows = self._data[name]

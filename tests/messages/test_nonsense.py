@@ -39,6 +39,7 @@ from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics import arrays
 from consilience.site import Site, respond
+from fuzzing import MOST_GROWTH, MOST_SECONDS, fuzz
 from strategies import Shape
 
 MIXTURE, ROWS = Shape(n=60, q=2).problem()
@@ -251,3 +252,12 @@ def test_indices_of_large_matrices_are_not_kept() -> None:
 def test_questions_of_one_message_are_limited() -> None:
     many = Several(tuple(Summarise(1, 1) for _ in range(400)))
     assert len(decode(encode(many)).questions) == 400
+
+
+@pytest.mark.slow
+def test_mutated_messages_answers_questions_and_journals_are_read_or_refused() -> None:
+    done = fuzz(5_000)
+    assert not done.problems
+    assert done.slowest < MOST_SECONDS
+    assert done.growth < MOST_GROWTH
+    assert sum(done.counts.values()) == 5_000

@@ -511,7 +511,8 @@ def _explained(failure: Failure, question: Question) -> Failure:
     """Return the failure with the expected range of the response, if its code is ``OUT_OF_RANGE``."""
     asked: Any = question.questions[0] if isinstance(question, Several) else question
     asked = asked.question if isinstance(asked, Sample) else asked
-    if failure.code is not FailureCode.OUT_OF_RANGE:
+    source = getattr(asked, "mixture", None) or getattr(asked, "specification", None)
+    if failure.code is not FailureCode.OUT_OF_RANGE or source is None:
         return failure
-    experts = asked.mixture.experts if hasattr(asked, "mixture") else asked.specification.experts
+    experts: Any = source.experts
     return replace(failure, detail=experts.range_sentence)

@@ -168,8 +168,8 @@ def respond(question: bytes | Question, site: Site) -> bytes:
 def _checked(asked: Question, message: bytes) -> bytes:
     """Return an encoded answer; raise an error if no data can give it. Numbers that overflow are left as they are."""
     found = received(message, asked)
-    if isinstance(found, Failure) and found.code is FailureCode.IMPOSSIBLE:
-        raise SiteError(found.code, found.detail)
+    if isinstance(found, Failure) and found.code in (FailureCode.IMPOSSIBLE, FailureCode.UNREADABLE_ANSWER):
+        raise SiteError(FailureCode.IMPOSSIBLE, found.detail)
     return message
 
 
