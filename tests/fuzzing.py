@@ -27,7 +27,7 @@ from test_codec import values
 from consilience.engines import InProcess
 from consilience.errors import ConsilienceError, JournalError, MessageError
 from consilience.messages import Failure, Summarise, Total, decode, encode
-from consilience.messages.codec import HEADER
+from consilience.messages.codec import HEADER, Message
 from consilience.messages.table import KINDS, ROW_OF, received
 from consilience.model import Rows
 from consilience.runs import Journal, run
@@ -52,6 +52,7 @@ SHAPES = (
 )
 MOST_SECONDS = 1.0
 MOST_GROWTH = 200 * 2**10  # kB
+FEW, MANY_STARTS = 10, "answered, with more starts than usual, as asked"
 
 
 @dataclass
@@ -233,8 +234,14 @@ def read_answer(found: Corpus, rng: random.Random, _: Path) -> str:
 
 def answer_question(found: Corpus, rng: random.Random, _: Path) -> str:
     message, site = rng.choice(found.questions)
-    said = decode(respond(mutated(message, rng, rng.choice(found.messages)), site))
-    return said.code.name if isinstance(said, Failure) else "answered"
+    asked = mutated(message, rng, rng.choice(found.messages))
+    sent = respond(asked, site)
+    if not np.all(np.isfinite(Message.from_bytes(sent).body)):
+        return "answered with numbers that are not finite, which the coordinator refuses"
+    said = decode(sent)
+    if isinstance(said, Failure):
+        return said.code.name
+    return MANY_STARTS if getattr(decode(asked), "n_init", 1) > FEW else "answered"
 
 
 def resume_journal(found: Corpus, rng: random.Random, folder: Path) -> str:
@@ -281,8 +288,8 @@ def fuzz(number: int, seed: int = 0, readers: tuple[Any, ...] = READERS) -> Outc
                 outcome.problems.append(f"{seed}/{i} {reader.__name__}: {type(error).__name__}: {error}")
             seconds = time.process_time() - began
             outcome.counts[f"{reader.__name__}: {said}"] += 1
-            outcome.slowest = max(outcome.slowest, seconds)
-            if seconds > MOST_SECONDS or said == FAILED_WITHIN:
+            outcome.slowest = max(outcome.slowest, seconds * (said != MANY_STARTS))
+            if (seconds > MOST_SECONDS and said != MANY_STARTS) or said == FAILED_WITHIN:
                 outcome.problems.append(f"{seed}/{i} {reader.__name__}: {said}, {seconds:.2f} s")
     outcome.growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return outcome

@@ -434,7 +434,7 @@ def largest_answer(question: Question) -> int:
     Examples
     --------
     >>> largest_answer(Summarise(d=2, q=1))
-    588
+    1100
     """
     asked = question.questions if isinstance(question, Several) else (question,)
     numbers = [ROW_OF[type(part)].largest(part) for part in asked]
@@ -485,7 +485,7 @@ def stated_products(question: Question, answer: Any) -> Iterator[CrossProducts]:
 
     Examples
     --------
-    >>> [products.values[0, 0] for products in stated_products(Identify(), Identity(5.0))]
+    >>> [float(products.values[0, 0]) for products in stated_products(Identify(), Identity(5.0))]
     [5.0]
     """
     for asked, given in parts(question, answer):
