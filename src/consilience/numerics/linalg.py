@@ -63,8 +63,9 @@ def is_semidefinite(matrices: Array, scale: Array | None = None) -> bool:
         scale = np.sqrt(diagonal)
     with np.errstate(over="ignore", invalid="ignore"):
         inverse = 1 / np.where(scale > TINY, scale, 1.0)
-        correlation = matrices * inverse[..., :, None] * inverse[..., None, :]
-        correlation = correlation + SEMIDEFINITE * np.eye(matrices.shape[-1])
+        correlation = matrices * (inverse[..., :, None] * inverse[..., None, :])
+        p = matrices.shape[-1]
+        correlation.reshape(-1, p * p)[:, :: p + 1] += SEMIDEFINITE
     try:
         return bool(np.all(np.isfinite(np.linalg.cholesky(correlation))))
     except np.linalg.LinAlgError:

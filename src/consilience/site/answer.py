@@ -147,6 +147,9 @@ WHOLE: dict[type, Callable[[Any, Site], Answer]] = {
 def respond(question: bytes | Question, site: Site) -> bytes:
     """Answer an encoded question with an encoded answer or failure; never raises, and no traceback leaves the site.
 
+    A site that receives bytes checks its own answer before it leaves. Sites of the coordinator's own process receive
+    the question decoded, and the coordinator checks their answers.
+
     Examples
     --------
     >>> from consilience.messages import Summarise
@@ -160,7 +163,8 @@ def respond(question: bytes | Question, site: Site) -> bytes:
     try:
         asked = decoded_question(question) if isinstance(question, bytes) else question
         watched = site.watched()
-        return _checked(asked, encode(answer(asked, watched), watched.fingerprint))
+        message = encode(answer(asked, watched), watched.fingerprint)
+        return _checked(asked, message) if isinstance(question, bytes) else message
     except Exception as error:  # noqa: BLE001 - whatever happens at a site stays there: the trace is kept, a code leaves
         return encode(Failure(_code(error), site.keep_trace(error)))
 

@@ -41,6 +41,11 @@ from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
 
+FAR_FROM_ZERO = (
+    "the sites' models cannot be combined in double precision: a column is far from zero compared with its spread; "
+    "subtract the same constant from it at all sites, or use FederatedEM"
+)
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class OneShot(Method):
@@ -100,7 +105,10 @@ class OneShot(Method):
         with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
             summary = reduce(add, (fit.summary for fit in fits.values()))
         check_fittable(task.specifications[0], summary)
-        combinations = self._combined(task.specifications, fits, summary, task.seed)
+        try:
+            combinations = self._combined(task.specifications, fits, summary, task.seed)
+        except np.linalg.LinAlgError as error:
+            raise InvalidInputError(FAR_FROM_ZERO) from error
         penalty = task.specifications[0].penalty(summary)
         survey = surveyed(task, {site: fit.summary for site, fit in fits.items()})
         found = [combination for combination in combinations if combination is not None]

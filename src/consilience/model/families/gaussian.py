@@ -237,11 +237,13 @@ class GaussianExperts(Experts):
         """Return what no rows can give: the products of covariates and residuals are positive semidefinite."""
         n, scatter, Sxr = self._unfold(moments)
         S = unpack(moments.second)
+        if np.any(n < 0):
+            return "a negative mass"
         if intercept and len(S) and np.any(np.abs(S[:, 0, 0] - n) > SAME_MASS * n.sum()):
             return "a mass that differs from its second moments"
         if not is_semidefinite(joint_products(S, Sxr, scatter)):
             return "moments of covariates and residuals that are not positive semidefinite"
-        return super().impossible(moments, intercept=intercept)
+        return ""
 
     def expected_log_density(self, moments: Moments) -> float:
         """Compute ``Σ_k n_k log|2π Σ_k|^(-1/2) - tr(Σ_k⁻¹ scatter_k) / 2``."""

@@ -205,14 +205,14 @@ class StudentExperts(GeneralisedLinearExperts):
         """Return what no rows can give: products of covariates and residuals with weights ``c`` and ``c²`` ≤ ``c``."""
         n, C1, C2, logs = moments.plain.reshape(4, self.K)
         slack = SAME_SUM * n
-        if np.any([-C2 > 0, slack < C2 - C1, C1 - n > slack, -logs > slack]):
+        if np.any([-n > 0, -C2 > 0, slack < C2 - C1, C1 - n > slack, -logs > slack]):
             return "sums of weights out of order"
         first = moments.first.reshape(2 * self.K, self.p, 1)
         squares = np.concatenate([self.nu * np.maximum(n - C1, 0.0), self.nu * np.maximum(C1 - C2, 0.0)])  # Σ τ c z²
         S = unpack(moments.second)
         if len(S) and not is_semidefinite(joint_products(S, first, (squares + np.tile(slack, 2))[:, None])):
             return "moments of covariates and residuals that are not positive semidefinite"
-        return super().impossible(moments, intercept=intercept)
+        return ""
 
     def expected_log_density(self, moments: Moments) -> float:
         """Compute ``Σ τ_k log f_k``, from the sums of ``log(1 + z² / ν)``."""
