@@ -56,6 +56,8 @@ class CrossProducts:
 
     def on(self, centre: Array, scale: Array) -> CrossProducts:
         """Return the same sums in other coordinates."""
+        if np.array_equal(centre, self.centre) and np.array_equal(scale, self.scale):
+            return self
         a, b = np.append(1.0, self.scale / scale), np.append(0.0, (self.centre - centre) / scale)
         rounding = UNIT * _moved(np.abs(self.values), np.abs(a), np.abs(b))
         bounds = _moved(self.bounds, np.abs(a), np.abs(b)) + rounding
@@ -79,6 +81,15 @@ class CrossProducts:
         b = other._like(a).on(a.centre, a.scale)
         return replace(a, values=a.values + b.values, bounds=a.bounds + b.bounds, labels=a.labels + b.labels)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all sums are known."""
+        return not (np.isnan(self.labels) or np.isnan(self.values).any())
+
+    def like(self, other: CrossProducts) -> CrossProducts:
+        """Return the same sums in the coordinates of ``other``, if that has columns."""
+        return self if not len(other.centre) else self._like(other).on(other.centre, other.scale)
+
     def contradiction(self, other: CrossProducts) -> str:
         """Return of what the sums of other answers differ from these by more than rounding; empty if of nothing."""
         if abs(self.labels - other.labels) > ROUNDING * self.labels:
@@ -97,6 +108,8 @@ class CrossProducts:
     def joined(self, other: CrossProducts) -> CrossProducts:
         """Return the sums, with those that only ``other`` has."""
         known = self._like(other)
+        if self.is_complete:
+            return known
         with np.errstate(over="ignore", invalid="ignore"):
             given = other._like(known).on(known.centre, known.scale)
         unknown = np.isnan(known.values)

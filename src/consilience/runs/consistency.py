@@ -83,10 +83,11 @@ class Consistency:
             return Failure(FailureCode.DATA_CHANGED)
         known = self._stated(sites)
         for products in stated_products(question, answer):
-            reason = "" if known is None else known.contradiction(products)
+            known = products if known is None else known.like(products)  # the questions of a fit share coordinates
+            reason = known.contradiction(products)
             if reason:
                 return Failure(FailureCode.CONTRADICTORY, detail=reason)
-            known = products if known is None else known.joined(products)
+            known = known.joined(products)
         if known is not None:
             self._products[sites] = known
         self._fingerprints[sites] = fingerprint
