@@ -25,7 +25,7 @@ from consilience.engines.dask import sites as engine_of_sites
 from consilience.engines.dask.tasks import Part, SiteBlock, add_neighbours, added, answer_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit import Expect, Specification
-from consilience.messages import Each, FailureCode, Likelihood, LogLikelihood, PerSite, Summarise, encode
+from consilience.messages import Each, FailureCode, Likelihood, LogLikelihood, PerSite, Summarise, decode, encode
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.questions import Bundle
 from consilience.methods import FederatedEM, Task
@@ -229,7 +229,7 @@ def test_own_questions_take_another_way_to_the_same_bits(
 
     monkeypatch.setattr(engine_of_sites, "LARGE_QUESTION", limit)
     got = run(ask(), cluster.over(sites), deadline=deadline).value
-    assert list(got.items()) == [(site.name, respond(questions[site.name], site)) for site in sites]
+    assert list(got.items()) == [(site.name, encode(decode(respond(questions[site.name], site)))) for site in sites]
 
 
 @pytest.mark.parametrize("total", [False, True])

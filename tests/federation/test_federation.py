@@ -364,7 +364,8 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
     (tmp_path / "part-1.parquet").unlink()
     with pytest.raises(RoundStoppedError, match=r"part-1.parquet: the data were not found"):
         table.fit(ESTIMATORS["gaussian"])
-    result = table.fit(ESTIMATORS["gaussian"], on_drop="continue")
+    with pytest.warns(SetAsideWarning, match=r"some sites left the run: part-1\.parquet"):
+        result = table.fit(ESTIMATORS["gaussian"], on_drop="continue")
     assert result.model.n_labels_ == 200
     assert "part-1.parquet" in result.record.dropped
 
@@ -437,9 +438,11 @@ def test_orders_are_compared_over_the_same_rows_when_a_site_leaves(monkeypatch: 
     for time in range(4, 14):
         calls.asked.clear()
         calls.misbehave("large", failing, time=time)
-        chosen = Federation(sites).select_order(
-            MixtureOfExpertsRegressor(random_state=0), orders=[1, 2], on_drop="continue"
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SetAsideWarning)  # that a site left the run
+            chosen = Federation(sites).select_order(
+                MixtureOfExpertsRegressor(random_state=0), orders=[1, 2], on_drop="continue"
+            )
         assert len({fitted.model.n_labels_ for fitted in chosen.fits}) == 1, time
         assert chosen.best_order == 2, time
         calls._misbehaviour.clear()
@@ -454,9 +457,10 @@ def test_a_site_that_leaves_at_the_end_leaves_a_fit_of_those_that_stayed(monkeyp
 
     Calls(monkeypatch).misbehave("large", refuses_information)
     sites = {"small": (case.X[:300], case.y[:300]), "large": (case.X[300:], case.y[300:])}
-    result = Federation(sites).fit(
-        MixtureOfExpertsRegressor(2, random_state=0), FederatedEM(newton=False), on_drop="continue"
-    )
+    with pytest.warns(SetAsideWarning, match="some sites left the run: large"):
+        result = Federation(sites).fit(
+            MixtureOfExpertsRegressor(2, random_state=0), FederatedEM(newton=False), on_drop="continue"
+        )
     assert result.model.n_labels_ == 300
     assert len(result.fit.ascent.segments) == 2
     again = MixtureOfExpertsRegressor(2, mixture_init=result.model.mixture_, random_state=0)
@@ -469,7 +473,8 @@ def test_a_site_that_leaves_at_the_end_leaves_a_fit_of_those_that_stayed(monkeyp
 def test_what_went_wrong_is_told_here_in_full(tmp_path: Path) -> None:
     table = Federation.from_parquet(written(simulated(n=90), tmp_path), target="y")
     (tmp_path / "part-1.parquet").unlink()
-    table.fit(ESTIMATORS["gaussian"], on_drop="continue")
+    with pytest.warns(SetAsideWarning):
+        table.fit(ESTIMATORS["gaussian"], on_drop="continue")
     assert table.traces.keys() == {"part-1.parquet"}
     assert "Traceback" in table.traces["part-1.parquet"][0]
 

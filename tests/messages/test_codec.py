@@ -121,7 +121,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
     mixture, rows = regressions(shape)
     design, p = mixture.design, mixture.design.p
     rng = np.random.default_rng(shape.seed)
-    theta, basis, critics = rng.normal(size=p), rng.normal(size=(p, 2)), rng.normal(size=(2, shape.K, p))
+    theta, basis, critics = rng.normal(size=p), rng.normal(size=(p, min(p, 2))), rng.normal(size=(2, shape.K, p))
     single, step = replace(rows, groups=None), (theta[None], basis[None])
     questions = [
         ScoreSums(mixture),

@@ -83,3 +83,11 @@ def test_log_likelihood_is_bounded(family: str, gate: str) -> None:
 def test_empty_sites_are_possible() -> None:
     mixture, rows = Shape().problem()
     assert impossible(mixture, expect(mixture, rows.take(np.arange(0)), information=True)) == ""
+
+
+def test_counts_far_above_their_rates_are_possible() -> None:
+    mixture, rows = Shape(family="poisson", n=40, K=3).problem()
+    for gate in ("softmax", "constant"):
+        mixture = Shape(family="poisson", gate=gate, K=3).problem()[0]
+        far = replace(rows, Y=1e4 * (1 + rows.Y))  # the missing information is far above the complete-data information
+        assert impossible(mixture, expect(mixture, far, information=True)) == ""

@@ -234,7 +234,7 @@ ROWS: tuple[Row, ...] = (
         contribution=lambda asked, rows: client_moments(rows, asked.design, asked.theta, asked.basis),
         fits=lambda asked, given: given.f == directions(asked),
         impossible=in_clients,
-        products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(given.G)),
+        products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(np.sum(given.n > 0))),
     ),
     Row(
         question=Struct(SquaredResponses, {"design": DESIGN}, check_design),
@@ -273,7 +273,7 @@ ROWS: tuple[Row, ...] = (
         answer=Struct(ClientSizes, {"n": VECTOR}, check_client_sizes),
         adds=False,
         contribution=lambda _, rows: client_sizes(rows),
-        products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(len(given.n))),
+        products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(np.sum(given.n > 0))),
     ),
     Row(
         question=Struct(
@@ -308,7 +308,7 @@ ROWS: tuple[Row, ...] = (
         ),
         fits=lambda asked, given: given.moved.shape == asked.mixture.coefficients.shape,
         largest=lambda asked: HEADS + asked.mixture.coefficients.size + 3 * asked.mixture.K,
-        products=lambda _, given: CrossProducts.counted(float(given.rows.sum()), float(given.clients.sum())),
+        products=lambda _, given: CrossProducts.counted(float(given.rows.sum())),
     ),
     Row(
         question=Struct(Identify, {}),

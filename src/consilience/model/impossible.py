@@ -68,10 +68,10 @@ def _unlikely(mixture: Mixture, statistics: Statistics) -> str:
 
 
 def _uninformed(mixture: Mixture, statistics: Statistics) -> str:
-    """Whether the missing information is positive semidefinite, relative to the complete-data information."""
+    """Whether the missing information is positive semidefinite, relative to it and to the complete-data information."""
     if statistics.information is None:
         return ""
     complete = complete_information(mixture, statistics)
     missing = complete - statistics.information
-    scale = np.sqrt(np.maximum(np.diagonal(complete), 0.0))
+    scale = np.sqrt(np.maximum(np.diagonal(complete), 0.0) + np.maximum(np.diagonal(missing), 0.0))
     return "" if is_semidefinite(missing, scale) else "more information than complete data have"

@@ -13,7 +13,7 @@ from consilience.errors import InvalidInputError
 from consilience.numerics.arrays import Array, Mask
 
 ROUNDING = 1e-12
-LARGEST = 1e100
+LARGEST = 1e49
 CAP = 2.0
 """Maximum weight of a site, as a multiple of the median weight."""
 
