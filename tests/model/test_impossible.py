@@ -89,5 +89,30 @@ def test_counts_far_above_their_rates_are_possible() -> None:
     mixture, rows = Shape(family="poisson", n=40, K=3).problem()
     for gate in ("softmax", "constant"):
         mixture = Shape(family="poisson", gate=gate, K=3).problem()[0]
-        far = replace(rows, Y=1e4 * (1 + rows.Y))  # the missing information is far above the complete-data information
-        assert impossible(mixture, expect(mixture, far, information=True)) == ""
+        for times in (10.0, 100.0, 1e3, 1e4):  # the missing information is far above the complete-data information
+            far = replace(rows, Y=times * (1 + rows.Y))
+            assert impossible(mixture, expect(mixture, far, information=True)) == ""
+
+
+@pytest.mark.parametrize("times", [1e-1, 1e-2, 1e-3, 1e-5])
+def test_residuals_of_many_standard_deviations_are_possible(times: float) -> None:
+    mixture, rows = Shape(n=40, K=3).problem()
+    sharp = replace(mixture, experts=replace(mixture.experts, covariance=times**2 * mixture.experts.covariance))
+    assert impossible(sharp, expect(sharp, rows, information=True)) == ""
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("sharper", [10.0, 30.0, 100.0, 1e4])
+def test_sharp_gates_are_possible(family: str, sharper: float) -> None:
+    for seed in range(5):
+        mixture, rows = Shape(family=family, n=40, K=3, seed=seed).problem()
+        sharp = replace(mixture, gate=replace(mixture.gate, alpha=sharper * mixture.gate.alpha))
+        assert impossible(sharp, expect(sharp, rows, information=True)) == ""
+
+
+@pytest.mark.parametrize("sharper", [10.0, 30.0, 100.0])
+def test_saturated_classes_are_possible(sharper: float) -> None:
+    for seed in range(5):
+        mixture, rows = Shape(family="categorical", n=40, K=3, C=4, seed=seed).problem()
+        sharp = replace(mixture, experts=replace(mixture.experts, B=sharper * mixture.experts.B))
+        assert impossible(sharp, expect(sharp, rows, information=True)) == ""

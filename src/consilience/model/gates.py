@@ -22,6 +22,8 @@ SMALLEST_WEIGHT = 1e-300
 NO_SHARE = -20.0
 """Log odds of an expert that is not among those of the gate."""
 SUM_TOLERANCE = 1e-6
+SHARP = 1e-6
+"""Spread of a gate per row below which its curvature has few correct digits."""
 SAME_MASS = 1e-9
 """Relative difference of two sums of the same weights, from rounding."""
 
@@ -78,6 +80,10 @@ class Gate(ABC):
     def impossible(self, moments: Moments, *, intercept: bool) -> str:
         """Return what no rows can give, such as a negative mass; empty if nothing. Second moments may be left out."""
         return "a negative mass" if np.any(moments.plain < 0) else ""
+
+    def is_sharp(self, moments: Moments) -> bool:
+        """Whether probabilities are so near 0 or 1 that rounding hides their curvature."""
+        return False
 
     def expected_log_weight(self, moments: Moments) -> float | None:
         """Compute ``Σ τ_k log π_k``; None if moments do not state it."""
@@ -209,12 +215,17 @@ class SoftmaxGate(Gate):
         p = self.alpha.shape[1]
         full = multinomial.is_full(self.K, p)
         H = self.complete(moments) if full else unpack(moments.second)
-        if not is_semidefinite(H):
+        if not (self.is_sharp(moments) or is_semidefinite(H)):
             return "a curvature of the gate that is not positive semidefinite"
         mass, spread = np.split(moments.plain, 2)
         if full and intercept and np.any(np.abs(np.diagonal(H)[::p] - spread[:-1]) > SAME_MASS * mass.sum()):
             return "a spread of the gate that differs from its curvature"
         return super().impossible(moments, intercept=intercept)
+
+    def is_sharp(self, moments: Moments) -> bool:
+        """Whether the spread ``Σ w π_k (1 - π_k)`` of an expert is below ``SHARP`` of all rows."""
+        mass, spread = np.split(moments.plain, 2)
+        return bool(np.any(spread < SHARP * mass.sum()))
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """Take one safeguarded Newton step from the gate's moments."""

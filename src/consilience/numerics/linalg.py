@@ -11,7 +11,7 @@ from consilience.numerics.arrays import Array
 RANK_TOLERANCE = 1e-11
 """Pivots and eigenvalues below this fraction of the largest count as zero."""
 SEMIDEFINITE = 1e-8
-"""Eigenvalue of a correlation matrix above minus which it counts as positive semidefinite."""
+"""Usual rounding error of the eigenvalues of a correlation matrix that is computed as a sum."""
 TINY = 1e-150
 """Square root of a diagonal entry below which its row counts as zero."""
 
@@ -40,7 +40,7 @@ def cholesky_or_none(A: Array) -> Array | None:
     return factor
 
 
-def is_semidefinite(matrices: Array, scale: Array | None = None) -> bool:
+def is_semidefinite(matrices: Array, scale: Array | None = None, slack: float = SEMIDEFINITE) -> bool:
     """Whether symmetric ``matrices (..., p, p)`` are positive semidefinite, up to rounding.
 
     Parameters
@@ -48,6 +48,8 @@ def is_semidefinite(matrices: Array, scale: Array | None = None) -> bool:
     matrices : (..., p, p) array
     scale : (..., p) array or None
         Square roots of the diagonal relative to which rounding is measured; None for the matrices' own.
+    slack : float
+        Eigenvalue of the scaled matrix above minus which it counts as positive semidefinite.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def is_semidefinite(matrices: Array, scale: Array | None = None) -> bool:
         inverse = 1 / np.where(scale > TINY, scale, 1.0)
         correlation = matrices * (inverse[..., :, None] * inverse[..., None, :])
         p = matrices.shape[-1]
-        correlation.reshape(-1, p * p)[:, :: p + 1] += SEMIDEFINITE
+        correlation.reshape(-1, p * p)[:, :: p + 1] += slack
     try:
         return bool(np.all(np.isfinite(np.linalg.cholesky(correlation))))
     except np.linalg.LinAlgError:

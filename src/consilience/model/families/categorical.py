@@ -18,6 +18,9 @@ from consilience.numerics.arrays import Array, IntArray, kronecker
 from consilience.numerics.linalg import is_semidefinite
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
+SHARP = 1e-6
+"""Curvature per row below which it has few correct digits."""
+
 
 @dataclass(frozen=True, eq=False)
 class CategoricalEvaluated(Evaluated):
@@ -131,7 +134,10 @@ class CategoricalExperts(Experts):
         """Return what no rows can give: the curvature of each expert is positive semidefinite."""
         if not self.full_curvature or not len(moments.second):
             return super().impossible(moments, intercept=intercept)
-        if not is_semidefinite(self.complete(moments)):
+        H = self.complete(moments)
+        diagonal = np.diagonal(H, axis1=1, axis2=2)
+        clear = diagonal.min(axis=1) > SHARP * moments.plain[: self.K]  # elsewhere rounding hides the curvature
+        if not is_semidefinite(H[clear]) or np.any(diagonal < 0):
             return "a curvature that is not positive semidefinite"
         return super().impossible(replace(moments, second=moments.second[:0]), intercept=intercept)
 
