@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from consilience.model.information import complete_information
+from consilience.model.information import complete_information, shape_slice
 from consilience.model.mixture import Mixture
 from consilience.model.statistics import Statistics
 from consilience.numerics.linalg import SEMIDEFINITE, is_semidefinite
@@ -77,7 +77,8 @@ def _uninformed(mixture: Mixture, statistics: Statistics) -> str:
     if statistics.information is None or surprise > SURPRISED:
         return ""
     complete = complete_information(mixture, statistics)
-    if np.any(np.diagonal(complete) < SHARP * statistics.weight):
+    slopes = np.diagonal(complete)[: shape_slice(mixture).start]
+    if np.any(slopes < SHARP * statistics.weight):
         return ""
     missing = complete - statistics.information
     scale = np.sqrt(np.maximum(np.diagonal(complete), 0.0) + np.maximum(np.diagonal(missing), 0.0))
