@@ -78,7 +78,7 @@ def _uninformed(mixture: Mixture, statistics: Statistics) -> str:
         return ""
     complete = complete_information(mixture, statistics)
     slopes = np.diagonal(complete)[: shape_slice(mixture).start]
-    if np.any(slopes < SHARP * statistics.weight):
+    if np.any(np.abs(slopes) < SHARP * statistics.weight):
         return ""
     missing = complete - statistics.information
     scale = np.sqrt(np.maximum(np.diagonal(complete), 0.0) + np.maximum(np.diagonal(missing), 0.0))
