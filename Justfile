@@ -56,6 +56,10 @@ bench name *args:
 fuzz number="1000000" seed="0":
     cd tests && python fuzzing.py {{ number }} {{ seed }}
 
+# kill, stop and damage a hundred fits at random moments
+faults number="100" seed="0" engine="inprocess":
+    cd tests && python faults.py {{ number }} {{ seed }} {{ engine }}
+
 # run the quick forms of all studies
 studies *args:
     pytest benchmarks/test_studies.py -n 2 --dist worksteal {{ args }}
