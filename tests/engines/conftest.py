@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+import consilience
+
+SOURCE = str(Path(consilience.__file__).parent.parent)
+
 
 class Clusters:
     """Schedulers on the loopback address, and workers that join them; all end with the tests."""
@@ -21,7 +25,7 @@ class Clusters:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, *, workers: int = 1, options: tuple[str, ...] = (), protocol: str = "tcp", path: str = "") -> str:
-        """Start a scheduler and workers with ``path`` as their PYTHONPATH; the address of the scheduler."""
+        """Start a scheduler, and workers that import from ``path`` first; the address of the scheduler."""
         directory = self._make_directory("cluster")
         file, log = directory / "scheduler.json", directory / "log"
         here = ("--host", "127.0.0.1", "--protocol", protocol)
@@ -40,7 +44,7 @@ class Clusters:
 
     def _launch(self, module: str, log: Path, path: str, *options: str) -> None:
         command = [sys.executable, "-m", f"distributed.cli.{module}", "--no-dashboard", *options]
-        environment = {**os.environ, "PYTHONPATH": path}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (path, SOURCE)))}
         with log.open("ab") as out:
             self._processes.append(subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=log.parent))
 
