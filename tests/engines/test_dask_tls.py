@@ -197,13 +197,9 @@ def test_workers_that_come_later_are_checked_when_they_are_used(clusters: Any, t
 
 
 def test_another_python_on_a_worker_names_both() -> None:
-    class Client:
-        def get_versions(self) -> dict[str, Any]:
-            here, there = ({"host": {"python": python}} for python in ("3.11.7.final.0", "3.14.0.final.0"))
-            return {"client": here, "scheduler": here, "workers": {"tcp://10.0.0.7:1": there}}
-
+    found = {"the scheduler": "3.11.7.final.0", "worker tcp://10.0.0.7:1": "3.14.0.final.0"}
     with pytest.raises(EngineError, match=r"worker tcp://10\.0\.0\.7:1 runs Python 3\.14, this process Python 3\.11"):
-        connection.check_workers(Client())
+        connection.check_pythons(found, "3.11.7")
 
 
 def test_a_scheduler_without_workers_is_said(clusters: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from consilience.engines.dask.connection import (
+    CLOSE_SECONDS,
     CONNECT_SECONDS,
     NEVER,
+    answered,
     check_security,
-    check_workers,
+    check_versions,
     checked_address,
+    close_within,
     connected,
     quiet,
+    within,
 )
 from consilience.engines.dask.library import dask, distributed
 from consilience.engines.dask.sites import DaskSites
@@ -111,7 +115,7 @@ class DaskCluster:
             else:
                 address = checked_address(address, security, insecure=insecure)
                 self._client = connected(address, security)
-                self._open.callback(self._client.close)
+                self._open.callback(close_within, CLOSE_SECONDS, self._client)
             self._checked: set[str] = set()
             self._threads()
         except BaseException:
@@ -144,14 +148,21 @@ class DaskCluster:
 
     def _threads(self) -> dict[str, int]:
         """Return the number of threads of each worker; new workers are checked first."""
+        threads: dict[str, int] = answered(self._client, CONNECT_SECONDS, self._client.nthreads)
+        if not threads:
+            threads = self._first_workers()
+        if new := threads.keys() - self._checked:
+            check_versions(self._client, new)
+            self._checked |= new
+        return threads
+
+    def _first_workers(self) -> dict[str, int]:
+        """Wait for a worker, and return the threads of those that are there."""
         try:
-            self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+            within(self._client, CONNECT_SECONDS + 1, self._client.wait_for_workers, 1, CONNECT_SECONDS)
         except TimeoutError:
             raise EngineError(f"the scheduler has no workers after {CONNECT_SECONDS} s: start some") from None
-        threads: dict[str, int] = self._client.nthreads()
-        if threads.keys() - self._checked:
-            check_workers(self._client)
-            self._checked |= threads.keys()
+        threads: dict[str, int] = answered(self._client, CONNECT_SECONDS, self._client.nthreads)
         return threads
 
 
@@ -162,9 +173,12 @@ def local_client(n_workers: int, security: Any) -> Iterator[Any]:
     with ExitStack() as stack:
         stack.callback(restore, before)
         stack.enter_context(dask().config.set(PATIENCE))
-        cluster = stack.enter_context(local_workers(n_workers, security))
+        cluster = local_workers(n_workers, security)
+        stack.callback(close_within, CLOSE_SECONDS, cluster)
         restore(before)
-        yield stack.enter_context(distributed().Client(cluster, set_as_default=False, direct_to_workers=True))
+        client = distributed().Client(cluster, set_as_default=False, direct_to_workers=True)
+        stack.callback(close_within, CLOSE_SECONDS, client)
+        yield client
 
 
 def restore(environment: dict[str, str | None]) -> None:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import platform
 import ssl
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from consilience._version import __version__
 from consilience.engines.dask.library import distributed
 from consilience.errors import EngineError, InvalidInputError
 
+T = TypeVar("T")
 CONNECT_SECONDS = 10
+IMPORT_SECONDS = 60
+"""Time for workers to import this package, which may be slow from a shared disk."""
+CLOSE_SECONDS = 20
 ENCRYPTED = ("tls", "wss")
 PLAIN = ("tcp", "ws")
 NEVER = logging.CRITICAL + 1
@@ -142,21 +147,84 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+# ---------------------------------------------------------------- calls
+
+
+def within(client: Any, seconds: float, call: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """Return the result of a call in the client's event loop; raise a TimeoutError if it takes longer.
+
+    Dask's own calls wait without limit for a scheduler or a worker that is stopped but not dead. In the event loop of
+    the client, its methods return awaitables.
+    """
+
+    async def attempt() -> T:
+        return await call(*args)
+
+    result: T = client.sync(attempt, callback_timeout=seconds)
+    return result
+
+
+def answered(client: Any, seconds: float, call: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of a call to the cluster, or raise an error if it does not answer."""
+    try:
+        return within(client, seconds, call)
+    except TimeoutError:
+        raise EngineError(
+            f"the cluster has not answered for {seconds:g} s: its scheduler or a worker hangs; restart what hangs"
+        ) from None
+
+
+def close_within(seconds: float, opened: Any) -> None:
+    """Close a client or a cluster; what has not ended by then is left to end with this process."""
+    with suppress(TimeoutError):
+        opened.close(timeout=seconds)
+
+
 # ---------------------------------------------------------------- versions
 
 
-def check_workers(client: Any) -> None:
-    """Check that every worker and the scheduler have our versions of Python and of this package."""
-    versions = client.get_versions()
-    ours = ".".join(versions["client"]["host"]["python"].split(".")[:2])
-    hosts = {"the scheduler": versions["scheduler"]} | {f"worker {at}": v for at, v in versions["workers"].items()}
-    for who, its in hosts.items():
-        python = ".".join(its["host"]["python"].split(".")[:2])
-        if python != ours:
-            raise EngineError(f"{who} runs Python {python}, this process Python {ours}: use one version everywhere")
+def check_versions(client: Any, workers: Collection[str]) -> None:
+    """Check that the scheduler and these workers have our versions of Python and of this package."""
     probe = version_probe()
-    found = {"the scheduler": client.run_on_scheduler(probe)}
-    found |= {f"worker {at}": version for at, version in client.run(probe, on_error="ignore").items()}
+
+    async def pythons() -> dict[str, str]:
+        message = {"op": "versions", "packages": []}
+        its = {"the scheduler": await client.scheduler.versions(packages=[])}
+        its |= named(await client.scheduler.broadcast(msg=message, workers=list(workers), on_error="ignore"))
+        return {who: versions["host"]["python"] for who, versions in its.items()}
+
+    async def packages() -> dict[str, tuple[str | None, str]]:
+        its = {"the scheduler": await client.run_on_scheduler(probe)}
+        return its | named(await client.run(probe, workers=list(workers), on_error="ignore"))
+
+    check_pythons(answered(client, CONNECT_SECONDS, pythons), platform.python_version())
+    check_packages(answered(client, IMPORT_SECONDS, packages))
+
+
+def named(by_address: dict[str, Any]) -> dict[str, Any]:
+    """Return answers of workers by the names that errors give to workers."""
+    return {f"worker {address}": answer for address, answer in by_address.items()}
+
+
+def check_pythons(found: dict[str, str], ours: str) -> None:
+    """Raise an error if a member of the cluster has another Python than this process.
+
+    Examples
+    --------
+    >>> check_pythons({"the scheduler": "3.14.0.final.0"}, "3.11.7")
+    Traceback (most recent call last):
+    ...
+    consilience.errors.EngineError: the scheduler runs Python 3.14, this process Python 3.11: use one version everywhere
+    """
+    here = ".".join(ours.split(".")[:2])
+    for who, version in found.items():
+        python = ".".join(version.split(".")[:2])
+        if python != here:
+            raise EngineError(f"{who} runs Python {python}, this process Python {here}: use one version everywhere")
+
+
+def check_packages(found: dict[str, tuple[str | None, str]]) -> None:
+    """Raise an error if a member of the cluster has another version of this package, or none."""
     for who, (version, code) in found.items():
         if version not in (None, __version__):
             raise EngineError(
