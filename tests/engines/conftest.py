@@ -63,7 +63,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
 
 
 def wait_until(there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not there():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, log.read_text()

@@ -19,7 +19,7 @@ from consilience.errors import EngineError, InvalidInputError
 
 T = TypeVar("T")
 CONNECT_SECONDS = 10
-IMPORT_SECONDS = 60
+IMPORT_SECONDS = 120
 """Time for workers to import this package, which may be slow from a shared disk."""
 CLOSE_SECONDS = 20
 ENCRYPTED = ("tls", "wss")
