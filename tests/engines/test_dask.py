@@ -20,8 +20,7 @@ import numpy as np
 import pytest
 
 from consilience.engines import DaskCluster, InProcess
-from consilience.engines.dask import connection, tasks
-from consilience.engines.dask import sites as engine_of_sites
+from consilience.engines.dask import connection, submit, tasks
 from consilience.engines.dask.tasks import Part, SiteBlock, add_neighbours, added, answer_block
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit import Expect, Specification
@@ -203,7 +202,7 @@ def test_large_messages_take_another_way_to_the_same_bits(
 ) -> None:
     sites, mixture = write_sites(tmp_path, number, 2_000)
     expected = run(totals(mixture, 2), InProcess().over(sites)).value
-    monkeypatch.setattr(engine_of_sites, large, 0)
+    monkeypatch.setattr(submit, large, 0)
     got = run(totals(mixture, 2), cluster.over(sites))
     assert got.value == expected
     if large == "LARGE_ANSWERS":
@@ -227,7 +226,7 @@ def test_own_questions_take_another_way_to_the_same_bits(
     def ask() -> Dialogue[dict[str, bytes]]:
         return {site: encode(answer) for site, answer in (yield PerSite(questions)).items()}
 
-    monkeypatch.setattr(engine_of_sites, "LARGE_QUESTION", limit)
+    monkeypatch.setattr(submit, "LARGE_QUESTION", limit)
     got = run(ask(), cluster.over(sites), deadline=deadline).value
     assert list(got.items()) == [(site.name, encode(decode(respond(questions[site.name], site)))) for site in sites]
 
@@ -261,7 +260,7 @@ def test_sums_on_workers_leave_failed_sites_apart(
     for i in (7, 32, 33, 34, 35, 36, 37, 38, 39):
         Path(sites[i].data.uri).unlink()
     expected = run(totals(mixture, 3), InProcess().over(sites), on_drop="continue")
-    monkeypatch.setattr(engine_of_sites, "LARGE_ANSWERS", 0)
+    monkeypatch.setattr(submit, "LARGE_ANSWERS", 0)
     got = run(totals(mixture, 3), cluster.over(sites), on_drop="continue", deadline=deadline)
     assert got.value == expected.value
     assert got.record.dropped.keys() == expected.record.dropped.keys()
@@ -277,7 +276,7 @@ def test_sums_on_workers_take_what_is_there_when_the_time_is_over(
     pipe.unlink()
     expected = run(totals(mixture, 2), InProcess().over(sites), on_drop="continue").value
     os.mkfifo(pipe)
-    monkeypatch.setattr(engine_of_sites, "LARGE_ANSWERS", 0)
+    monkeypatch.setattr(submit, "LARGE_ANSWERS", 0)
     try:
         got = run(totals(mixture, 2), cluster.over(sites), on_drop="continue", deadline=5.0)
     finally:
