@@ -73,12 +73,12 @@ class DaskCluster:
     Notes
     -----
     Dask pickles the tasks it sends. They contain addresses of files, encoded questions and encoded answers; rows do not
-    leave the workers. Data of lost workers are read again by others. Tracebacks of sites that failed are in the logs of
-    the workers.
+    leave the workers. Data of lost workers are read again by others, and so are data that wait for a worker without
+    heartbeats. Tracebacks of sites that failed are in the logs of the workers.
 
     With a deadline, workers continue without sites that have not answered after 0.9 of it (a second before its end,
     if it is short); a site has all of it if each site is a task of its own. An answer after the deadline is dropped
-    with its task, and is not recorded as late.
+    with its task, and is not recorded as late. A scheduler that does not answer at the deadline is an ``EngineError``.
 
     Examples
     --------
