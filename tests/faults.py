@@ -1,8 +1,8 @@
 """Faults at random moments: the same bits in the end, or an error that names what happened, in time.
 
 ``python tests/faults.py NUMBER [SEED] [ENGINE]`` runs that many fits over six files with a journal, in this process or
-on Dask. In each, one thing happens at a random moment: the coordinator, a worker or the scheduler is killed, or stopped
-and continued; a file is changed, truncated, swapped or removed; the disk of the journal is full or read-only. A fit
+on Dask. In each, one thing happens at a random moment: the coordinator or a worker is killed, or stopped and
+continued; a file is changed, truncated, swapped or removed; the disk of the journal is full or read-only. A fit
 that was killed is resumed.
 """
 
@@ -29,7 +29,6 @@ from pyarrow import parquet
 DEADLINE, GRACE = 20.0, 5.0
 SITES = tuple("abcdef")
 CHANGES = ("changed", "truncated", "swapped", "removed")
-PROCESSES = ("coordinator", "worker", "scheduler")
 NAMED = (
     "the data have changed",
     "the data could not be read",
@@ -98,7 +97,7 @@ def coordinator(folder: str, journal: str, result: str, engine: str, change: str
         fit(InProcess())
         return
     with DaskCluster(n_workers=2) as cluster:
-        pids = [os.getpid(), *cluster.pids()] if hasattr(cluster, "pids") else [os.getpid()]
+        pids = [os.getpid(), *cluster._client.run(os.getpid).values()]
         Path(result).with_suffix(".pids").write_text(" ".join(map(str, pids)))
         fit(cluster)
 
@@ -192,7 +191,7 @@ def signalled(
     file = result.with_suffix(".pids")
     pids = [int(pid) for pid in file.read_text().split()] if file.exists() else [process.pid]
     place = rng.randrange(len(pids)) if engine == "dask" else 0
-    who = PROCESSES[0] if place == 0 else PROCESSES[1 if place < len(pids) - 1 else 2]
+    who = "worker" if place else "coordinator"
     try:
         os.kill(pids[place], signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
         if kind == "stop":

@@ -226,4 +226,4 @@ def in_file(site: Site) -> Site:
             "write them to Parquet and pass a Shard"
         )
     uri = site.data.uri if "://" in site.data.uri else str(Path(site.data.uri).absolute())
-    return Site(site.name, replace(site.data, uri=uri))
+    return Site(site.name, replace(site.data, uri=uri), key=site.key)
