@@ -35,6 +35,10 @@ def test_cholesky_factor_gives_the_matrix_back(p, seed, scale):
     np.testing.assert_allclose(inverse_factor(L) @ L, np.eye(p), atol=1e-8)
 
 
+def test_a_factor_of_no_columns_has_an_inverse_of_no_columns():
+    assert inverse_factor(np.empty((0, 0))).shape == (0, 0)
+
+
 @pytest.mark.parametrize(
     "A",
     [

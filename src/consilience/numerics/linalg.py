@@ -188,7 +188,7 @@ def short_newton_steps(J: Array, gradient: Array, longest: float, tail: int) -> 
 
 def inverse_factor(L: Array) -> Array:
     """Compute the inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
-    if len(L) == 1:
+    if len(L) <= 1:  # scipy < 1.14 refuses systems of no equations
         return 1 / L
     inverse: Array = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
     return inverse
