@@ -92,7 +92,7 @@ class Chunk:
 
     Examples
     --------
-    >>> batch = pa.record_batch({"y": [1, 2, 3], "x": [0.5, 0.25, 0.125]})
+    >>> batch = pa.RecordBatch.from_pydict({"y": [1, 2, 3], "x": [0.5, 0.25, 0.125]})
     >>> chunk = Chunk(Columns(("x",), ("y",)), size=2)
     >>> chunk.fill(batch), chunk.is_full
     (2, True)

@@ -104,7 +104,7 @@ def test_normal_errors_end_at_the_bound_with_the_standard_errors_of_least_square
     assert np.isnan(errors.log_shapes[0, 1])
     assert np.isfinite(errors.log_shapes[0, 0])
     design = np.column_stack([np.ones(rows.n), rows.X])
-    residual = rows.Y[:, 0] - design @ np.linalg.lstsq(design, rows.Y[:, 0])[0]
+    residual = rows.Y[:, 0] - design @ np.linalg.lstsq(design, rows.Y[:, 0], rcond=None)[0]
     classic = residual.std() * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
     np.testing.assert_allclose(errors.experts[0, 0], classic, rtol=0.02)
 
