@@ -23,6 +23,18 @@ test-all *args:
     pytest -m "not slow" -n 2 --dist worksteal --cov {{ args }}
     pytest -m slow -n 2 --dist worksteal {{ args }}
 
+# fast lane on the lowest versions that pyproject.toml declares, in an environment of its own
+test-lowest *args:
+    uv venv --clear --python 3.11 .venv-lowest
+    uv pip install --python .venv-lowest --resolution lowest-direct --editable '.[dask]' --group test
+    .venv-lowest/bin/pytest -m "not slow" -n 2 --dist worksteal {{ args }}
+
+# fast lane on another Python, as in `just test-python 3.13`, in an environment of its own
+test-python version *args:
+    uv venv --clear --python {{ version }} .venv-python
+    uv pip install --python .venv-python --editable '.[dask]' --group test
+    .venv-python/bin/pytest -m "not slow" -n 2 --dist worksteal {{ args }}
+
 # everything, from an empty environment
 check:
     bash .ci/run
@@ -67,6 +79,13 @@ studies *args:
 # what the next release would say
 changelog:
     towncrier build --draft
+
+# list the packages of an installation without extras, as CycloneDX, into dist/
+sbom:
+    uv venv --clear .venv-sbom
+    uv pip install --python .venv-sbom .
+    mkdir -p dist
+    uvx --from 'cyclonedx-bom>=7' cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --output-file dist/sbom.json .venv-sbom
 
 # the wheel, into dist/
 build:

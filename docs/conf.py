@@ -56,6 +56,7 @@ html_sidebars = {
         "architecture",
         "benchmarks",
         "clustered-clients",
+        "dependencies",
         "em-for-experts",
         "how-a-mixture-is-fitted",
         "minimax",
