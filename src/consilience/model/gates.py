@@ -14,16 +14,13 @@ from consilience.errors import InvalidInputError
 from consilience.model import multinomial
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty
-from consilience.numerics.arrays import Array, IntArray, kronecker, unpack
-from consilience.numerics.linalg import is_semidefinite
+from consilience.numerics.arrays import Array, IntArray, kronecker
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 SMALLEST_WEIGHT = 1e-300
 NO_SHARE = -20.0
 """Log odds of an expert that is not among those of the gate."""
 SUM_TOLERANCE = 1e-6
-SHARP = 1e-6
-"""Spread of a gate per row below which its curvature has few correct digits."""
 SAME_MASS = 1e-9
 """Relative difference of two sums of the same weights, from rounding."""
 
@@ -80,10 +77,6 @@ class Gate(ABC):
     def impossible(self, moments: Moments, *, intercept: bool) -> str:
         """Return what no rows can give, such as a negative mass; empty if nothing. Second moments may be left out."""
         return "a negative mass" if np.any(moments.plain < 0) else ""
-
-    def is_sharp(self, moments: Moments) -> bool:
-        """Whether probabilities are so near 0 or 1 that rounding hides their curvature."""
-        return False
 
     def expected_log_weight(self, moments: Moments) -> float | None:
         """Compute ``Σ τ_k log π_k``; None if moments do not state it."""
@@ -209,23 +202,17 @@ class SoftmaxGate(Gate):
         )
 
     def impossible(self, moments: Moments, *, intercept: bool) -> str:
-        """Return what no rows can give: the curvature is positive semidefinite, with the spread on its diagonal."""
+        """Return what no rows can give: a negative curvature, or one whose diagonal is not the spread."""
         if not len(moments.second):
             return super().impossible(moments, intercept=intercept)
-        p = self.alpha.shape[1]
-        full = multinomial.is_full(self.K, p)
-        H = self.complete(moments) if full else unpack(moments.second)
-        if not (self.is_sharp(moments) or is_semidefinite(H)):
-            return "a curvature of the gate that is not positive semidefinite"
+        p, full = self.alpha.shape[1], multinomial.is_full(self.K, self.alpha.shape[1])
+        own = moments.second[_first_of_rows(self.K - 1)] if full else moments.second
+        if np.any(own[:, _first_of_rows(p)] < 0):
+            return "a negative curvature of the gate"
         mass, spread = np.split(moments.plain, 2)
-        if full and intercept and np.any(np.abs(np.diagonal(H)[::p] - spread[:-1]) > SAME_MASS * mass.sum()):
+        if full and intercept and np.any(np.abs(own[:, 0] - spread[:-1]) > SAME_MASS * mass.sum()):
             return "a spread of the gate that differs from its curvature"
         return super().impossible(moments, intercept=intercept)
-
-    def is_sharp(self, moments: Moments) -> bool:
-        """Whether the spread ``Σ w π_k (1 - π_k)`` of an expert is below ``SHARP`` of all rows."""
-        mass, spread = np.split(moments.plain, 2)
-        return bool(np.any(spread < SHARP * mass.sum()))
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """Take one safeguarded Newton step from the gate's moments."""
@@ -433,3 +420,8 @@ def gate_of(kind: str) -> type[Gate]:
     if kind not in GATES:
         raise InvalidInputError(f"gate {kind!r}: expected one of {', '.join(GATES)}")
     return GATES[kind]
+
+
+def _first_of_rows(p: int) -> IntArray:
+    """Return the places of the diagonal in a packed upper triangle of ``p`` rows."""
+    return np.cumsum(np.append(0, np.arange(p, 1, -1)))[:p]

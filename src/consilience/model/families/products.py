@@ -28,7 +28,7 @@ def regression_products(B: Array, S: Array, Sxr: Array, scatter: Array) -> tuple
     G = S @ B.transpose(0, 2, 1)
     Sxy = Sxr + G
     Syy = scatter + B @ Sxr + (B @ Sxr).transpose(0, 2, 1) + B @ G
-    values = np.block([[S.sum(axis=0), Sxy.sum(axis=0)], [Sxy.sum(axis=0).T, Syy.sum(axis=0)]])
+    values = blocks(S.sum(axis=0), Sxy.sum(axis=0), Syy.sum(axis=0))
     x = np.sqrt(np.maximum(np.diagonal(S, axis1=1, axis2=2), 0.0))
     r = np.sqrt(np.maximum(np.diagonal(scatter, axis1=1, axis2=2), 0.0))
     u = np.concatenate([x, r + np.einsum("kqp,kp->kq", np.abs(B), x)], axis=1)
@@ -47,4 +47,13 @@ def joint_products(S: Array, Sxr: Array, scatter: Array) -> Array:
         Sxr, scatter = Sxr.transpose(0, 2, 1).reshape(K * q, p, 1), scatter.reshape(-1, 1, 1)
     if not len(S):
         return scatter
-    return np.block([[S, Sxr], [Sxr.transpose(0, 2, 1), scatter]])
+    return blocks(S, Sxr, scatter)
+
+
+def blocks(A: Array, B: Array, C: Array) -> Array:
+    """Return the symmetric matrices ``[[A, B], [Bᵀ, C]]``, faster than ``numpy.block``."""
+    p, q = B.shape[-2:]
+    joined = np.empty((*A.shape[:-2], p + q, p + q))
+    joined[..., :p, :p], joined[..., :p, p:] = A, B
+    joined[..., p:, :p], joined[..., p:, p:] = np.swapaxes(B, -1, -2), C
+    return joined
