@@ -103,7 +103,7 @@ def scaled_everything(_: Liar, __: Any, given: Any, ___: int) -> Any:
 
 
 def _more(summary: ColumnSummary, times: float) -> ColumnSummary:
-    squares = {name: times * getattr(summary, name) for name in ("weight", "x_squares", "y_products")}
+    squares = {name: times * getattr(summary, name) for name in ("weight", "x_products", "y_products")}
     return replace(summary, **squares)
 
 

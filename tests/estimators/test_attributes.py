@@ -160,7 +160,7 @@ def test_warm_start_from_an_earlier_mixture() -> None:
     data = simulated()
     model = regressor(data)
     again = regressor(data, mixture_init=model.mixture_)
-    assert again.n_iter_ <= 2
+    assert again.n_iter_ <= 3
     assert again.log_likelihood_ == pytest.approx(model.log_likelihood_, rel=1e-9)
     assert np.allclose(again.coef_, model.coef_, atol=1e-4)
     more = simulated(seed=1)

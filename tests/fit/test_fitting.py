@@ -9,7 +9,7 @@ import pytest
 
 from consilience.datasets import soft
 from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning
-from consilience.fit import Specification, StopReason, fit_mixture
+from consilience.fit import Specification, StopReason, fit_mixture, infer
 from consilience.fit import search as search_module
 from consilience.fit.checks import on_floor
 from consilience.fit.fitting import Fit, ranked
@@ -196,15 +196,28 @@ def test_an_expert_without_rows_is_a_warning() -> None:
 
 
 @pytest.mark.slow
-def test_duplicate_columns_give_the_minimum_norm_solution_and_a_warning() -> None:
+def test_duplicate_columns_are_not_read() -> None:
     data = simulated(n=200)
     twice = replace(data.rows, X=np.column_stack([data.X[:, 0], data.X[:, 0], data.X[:, 1]]))
-    with pytest.warns(RankDeficientWarning, match="drop constant or duplicate columns"):
-        fit = fitted(twice, data.specification)
-    once = fitted(data.rows, data.specification)
+    fit, once = fitted(twice, data.specification), fitted(data.rows, data.specification)
+    assert fit.ascent.mixture.design.unread == (1,)
+    assert fit.parameter_count == once.parameter_count
     B = fit.mixture.permuted(alignment_of_means(fit, once, data.X, twice.X)).experts.B
-    assert np.allclose(B[..., 1], B[..., 2])
-    assert np.allclose(B[..., 1] + B[..., 2], once.mixture.experts.B[..., 1], atol=1e-4)
+    assert np.all(B[..., 2] == 0)
+    np.testing.assert_allclose(B[..., [0, 1, 3]], once.mixture.experts.B, atol=1e-8)
+
+
+def test_an_expert_whose_rows_leave_a_direction_open_is_warned_of() -> None:
+    """A column is constant among the rows of one expert: its slope there is not identified."""
+    rng = np.random.default_rng(0)
+    second = np.repeat([0.0, 1.0], 100)
+    X = np.column_stack([rng.normal(size=200), second * rng.normal(size=200)])
+    rows = Rows(X, (X[:, 0] + 100 * second + rng.normal(size=200))[:, None])
+    experts = GaussianExperts(np.array([[[0.0, 1, 0]], [[100.0, 1, 0]]]), np.ones((2, 1, 1)))
+    truth = Mixture(Design.raw(2), ConstantGate(np.full(2, 0.5)), experts)
+    with pytest.warns(RankDeficientWarning, match="linearly dependent among the rows of an expert"):
+        fit = fitted(rows, Specification(K=2, gate="constant"), start=truth)
+    assert "not positive definite" in infer(fit, rows).withheld["experts"]
 
 
 def alignment_of_means(fit: Fit, other: Fit, X: np.ndarray, wide: np.ndarray) -> np.ndarray:

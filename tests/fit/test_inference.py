@@ -212,15 +212,6 @@ def test_variances_of_fewer_than_100_rows_an_expert_are_withheld() -> None:
 
 
 @QUIET
-def test_rank_deficient_design_withholds_everything() -> None:
-    data = simulated(n=200)
-    rows = replace(data.rows, X=np.hstack([data.X, data.X[:, :1]]))
-    found = reasons(replace(data, rows=rows))
-    assert set(found) == {"gate", "experts"}
-    assert "not positive definite" in found["experts"]
-
-
-@QUIET
 @pytest.mark.parametrize("kind", ["observed", "sandwich"])
 def test_above_3000_parameters_the_full_information_is_refused(kind: str) -> None:
     rng = np.random.default_rng(0)
@@ -241,7 +232,7 @@ def test_ridge_share_is_that_of_the_largest_direction() -> None:
     fit = fitted(data)
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     inverse = inverse_information(mixture, statistics, fit.penalty)
-    R = np.diag([0.0, 1.0, 1.0]) * fit.penalty.gate_ridge / 2  # K = 2: (1 - 1/K) = 1/2
+    R = fit.penalty.gate_form * fit.penalty.gate_ridge / 2  # K = 2: (1 - 1/K) = 1/2
     expected = np.linalg.eigvals(R @ inverse[:3, :3]).real.max()
     assert np.isclose(ridge_share(mixture, fit.penalty, inverse), expected)
     assert ridge_share(mixture, replace(fit.penalty, gate_ridge=0.0), inverse) == 0.0

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.model import Design
+from consilience.model import Design, Rows
+from consilience.model.summary import column_summary
 from strategies import random_design
 
 designs = st.builds(
@@ -61,3 +62,39 @@ def test_standardising_does_not_touch_the_data():
     X = np.arange(6.0).reshape(3, 2)
     Design(np.ones(2), np.full(2, 2.0)).panel(X)
     assert np.array_equal(X, np.arange(6.0).reshape(3, 2))
+
+
+# ---------------------------------------------------------------------- designs that read some of the covariates
+
+
+def redundant() -> tuple[np.ndarray, Design]:
+    """Four covariates, of which the second is a function of the first and the fourth is constant."""
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(3, 2, 50), rng.normal(size=50)
+    X = np.column_stack([x, 5 - 2 * x, z, np.full(50, 7.0)])
+    return X, column_summary(Rows(X, X[:, :1])).design(intercept=True)
+
+
+def test_covariates_that_are_functions_of_earlier_ones_are_not_read() -> None:
+    X, design = redundant()
+    assert (design.columns, design.unread, design.d, design.p) == ((0, 2), (1, 3), 4, 3)
+    np.testing.assert_allclose(X[:, [1, 3]], design.panel(X).T @ design.others.T, atol=1e-12)
+
+
+def test_raw_coefficients_and_those_on_the_design_give_the_same_predictor() -> None:
+    X, design = redundant()
+    raw = np.array([1.0, 2.0, -3.0, 0.5, 4.0])
+    whole = np.column_stack([np.ones(50), X]) @ raw
+    np.testing.assert_allclose(design.panel(X).T @ (design.from_raw() @ raw), whole, atol=1e-10)
+    back = design.to_raw() @ design.from_raw() @ raw
+    assert np.all(back[[2, 4]] == 0)
+    np.testing.assert_allclose(np.column_stack([np.ones(50), X]) @ back, whole, atol=1e-10)
+    np.testing.assert_allclose(design.from_raw() @ design.to_raw(), np.eye(3), atol=1e-12)
+
+
+def test_the_form_is_the_variance_of_the_linear_predictor_in_all_coordinates() -> None:
+    X, design = redundant()
+    summary, b = column_summary(Rows(X, X[:, :1])), np.array([5.0, 1.0, -2.0])
+    assert b @ summary.form(intercept=True) @ b == pytest.approx(np.var(design.panel(X).T @ b))
+    moved = column_summary(Rows(X @ np.diag([2.0, 1, 3, 1]) + 1, X[:, :1]))
+    np.testing.assert_allclose(moved.form(intercept=True), summary.form(intercept=True), atol=1e-12)

@@ -6,12 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consilience.model import multinomial
-from consilience.model.penalty import slope_mask
+from consilience.model.penalty import quadratic, slope_mask
 from consilience.numerics.arrays import pack, triangle_size, unpack
 from consilience.numerics.softmax import log_softmax
 
 seeds, classes, features = st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(1, 4)
-INTERCEPT = {"ridge": 0.1, "intercept": True}
+RIDGE = 0.1
+
+
+def ridge_of(p, ridge=RIDGE, intercept=True):
+    return np.diag(ridge * slope_mask(p, intercept))
 
 
 class Problem:
@@ -27,7 +31,7 @@ class Problem:
 
     def value(self, coef):
         likelihood = np.sum(self.weight * self.tau * log_softmax(coef @ self.panel))
-        return likelihood - multinomial.ridge_value(coef, **INTERCEPT)
+        return likelihood - quadratic(coef, ridge_of(coef.shape[1]))
 
     def moments(self, coef):
         pi = np.exp(log_softmax(coef @ self.panel))
@@ -36,7 +40,7 @@ class Problem:
         return gradient, pack(np.einsum("hn,an,bn->hab", rows, self.panel, self.panel))
 
     def step(self, coef, fraction=1.0):
-        return multinomial.step(coef, *self.moments(coef), fraction=fraction, **INTERCEPT)
+        return multinomial.step(coef, *self.moments(coef), fraction=fraction, ridge=ridge_of(coef.shape[1]))
 
 
 @pytest.fixture(params=["full", "bound"])
@@ -113,7 +117,7 @@ def test_safeguarded_steps_climb_to_the_same_top_with_the_hessian_and_with_the_b
     problem = Problem(C, p, seed)
     newton, bound = (climbed(problem, problem.coef, 40, full_up_to) for full_up_to in (1500, 0))
     first, _ = problem.moments(newton)
-    pull = (INTERCEPT["ridge"] * slope_mask(p, intercept=True) * newton)[:-1]
+    pull = (RIDGE * slope_mask(p, intercept=True) * newton)[:-1]
     np.testing.assert_allclose(first, pull, atol=1e-6)  # the top: the likelihood balances the ridge
     top, gained = problem.value(newton), problem.value(newton) - problem.value(problem.coef)
     assert top - 0.05 * gained - 1e-9 <= problem.value(bound) <= top + 1e-9
@@ -143,10 +147,10 @@ def test_newton_is_at_rest_where_the_gradient_vanishes(C, p, seed):
     problem = Problem(C, p, seed)
     coef = problem.coef
     pi = np.exp(log_softmax(coef @ problem.panel))
-    mask = INTERCEPT["ridge"] * slope_mask(p, intercept=True)
+    mask = RIDGE * slope_mask(p, intercept=True)
     _, curvature = problem.moments(coef)
     pull = (mask * coef)[:-1]  # the gradient of the likelihood that balances the ridge
-    still = multinomial.step(coef, pull, curvature, fraction=1.0, **INTERCEPT)
+    still = multinomial.step(coef, pull, curvature, fraction=1.0, ridge=ridge_of(p))
     np.testing.assert_allclose(still, coef, atol=1e-9)
     assert pi.shape == problem.tau.shape
 
@@ -174,7 +178,7 @@ def test_a_fraction_of_a_step_is_on_the_way(curvature):
 
 def test_one_class_has_nothing_to_learn(curvature):
     coef = np.zeros((1, 3))
-    assert multinomial.step(coef, np.zeros((0, 3)), np.zeros((1, 6)), fraction=1.0, **INTERCEPT) is coef
+    assert multinomial.step(coef, np.zeros((0, 3)), np.zeros((1, 6)), fraction=1.0, ridge=ridge_of(3)) is coef
 
 
 def test_a_class_nobody_is_in_stays_finite(curvature):
@@ -200,8 +204,8 @@ def test_contrasts_and_centred_coefficients_are_two_names_of_one_thing(C, p, see
 @given(C=st.integers(1, 5), p=features, seed=seeds, intercept=st.booleans())
 def test_the_ridge_in_contrasts_is_the_sum_of_squared_slopes(C, p, seed, intercept):
     free = np.random.default_rng(seed).normal(size=(C - 1, p))
-    R = multinomial.ridge_matrix(C, p, intercept, 0.3)
-    value = multinomial.ridge_value(multinomial.centred(free), ridge=0.3, intercept=intercept)
+    R = multinomial.ridge_matrix(C, ridge_of(p, 0.3, intercept))
+    value = quadratic(multinomial.centred(free), ridge_of(p, 0.3, intercept))
     assert value == pytest.approx(0.5 * free.ravel() @ R @ free.ravel(), abs=1e-12)
 
 
@@ -210,12 +214,12 @@ def test_the_ridge_has_no_favourite_class(C, p, seed):
     rng = np.random.default_rng(seed)
     coef, order = multinomial.centred(rng.normal(size=(C - 1, p))), rng.permutation(C)
     theta, relabelled = (multinomial.contrasts(b).ravel() for b in (coef, coef[order]))
-    R = multinomial.ridge_matrix(C, p, True, 0.3)
+    R = multinomial.ridge_matrix(C, ridge_of(p, 0.3))
     assert relabelled @ R @ relabelled == pytest.approx(theta @ R @ theta, rel=1e-10, abs=1e-12)
 
 
 def test_intercepts_are_free():
     coef = np.array([[5.0, 0.0], [-5.0, 0.0]])
-    assert multinomial.ridge_value(coef, ridge=1.0, intercept=True) == 0
-    assert multinomial.ridge_value(coef, ridge=1.0, intercept=False) == 25
+    assert quadratic(coef, ridge_of(coef.shape[1], 1.0)) == 0
+    assert quadratic(coef, ridge_of(coef.shape[1], 1.0, intercept=False)) == 25
     assert np.array_equal(slope_mask(2, intercept=False), [1, 1])

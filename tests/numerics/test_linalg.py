@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from consilience.numerics.linalg import (
     bounded_below,
     cholesky_or_none,
+    independent_columns,
     inverse_factor,
     solve_symmetric,
     symmetric_exponential,
@@ -134,3 +135,21 @@ def test_exponential_of_a_symmetric_matrix(q, seed):
     np.testing.assert_allclose(forth @ back, np.eye(q), atol=1e-8 * np.linalg.norm(forth) * np.linalg.norm(back))
     np.testing.assert_allclose(np.linalg.slogdet(forth)[1], np.trace(E), atol=1e-6)
     np.testing.assert_allclose(symmetric_exponential(E / 2) @ symmetric_exponential(E / 2), forth, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-6, 1e6])
+def test_independent_columns_are_the_first_of_each_dependence(scale: float) -> None:
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(80, 3))
+    X = np.column_stack([A[:, 0], scale * A[:, 0], A[:, 1], A[:, 0] - A[:, 1], A[:, 2], np.zeros(80)])
+    norm = np.where(np.any(X != 0, axis=0), np.linalg.norm(X, axis=0), 1.0)
+    C = (X / norm).T @ (X / norm)
+    kept, combinations = independent_columns(C)
+    assert kept.tolist() == [0, 2, 4]
+    np.testing.assert_allclose((X / norm)[:, kept] @ combinations.T, (X / norm)[:, [1, 3, 5]], atol=1e-12)
+
+
+def test_nearly_dependent_columns_are_kept() -> None:
+    x = np.random.default_rng(0).normal(size=1000)
+    X = np.column_stack([x, x + 1e-4 * np.random.default_rng(1).normal(size=1000)])
+    assert independent_columns(np.corrcoef(X.T))[0].tolist() == [0, 1]

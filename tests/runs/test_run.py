@@ -248,7 +248,7 @@ def test_the_record_says_what_was_asked_what_left_and_what_it_discloses() -> Non
         [(1, "south"), (1, "north")],
     )
     assert all(row["bytes_sent"] > 0 and row["bytes_received"] > 0 and row["seconds"] > 0 for row in rows)
-    assert rows[0]["discloses"].startswith("the total weight, the means and variances of 2 covariates")
+    assert rows[0]["discloses"].startswith("the total weight, the means and covariances of 2 covariates")
     assert rows[-1]["discloses"] == "2 times the total weight and the log-likelihood of one mixture"
     assert record.bytes_sent == sum(row["bytes_sent"] for row in rows)
     assert "2 rounds, 2 sites" in str(record)

@@ -106,11 +106,14 @@ def test_precision_is_the_inverse_of_the_block_of_the_inverse_information(family
         assert_allclose(unpack(model.precision)[k], expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-def test_where_the_information_is_singular_no_precision_is_sent() -> None:
+def test_the_precision_of_a_coefficient_that_the_site_does_not_identify_is_that_of_its_columns() -> None:
+    """The second column is constant: the site knows the sum of its coefficient and the intercept only."""
     case = simulated(n=300)
     X = np.column_stack([case.X[:, 0], np.ones(300)])
     model = fitted(Rows(X, case.rows.Y), case.specification, n_init=2).model
-    assert model.precision.shape == (0, 0)
+    precision = unpack(model.precision)
+    np.testing.assert_allclose(precision[:, 2], precision[:, 0], rtol=1e-9)
+    assert np.all(model.mixture.experts.B[:, 0, 2] == 0)
 
 
 def test_experts_stand_by_their_share() -> None:

@@ -163,7 +163,7 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
     Examples
     --------
     >>> def site(scale):
-    ...     return ColumnSummary(500.0, np.zeros(1), np.full(1, 500.0 * scale**2), np.zeros(1), np.full((1, 1), 500.0))
+    ...     return ColumnSummary(500.0, np.zeros(1), 500 * scale**2 * np.eye(1), np.zeros(1), 500 * np.eye(1))
     >>> survey = preflight({"north": site(1.0), "east": site(1.1), "south": site(10.0)}, ["age", "y"])
     >>> print(*survey.sites, sep="\n")
     north: used

@@ -9,8 +9,15 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from consilience.errors import ConvergenceWarning, DegenerateFitWarning, InvalidInputError, warn
+from consilience.errors import (
+    ConvergenceWarning,
+    DegenerateFitWarning,
+    InvalidInputError,
+    RankDeficientWarning,
+    warn,
+)
 from consilience.estimators import frames, table
+from consilience.estimators.collinear import unidentified
 from consilience.estimators.html import html
 from consilience.estimators.progress import shown
 from consilience.estimators.text import summary
@@ -77,7 +84,7 @@ class MixtureEstimator(BaseEstimator):
         return self
 
     def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
-        self.mixture_ = fit.mixture
+        self.mixture_, self.n_parameters_ = fit.mixture, fit.parameter_count
         self.inference_ = inference
         self.log_likelihood_ = fit.log_likelihood
         self.trace_ = np.array(fit.ascent.trace)
@@ -89,6 +96,7 @@ class MixtureEstimator(BaseEstimator):
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
         self.weights_ = shares / shares.sum()
         self._fit_result = fit
+        self.unidentified_ = unidentified(self, fit.ascent.mixture.design)
         gate = fit.mixture.gate
         if gate.reads_covariates:
             self.gate_intercept_, self.gate_coef_ = split_intercept(gate.read(), fit.mixture.design.intercept)
@@ -96,9 +104,15 @@ class MixtureEstimator(BaseEstimator):
         if not (self.converged_ or fit.ascent.stop.by_choice):
             warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
         self.n_rows_ = max(n, float(fit.ascent.statistics.experts.plain[: fit.mixture.K].sum()))
+        if self.unidentified_:
+            warn(
+                f"{'; '.join(self.unidentified_)}. Their coefficients are not identified, are set to 0 and are not "
+                "counted in AIC and BIC: drop those columns",
+                RankDeficientWarning,
+            )
         if self.follows_noise:
             warn(
-                f"{self.mixture_.parameter_count} parameters on {self.n_rows_:g} rows: the fit follows the noise; use "
+                f"{self.n_parameters_} parameters on {self.n_rows_:g} rows: the fit follows the noise; use "
                 "fewer experts or covariates, or a ridge",
                 DegenerateFitWarning,
             )
@@ -189,7 +203,7 @@ class MixtureEstimator(BaseEstimator):
 
     def _evidence(self, X: Any, y: Any, **metadata: Any) -> tuple[Rows, float, int]:
         rows = self._measured(X, y, **metadata)
-        return rows, criteria.log_likelihood(self.mixture_, rows), self.mixture_.parameter_count
+        return rows, criteria.log_likelihood(self.mixture_, rows), self.n_parameters_
 
     def aic(self, X: Any, y: Any = None, **metadata: Any) -> float:
         """Compute Akaike's information criterion, ``-2 ll + 2 P``; smaller is better.

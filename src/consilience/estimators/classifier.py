@@ -32,8 +32,9 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         Whether the weights depend on the covariates; ``"constant"`` gives a latent class regression.
     fit_intercept, n_init, max_iter, tol, gate_ridge, mixture_init, random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
-    expert_ridge : float
-        Total ridge penalty on the experts' slopes, in standardised coordinates.
+    expert_ridge : float, optional
+        Total ridge penalty on the experts' slopes, in standardised coordinates. By default a penalty of 0.001 on the
+        variance of each expert's log odds, which does not depend on how covariates are coded.
 
     Attributes
     ----------
@@ -71,7 +72,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         max_iter: int = 500,
         tol: float = 1e-9,
         gate_ridge: float = 1e-3,
-        expert_ridge: float = 1e-3,
+        expert_ridge: float | None = None,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
         verbose: bool = False,

@@ -184,11 +184,13 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     tol : float
         Convergence tolerance: increase of the penalised log-likelihood per unit of weight in a full EM step.
     gate_ridge : float
-        Total ridge penalty on the gate's slopes, in standardised coordinates.
+        Total ridge penalty on the variance of the gate's log odds over the rows; it does not depend on how covariates
+        are coded.
     expert_ridge : float, optional
         Total ridge penalty on the experts' slopes, in standardised coordinates of the covariates and, for real
-        responses, of the response: λ weighs about as much as λ rows. By default 0 for Gaussian and Student-t experts
-        and 0.001 for the other families. Choose it by cross-validation; see :ref:`choosing-a-ridge`.
+        responses, of the response: λ weighs about as much as λ rows. By default there is none for Gaussian and
+        Student-t experts, and one of 0.001 on the variance of the linear predictors for the other families. Choose it
+        by cross-validation; see :ref:`choosing-a-ridge`.
     reg_covar : float
         Lower bound of the variances, as a fraction of the variance of the response.
     mixture_init : Mixture, optional

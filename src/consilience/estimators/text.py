@@ -39,7 +39,7 @@ def summary(estimator: Any, *, reference: int | None, level: float) -> str:
 
 def head_rows(estimator: Any) -> list[tuple[str, str, str, str]]:
     """Return the overview of the fit, two entries per row."""
-    n, P = estimator.n_labels_, estimator.mixture_.parameter_count
+    n, P = estimator.n_labels_, estimator.n_parameters_
     left = [
         (f"{unit(estimator).capitalize()}s", f"{estimator.mixture_.K}"),
         ("Rows or groups", f"{n:g}"),
@@ -228,8 +228,10 @@ def notes(estimator: Any) -> list[str]:
     if inference.between is not None:
         said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.01.")
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
+    if estimator.unidentified_:
+        said.append(f"Not identified: {'; '.join(estimator.unidentified_)}.")
     if estimator.follows_noise:
-        P, n = estimator.mixture_.parameter_count, estimator.n_rows_
+        P, n = estimator.n_parameters_, estimator.n_rows_
         said.append(f"{P} parameters on {n:g} rows: the fit follows the noise.")
     if estimator.stop_reason_ is StopReason.COMBINED:
         said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")

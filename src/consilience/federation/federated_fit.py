@@ -54,14 +54,14 @@ class FederatedFit:
     def aic(self) -> float:
         """Return Akaike's criterion over the rows of all sites that were not dropped."""
         self._check_one_mixture("AIC")
-        return criteria.aic(self.fit.log_likelihood, self.fit.mixture.parameter_count)
+        return criteria.aic(self.fit.log_likelihood, self.fit.parameter_count)
 
     @property
     def bic(self) -> float:
         """Return Schwarz's criterion over the rows of all sites that were not dropped."""
         self._check_one_mixture("BIC")
         weight = self.fit.ascent.statistics.weight
-        return criteria.bic(self.fit.log_likelihood, self.fit.mixture.parameter_count, weight)
+        return criteria.bic(self.fit.log_likelihood, self.fit.parameter_count, weight)
 
     def _check_one_mixture(self, criterion: str) -> None:
         if self.models:

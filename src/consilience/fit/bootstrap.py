@@ -10,7 +10,7 @@ from consilience.errors import DegenerateFitWarning, InvalidInputError
 from consilience.fit.checks import on_floor
 from consilience.fit.fitting import Fit, fit_mixture
 from consilience.fit.inference import Inference, infer
-from consilience.fit.parameters import parameters
+from consilience.fit.parameters import identified, parameters
 from consilience.fit.specification import Specification
 from consilience.model.alignment import matching
 from consilience.model.information import is_informable
@@ -74,7 +74,8 @@ def bootstrap(
         )
         withheld |= dict.fromkeys(("gate", "experts"), reason)
     covariance = np.atleast_2d(np.cov(np.array(drawn).T))
-    return Inference(parameters(fit.mixture), covariance, "bootstrap", np.nan, withheld)
+    known = identified(fit.ascent.mixture)
+    return Inference(parameters(fit.mixture), covariance, "bootstrap", np.nan, withheld, identified=known)
 
 
 def check_unweighted(rows: Rows) -> None:

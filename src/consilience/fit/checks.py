@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def check_labels(parts: Sequence[Rows], K: int) -> None:
 
 def check_fittable(specification: Specification, summary: ColumnSummary) -> None:
     """Raise an error for data on which the likelihood has no maximum."""
-    if not (np.all(np.isfinite(summary.x_squares)) and np.all(np.isfinite(summary.y_products))):
+    if not (np.all(np.isfinite(summary.x_products)) and np.all(np.isfinite(summary.y_products))):
         raise InvalidInputError("X or y has values whose squares overflow: rescale those columns")
     if not summary.weight > 0:
         raise InvalidInputError("all weights are zero: pass at least one positive sample_weight")
@@ -74,13 +75,13 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
         )
     if penalty.expert_ridge == 0 and not ascent.mixture.experts.full_rank(ascent.statistics.experts):
         warn(
-            "the design of an expert is rank deficient: its coefficients are the minimum-norm solution and have no "
-            "standard errors; drop constant or duplicate columns",
+            "the covariates are linearly dependent among the rows of an expert: its coefficients are the minimum-norm "
+            "solution and have no standard errors; use fewer experts or covariates",
             RankDeficientWarning,
         )
 
 
 def on_floor(mixture: Mixture, penalty: Penalty) -> bool:
     """Whether an expert's covariance is at the variance floor."""
-    raised = Penalty(penalty.gate_ridge, penalty.expert_ridge, 1.001 * penalty.floor)
+    raised = replace(penalty, floor=1.001 * penalty.floor)
     return not mixture.experts.admissible(raised)

@@ -11,6 +11,7 @@ import numpy as np
 from consilience.fit.checks import check_fittable, check_labels, check_start, on_floor, warn_of_degeneracy
 from consilience.fit.climb import Ascent, Expect, climb, drive
 from consilience.fit.criteria import label_count
+from consilience.fit.polish import polish
 from consilience.fit.search import Found, Progress, responder, search
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
@@ -66,9 +67,14 @@ class Fit:
         return self.ascent.statistics.log_likelihood
 
     @property
+    def parameter_count(self) -> int:
+        """Number of free parameters that are identified."""
+        return self.ascent.mixture.parameter_count
+
+    @property
     def effective_parameters(self) -> float:
         """Number of parameters that its rows determine: all of them, unless some come from other sites."""
-        return float(self.mixture.parameter_count)
+        return float(self.parameter_count)
 
     def evidence(self) -> Sequence[SiteReport]:
         """Return what is known of each site; empty for a fit to rows on one machine."""
@@ -151,10 +157,11 @@ def fit_mixture(
             i: drive(climb(found.contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
             for i in chosen
         }
-    end = ranked(list(ascents.values()), penalty)[0]
+        end = ranked(list(ascents.values()), penalty)[0]
+        last = drive(polish(end, penalty), respond)
     reached = {i: ascent.penalised for i, ascent in ascents.items()}
     best = next(i for i, ascent in ascents.items() if ascent is end)
-    return finished(end, penalty, found.on_all_rows(reached, best))
+    return finished(last, penalty, found.on_all_rows(reached, best))
 
 
 def likeliest(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from consilience.fit.checks import on_floor
 from consilience.fit.degrees import coefficients_per_row, corrected, degrees_of_freedom, effective_rows, quantile
 from consilience.fit.fitting import Fit
 from consilience.fit.newton import newton_step
-from consilience.fit.parameters import Parameters, jacobian, parameters
+from consilience.fit.parameters import Parameters, identified, jacobian, parameters
 from consilience.model.expectation import expect, score_products
 from consilience.model.information import coefficient_slice, gate_slice, is_informable, ridge
 from consilience.model.mixture import Mixture
@@ -82,6 +82,9 @@ class Inference:
         Residual degrees of freedom of each parameter, for the quantiles of intervals; None for normal quantiles.
     between : Between or None
         Heterogeneity between sites, where sites sent fits of their own.
+    identified : Parameters or None
+        1 for each parameter that is identified and NaN for the others
+        (:func:`~consilience.fit.parameters.identified`); None if all are.
 
     Examples
     --------
@@ -103,10 +106,12 @@ class Inference:
     withheld: Mapping[str, str] = field(default_factory=dict)
     degrees: Array | None = None
     between: Between | None = None
+    identified: Parameters | None = None
 
     def standard_errors(self) -> Parameters:
-        """Return standard errors; NaN for withheld parts."""
-        se = self.estimates.like(np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
+        """Return standard errors; NaN for withheld parts and for coefficients that are not identified."""
+        known = 1.0 if self.identified is None else self.identified.flat()
+        se = self.estimates.like(known * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
         shapes = {"experts", "shapes"} & set(self.withheld)
         return Parameters(
             np.full_like(se.gate, np.nan) if "gate" in self.withheld else se.gate,
@@ -133,6 +138,8 @@ class Inference:
         se = np.sqrt(np.maximum(np.diagonal(covariance), 0.0)).reshape(K, p)
         if "gate" in self.withheld:
             se = np.full_like(se, np.nan)
+        elif self.identified is not None:
+            se = se * self.identified.gate
         return self.estimates.gate - self.estimates.gate[reference], se
 
 
@@ -183,11 +190,12 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     if kind != "observed" and rows is not None:
         sandwich = D @ inverse @ score_products(mixture, rows) @ inverse @ D.T
         covariance = sandwich if kind == "sandwich" else larger(covariance, sandwich)
+    known = identified(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
-        return Inference(estimates, covariance, kind, step.decrement, withheld)
+        return Inference(estimates, covariance, kind, step.decrement, withheld, identified=known)
     n = n[fit.permutation]
-    shown = corrected(covariance, estimates, n, p)
-    return Inference(estimates, shown, kind, step.decrement, withheld, degrees_of_freedom(estimates, n, p))
+    shown, degrees = corrected(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
+    return Inference(estimates, shown, kind, step.decrement, withheld, degrees, identified=known)
 
 
 def default_kind(labels: float) -> str:
@@ -242,7 +250,7 @@ def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[st
     shown = D @ of_all @ D.T
     unknown = np.r_[0 : estimates.gate.size, estimates.gate.size + estimates.experts.size : len(shown)]
     shown[unknown], shown[:, unknown] = np.nan, np.nan
-    return Inference(estimates, shown, kind, np.nan, withheld)
+    return Inference(estimates, shown, kind, np.nan, withheld, identified=identified(mixture))
 
 
 def refused(estimates: Parameters, kind: str, reason: str) -> Inference:
@@ -316,7 +324,7 @@ def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inve
     """Return the reason why the gate's intervals are withheld, or an empty string."""
     if decrement >= GATE_DECREMENT:
         return f"the fit has not converged: Newton decrement {decrement:.2g}, at most {GATE_DECREMENT}"
-    loosest, share = loosest_direction(mixture, inverse), ridge_share(mixture, penalty, inverse)
+    loosest, share = loosest_direction(mixture, penalty, inverse), ridge_share(mixture, penalty, inverse)
     if share > RIDGE_SHARE:
         part = f"{min(share, 1.0):.0%} of its information comes from the ridge, at most {RIDGE_SHARE:.0%}"
         return f"the gate is nearly separated: {part}"
@@ -331,10 +339,10 @@ def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inve
     return ""
 
 
-def loosest_direction(mixture: Mixture, inverse: Array) -> float:
-    """Return the largest standard error over directions of the gate's centred slopes, in standardised coordinates."""
+def loosest_direction(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
+    """Return the largest standard error over directions of the gate's slopes, per unit of the penalty's form."""
     gate = gate_slice(mixture)
-    R = ridge(mixture, Penalty(gate_ridge=1.0))[gate, gate]
+    R = ridge(mixture, replace(penalty, gate_ridge=1.0))[gate, gate]
     values, vectors = np.linalg.eigh(R)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return float(np.sqrt(np.linalg.eigvalsh(root.T @ inverse[gate, gate] @ root).max(initial=0.0)))
@@ -342,7 +350,7 @@ def loosest_direction(mixture: Mixture, inverse: Array) -> float:
 
 def ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
     """Compute ``λ_max(R (J + R)⁻¹)`` over the gate: the largest fraction of information due to the ridge."""
-    return penalty.gate_ridge * loosest_direction(mixture, inverse) ** 2
+    return penalty.gate_ridge * loosest_direction(mixture, penalty, inverse) ** 2
 
 
 def expert_ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:

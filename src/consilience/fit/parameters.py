@@ -60,6 +60,24 @@ def parameters(mixture: Mixture) -> Parameters:
     return Parameters(raw.gate.read(), read, raw.experts.log_shapes())
 
 
+def identified(mixture: Mixture) -> Parameters:
+    """Return 1 for each reported parameter, and NaN for coefficients of covariates that the design does not read.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> np.isnan(identified(soft(10, random_state=0).truth).flat()).any()
+    np.False_
+    """
+    unread = [j + mixture.design.intercept for j in mixture.design.unread]
+    reported = parameters(mixture)
+    ones = reported.like(np.ones(len(reported.flat())))
+    ones.experts[:, :, unread] = np.nan
+    if mixture.gate.reads_covariates:
+        ones.gate[:, unread] = np.nan
+    return ones
+
+
 def jacobian(mixture: Mixture, permutation: IntArray) -> Array:
     """Compute the derivative of the reported parameters of ``mixture.permuted(permutation)`` by those of ``mixture``.
 

@@ -32,7 +32,7 @@ class Problem:
     Examples
     --------
     >>> import numpy as np
-    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1))
     >>> Problem(Specification(K=2), summary).penalty.gate_ridge
     0.001
     """

@@ -34,10 +34,11 @@ class Specification:
         Degrees of freedom of Student-t experts; None to estimate those of each expert.
     intercept : bool
     gate_ridge : float
-        Total ridge penalty on the gate's slopes, in standardised coordinates.
+        Total ridge penalty on the variance of the gate's linear predictors over the rows.
     expert_ridge : float or None
-        The same on the experts' slopes, per squared scale of the response
-        (:meth:`~consilience.model.families.base.Experts.coefficient_scale`); None for the family's default.
+        Total ridge penalty on the experts' slopes, in standardised coordinates, per squared scale of the response
+        (:meth:`~consilience.model.families.base.Experts.coefficient_scale`); None for the family's default, which is
+        on the variance of their linear predictors.
     reg_covar : float
         Lower bound of the variances, as a fraction of the responses' covariance.
 
@@ -90,9 +91,16 @@ class Specification:
 
     def penalty(self, summary: ColumnSummary) -> Penalty:
         """Return the ridges and the variance floor for data with this summary."""
+        form = summary.form(self.intercept)
         ridge = self.experts.default_ridge if self.expert_ridge is None else self.expert_ridge
         scale = self.experts.coefficient_scale(summary) if ridge > 0 else 1.0
-        return Penalty(self.gate_ridge, ridge / scale**2, self.experts.floor(summary, self.reg_covar))
+        return Penalty(
+            self.gate_ridge,
+            ridge / scale**2,
+            self.experts.floor(summary, self.reg_covar),
+            gate_form=form,
+            expert_form=form if self.expert_ridge is None else None,
+        )
 
     @property
     def needs_covariates(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from consilience.aggregate.combine.site_model import SiteModel
@@ -11,7 +13,7 @@ from consilience.fit.specification import Specification
 from consilience.messages.anchor_questions import Anchors, LocalSteps
 from consilience.messages.client_questions import Clients, Pairs
 from consilience.messages.limits import TooCostlyError, check_work
-from consilience.messages.questions import Bundle, CriticSums, FitSite, LocalFit, ProposeStart, Sample, SquaredResponses
+from consilience.messages.questions import Bundle, CriticSums, FitSite, LocalFit, ProposeStart, Sample
 from consilience.model.clients.anchors import ClientSizes
 from consilience.model.clients.local_steps import ClusterSums
 from consilience.model.clients.moments import ClientMoments
@@ -39,11 +41,8 @@ MOST_CRITICS = 64
 def check_mixture(mixture: Mixture) -> None:
     """Raise an error if the parts of a mixture have inconsistent shapes or invalid values."""
     design, gate, experts = mixture.design, mixture.gate, mixture.experts
-    fits = gate.K == experts.K >= 1 and experts.p == design.p and design.centre.shape == design.scale.shape
-    if not (fits and bool(np.all(design.scale > 0))):
-        raise MessageError("the parts of a mixture have inconsistent shapes, or a scale is not positive")
-    if not (np.all(np.isfinite(design.centre)) and np.all(np.isfinite(design.scale))):
-        raise MessageError("the design of a mixture has values that are not finite")
+    if not (gate.K == experts.K >= 1 and experts.p == design.p):
+        raise MessageError("the parts of a mixture have inconsistent shapes")
     problem = gate.invalid(design.p) or experts.invalid()
     if problem:
         raise MessageError(f"invalid mixture: {problem}")
@@ -56,7 +55,6 @@ def check_mixture(mixture: Mixture) -> None:
 def check_directions(question: Pairs | Clients) -> None:
     """Raise an error if coefficients or directions do not have the shapes of the design, or are not finite."""
     design, basis = question.design, question.basis
-    _check_design(design)
     p = design.p
     fits = question.theta.shape == (p,) and (basis is None or (len(basis) == p and 1 <= basis.shape[1] <= p))
     if not fits:
@@ -65,16 +63,22 @@ def check_directions(question: Pairs | Clients) -> None:
         raise MessageError("coefficients or directions are not finite")
 
 
-def check_design(question: SquaredResponses) -> None:
-    """Raise an error if the parts of a design have inconsistent shapes, or are not finite."""
-    _check_design(question.design)
-
-
-def _check_design(design: Design) -> None:
-    if not (design.centre.shape == design.scale.shape and np.all(design.scale > 0) and _is_moderate(design.centre)):
+def check_design(design: Design) -> None:
+    """Raise an error if the parts of a design have inconsistent shapes, or values that are not valid."""
+    finite = _is_moderate(design.centre) and np.all(np.isfinite(design.scale))
+    if not (design.centre.shape == design.scale.shape and np.all(design.scale > 0) and finite):
         raise MessageError(
             "the parts of a design have inconsistent shapes, or values that are not finite or not positive"
         )
+    if not ((design.columns is None) == (design.others is None) and (design.others is None or _reads_part(design))):
+        raise MessageError("the columns of a design are not in increasing order, or the others have another shape")
+
+
+def _reads_part(design: Design) -> bool:
+    """Whether the columns of a design that reads some of the covariates are increasing, and the others fit them."""
+    columns, others = design.columns or (), np.asarray(design.others)
+    fits = others.shape[1] == design.p == len(columns) + design.intercept and _is_moderate(others)
+    return fits and all(a < b for a, b in pairwise((-1, *columns, design.d)))
 
 
 def check_comparison(question: CriticSums) -> None:
@@ -115,7 +119,6 @@ def check_client_sizes(sizes: ClientSizes) -> None:
 def check_anchors(question: Anchors) -> None:
     """Raise an error unless each anchor has finite coefficients and a finite basis of the design's dimension."""
     A, p = len(question.places), question.design.p
-    _check_design(question.design)
     fits = question.theta.shape == (A, p) and question.basis.shape[:2] == (A, p) and 1 <= question.basis.shape[2] <= p
     if not fits:
         raise MessageError("the coefficients or bases of anchors have inconsistent shapes")
@@ -149,7 +152,7 @@ def check_local_fit(question: ProposeStart) -> None:
     """Raise an error if the fit has too many parameters, or if the summary has inconsistent shapes."""
     specification, summary = question.specification, question.summary
     d, q = len(summary.x_mean), len(summary.y_mean)
-    if not (summary.x_squares.shape == (d,) and summary.y_products.shape == (q, q)):
+    if not (summary.x_products.shape == (d, d) and summary.y_products.shape == (q, q)):
         raise MessageError("the parts of a summary have inconsistent shapes")
     check_work(question, (specification.K,), d, q)
 
@@ -258,11 +261,11 @@ def check_bundle(bundle: Bundle) -> None:
 
 def check_summary(summary: ColumnSummary) -> None:
     """Raise an error unless weight, means and products are those that rows can have."""
-    products = summary.y_products
-    if summary.weight < 0 or np.any(summary.x_squares < 0) or products.shape[0] != products.shape[-1]:
-        raise MessageError("a summary has a negative weight or a negative sum of squares")
-    if np.all(np.isfinite(products)) and not _is_covariance(products):  # a sum over sites may overflow
-        raise MessageError("a summary has products of responses that are not symmetric and positive semidefinite")
+    products = (summary.x_products, summary.y_products)
+    if summary.weight < 0 or any(each.shape[0] != each.shape[-1] for each in products):
+        raise MessageError("a summary has a negative weight, or products that are not square")
+    if not all(_is_covariance(each) for each in products if np.all(np.isfinite(each))):  # sums over sites may overflow
+        raise MessageError("a summary has products that are not symmetric and positive semidefinite")
 
 
 def check_fit_site(question: FitSite) -> None:

@@ -26,7 +26,7 @@ from consilience.errors import MessageError
 from consilience.numerics.arrays import Array, pack, triangle_size, unpack
 
 MARK = b"CNSL"
-FORMAT = 2
+FORMAT = 3
 HEADER = struct.Struct("<4sHHIQQ")
 MOST_BYTES = 2**31
 """Maximum size of a message that is read."""

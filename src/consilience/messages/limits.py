@@ -49,7 +49,8 @@ def check_work(question: FitSite | ProposeStart, orders: tuple[int, ...], d: int
 def numbers_of_mixture(specification: Specification, K: int, d: int, q: int) -> int:
     """Return an upper bound on the numbers of an encoded mixture."""
     p = d + 1
-    return HEADS + 2 * d + K * (p + 1 + specification.experts.numbers(p, q, specification.options))
+    design = 3 * d + p * p // 4  # some columns may be functions of the others
+    return HEADS + design + K * (p + 1 + specification.experts.numbers(p, q, specification.options))
 
 
 def numbers_of_candidates(question: ProposeStart) -> int:
@@ -67,4 +68,4 @@ def numbers_of_fit(question: FitSite) -> int | None:
     coefficients = specification.experts.numbers(p, q, specification.options)
     model = numbers_of_mixture(specification, K, d, q) + K * (2 + triangle_size(p) + triangle_size(coefficients))
     covariates = COMPONENTS * (1 + d + triangle_size(d)) + (COMPONENTS + 1) * FEW_VALUES * d + 3 * d
-    return HEADS + 2 * d + q + q * q + model + covariates
+    return HEADS + d + triangle_size(d) + q + q * q + model + covariates

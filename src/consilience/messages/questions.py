@@ -32,7 +32,7 @@ from consilience.numerics.arrays import Array
 
 @dataclass(frozen=True)
 class Summarise:
-    """Ask for the weight, means and variances of ``d`` covariates and ``q`` responses: ``ColumnSummary``.
+    """Ask for the weight, and for means and covariances of ``d`` covariates and of ``q`` responses: ``ColumnSummary``.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class Summarise:
     def disclosed(self) -> str:
         """Return a description of what an answer discloses."""
         return (
-            f"the total weight, the means and variances of {self.d} covariates, "
+            f"the total weight, the means and covariances of {self.d} covariates, "
             f"the means and covariances of {self.q} response(s)"
         )
 
@@ -150,7 +150,7 @@ class ProposeStart:
     Examples
     --------
     >>> import numpy as np
-    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1))
     >>> ProposeStart(Specification(K=2), summary, seed=0, n_init=4).specification.K
     2
     """
@@ -231,7 +231,7 @@ class FitSite:
             f"the parameters of a mixture of {most} fitted to all rows of the site, and for each expert the number "
             "of rows (and groups), the second moments of the covariates and the precision of the coefficients; the "
             f"log-likelihood and the stop reason; {described if self.describe else ''}the mean exposure; means "
-            "and variances of the covariates, means and covariances of the responses"
+            "and covariances of the covariates and of the responses"
         )
 
 
@@ -242,7 +242,7 @@ class LocalFit:
     Parameters
     ----------
     summary : ColumnSummary
-        Weight, means and variances of the site's columns, which give the coordinates and the variance floor of the
+        Weight, means and covariances of the site's columns, which give the coordinates and the variance floor of the
         combined fit.
     model : SiteModel or None
     stop : StopReason or None
@@ -251,7 +251,7 @@ class LocalFit:
     Examples
     --------
     >>> import numpy as np
-    >>> LocalFit(ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1)), None, None).model is None
+    >>> LocalFit(ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1)), None, None).model is None
     True
     """
 

@@ -7,6 +7,7 @@ from consilience.aggregate.combine.support import CovariateSummary
 from consilience.fit.specification import Specification
 from consilience.messages.checks import (
     check_covariates,
+    check_design,
     check_mixture,
     check_site_model,
     check_specification,
@@ -43,13 +44,23 @@ def _field(form: tuple[int, ...] | tuple[str, ...]) -> Floats | Choice:
     return Floats(axes) if axes else Choice(tuple(each for each in form if isinstance(each, str)))
 
 
-DESIGN = Struct(Design, {"centre": VECTOR, "scale": VECTOR, "intercept": FLAG})
+DESIGN = Struct(
+    Design,
+    {
+        "centre": VECTOR,
+        "scale": VECTOR,
+        "intercept": FLAG,
+        "columns": Maybe(Tuple(Whole(0, MOST_COLUMNS), MOST_COLUMNS)),
+        "others": Maybe(MATRIX),
+    },
+    check_design,
+)
 GATE = OneOf(*(of_fields(gate) for gate in GATES.values()))
 EXPERTS = OneOf(*(of_fields(family) for family in FAMILIES.values()))
 MIXTURE = Struct(Mixture, {"design": DESIGN, "gate": GATE, "experts": EXPERTS}, check_mixture)
 SUMMARY = Struct(
     ColumnSummary,
-    {"weight": NUMBER, "x_mean": VECTOR, "x_squares": VECTOR, "y_mean": VECTOR, "y_products": MATRIX},
+    {"weight": NUMBER, "x_mean": VECTOR, "x_products": Symmetric(), "y_mean": VECTOR, "y_products": MATRIX},
     check_summary,
 )
 MOMENTS = Struct(Moments, {"plain": VECTOR, "first": MATRIX, "second": MATRIX})

@@ -14,7 +14,7 @@ from consilience.numerics.arrays import triangle_size
 
 def summary_fits(summary: ColumnSummary, d: int, q: int) -> bool:
     """Whether a summary has ``d`` covariates and ``q`` responses."""
-    covariates = summary.x_mean.shape == summary.x_squares.shape == (d,)
+    covariates = summary.x_mean.shape == (d,) and summary.x_products.shape == (d, d)
     return covariates and summary.y_mean.shape == (q,) and summary.y_products.shape == (q, q)
 
 
@@ -29,7 +29,7 @@ def is_fit_of(question: FitSite, answer: LocalFit) -> bool:
     specification, K = question.specification, model.mixture.K
     wanted = question.describe and specification.needs_covariates and d > 0
     as_asked = K in question.orders and (model.covariates is not None) == wanted
-    return as_asked and _same_layout(model.mixture, specification.with_order(K).blank(summary))
+    return as_asked and _same_layout(model.mixture, specification.with_order(K).blank(ColumnSummary.unit(d, q)))
 
 
 def has_layout(statistics: Statistics, layout: StatisticsLayout, information: bool) -> bool:

@@ -22,7 +22,6 @@ from consilience.messages.checks import (
     check_clients,
     check_cluster_sums,
     check_comparison,
-    check_design,
     check_directions,
     check_fit,
     check_fit_site,
@@ -137,7 +136,7 @@ ROWS: tuple[Row, ...] = (
         reads=reads_columns,
         contribution=lambda _, rows: column_summary(rows),
         fits=lambda asked, given: summary_fits(given, asked.d, asked.q),
-        largest=lambda asked: HEADS + 2 * asked.d + asked.q * (asked.q + 1),
+        largest=lambda asked: HEADS + asked.d + triangle_size(asked.d) + asked.q * (asked.q + 1),
         impossible=in_summary,
         products=lambda _, given: products_of_summary(given),
     ),
@@ -237,7 +236,7 @@ ROWS: tuple[Row, ...] = (
         products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(np.sum(given.n > 0))),
     ),
     Row(
-        question=Struct(SquaredResponses, {"design": DESIGN}, check_design),
+        question=Struct(SquaredResponses, {"design": DESIGN}),
         answer=Struct(SquaredMoments, {"second": Symmetric(), "weight": NUMBER}),
         reads=reads_design,
         contribution=lambda asked, rows: squared_moments(asked.design, rows),
@@ -434,7 +433,7 @@ def largest_answer(question: Question) -> int:
     Examples
     --------
     >>> largest_answer(Summarise(d=2, q=1))
-    1100
+    1108
     """
     asked = question.questions if isinstance(question, Several) else (question,)
     numbers = [ROW_OF[type(part)].largest(part) for part in asked]

@@ -15,6 +15,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
 from consilience.fit.climb import Ascent, Climb, Expect, is_over_same_data
 from consilience.fit.fitting import Fit
+from consilience.fit.polish import polish
 from consilience.fit.problem import Problem
 from consilience.fit.starts import SUBSAMPLE
 from consilience.fit.survey import Survey
@@ -112,6 +113,8 @@ def climbs(
     ranked = yield from ranked_ends(problems, [each.mixtures for each in starts], sites)
     best = yield from together([informed(p, found[0], sites) for p, found in zip(problems, ranked, strict=True)])
     best = yield from levelled(problems, best, sites, information=True)
+    steps = [polish(end, p.penalty) for p, end in zip(problems, best, strict=True)]
+    best = yield from together([ask_total(each, sites) for each in steps])
     best, surveys = yield from witnessed(problems, best, [each.cross for each in starts], survey, sites)
     fits = [p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True)]
     return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True))
@@ -336,7 +339,7 @@ def guesses(question: ProposeStart) -> Iterator[Mixture]:
     Examples
     --------
     >>> from consilience.fit import Specification
-    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.zeros(1), np.eye(1))
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1))
     >>> [mixture.K for mixture in guesses(ProposeStart(Specification(K=2), summary, seed=0, n_init=4))]
     [2, 2, 2, 2, 2]
     """

@@ -24,7 +24,7 @@ def surveyed(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
     Examples
     --------
     >>> from consilience.fit import Specification
-    >>> empty = ColumnSummary(0.0, np.zeros(1), np.zeros(1), np.zeros(1), np.zeros((1, 1)))
+    >>> empty = ColumnSummary(0.0, np.zeros(1), np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1)))
     >>> print(*surveyed(Task([Specification(K=2)], d=1, q=1), {"north": empty}).sites)
     north: empty: it has no rows
     """

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from consilience.model.design import Design
 from consilience.model.mixture import Mixture
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
@@ -42,7 +43,7 @@ class CrossProducts:
 
     Examples
     --------
-    >>> summary = ColumnSummary(4.0, np.zeros(1), np.full(1, 4.0), np.zeros(1), np.eye(1))
+    >>> summary = ColumnSummary(4.0, np.zeros(1), 4 * np.eye(1), np.zeros(1), np.eye(1))
     >>> products_of_summary(summary).contradiction(products_of_summary(replace(summary, x_mean=np.ones(1))))
     'covariate 1'
     """
@@ -138,10 +139,10 @@ def products_of_summary(summary: ColumnSummary) -> CrossProducts:
 
     Examples
     --------
-    >>> products_of_summary(ColumnSummary(4.0, np.zeros(1), np.full(1, 4.0), np.zeros(1), np.eye(1))).values[0]
+    >>> products_of_summary(ColumnSummary(4.0, np.zeros(1), 4 * np.eye(1), np.zeros(1), np.eye(1))).values[0]
     array([4., 0., 0.])
     """
-    if not np.all(np.isfinite(np.concatenate([summary.x_squares, summary.y_products.ravel()]))):
+    if not np.all(np.isfinite(np.concatenate([summary.x_products.ravel(), summary.y_products.ravel()]))):
         return CrossProducts.counted(summary.weight)  # a sum over sites may overflow
     d, q, W = len(summary.x_mean), len(summary.y_mean), summary.weight
     centre = np.concatenate([summary.x_mean, summary.y_mean])
@@ -149,7 +150,7 @@ def products_of_summary(summary: ColumnSummary) -> CrossProducts:
     scale = np.where(spread > 0, spread, 1.0)
     values = np.full((1 + d + q, 1 + d + q), np.nan)
     values[0, :], values[:, 0], values[0, 0] = 0.0, 0.0, W
-    values[range(1, d + 1), range(1, d + 1)] = summary.x_squares / scale[:d] ** 2
+    values[1 : d + 1, 1 : d + 1] = summary.x_products / np.outer(scale[:d], scale[:d])
     values[d + 1 :, d + 1 :] = summary.y_products / np.outer(scale[d:], scale[d:])
     sizes = np.full(1 + d + q, np.sqrt(W))
     return CrossProducts(d, centre, scale, values, _bounds(np.outer(sizes, sizes), centre / scale))
@@ -164,7 +165,20 @@ def products_of_statistics(mixture: Mixture, statistics: Statistics) -> CrossPro
     W = float(statistics.experts.plain[: mixture.K].sum())
     values[0, 0] = sizes[0, 0] = W
     centre, scale = np.append(design.centre, np.zeros(experts.q)), np.append(design.scale, np.ones(experts.q))
-    return CrossProducts(design.d, centre, scale, values, _bounds(sizes, centre / scale), statistics.weight)
+    found = CrossProducts(design.d, centre, scale, values, _bounds(sizes, centre / scale), statistics.weight)
+    return found if design.columns is None else _among_all(found, design)
+
+
+def _among_all(found: CrossProducts, design: Design) -> CrossProducts:
+    """Return the products of a design that reads some of the covariates, unknown for the others."""
+    d, q = design.d, len(found.centre) - len(design.columns or ())
+    places = [*(design.columns or ()), *range(d, d + q)]
+    centre, scale = np.zeros(d + q), np.ones(d + q)
+    centre[places], scale[places] = found.centre, found.scale
+    values, bounds = np.full((1 + d + q, 1 + d + q), np.nan), np.full((1 + d + q, 1 + d + q), np.nan)
+    own = np.ix_([0, *(j + 1 for j in places)], [0, *(j + 1 for j in places)])
+    values[own], bounds[own] = found.values, found.bounds
+    return CrossProducts(d, centre, scale, values, bounds, found.labels)
 
 
 def _bounds(sizes: Array, distance: Array) -> Array:

@@ -13,7 +13,7 @@ from scipy.special import xlogy
 from consilience.errors import InvalidInputError
 from consilience.model import multinomial
 from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
+from consilience.model.penalty import Penalty, quadratic
 from consilience.numerics.arrays import Array, IntArray, kronecker
 from consilience.numerics.softmax import log_softmax, log_sum_exp
 
@@ -127,7 +127,7 @@ class Gate(ABC):
         """Return a gate of this type with constant probabilities ``shares (K,)``."""
 
     @abstractmethod
-    def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
+    def fitted(self, panel: Array, target: Array, *, ridge: Array) -> Self:
         """Fit the gate closest in divergence to masses ``target (K, S)`` at points ``panel (p, S)``, from this one."""
 
     @abstractmethod
@@ -221,15 +221,14 @@ class SoftmaxGate(Gate):
                 self.alpha,
                 moments.first,
                 moments.second,
-                ridge=penalty.gate_ridge,
-                intercept=intercept,
+                ridge=penalty.gate_matrix(self.alpha.shape[1], intercept=intercept),
                 fraction=fraction,
             )
         )
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """Return the ridge penalty, which is subtracted from the log-likelihood."""
-        return multinomial.ridge_value(self.alpha, ridge=penalty.gate_ridge, intercept=intercept)
+        return quadratic(self.alpha, penalty.gate_matrix(self.alpha.shape[1], intercept=intercept))
 
     def complete(self, moments: Moments) -> Array:
         """Compute the complete-data information of the contrasts, ``((K - 1) p, (K - 1) p)``: the full curvature."""
@@ -270,9 +269,9 @@ class SoftmaxGate(Gate):
         alpha[:, 0] = np.log(np.maximum(shares, SMALLEST_WEIGHT))
         return type(self)(alpha - alpha.mean(axis=0))
 
-    def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
+    def fitted(self, panel: Array, target: Array, *, ridge: Array) -> Self:
         """Fit the gate by softmax regression on soft labels."""
-        return type(self)(multinomial.fitted(self.alpha, panel, target, ridge=ridge, intercept=intercept))
+        return type(self)(multinomial.fitted(self.alpha, panel, target, ridge=ridge))
 
     def relabelled(self, labels: IntArray, K: int) -> Self:
         """Average the coefficients of experts assigned to the same label."""
@@ -396,7 +395,7 @@ class ConstantGate(Gate):
         """Return the gate with these probabilities."""
         return type(self)(shares)
 
-    def fitted(self, panel: Array, target: Array, *, ridge: float, intercept: bool) -> Self:
+    def fitted(self, panel: Array, target: Array, *, ridge: Array) -> Self:
         """Fit the probabilities as fractions of the total mass."""
         return type(self)(target.sum(axis=1) / target.sum())
 

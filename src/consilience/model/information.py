@@ -102,7 +102,8 @@ def ridge(mixture: Mixture, penalty: Penalty) -> Array:
     R = np.zeros((P, P))
     if mixture.gate.reads_covariates:
         gate = gate_slice(mixture)
-        R[gate, gate] = multinomial.ridge_matrix(mixture.K, mixture.design.p, intercept, penalty.gate_ridge)
+        of_one = penalty.gate_matrix(mixture.design.p, intercept=intercept)
+        R[gate, gate] = multinomial.ridge_matrix(mixture.K, of_one)
     coefficients = coefficient_slice(mixture)
     R[coefficients, coefficients] = mixture.experts.ridge(penalty, intercept=intercept)
     return R

@@ -7,12 +7,10 @@ last class. The curvature is the full Hessian, or above ``FULL_UP_TO`` parameter
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from consilience.model.kernels import Workspace, first_moments, second_moments
-from consilience.model.penalty import slope_mask
+from consilience.model.penalty import quadratic
 from consilience.numerics.arrays import Array, kronecker, triangle_size, unpack, upper_triangle
 from consilience.numerics.linalg import capped, solve_symmetric
 from consilience.numerics.newton import minimise
@@ -84,14 +82,12 @@ def blocks_to_matrix(packed: Array, m: int, p: int) -> Array:
     return H.reshape(m * p, m * p)
 
 
-@lru_cache(maxsize=4)
-def ridge_matrix(C: int, p: int, intercept: bool, ridge: float) -> Array:
-    """Compute the ridge in contrasts: ``R = r (I - 1 1ᵀ / C) ⊗ diag(slopes)``, ``((C - 1) p, (C - 1) p)``."""
-    mask = np.diag(slope_mask(p, intercept))
-    return ridge * kronecker(np.eye(C - 1) - 1 / C, mask)
+def ridge_matrix(C: int, ridge: Array) -> Array:
+    """Compute a ridge ``(p, p)`` in contrasts: ``(I - 1 1ᵀ / C) ⊗ ridge``, ``((C - 1) p, (C - 1) p)``."""
+    return kronecker(np.eye(C - 1) - 1 / C, ridge)
 
 
-def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, intercept: bool, fraction: float) -> Array:
+def step(coef: Array, gradient: Array, curvature: Array, *, ridge: Array, fraction: float) -> Array:
     """Take one Newton-type step of the penalised softmax log-likelihood.
 
     Parameters
@@ -102,8 +98,10 @@ def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, interc
         ``Σ_i (τ_ic - π_ic) x_i``.
     curvature : (rows, p (p + 1) / 2) array
         Second moments of :func:`curvature_rows`.
-    ridge, intercept, fraction
-        Ridge on slopes, whether feature 0 is the intercept, and the fraction of the step to take.
+    ridge : (p, p) array
+        Second derivative of the ridge by the coefficients of one class.
+    fraction : float
+        Fraction of the step to take.
 
     Returns
     -------
@@ -114,27 +112,21 @@ def step(coef: Array, gradient: Array, curvature: Array, *, ridge: float, interc
     if fraction == 0 or C == 1:
         return coef
     if is_full(C, p):
-        R = ridge_matrix(C, p, intercept, ridge)
+        R = ridge_matrix(C, ridge)
         uphill = gradient.ravel() - R @ contrasts(coef).ravel()
         direction, _ = solve_symmetric(blocks_to_matrix(curvature, C - 1, p) + R, uphill[:, None])
         change = centred(direction.reshape(C - 1, p))
     else:
-        mask = ridge * slope_mask(p, intercept)
-        full = np.vstack([gradient, -gradient.sum(axis=0)]) - mask * coef
+        full = np.vstack([gradient, -gradient.sum(axis=0)]) - coef @ ridge
         pairs = zip(unpack(curvature), full, strict=True)
-        change = np.array([solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0] for H, g in pairs])
+        change = np.array([solve_symmetric(H + ridge, g[:, None])[0][:, 0] for H, g in pairs])
         change -= change.mean(axis=0)
     new: Array = coef + fraction * capped(change, LONGEST_STEP)  # centred before it is capped: no class is special
     new -= new.mean(axis=0)
     return new
 
 
-def ridge_value(coef: Array, *, ridge: float, intercept: bool) -> float:
-    """Compute ``(r / 2) Σ_c ‖slopes_c‖²``."""
-    return 0.5 * ridge * float(np.sum(coef[..., int(intercept) :] ** 2))
-
-
-def fitted(start: Array, panel: Array, labels: Array, *, ridge: float = 0.0, intercept: bool = False) -> Array:
+def fitted(start: Array, panel: Array, labels: Array, *, ridge: Array | None = None) -> Array:
     """Fit a softmax regression on soft labels: minimise ``-Σ_i Σ_c labels_ci log p_c(x_i)`` plus ridge, by Newton.
 
     Parameters
@@ -143,8 +135,8 @@ def fitted(start: Array, panel: Array, labels: Array, *, ridge: float = 0.0, int
     panel : (p, n) array
     labels : (C, n) array
         Weight of each class at each point; the sum over classes is the weight of the point.
-    ridge, intercept
-        Ridge on slopes, and whether feature 0 is the intercept.
+    ridge : (p, p) array or None
+        Second derivative of the ridge by the coefficients of one class; none by default.
 
     Returns
     -------
@@ -160,15 +152,16 @@ def fitted(start: Array, panel: Array, labels: Array, *, ridge: float = 0.0, int
            [ 0. ,  0.5]])
     """
     workspace, mass = Workspace(), labels.sum(axis=0)
+    R = np.zeros((len(panel), len(panel))) if ridge is None else ridge
 
     def value(b: Array) -> float:
         fit = -float(np.sum(labels * log_softmax(b @ panel)))
-        return fit + ridge_value(b, ridge=ridge, intercept=intercept)
+        return fit + quadratic(b, R)
 
     def newton(b: Array) -> Array:
         _, p = log_sum_exp(b @ panel)
         gradient = first_moments(panel, (labels - p * mass)[:-1])
         curvature = second_moments(panel, curvature_rows(p, mass, len(panel)), workspace)
-        return step(b, gradient, curvature, ridge=ridge, intercept=intercept, fraction=1.0) - b
+        return step(b, gradient, curvature, ridge=R, fraction=1.0) - b
 
     return minimise(start, value, newton)

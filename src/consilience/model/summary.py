@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from consilience.model.design import Design
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import independent_columns
 
 CONSTANT = 1e-13
 """Relative spread below which a column is constant up to rounding."""
 BLOCK = 8192
+TINY = float(np.finfo(float).tiny)
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnSummary:
-    """Weight, means and centred sums of squares of covariates; means and centred products of responses.
+    """Weight, and means and centred products of covariates and of responses.
 
     ``a + b`` is the summary of both data sets (Chan's update), over blocks, shards and sites.
 
@@ -31,7 +34,7 @@ class ColumnSummary:
 
     weight: float
     x_mean: Array  # (d,)
-    x_squares: Array  # (d,)     Σ w (x - mean)²
+    x_products: Array  # (d, d)  Σ w (x - mean)(x - mean)ᵀ
     y_mean: Array  # (q,)
     y_products: Array  # (q, q)  Σ w (y - mean)(y - mean)ᵀ
 
@@ -42,7 +45,7 @@ class ColumnSummary:
         return ColumnSummary(
             total,
             self.x_mean + share * dx,
-            self.x_squares + other.x_squares + self.weight * share * dx**2,
+            self.x_products + other.x_products + self.weight * share * np.outer(dx, dx),
             self.y_mean + share * dy,
             self.y_products + other.y_products + self.weight * share * np.outer(dy, dy),
         )
@@ -50,17 +53,17 @@ class ColumnSummary:
     @classmethod
     def unit(cls, d: int, q: int) -> ColumnSummary:
         """Return columns with mean 0 and variance 1, for mixtures of which only the type matters."""
-        return cls(1.0, np.zeros(d), np.ones(d), np.zeros(q), np.eye(q))
+        return cls(1.0, np.zeros(d), np.eye(d), np.zeros(q), np.eye(q))
 
     @property
     def x_variance(self) -> Array:
         """Variance of each covariate, ``(d,)``."""
-        return self.x_squares / max(self.weight, np.finfo(float).tiny)
+        return np.diagonal(self.x_products) / max(self.weight, TINY)
 
     @property
     def y_covariance(self) -> Array:
         """Covariance of the responses, ``(q, q)``."""
-        return self.y_products / max(self.weight, np.finfo(float).tiny)
+        return self.y_products / max(self.weight, TINY)
 
     @property
     def constant_covariates(self) -> np.ndarray:
@@ -73,12 +76,30 @@ class ColumnSummary:
         return np.sqrt(np.diagonal(self.y_covariance)) <= CONSTANT * np.abs(self.y_mean)
 
     def design(self, intercept: bool) -> Design:
-        """Return standardised coordinates; without an intercept covariates are scaled, not centred."""
-        if intercept:
-            scale = np.where(self.constant_covariates, 1.0, np.sqrt(self.x_variance))
-            return Design(self.x_mean, scale, True)
-        size = np.sqrt(self.x_variance + self.x_mean**2)
-        return Design(np.zeros_like(size), np.where(size > 0, size, 1.0), False)
+        """Return standardised coordinates; without an intercept covariates are scaled, not centred.
+
+        Covariates that are linear functions of earlier ones are not read.
+        """
+        return (self._centred if intercept else self._scaled)[0]
+
+    def form(self, intercept: bool) -> Array:
+        """Return the matrix ``F (p, p)`` of the variance ``bᵀ F b`` of a linear predictor on :meth:`design`.
+
+        Without an intercept it is the mean square of the predictor.
+        """
+        return (self._centred if intercept else self._scaled)[1]
+
+    @cached_property
+    def _centred(self) -> tuple[Design, Array]:
+        varies = ~self.constant_covariates
+        scale = np.where(varies, np.sqrt(self.x_variance), 1.0)
+        return _read(self.x_mean, scale, self.x_products / max(self.weight, TINY) * np.outer(varies, varies), True)
+
+    @cached_property
+    def _scaled(self) -> tuple[Design, Array]:
+        products = self.x_products / max(self.weight, TINY) + np.outer(self.x_mean, self.x_mean)
+        size = np.sqrt(np.diagonal(products))
+        return _read(np.zeros_like(size), np.where(size > 0, size, 1.0), products, False)
 
     def floor(self, fraction: float) -> Array:
         """Return the floor of covariances: ``fraction`` of the responses' covariance (its diagonal if singular)."""
@@ -90,10 +111,26 @@ class ColumnSummary:
         return fraction * covariance
 
 
+def _read(centre: Array, scale: Array, products: Array, intercept: bool) -> tuple[Design, Array]:
+    """Return the design of the covariates that are not linear functions of earlier ones, and its form."""
+    correlation = products / np.outer(scale, scale)
+    if not np.all(np.isfinite(correlation)):  # values whose squares overflow: an error where the data are checked
+        correlation = np.eye(len(scale))
+    kept, combinations = independent_columns(correlation)
+    form = np.pad(correlation[np.ix_(kept, kept)], (int(intercept), 0))
+    if len(kept) == len(scale):
+        return Design(centre, scale, intercept), form
+    left_out = np.setdiff1d(np.arange(len(scale)), kept)
+    others = scale[left_out, None] * combinations
+    if intercept:
+        others = np.column_stack([centre[left_out], others])
+    return Design(centre[kept], scale[kept], intercept, tuple(map(int, kept)), others), form
+
+
 def column_summary(rows: Rows) -> ColumnSummary:
     """Summarise all rows, block by block; sums that overflow are not finite."""
     d, q = rows.X.shape[1], rows.Y.shape[1]
-    total = ColumnSummary(0.0, np.zeros(d), np.zeros(d), np.zeros(q), np.zeros((q, q)))
+    total = ColumnSummary(0.0, np.zeros(d), np.zeros((d, d)), np.zeros(q), np.zeros((q, q)))
     with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, rows.n, BLOCK):
             part = slice(start, start + BLOCK)
@@ -109,5 +146,4 @@ def _summary(X: Array, Y: Array, weight: Array | None) -> ColumnSummary:
     dx, dy = X - x_mean, Y - y_mean
     rounding = share @ dx
     x_mean, dx = x_mean + rounding, dx - rounding  # exact for constant columns, which must vanish when centred
-    dx *= dx
-    return ColumnSummary(total, x_mean, w @ dx, y_mean, (dy * w[:, None]).T @ dy)
+    return ColumnSummary(total, x_mean, (dx * w[:, None]).T @ dx, y_mean, (dy * w[:, None]).T @ dy)

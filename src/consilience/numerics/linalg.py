@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from consilience.numerics.arrays import Array
+from consilience.numerics.arrays import Array, IntArray
 
 RANK_TOLERANCE = 1e-11
 """Pivots and eigenvalues below this fraction of the largest count as zero."""
@@ -116,6 +116,40 @@ def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
     keep = values > RANK_TOLERANCE * values.max(initial=0.0)
     V = vectors[:, keep]
     return V @ ((V.T @ b) / values[keep, None]), False
+
+
+def independent_columns(C: Array) -> tuple[IntArray, Array]:
+    """Return the columns that are not linear combinations of earlier ones, and the combinations of the others.
+
+    Parameters
+    ----------
+    C : (d, d) array
+        Correlations of the columns, or zeros for a column that is constant.
+
+    Returns
+    -------
+    kept : (m,) array
+    combinations : (d - m, m) array
+        Coefficients of each other column by the kept ones.
+
+    Examples
+    --------
+    >>> independent_columns(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+    (array([0, 2]), array([[1., 0.]]))
+    """
+    d = len(C)
+    if cholesky_or_none(C) is not None:
+        return np.arange(d), np.empty((0, d))
+    L, kept = np.zeros((d, d)), np.empty(0, dtype=np.intp)
+    for j in range(d):
+        m = len(kept)
+        row = solve_triangular(L[:m, :m], C[kept, j], lower=True, check_finite=False) if m else np.empty(0)
+        left = C[j, j] - row @ row
+        if left > RANK_TOLERANCE * C[j, j]:
+            L[m, :m], L[m, m] = row, np.sqrt(left)
+            kept = np.append(kept, j)
+    others, m = np.setdiff1d(np.arange(d), kept), len(kept)
+    return kept, cholesky_solve(L[:m, :m], C[np.ix_(kept, others)]).T
 
 
 def inverse_bounded(A: Array, *, smallest: float = 1e-6) -> tuple[Array, int]:

@@ -732,7 +732,7 @@ def test_a_fit_without_a_description_discloses_less() -> None:
     )
     assert said in more
     assert less == more.replace(said, "")
-    assert "means and variances of the covariates" in less  # of the coordinates, which every fit needs
+    assert "covariances of the covariates" in less  # of the coordinates, which every fit needs
 
 
 def test_reasons_to_stop_are_sentences() -> None:

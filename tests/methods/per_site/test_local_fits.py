@@ -57,7 +57,7 @@ def test_columns_move_with_the_data() -> None:
 @pytest.mark.parametrize("size", [1e3, 1e12, 1e140])
 def test_one_liar_moves_nothing_far(weight: float, size: float) -> None:
     honest = [column_summary(site_rows(seed)) for seed in range(6)]
-    liar = ColumnSummary(weight, np.full(2, -size), np.full(2, size), np.full(2, size), size * np.eye(2))
+    liar = ColumnSummary(weight, np.full(2, -size), size * np.eye(2), np.full(2, size), size * np.eye(2))
     found, before = typical([liar, *honest]), typical(honest)
     lower, upper = (np.array([s.x_mean for s in honest]).min(axis=0), np.array([s.x_mean for s in honest]).max(axis=0))
     assert np.all((found.x_mean >= lower) & (found.x_mean <= upper))

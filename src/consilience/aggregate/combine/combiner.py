@@ -151,6 +151,11 @@ class _Combiner:
         """Mask of the sites all of whose experts were used, ``(M,)``."""
         return np.asarray(np.bincount(self.pool.owner, ~self.used, self.pool.M) == 0)
 
+    @property
+    def _gate_ridge(self) -> Array:
+        """Second derivative of the ridge by one expert's gate coefficients, ``(p, p)``."""
+        return self.penalty.gate_matrix(self.pool.design.p, intercept=self.pool.design.intercept)
+
     def combination(self, counted: Mask) -> Combination:
         """Compute experts, gate and diagnostics; the likelihood is over the sites ``counted``, or all whole ones."""
         pool, counted = self.pool, counted if counted.any() else self.whole
@@ -206,7 +211,7 @@ class _Combiner:
             row_gate = self._row_gate(reduction, blank)
             return row_gate, whole, gate_costs(pool, row_gate, labels, whole)
         heard = self._heard()
-        softmax, trusted = agreed_gate(pool, labels, heard, self.K, ridge=self.penalty.gate_ridge)
+        softmax, trusted = agreed_gate(pool, labels, heard, self.K, ridge=self._gate_ridge)
         return softmax, trusted, gate_costs(pool, softmax, labels, heard)
 
     def _heard(self) -> Mask:
@@ -217,9 +222,9 @@ class _Combiner:
         return np.asarray(heard if heard.any() else np.ones(self.pool.M, dtype=bool))
 
     def _row_gate(self, reduction: Reduction, blank: Gate) -> Gate:
-        part, design = self._shared_part(exposed=False), self.pool.design
+        part = self._shared_part(exposed=False)
         target = np.array([np.where(reduction.labels == k, part.mass, 0.0).sum(axis=0) for k in range(self.K)])
-        return blank.fitted(part.panel, target, ridge=self.penalty.gate_ridge, intercept=design.intercept)
+        return blank.fitted(part.panel, target, ridge=self._gate_ridge)
 
     def _shared_part(self, *, exposed: bool) -> SupportPart:
         """Return all used experts on all points, for a plan per row; mass counts exposure, or labels."""

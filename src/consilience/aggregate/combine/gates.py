@@ -19,7 +19,7 @@ THINNED = 7
 """Thinning factor of the points for the initial gate."""
 
 
-def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: float) -> tuple[Gate, Mask]:
+def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: Array) -> tuple[Gate, Mask]:
     """Fit the gate to those of the sites ``heard`` that agree with it; return it with these sites.
 
     Starting from the gate of the medoid site, sites with outlying gates are excluded and the gate is fitted to the
@@ -29,7 +29,7 @@ def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: flo
     for _ in range(PASSES):
         before, trusted = trusted, heard & ~foreign_gates(pool, gate_costs(pool, softmax, labels, heard), softmax)
         panel, target = pool.targets(labels, K, trusted)
-        softmax = softmax.fitted(panel, target, ridge=ridge, intercept=pool.design.intercept)
+        softmax = softmax.fitted(panel, target, ridge=ridge)
         if np.array_equal(before, trusted):
             break
     return softmax, trusted

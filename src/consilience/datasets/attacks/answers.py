@@ -85,7 +85,7 @@ def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
         summary=replace(
             summary,
             weight=times * summary.weight,
-            x_squares=times * summary.x_squares,
+            x_products=times * summary.x_products,
             y_products=times * summary.y_products,
         ),
         model=replace(

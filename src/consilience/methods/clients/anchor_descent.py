@@ -121,7 +121,7 @@ def random_start(summary: ColumnSummary, design: Design, rng: np.random.Generato
 
     Examples
     --------
-    >>> summary = ColumnSummary(9.0, np.zeros(1), np.ones(1), np.full(1, 1e6), np.ones((1, 1)))
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.full(1, 1e6), np.ones((1, 1)))
     >>> bool(abs(random_start(summary, summary.design(True), np.random.default_rng(0))[0] - 1e6) < 9)
     True
     """

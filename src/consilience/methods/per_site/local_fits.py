@@ -17,7 +17,7 @@ from consilience.fit.checks import check_fittable, check_start
 from consilience.messages.dialogue import Dialogue, Each
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.mixture import Mixture
-from consilience.model.summary import ColumnSummary
+from consilience.model.summary import TINY, ColumnSummary
 from consilience.numerics.arrays import Array
 
 
@@ -85,8 +85,8 @@ def typical(summaries: Sequence[ColumnSummary]) -> ColumnSummary:
 
     Examples
     --------
-    >>> honest = ColumnSummary(100.0, np.zeros(1), np.full(1, 100.0), np.zeros(1), np.full((1, 1), 100.0))
-    >>> liar = ColumnSummary(1e9, np.full(1, 1e6), np.ones(1), np.zeros(1), np.full((1, 1), 1e30))
+    >>> honest = ColumnSummary(100.0, np.zeros(1), 100 * np.eye(1), np.zeros(1), 100 * np.eye(1))
+    >>> liar = ColumnSummary(1e9, np.full(1, 1e6), np.eye(1), np.zeros(1), np.full((1, 1), 1e30))
     >>> found = typical([honest, liar, honest])
     >>> found.weight, found.x_mean, found.x_variance
     (400.0, array([0.]), array([1.]))
@@ -98,6 +98,21 @@ def typical(summaries: Sequence[ColumnSummary]) -> ColumnSummary:
         squares = [summary.x_variance + (summary.x_mean - x_mean) ** 2 for summary in summaries]
         gaps = [summary.y_mean - y_mean for summary in summaries]
         products = [summary.y_covariance + np.outer(gap, gap) for summary, gap in zip(summaries, gaps, strict=True)]
-        x_squares = weight * coordinate_median(np.array(squares))
+        x_products = weight * _typical_products(summaries, np.sqrt(coordinate_median(np.array(squares))))
         y_products = weight * geometric_median(np.array(products).reshape(len(products), -1))
-    return ColumnSummary(weight, x_mean, x_squares, y_mean, y_products.reshape(products[0].shape))
+    return ColumnSummary(weight, x_mean, x_products, y_mean, y_products.reshape(products[0].shape))
+
+
+def _typical_products(summaries: Sequence[ColumnSummary], spread: Array) -> Array:
+    """Return the covariance of the covariates with standard deviations ``spread (d,)`` and a typical correlation."""
+    d = len(spread)
+    units = [np.where(summary.x_variance > 0, np.sqrt(summary.x_variance), 1.0) for summary in summaries]
+    found = [
+        summary.x_products / max(summary.weight, TINY) / np.outer(unit, unit)
+        for summary, unit in zip(summaries, units, strict=True)
+    ]
+    correlation = geometric_median(np.array(found).reshape(len(found), -1)).reshape(d, d) if d else np.empty((0, 0))
+    own = np.sqrt(np.diagonal(correlation))
+    typical = correlation / np.outer(np.where(own > 0, own, 1.0), np.where(own > 0, own, 1.0))
+    np.fill_diagonal(typical, 1.0)
+    return np.asarray(np.outer(spread, spread) * typical)

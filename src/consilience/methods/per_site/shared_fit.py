@@ -116,7 +116,7 @@ class SiteFit(InferredFit):
     @property
     def effective_parameters(self) -> float:
         """Number of parameters that the site's own rows determine."""
-        return (1 - self.borrowed) * self.mixture.parameter_count
+        return (1 - self.borrowed) * self.parameter_count
 
 
 @dataclass(frozen=True, eq=False)

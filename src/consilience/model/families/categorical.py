@@ -11,7 +11,7 @@ import numpy as np
 from consilience.model import multinomial
 from consilience.model.families.base import Evaluated, Experts, MessageFields, Options, Scores, arrays_problem
 from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
+from consilience.model.penalty import Penalty, quadratic
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker
@@ -147,15 +147,16 @@ class CategoricalExperts(Experts):
         """Take one safeguarded Newton step per expert."""
         gradients = moments.first.reshape(self.K, self.channels, self.p)
         curvatures = moments.second.reshape(self.K, -1, moments.second.shape[1])
+        R = penalty.expert_matrix(self.p, intercept=intercept)
         moved = [
-            multinomial.step(b, g, h, ridge=penalty.expert_ridge, intercept=intercept, fraction=fraction)
+            multinomial.step(b, g, h, ridge=R, fraction=fraction)
             for b, g, h in zip(self.B, gradients, curvatures, strict=True)
         ]
         return type(self)(np.array(moved))
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """Return the ridge penalty, which is subtracted from the log-likelihood."""
-        return multinomial.ridge_value(self.B, ridge=penalty.expert_ridge, intercept=intercept)
+        return quadratic(self.B, penalty.expert_matrix(self.p, intercept=intercept))
 
     # ------------------------------------------------------------------ derivatives
 
@@ -180,7 +181,7 @@ class CategoricalExperts(Experts):
 
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
         """Compute the second derivative of the ridge in the contrasts."""
-        one = multinomial.ridge_matrix(self.C, self.p, intercept, penalty.expert_ridge)
+        one = multinomial.ridge_matrix(self.C, penalty.expert_matrix(self.p, intercept=intercept))
         return kronecker(np.eye(self.K), one)
 
     def free_coefficients(self) -> Array:

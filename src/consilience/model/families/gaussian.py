@@ -17,7 +17,7 @@ from consilience.model.families.covariance import STRUCTURES, Structure, as_stru
 from consilience.model.families.least_squares import LeastSquares
 from consilience.model.families.products import joint_products, regression_products
 from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty, slope_mask
+from consilience.model.penalty import Penalty, quadratic
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, pack, unpack
@@ -290,15 +290,12 @@ class GaussianExperts(Experts):
     def _ridged_step(self, moments: Moments, penalty: Penalty, intercept: bool) -> Self:
         """Solve ``(Σ_k⁻¹ ⊗ S_k + λ) δ_k = Σ_k⁻¹ Σ τ r x - λ b_k`` in the axes of ``Σ_k``, where responses separate."""
         n, scatter, Sxr = self._unfold(moments)
-        mask, Sxx = penalty.expert_ridge * slope_mask(self.p, intercept), unpack(moments.second)
+        R, Sxx = penalty.expert_matrix(self.p, intercept=intercept), unpack(moments.second)
         delta = np.zeros((self.K, self.p, self.q))
         for k in np.flatnonzero(n > cov.EMPTY):
             variances, axes = np.linalg.eigh(self.matrices[k])
-            right = (Sxr[k] - mask[:, None] * self.B[k].T @ self.matrices[k]) @ axes
-            rotated = [
-                solve_symmetric(Sxx[k] + np.diag(v * mask), r[:, None])[0]
-                for v, r in zip(variances, right.T, strict=True)
-            ]
+            right = (Sxr[k] - R @ self.B[k].T @ self.matrices[k]) @ axes
+            rotated = [solve_symmetric(Sxx[k] + v * R, r[:, None])[0] for v, r in zip(variances, right.T, strict=True)]
             delta[k] = np.hstack(rotated) @ axes.T
         gained = delta.transpose(0, 2, 1) @ (Sxr - 0.5 * Sxx @ delta)
         explained = gained + gained.transpose(0, 2, 1)
@@ -318,7 +315,7 @@ class GaussianExperts(Experts):
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """Return the ridge penalty, which is subtracted from the log-likelihood."""
-        return 0.5 * penalty.expert_ridge * float(np.sum(self.B[:, :, int(intercept) :] ** 2))
+        return quadratic(self.B, penalty.expert_matrix(self.p, intercept=intercept))
 
     def admissible(self, penalty: Penalty) -> bool:
         """Whether the covariances respect the floor."""
@@ -372,8 +369,7 @@ class GaussianExperts(Experts):
 
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
         """Compute the second derivative of the ridge."""
-        mask = penalty.expert_ridge * slope_mask(self.p, intercept)
-        return np.diag(np.tile(mask, self.K * self.q))
+        return kronecker(np.eye(self.K * self.q), penalty.expert_matrix(self.p, intercept=intercept))
 
     def free_coefficients(self) -> Array:
         """Return the free coefficients, flat."""

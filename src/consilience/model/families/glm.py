@@ -11,7 +11,7 @@ import numpy as np
 
 from consilience.model.families.base import Experts, MessageFields, Options, arrays_problem
 from consilience.model.moments import Moments
-from consilience.model.penalty import Penalty, slope_mask
+from consilience.model.penalty import Penalty, quadratic
 from consilience.model.rows import Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, unpack
@@ -104,11 +104,10 @@ class GeneralisedLinearExperts(Experts):
         penalty, intercept, fraction
             As in :meth:`step`.
         """
-        mask = penalty.expert_ridge * slope_mask(self.p, intercept)
-        uphill = gradient - mask * self.B
+        R = penalty.expert_matrix(self.p, intercept=intercept)
+        uphill = gradient - self.B @ R
         direction = [
-            solve_symmetric(H + np.diag(mask), g[:, None])[0][:, 0]
-            for H, g in zip(unpack(curvature), uphill, strict=True)
+            solve_symmetric(H + R, g[:, None])[0][:, 0] for H, g in zip(unpack(curvature), uphill, strict=True)
         ]
         return self.B + fraction * capped(np.array(direction), self.longest_step)
 
@@ -118,11 +117,11 @@ class GeneralisedLinearExperts(Experts):
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """Return the ridge penalty, which is subtracted from the log-likelihood."""
-        return 0.5 * penalty.expert_ridge * float(np.sum(self.B[:, int(intercept) :] ** 2))
+        return quadratic(self.B, penalty.expert_matrix(self.p, intercept=intercept))
 
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
         """Compute the second derivative of the ridge."""
-        return kronecker(np.eye(self.K), np.diag(penalty.expert_ridge * slope_mask(self.p, intercept)))
+        return kronecker(np.eye(self.K), penalty.expert_matrix(self.p, intercept=intercept))
 
     # ------------------------------------------------------------------ derivatives
 

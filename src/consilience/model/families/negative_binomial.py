@@ -20,7 +20,7 @@ from consilience.model.families.glm import (
     whole_counts,
 )
 from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty, slope_mask
+from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, unpack
@@ -163,10 +163,10 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
         """
         B = self.stepped(moments.first[: self.K], moments.second, penalty, intercept, fraction)
         theta = SIZES.clipped(1 / self._dispersions(moments, fraction))
-        mask = np.append(penalty.expert_ridge * slope_mask(self.p, intercept), 0.0)
+        R = np.pad(penalty.expert_matrix(self.p, intercept=intercept), (0, 1))
         coefficients, shapes = self.score(moments)
-        gradient = np.concatenate([coefficients[:, 0] - mask[:-1] * self.B, shapes], axis=1)
-        change = short_newton_steps(self.complete(moments) + np.diag(mask), gradient, LONGEST_NEWTON, self.p + 1)
+        gradient = np.concatenate([coefficients[:, 0] - self.B @ R[:-1, :-1], shapes], axis=1)
+        change = short_newton_steps(self.complete(moments) + R, gradient, LONGEST_NEWTON, self.p + 1)
         none = np.isnan(change[:, 0])
         moved = self.moved(fraction * change[:, :-1], fraction * change[:, -1])
         return replace(self, B=np.where(none[:, None], B, moved.B), theta=np.where(none, theta, moved.theta))

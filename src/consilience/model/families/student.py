@@ -16,7 +16,7 @@ from consilience.model.families.gamma import best_shape
 from consilience.model.families.glm import GeneralisedLinearExperts
 from consilience.model.families.products import joint_products
 from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty, slope_mask
+from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, pack, unpack
@@ -229,13 +229,13 @@ class StudentExperts(GeneralisedLinearExperts):
         """
         if fraction == 0:
             return self
-        mask = penalty.expert_ridge * slope_mask(self.p, intercept)
-        by_em = self._em_step(moments, penalty, mask)
+        R = penalty.expert_matrix(self.p, intercept=intercept)
+        by_em = self._em_step(moments, penalty, R)
         if fraction < 1:
             return by_em
         coefficients, shapes = self.score(moments)
-        gradient = np.concatenate([coefficients[:, 0] - mask * self.B, shapes], axis=1)
-        J = self.complete(moments) + np.diag(np.append(mask, np.zeros(self.shapes)))
+        gradient = np.concatenate([coefficients[:, 0] - self.B @ R, shapes], axis=1)
+        J = self.complete(moments) + np.pad(R, (0, self.shapes))
         return self._chosen(short_newton_steps(J, gradient, LONGEST_NEWTON, self.shapes), by_em, penalty)
 
     def _chosen(self, change: Array, other: Self, penalty: Penalty) -> Self:
@@ -251,20 +251,20 @@ class StudentExperts(GeneralisedLinearExperts):
             nu=np.where(none, other.nu, moved.nu),
         )
 
-    def _em_step(self, moments: Moments, penalty: Penalty, mask: Array) -> Self:
+    def _em_step(self, moments: Moments, penalty: Penalty, R: Array) -> Self:
         """Compute the maximiser given the expected weights of the rows, in the expanded model of PX-EM.
 
         Student's t is normal with variance ``s² / u``, ``u ~ Gamma(ν / 2, ν / 2)``. Given ``E u`` and ``E log u`` the
         coefficients and the squared scale are those of weighted least squares, divided by the mean of the weights
         rather than by the number of rows, and ``ν`` is the shape of a Gamma distribution (C. Liu, D. B. Rubin and
-        Y. N. Wu, Parameter expansion to accelerate EM, Biometrika 1998). With a ridge, ``mask (p,)``, the coefficients
+        Y. N. Wu, Parameter expansion to accelerate EM, Biometrika 1998). With a ridge, ``R (p, p)``, the coefficients
         maximise at the current scale, and the scale at the new coefficients.
         """
         n, sum_c, _, _ = np.split(moments.plain, 4)
         right, S = self.scale[:, None] * moments.first[: self.K], unpack(moments.second[: self.K])
-        ridges = (self.scale**2 * self.nu / (self.nu + 1))[:, None] * mask  # in the units of Σ τ c x xᵀ
-        systems = zip(S, ridges, right - ridges * self.B, strict=True)
-        delta = np.array([solve_symmetric(A + np.diag(ridge), g[:, None])[0][:, 0] for A, ridge, g in systems])
+        units = self.scale**2 * self.nu / (self.nu + 1)  # of Σ τ c x xᵀ
+        systems = zip(S, units, right - units[:, None] * (self.B @ R), strict=True)
+        delta = np.array([solve_symmetric(A + unit * R, g[:, None])[0][:, 0] for A, unit, g in systems])
         empty = ~((n > 0) & (sum_c > 0))
         delta[empty] = 0.0
         explained = np.einsum("kp,kp->k", delta, 2 * right - np.einsum("kpq,kq->kp", S, delta))

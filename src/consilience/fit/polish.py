@@ -1,0 +1,49 @@
+"""One more Newton step after convergence, so that a fit does not depend on the path of its climb."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from consilience.fit.climb import ROUNDING, Ascent, Climb, Expect, is_over_same_data
+from consilience.fit.newton import Quadratic
+from consilience.fit.stop import StopReason
+from consilience.model.penalty import Penalty
+
+
+def polish(end: Ascent, penalty: Penalty) -> Climb:
+    """Take one more Newton step from the end of a climb that converged by Newton steps; one more pass.
+
+    A climb ends where nothing of statistical interest is left to gain; two climbs to the same maximum then differ by up
+    to a thousandth of a standard error. Newton's method squares the error, and they differ by rounding.
+
+    Parameters
+    ----------
+    end : Ascent
+    penalty : Penalty
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit.climb import climb, drive
+    >>> from consilience.fit.newton import newton_step
+    >>> from consilience.model import Rows, expect
+    >>> data = soft(1000, random_state=0)
+    >>> rows, penalty = Rows(data.X, data.y[:, None]), Penalty()
+    >>> def respond(question):
+    ...     return expect(question.mixture, rows, information=question.information)
+    >>> end = drive(climb(data.truth, penalty), respond)
+    >>> last = drive(polish(end, penalty), respond)
+    >>> newton_step(last.mixture, last.statistics, penalty).decrement < 1e-12
+    True
+    """
+    model = Quadratic.at(end.mixture, end.statistics, penalty)
+    found = None if model is None or end.stop is not StopReason.CONVERGED_NEWTON else model.proposal(0.0, penalty)
+    if found is None or found[1].shift > 0:
+        return end
+    statistics = yield Expect(found[0], information=True)
+    value = found[0].penalised(statistics, penalty)
+    if not is_over_same_data(statistics, end.statistics) or not value >= end.penalised - ROUNDING * statistics.scale:
+        return end
+    passes, informed = end.passes + 1, end.informed_passes + 1
+    trace = (*end.trace, value)
+    return replace(end, mixture=found[0], statistics=statistics, trace=trace, passes=passes, informed_passes=informed)
