@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from consilience.columns import Dictionary
+from consilience.columns.dictionary import chosen_names
 from consilience.errors import (
     ConvergenceWarning,
     DegenerateFitWarning,
@@ -21,7 +23,14 @@ from consilience.estimators.collinear import unidentified
 from consilience.estimators.html import html
 from consilience.estimators.progress import shown
 from consilience.estimators.text import summary
-from consilience.estimators.validation import check_level, check_parameters, check_size_name, generator, validated
+from consilience.estimators.validation import (
+    check_level,
+    check_parameters,
+    check_size_name,
+    generator,
+    read_dictionary,
+    validated,
+)
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference, default_kind, inference_of
@@ -128,17 +137,31 @@ class MixtureEstimator(BaseEstimator):
         """Return the validated rows of each site (may be empty); each site is a mapping of the arguments of ``fit``."""
         first = sites[0]["X"]
         names, self._backend = frames.column_names(first), frames.backend_of(first)
-        shape = np.shape(frames.as_array(first))
+        shape = np.shape(first)
         if len(shape) != 2:
             raise InvalidInputError(f"X of the first site has shape {shape}: expected rows and columns")
-        self.set_columns(shape[1] if names is None else names, classes=self._classes_of(sites))
+        self.set_columns(
+            shape[1] if names is None else names,
+            classes=self._classes_of(sites),
+            dictionary=read_dictionary(self, [site["X"] for site in sites]),
+        )
         return [self._rows(site["X"], **{"y": None, **_without_X(site)}, reset=False, min_rows=0) for site in sites]
 
+    def coding(self, names: Sequence[str]) -> tuple[set[str] | None, Mapping[str, Any]]:
+        """Return which columns are categories (None if their types decide), and reference levels."""
+        chosen = chosen_names(getattr(self, "categorical_features", ()), names)
+        return chosen, getattr(self, "reference_levels", None) or {}
+
     def set_columns(
-        self, names: int | Sequence[str] | np.ndarray, classes: Sequence[Any] | np.ndarray | None = None
+        self,
+        names: int | Sequence[str] | np.ndarray,
+        classes: Sequence[Any] | np.ndarray | None = None,
+        dictionary: Dictionary | None = None,
     ) -> None:
-        """Set the columns of ``X`` (names or number) and the classes of ``y`` before any data are seen."""
+        """Set the columns of ``X`` (names or number, and their dictionary) and the classes of ``y`` before a fit."""
         check_parameters(self)
+        labels = [f"x{j}" for j in range(names)] if isinstance(names, int) else [str(name) for name in names]
+        self.columns_ = Dictionary.of_numbers(labels) if dictionary is None else dictionary
         if isinstance(names, int):
             self.n_features_in_ = names
         else:

@@ -30,7 +30,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         Number of experts K.
     gate : {"softmax", "constant"}
         Whether the weights depend on the covariates; ``"constant"`` gives a latent class regression.
-    fit_intercept, n_init, max_iter, tol, gate_ridge, mixture_init, random_state, verbose
+    fit_intercept, categorical_features, reference_levels, n_init, max_iter, tol, gate_ridge, mixture_init
+    random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     expert_ridge : float, optional
         Total ridge penalty on the experts' slopes, in standardised coordinates. By default a penalty of 0.001 on the
@@ -68,6 +69,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         *,
         gate: str = "softmax",
         fit_intercept: bool = True,
+        categorical_features: Any = "from_dtype",
+        reference_levels: Mapping[str, Any] | None = None,
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,
@@ -80,6 +83,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         self.n_experts = n_experts
         self.gate = gate
         self.fit_intercept = fit_intercept
+        self.categorical_features = categorical_features
+        self.reference_levels = reference_levels
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from consilience.estimators.regressor import RegressionMixture
@@ -21,8 +22,8 @@ class MixtureOfRegressions(RegressionMixture):
         Distribution of the response, as in :class:`MixtureOfExpertsRegressor`.
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
-    degrees_of_freedom, fit_intercept, n_init, max_iter, tol, expert_ridge, reg_covar
-    mixture_init, random_state, verbose
+    degrees_of_freedom, fit_intercept, categorical_features, reference_levels, n_init, max_iter, tol
+    expert_ridge, reg_covar, mixture_init, random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
         No effect: a constant gate has no slopes. Kept so that estimators can be exchanged.
@@ -57,6 +58,8 @@ class MixtureOfRegressions(RegressionMixture):
         covariance_type: str = "full",
         degrees_of_freedom: float | None = None,
         fit_intercept: bool = True,
+        categorical_features: Any = "from_dtype",
+        reference_levels: Mapping[str, Any] | None = None,
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,
@@ -72,6 +75,8 @@ class MixtureOfRegressions(RegressionMixture):
         self.covariance_type = covariance_type
         self.degrees_of_freedom = degrees_of_freedom
         self.fit_intercept = fit_intercept
+        self.categorical_features = categorical_features
+        self.reference_levels = reference_levels
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

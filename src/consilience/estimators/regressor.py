@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -176,6 +177,11 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         Degrees of freedom of ``family="student"``; by default those of each expert are estimated.
     fit_intercept : bool
         Whether gate and experts have an intercept.
+    categorical_features : "from_dtype" or sequence of str or int
+        Columns of ``X`` that are categories, by name or index; by default those of type text, category or boolean. A
+        category has an indicator for each level but one, in terms named ``fuel[diesel]``.
+    reference_levels : mapping of str to level, optional
+        Level of a category against which the others are coded, by the name of its column; the first by default.
     n_init : int
         Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows; as
         many again if they do not all agree.
@@ -245,6 +251,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         covariance_type: str = "full",
         degrees_of_freedom: float | None = None,
         fit_intercept: bool = True,
+        categorical_features: Any = "from_dtype",
+        reference_levels: Mapping[str, Any] | None = None,
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,
@@ -260,6 +268,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.covariance_type = covariance_type
         self.degrees_of_freedom = degrees_of_freedom
         self.fit_intercept = fit_intercept
+        self.categorical_features = categorical_features
+        self.reference_levels = reference_levels
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

@@ -9,9 +9,8 @@ from typing import Any
 def terms(estimator: Any) -> list[str]:
     """Return the names of the coefficients: the intercept and the covariates."""
     design = estimator.mixture_.design
-    names = getattr(estimator, "feature_names_in_", None)
-    features = [f"x{j}" for j in range(design.d)] if names is None or design.d == 0 else [str(name) for name in names]
-    return ["(intercept)", *features] if design.intercept else features
+    features = estimator.columns_.terms if design.d else ()
+    return ["(intercept)", *features] if design.intercept else [*features]
 
 
 def responses(estimator: Any) -> list[str]:

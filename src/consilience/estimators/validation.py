@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
+from scipy.sparse import issparse
+from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError
 from consilience.estimators import frames
+from consilience.estimators.coding import coded, dictionary_of, numbers_of
 from consilience.fit.specification import Specification
 from consilience.model import FAMILIES, Groups, Mixture, Rows
 from consilience.model.families.registry import family_of
@@ -53,16 +56,69 @@ def generator(random_state: Any) -> np.random.Generator:
 
 
 def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
-    """Convert arrays or frames to float64 arrays, with scikit-learn's checks; column names are kept."""
-    names = frames.column_names(X)
-    if names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
+    """Convert arrays or frames to float64 arrays, with scikit-learn's checks; column names are kept.
+
+    Categories become indicators, by the data dictionary ``columns_`` of the estimator, which ``reset`` reads from X.
+    """
+    names, given = frames.column_names(X), {"dtype": np.float64, "ensure_all_finite": "allow-nan", **options}
+    if reset and len(np.shape(X)) == 2 and not issparse(X):
+        estimator.columns_ = read_dictionary(estimator, [X])
+    if estimator.columns_.has_categories:
+        check_columns(estimator, X, names, reset=reset)
+        found = _checked(coded(X, estimator.columns_), y, **given)
+    elif names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
         if not reset:
             check_names(estimator, names)
-        X = frames.as_array(X)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "X does not have valid feature names")  # they were checked here
-            return validate_data(estimator, X, y, reset=reset, dtype=np.float64, **options)
-    return validate_data(estimator, X, y, reset=reset, dtype=np.float64, **options)
+            found = validate_data(estimator, frames.as_array(X), y, reset=reset, **given)
+    else:
+        found = validate_data(estimator, X, y, reset=reset, **given)
+    check_missing(found if isinstance(y, str) else found[0], estimator.columns_)
+    return found
+
+
+def read_dictionary(estimator: Any, parts: Sequence[Any]) -> Dictionary:
+    """Return the data dictionary of one or several frames or arrays, as the estimator reads them."""
+    if not hasattr(estimator, "categorical_features"):
+        return numbers_of(parts)
+    return dictionary_of(parts, estimator.categorical_features, estimator.reference_levels)
+
+
+def _checked(X: Array, y: Any, **options: Any) -> Any:
+    """Apply scikit-learn's checks to coded covariates."""
+    if isinstance(y, str):
+        return check_array(X, **options)
+    return check_X_y(X, y, **options)
+
+
+def check_columns(estimator: Any, X: Any, names: np.ndarray | None, *, reset: bool) -> None:
+    """Raise an error if the columns of data with categories are not those of the fit; ``reset`` keeps them."""
+    if reset:
+        estimator.n_features_in_ = np.shape(X)[1]
+        return
+    if names is not None:
+        check_names(estimator, names)
+    if np.shape(X)[1:] != (estimator.n_features_in_,):
+        raise InvalidInputError(
+            f"X has shape {np.shape(X)}, the model was fitted on {estimator.n_features_in_} columns: pass those"
+        )
+
+
+def check_missing(X: Array, columns: Dictionary) -> None:
+    """Raise an error that names the columns with missing values, and how many each has."""
+    missing = np.isnan(X).sum(axis=0)
+    if not missing.any():
+        return
+    counts = dict.fromkeys(columns.names, 0)
+    owners = [column.name for column in columns.columns for _ in column.terms]
+    for name, count in zip(owners, missing, strict=True):
+        counts[name] = max(counts[name], int(count))
+    said = ", ".join(f"{name} ({count:,})" for name, count in counts.items() if count)
+    raise InvalidInputError(
+        f"X contains NaN or missing values, of {len(X):,} rows in: {said}. Impute them before the fit, for instance "
+        "with SimpleImputer in a Pipeline, or drop those rows"
+    )
 
 
 def check_names(estimator: Any, names: np.ndarray) -> None:

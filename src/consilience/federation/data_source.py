@@ -9,11 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from consilience.columns import Column, Dictionary
+from consilience.columns.dictionary import check_chosen, check_references
 from consilience.errors import InvalidInputError
 from consilience.federation.site_names import site_names
 from consilience.model.rows import Groups, Rows
 from consilience.site import Columns, Shard, Site
-from consilience.site.shards import column_names, distinct
+from consilience.site.shards import categories, column_names, distinct
 from consilience.site.stores import address, expand, is_remote, store
 
 PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials")
@@ -27,7 +29,11 @@ class Fittable(Protocol):
 
     def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]: ...  # noqa: D102
 
-    def set_columns(self, names: Any, classes: Sequence[Any] | None = None) -> None: ...  # noqa: D102
+    def set_columns(  # noqa: D102
+        self, names: Any, classes: Sequence[Any] | None = None, dictionary: Dictionary | None = None
+    ) -> None: ...
+
+    def coding(self, names: Sequence[str]) -> tuple[set[str] | None, Mapping[str, Any]]: ...  # noqa: D102
 
     def check_size(self, name: str | None) -> None: ...  # noqa: D102
 
@@ -135,9 +141,10 @@ class Shards:
             estimator.check_size(self.size_name)
             names = columns.features
             features, target = estimator.roles(columns.features, columns.target)
-            classes = self._classes(target[0]) if estimator.reads_classes else None
-            columns = replace(columns, features=features, target=target, classes=classes)
-            estimator.set_columns(names, classes=classes)
+            classes = self._levels(target[0]) if estimator.reads_classes else None
+            dictionary = self._dictionary(features, estimator) if features else None
+            columns = replace(columns, features=features, target=target, classes=classes, dictionary=dictionary)
+            estimator.set_columns(names, classes=classes, dictionary=dictionary)
         return [Site(name, Shard(uri, columns)) for name, uri in zip(self.names, self.uris, strict=True)]
 
     @property
@@ -146,8 +153,18 @@ class Shards:
         names = [uri.split("?")[0].rsplit("/", 1)[-1] for uri in self.uris]
         return list(site_names(names if len(set(names)) == len(names) else self.uris))
 
-    def _classes(self, column: str) -> tuple[Any, ...]:
+    def _levels(self, column: str) -> tuple[Any, ...]:
         return tuple(sorted({value for uri in self.uris for value in distinct(uri, column)}))
+
+    def _dictionary(self, features: tuple[str, ...], estimator: Fittable) -> Dictionary:
+        """Return the kinds of the features, by type or as chosen, with the levels that occur in any shard."""
+        typed = {name: flag for uri in self.uris for name, flag in categories(uri, features).items()}
+        chosen, references = estimator.coding(features)
+        if chosen is not None:
+            check_chosen(typed, chosen)
+        check_references(references, features)
+        levels = {name: (False, True) if typed.get(name) else self._levels(name) for name in chosen or typed}
+        return Dictionary(tuple(Column(name, levels.get(name, ()), references.get(name)) for name in features))
 
 
 def _check_files(uris: Sequence[str]) -> None:

@@ -316,7 +316,7 @@ def _task(models: Sequence[Any], sites: Sequence[Site], journal: object) -> Task
     specifications = tuple(model.specification() for model in models)
     check_label_count(sites, max(specification.K for specification in specifications))
     budgets = {"n_init": first.n_init, "tol": first.tol, "max_iter": first.max_iter}
-    names = tuple(map(str, getattr(first, "feature_names_in_", ())))
+    names = first.columns_.terms if hasattr(first, "feature_names_in_") else ()
     return Task(specifications, *sites[0].shape, start=first.mixture_init, seed=int(seed), **budgets, names=names)
 
 

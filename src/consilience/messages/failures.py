@@ -24,6 +24,7 @@ class FailureCode(Enum):
     NOT_NUMBERS = "a column that must be numeric is not"
     MISSING_VALUES = "a column has missing or infinite values: fill or drop those rows"
     UNKNOWN_CLASS = "the response has a class that is not among the classes of the model"
+    UNKNOWN_LEVEL = "a category has a level that is not in the data dictionary"
     OUT_OF_RANGE = "the response has values outside the range of its family"
     BAD_WEIGHTS = "weights must be zero or positive, and exposures positive"
     DATA_NOT_FOUND = "the data were not found at their address"

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from consilience.columns import Column, Dictionary, Level
+from consilience.columns.arrow import TEXT, codes_of, plain
 from consilience.errors import InvalidInputError
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import Groups, Rows
 from consilience.numerics.arrays import Array, IntArray
 
-TEXT = ("string", "large_string", "string_view")  # arrow's names of its kinds of text
-
-Label = str | int | float | bool
+Label = Level
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Columns:
         Columns of case weights, of exposures of counts, and of group labels.
     classes : tuple of str, int, float or bool, optional
         Sorted labels of a categorical response, which is read as codes 0, 1, ...
+    dictionary : Dictionary, optional
+        Kinds and levels of the features; by default all are numbers.
 
     Examples
     --------
@@ -50,6 +52,7 @@ class Columns:
     exposure: str | None = None
     groups: str | None = None
     classes: tuple[Label, ...] | None = None
+    dictionary: Dictionary | None = None
 
     def __post_init__(self) -> None:
         if not (self.features or self.target):
@@ -59,6 +62,18 @@ class Columns:
                 raise InvalidInputError(f"{', '.join(part)}: duplicate column name; name each column once")
         if self.classes is not None:
             _check_classes(self.classes, self.target)
+        if self.dictionary is not None and self.dictionary.names != self.features:
+            raise InvalidInputError("the dictionary has other columns than the features")
+
+    @property
+    def terms(self) -> int:
+        """Number of covariates: of features, with the indicators of categories instead of these."""
+        return len(self.features) if self.dictionary is None else len(self.dictionary.terms)
+
+    def category(self, name: str) -> Column | None:
+        """Return the category of this name among the features, if there is one."""
+        columns = () if self.dictionary is None else self.dictionary.columns
+        return next((column for column in columns if column.name == name and column.is_category), None)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -103,7 +118,7 @@ class Chunk:
     def __init__(self, columns: Columns, size: int) -> None:
         self.columns = columns
         self.n = 0
-        self.buffer = np.empty((len(columns.numeric), size))
+        self.buffer = np.empty((columns.terms + len(columns.numeric) - len(columns.features), size))
         self._index: dict[Any, int] = {}  # label of a group -> its code
         self._codes: list[IntArray] = []
 
@@ -116,9 +131,9 @@ class Chunk:
         """Copy rows of ``batch`` from ``start`` on, up to the capacity; return their number."""
         length = int(min(batch.num_rows - start, self.buffer.shape[1] - self.n))
         rows = slice(self.n, self.n + length)
-        for name, row, read in self._readers():
-            row[rows] = read(batch.column(name).slice(start, length), name)
-            _check_finite(row[rows], name)
+        for name, part, read in self._readers():
+            part[:, rows] = read(batch.column(name).slice(start, length), name)
+            _check_finite(part[:, rows], name)
         self._check_signs(rows)
         if self.columns.groups is not None:
             self._add_labels(batch.column(self.columns.groups).slice(start, length), self.columns.groups)
@@ -127,7 +142,7 @@ class Chunk:
 
     def rows(self) -> Rows:
         """Return the rows filled in; ``X.T`` and ``Y.T`` are C-contiguous."""
-        columns, d, q = self.columns, len(self.columns.features), len(self.columns.target)
+        columns, d, q = self.columns, self.columns.terms, len(self.columns.target)
         buffer = self.buffer if self.is_full else np.ascontiguousarray(self.buffer[:, : self.n])
         weight = None if columns.weight is None else buffer[d + q]
         exposure = None if columns.exposure is None else buffer[-1]
@@ -135,15 +150,21 @@ class Chunk:
         return Rows(buffer[:d].T, buffer[d : d + q].T, weight, exposure, groups)
 
     def _readers(self) -> Iterator[tuple[str, Array, Any]]:
-        classes, d = self.columns.classes, len(self.columns.features)
+        """Yield each column with its part of the buffer, ``(rows, size)``, and the function that reads it."""
+        classes, d, at = self.columns.classes, len(self.columns.features), 0
         for i, name in enumerate(self.columns.numeric):
-            if classes is not None and i == d:
-                yield name, self.buffer[i], lambda column, name: _codes(column, name, classes)
+            category = self.columns.category(name) if i < d else None
+            width = 1 if category is None else len(category.terms)
+            part, at = self.buffer[at : at + width], at + width
+            if category is not None:
+                yield name, part, partial(_indicators, category=category)
+            elif classes is not None and i == d:
+                yield name, part, partial(_codes, classes=classes)
             else:
-                yield name, self.buffer[i], _numbers
+                yield name, part, _numbers
 
     def _check_signs(self, rows: slice) -> None:
-        q = len(self.columns.features) + len(self.columns.target)
+        q = self.columns.terms + len(self.columns.target)
         if self.columns.weight is not None and np.any(self.buffer[q, rows] < 0):
             raise SiteError(FailureCode.BAD_WEIGHTS, f"column {self.columns.weight!r}")
         if self.columns.exposure is not None and np.any(self.buffer[-1, rows] <= 0):
@@ -182,7 +203,7 @@ def encode(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:
     >>> encode(pa.array(["b", "a", "b"]), "ward")
     (['b', 'a'], array([0, 1, 0]))
     """
-    column = _plain(column)
+    column = plain(column)
     _check_nulls(column, name)
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
@@ -206,26 +227,24 @@ def _numbers(column: pa.Array, name: str) -> NDArray[Any]:
 
 def _codes(column: pa.Array, name: str, classes: tuple[Label, ...]) -> NDArray[Any]:
     """Return the codes of a column of classes."""
-    column = _plain(column)
-    _check_nulls(column, name)
-    if (str(column.type) in TEXT) != isinstance(classes[0], str):
-        raise SiteError(FailureCode.UNKNOWN_CLASS, f"column {name!r} is of type {column.type}")
-    if isinstance(classes[0], str):
-        found = pc.index_in(column.cast(pa.large_string()), value_set=pa.array(classes, pa.large_string()))
-        if found.null_count:
-            raise SiteError(FailureCode.UNKNOWN_CLASS, f"column {name!r}")
-        codes: NDArray[Any] = found.to_numpy()
-        return codes
-    labels, values = np.asarray(classes), _numbers(column, name)
-    _check_finite(values, name)
-    codes = np.minimum(np.searchsorted(labels, values), len(labels) - 1)
-    if np.any(labels[codes] != values):
-        raise SiteError(FailureCode.UNKNOWN_CLASS, f"column {name!r}")
-    return codes
+    return _places(column, name, classes, FailureCode.UNKNOWN_CLASS)
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+def _indicators(column: pa.Array, name: str, category: Column) -> NDArray[Any]:
+    """Return the indicators of a category, ``(terms, n)``."""
+    return category.indicators(_places(column, name, category.levels, FailureCode.UNKNOWN_LEVEL)).T
+
+
+def _places(column: pa.Array, name: str, levels: tuple[Label, ...], code: FailureCode) -> NDArray[np.int64]:
+    """Return the place of each value among the levels; a failure with this code if a value is not among them."""
+    if (str(plain(column).type) in TEXT) != isinstance(levels[0], str):
+        raise SiteError(code, f"column {name!r} is of type {plain(column).type}")
+    places = codes_of(column, levels)
+    if np.any(places == -1):
+        raise SiteError(FailureCode.MISSING_VALUES, f"column {name!r}")
+    if np.any(places == -2):
+        raise SiteError(code, f"column {name!r}")
+    return places
 
 
 def _check_nulls(column: pa.Array, name: str) -> None:

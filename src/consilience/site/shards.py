@@ -7,7 +7,7 @@ columns. Reading uses one thread and bounded memory, whatever the size of the fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +16,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv, parquet
 
+from consilience.columns.arrow import TEXT, is_category
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import Rows
-from consilience.site.columns import TEXT, Chunk, Columns, encode
+from consilience.site.columns import Chunk, Columns, encode
 from consilience.site.stores import address, is_parquet, is_remote, named, store
 
 CHUNK = 65_536  # rows
@@ -122,6 +123,23 @@ def column_names(uri: str) -> tuple[str, ...]:
     """
     with named(uri):
         return tuple(_schema(uri).names)
+
+
+def categories(uri: str, names: Sequence[str]) -> dict[str, bool]:
+    """Return which of the named columns are text, dictionaries or boolean; True for a boolean column.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     parquet.write_table(pa.table({"dose": [1.0], "ward": ["b"]}), f"{directory}/north.parquet")
+    ...     categories(f"{directory}/north.parquet", ("dose", "ward"))
+    {'ward': False}
+    """
+    with named(uri):
+        schema = _schema(uri)
+    kinds = {name: _type_of(schema, name) for name in names}
+    return {name: pa.types.is_boolean(kind) for name, kind in kinds.items() if is_category(kind)}
 
 
 def distinct(uri: str, column: str) -> list[Any]:
@@ -235,8 +253,15 @@ def _csv_type(name: str, columns: Columns, schema: pa.Schema) -> Any:
         return pa.string()
     if columns.classes is not None and name in columns.target and str(inferred) in TEXT:
         return inferred
+    category = columns.category(name)
+    if category is not None:
+        return pa.string() if isinstance(category.levels[0], str) else _number_or_boolean(inferred)
     if columns.classes is not None and name in columns.target and isinstance(columns.classes[0], str):
         return pa.string()
+    return _number_or_boolean(inferred)
+
+
+def _number_or_boolean(inferred: Any) -> Any:
     return inferred if pa.types.is_boolean(inferred) else pa.float64()
 
 

@@ -144,7 +144,7 @@ class Site:
         """Number of covariates and number of responses."""
         if isinstance(self.data, Rows):
             return int(self.data.X.shape[1]), int(self.data.Y.shape[1])
-        return len(self.data.columns.features), len(self.data.columns.target)
+        return self.data.columns.terms, len(self.data.columns.target)
 
     def keep_trace(self, error: Exception) -> int:
         """Store the traceback of an exception; return its number, counted from 1, which may leave the site."""
@@ -161,7 +161,7 @@ def _or_empty(shard: Shard) -> Iterator[Rows]:
         empty = False
         yield rows
     if empty:
-        yield Rows(np.empty((0, len(shard.columns.features))), np.empty((0, len(shard.columns.target))))
+        yield Rows(np.empty((0, shard.columns.terms)), np.empty((0, len(shard.columns.target))))
 
 
 def _places(chunks: Iterator[Rows], wanted: IntArray) -> Iterator[tuple[Rows, IntArray]]:

@@ -1,0 +1,168 @@
+"""The data dictionary: each column's name and kind, and the levels of categories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consilience.errors import InvalidInputError
+
+Level = str | bool | int | float
+
+FROM_DTYPE = "from_dtype"
+"""Value of ``categorical_features`` by which the types of the columns decide."""
+MOST_LEVELS = 255
+"""Maximum number of levels of a category; a column with more is an identifier, or free text."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of covariates: a number, or a category with its levels.
+
+    A category is coded by one indicator for each level but the reference (treatment coding), ``1[x = level]``.
+
+    Parameters
+    ----------
+    name : str
+    levels : tuple of str, bool, int or float
+        Levels of a category, in order; empty for a number.
+    reference : level, optional
+        Level against which the others are coded; the first by default.
+
+    Examples
+    --------
+    >>> Column("fuel", ("diesel", "gas", "petrol"), reference="petrol").terms
+    ('fuel[diesel]', 'fuel[gas]')
+    >>> Column("age").terms
+    ('age',)
+    """
+
+    name: str
+    levels: tuple[Level, ...] = ()
+    reference: Level | None = None
+
+    def __post_init__(self) -> None:
+        if len(set(self.levels)) < len(self.levels):
+            raise InvalidInputError(f"{self.name}: a level is listed twice; list each level once")
+        if len(self.levels) > MOST_LEVELS:
+            raise InvalidInputError(
+                f"{self.name} has {len(self.levels):,} levels; a category has at most {MOST_LEVELS}: leave the column "
+                "out, or merge its rare levels"
+            )
+        if self.reference is not None and self.reference not in self.levels:
+            known = ", ".join(map(str, self.levels)) if self.levels else "none: it is a column of numbers"
+            raise InvalidInputError(f"{self.name} has no level {self.reference!r} to be the reference; it has {known}")
+
+    @property
+    def is_category(self) -> bool:
+        """Whether the column is a category."""
+        return bool(self.levels)
+
+    @property
+    def coded(self) -> tuple[int, ...]:
+        """Places of the levels that have an indicator: all but the reference."""
+        base = 0 if self.reference is None else self.levels.index(self.reference)
+        return tuple(i for i in range(len(self.levels)) if i != base)
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the covariates of the column: its own, or one for each indicator."""
+        return tuple(f"{self.name}[{self.levels[i]}]" for i in self.coded) if self.is_category else (self.name,)
+
+    def indicators(self, codes: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return the indicators ``(n, L - 1)`` of levels given by their places ``codes (n,)``."""
+        found: NDArray[np.float64] = (codes[:, None] == np.asarray(self.coded, dtype=np.intp)).astype(np.float64)
+        return found
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """The columns of the covariates, in order.
+
+    Examples
+    --------
+    >>> dictionary = Dictionary((Column("age"), Column("fuel", ("diesel", "petrol"))))
+    >>> dictionary.terms
+    ('age', 'fuel[petrol]')
+    >>> Dictionary.of_numbers(["a", "b"]).has_categories
+    False
+    """
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str]) -> Dictionary:
+        """Return the dictionary of columns that are all numbers."""
+        return cls(tuple(Column(name) for name in names))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @cached_property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the covariates."""
+        return tuple(term for column in self.columns for term in column.terms)
+
+    @property
+    def has_categories(self) -> bool:
+        """Whether any column is a category."""
+        return any(column.is_category for column in self.columns)
+
+
+def check_chosen(typed: Iterable[str], chosen: Iterable[str]) -> None:
+    """Raise an error if a column that is not of numbers is not among the chosen categories.
+
+    Examples
+    --------
+    >>> check_chosen(["fuel"], ["fuel", "ward"])
+    """
+    for name in typed:
+        if name not in chosen:
+            raise InvalidInputError(
+                f"column {name!r} is text, a category or boolean and is not in categorical_features: add it, or leave "
+                "the column out"
+            )
+
+
+def check_references(references: Mapping[str, Level], names: Sequence[str]) -> None:
+    """Raise an error if a reference level is of a column that does not exist.
+
+    Examples
+    --------
+    >>> check_references({"fuel": "gas"}, ["age", "fuel"])
+    """
+    unknown = [name for name in references if name not in names]
+    if unknown:
+        raise InvalidInputError(f"reference_levels: X has no column {', '.join(unknown)}; it has {', '.join(names)}")
+
+
+def chosen_names(categorical_features: object, names: Sequence[str]) -> set[str] | None:
+    """Return the names of the categories that were chosen by name or index; None if the types of columns decide.
+
+    Examples
+    --------
+    >>> chosen_names([1], ["age", "fuel"]), chosen_names("from_dtype", ["age"])
+    ({'fuel'}, None)
+    """
+    if isinstance(categorical_features, str) and categorical_features == FROM_DTYPE:
+        return None
+    if not isinstance(categorical_features, Iterable) or isinstance(categorical_features, str):
+        raise InvalidInputError(
+            f"categorical_features={categorical_features!r}: expected 'from_dtype', or a list of names or indices of "
+            "columns"
+        )
+    chosen = set()
+    for each in categorical_features:
+        if isinstance(each, int | np.integer) and not isinstance(each, bool) and 0 <= each < len(names):
+            chosen.add(names[int(each)])
+        elif each in names:
+            chosen.add(str(each))
+        else:
+            raise InvalidInputError(f"categorical_features: X has no column {each!r}; it has {', '.join(names)}")
+    return chosen
