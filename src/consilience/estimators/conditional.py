@@ -8,6 +8,7 @@ import numpy as np
 
 from consilience.estimators.base import MixtureEstimator, split_intercept
 from consilience.estimators.validation import generator, sizes
+from consilience.fit.expert_means import expert_means, mean_errors
 from consilience.fit.parameters import parameters
 from consilience.model import Mixture
 from consilience.numerics.arrays import Array, IntArray
@@ -46,9 +47,49 @@ class ConditionalMixture(MixtureEstimator):
         return resp if rows.groups is None else resp[rows.groups.codes]
 
     def log_density(self, X: Any, y: Any, *, exposure: Any = None, trials: Any = None) -> Array:
-        """Compute the log density ``log p(y | x)`` of each row, ``(n,)``."""
+        """Compute the log density ``log p(y | x)`` of each row, ``(n,)``.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) or (n, q) array
+        exposure, trials : (n,) array, optional
+            Size of each row; necessary if the model was fitted with it.
+        """
         rows = self._measured(X, y, exposure=exposure, trials=trials)
         return self.mixture_.log_density(rows)
+
+    def predict_experts(
+        self, X: Any, *, exposure: Any = None, trials: Any = None, return_std_error: bool = False
+    ) -> Array | tuple[Array, Array]:
+        """Predict the mean response ``E[y | x, k]``, or the class probabilities, of each expert.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        exposure, trials : (n,) array, optional
+            Size of each row, as in ``fit``; by default 1, so that the prediction is a rate or a probability.
+        return_std_error : bool
+            Whether to return standard errors as well. They are those of the mean response, by the delta method from
+            ``inference_``, and NaN where the intervals of the experts are withheld; a new response also scatters
+            around its mean (``predict_quantiles``).
+
+        Returns
+        -------
+        mean : (n, K), (n, K, q) or, for classes, (n, K, C) array
+        std_error : array of the same shape
+            With ``return_std_error=True``.
+        """
+        X = self._covariates(X)
+        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        factor = 1.0 if size is None else size[:, None, None]
+        mean = self._of_experts(factor * expert_means(self.mixture_, X))
+        if not return_std_error:
+            return mean
+        return mean, self._of_experts(factor * mean_errors(self.mixture_, self.inference_, X))
+
+    def _of_experts(self, values: Array) -> Array:
+        return values if values.shape[2] > 1 else values[:, :, 0]
 
     def sample(
         self, X: Any, random_state: Any = None, *, exposure: Any = None, trials: Any = None

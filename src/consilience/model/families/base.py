@@ -359,6 +359,14 @@ class Experts(ABC):
     def mean(self, panel: Array) -> Array:
         """Compute ``E[y | x, k]`` or class probabilities, ``(K, ·, n)``; at size 1 if rows have a size."""
 
+    def mean_slopes(self, panel: Array) -> Array:
+        """Compute the derivative of :meth:`mean` in the reported linear predictors, ``(K, ·, c, n)``.
+
+        The reported predictors are those of :meth:`coefficient_map`. The default is the identity link.
+        """
+        slopes = np.eye(self.channels)[:, :, None]
+        return np.broadcast_to(slopes, (self.K, self.channels, self.channels, panel.shape[1]))
+
     @abstractmethod
     def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``, for one ordered response; ``exposure`` as in :meth:`sample`."""

@@ -94,6 +94,11 @@ class BinomialExperts(GeneralisedLinearExperts):
         """Probability of a success, ``(K, 1, n)``."""
         return expit(self.predictor(panel))[:, None]
 
+    def mean_slopes(self, panel: Array) -> Array:
+        """``p (1 - p)``, ``(K, 1, 1, n)``."""
+        share = self.mean(panel)[:, :, None]
+        return share * (1 - share)
+
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Successes ``(n, 1)`` of the experts named by ``labels (n,)``; ``exposure`` are the trials."""
         share = self.mean(panel)[labels, 0, np.arange(len(labels))]

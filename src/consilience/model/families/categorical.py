@@ -204,6 +204,12 @@ class CategoricalExperts(Experts):
         _, probability = log_sum_exp((self.B @ panel).transpose(1, 0, 2))
         return probability.transpose(1, 0, 2)
 
+    def mean_slopes(self, panel: Array) -> Array:
+        """Compute ``p_c (1[c = e] - p_e)``, ``(K, C, C, n)``; for two classes in the log odds of the second."""
+        probability = self.mean(panel)
+        slopes: Array = probability[:, :, None] * (np.eye(self.C)[:, :, None] - probability[:, None])
+        return slopes[:, :, 1:] if self.channels == 1 else slopes
+
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw class codes ``(n, 1)`` from the experts given by ``labels (n,)``."""
         probability = self.mean(panel)[labels, :, np.arange(len(labels))]  # (n, C)

@@ -143,6 +143,10 @@ class GeneralisedLinearExperts(Experts):
 
     # ------------------------------------------------------------------ prediction
 
+    def mean_slopes(self, panel: Array) -> Array:
+        """Compute the derivative of the mean in the linear predictor, ``(K, 1, 1, n)``: the mean, for a log link."""
+        return self.mean(panel)[:, :, None]
+
     def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
         """Minimise the loss of each expert over the points by Newton's method."""
         pairs = zip(self.B, mass, mean, strict=True)

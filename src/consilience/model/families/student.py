@@ -380,6 +380,10 @@ class StudentExperts(GeneralisedLinearExperts):
         """Compute ``E[y | x, k]``, ``(K, 1, n)``."""
         return (self.B @ panel)[:, None]
 
+    def mean_slopes(self, panel: Array) -> Array:
+        """Return ones, ``(K, 1, 1, n)``: the mean is the linear predictor."""
+        return np.ones((self.K, 1, 1, panel.shape[1]))
+
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw responses ``(n, 1)`` of the experts given by ``labels (n,)``."""
         location = np.einsum("np,pn->n", self.B[labels], panel)
