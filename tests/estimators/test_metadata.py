@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import sklearn
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from consilience import GaussianMixture, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor
+from consilience.errors import InvalidInputError
 from simulated import simulated
 
 
@@ -68,6 +69,38 @@ def test_exposure_may_be_requested() -> None:
         StandardScaler().fit_transform(data.X), data.y, exposure=data.rows.exposure
     )
     assert np.allclose(pipeline[-1].coef_, alone.coef_)
+
+
+def requesting(final: MixtureOfExpertsRegressor, name: str) -> MixtureOfExpertsRegressor:
+    """The estimator that asks for a size of rows in each of its methods."""
+    final.set_fit_request(**{name: True}).set_score_request(**{name: True})
+    return final.set_predict_request(**{name: True})
+
+
+@pytest.mark.parametrize(("family", "name"), [("poisson", "exposure"), ("binomial", "trials")])
+def test_sizes_reach_fit_score_and_predict_of_a_pipeline(family: str, name: str) -> None:
+    data = simulated(family, n=200, exposure=True)
+    sizes = {name: data.rows.exposure}
+    pipeline = make_pipeline(StandardScaler(), requesting(MixtureOfExpertsRegressor(1, family=family), name))
+    pipeline.fit(data.X, data.y, **sizes)
+    Z = pipeline[:-1].transform(data.X)
+    assert pipeline.score(data.X, data.y, **sizes) == pipeline[-1].score(Z, data.y, **sizes)
+    assert np.array_equal(pipeline.predict(data.X, **sizes), pipeline[-1].predict(Z, **sizes))
+    scores = cross_val_score(pipeline, data.X, data.y, cv=2, params=sizes, error_score="raise")
+    halves = slice(0, 100), slice(100, 200)
+    for (held_out, kept), score in zip((halves, halves[::-1]), scores, strict=True):
+        alone = MixtureOfExpertsRegressor(1, family=family)
+        alone.fit(data.X[kept], data.y[kept], **{name: data.rows.exposure[kept]})
+        expected = alone.score(data.X[held_out], data.y[held_out], **{name: data.rows.exposure[held_out]})
+        assert score == pytest.approx(expected, abs=1e-3)  # a ridge of 0.001 and the scale of the covariates
+
+
+def test_sizes_that_reach_the_fit_alone_are_an_error() -> None:
+    data = simulated("poisson", n=200, exposure=True)
+    model = MixtureOfExpertsRegressor(1, family="poisson").set_fit_request(exposure=True)
+    model.set_score_request(exposure=False)
+    with pytest.raises(InvalidInputError, match="enable scikit-learn's metadata routing"):
+        cross_val_score(model, data.X, data.y, cv=2, params={"exposure": data.rows.exposure}, error_score="raise")
 
 
 def test_grid_search_over_the_number_of_components() -> None:

@@ -24,6 +24,7 @@ from consilience.estimators.html import html
 from consilience.estimators.progress import shown
 from consilience.estimators.text import summary
 from consilience.estimators.validation import (
+    SIZES,
     check_level,
     check_parameters,
     check_size_name,
@@ -145,6 +146,7 @@ class MixtureEstimator(BaseEstimator):
             classes=self._classes_of(sites),
             dictionary=read_dictionary(self, [site["X"] for site in sites]),
         )
+        self._size_of_fit = next((name for name in SIZES for site in sites if site.get(name) is not None), None)
         return [self._rows(site["X"], **{"y": None, **_without_X(site)}, reset=False, min_rows=0) for site in sites]
 
     def coding(self, names: Sequence[str]) -> tuple[set[str] | None, Mapping[str, Any]]:
@@ -178,9 +180,10 @@ class MixtureEstimator(BaseEstimator):
         return False
 
     def check_size(self, name: str | None) -> None:
-        """Raise an error if the family does not take a row size of this name (``exposure`` or ``trials``)."""
+        """Set the name of the row size (``exposure``, ``trials`` or None); raise an error if the family has no such."""
         if name is not None:
             check_size_name(self.family, name)
+        self._size_of_fit = name
 
     def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the covariate columns and the response columns of a table."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
 from consilience.estimators.conditional import ConditionalMixture, as_columns
-from consilience.estimators.validation import check_range, rows_of, size_name, sizes, validated
+from consilience.estimators.validation import SIZES, check_range, rows_of, size_name, sizes, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
@@ -87,6 +87,20 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         self._size_of_fit = size_name(exposure=exposure, trials=trials)
         return self
 
+    def _measured(self, X: Any, y: Any, **metadata: Any) -> Rows:
+        check_is_fitted(self)
+        self._check_size_of_fit(**metadata)
+        return super()._measured(X, y, **metadata)
+
+    def _check_size_of_fit(self, **metadata: Any) -> None:
+        """Raise an error if responses come without the sizes that the model was fitted with."""
+        name = getattr(self, "_size_of_fit", None)
+        if name is not None and all(metadata.get(each) is None for each in SIZES):
+            raise InvalidInputError(
+                f"the model was fitted with {name}: pass {name}= beside y, or rates are compared to counts. In "
+                "cross-validation, enable scikit-learn's metadata routing and request it in fit and score"
+            )
+
     def predict(self, X: Any, *, exposure: Any = None, trials: Any = None) -> Array:
         """Predict the mean response ``E[y | x] = Σ_k π_k(x) E[y | x, k]``.
 
@@ -117,11 +131,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             Size of each row; necessary if the model was fitted with it.
         """
         check_is_fitted(self)
-        name = getattr(self, "_size_of_fit", None)
-        if name is not None and size_name(exposure=exposure, trials=trials) is None:
-            raise InvalidInputError(
-                f"the model was fitted with {name}: pass {name} to score, or rates are compared to counts"
-            )
+        self._check_size_of_fit(exposure=exposure, trials=trials)
         predicted = self.predict(X, exposure=exposure, trials=trials)
         return float(r2_score(y, predicted, sample_weight=sample_weight))
 
