@@ -12,6 +12,7 @@ from consilience.fit import Inference, Specification, fit_mixture, infer
 from consilience.fit.expert_means import expert_means, mean_errors
 from consilience.fit.parameters import parameters
 from consilience.model import Design, Mixture, Rows, SoftmaxGate
+from consilience.model.families.registry import family_of
 from families import CASES, NAMES
 from simulated import simulated
 
@@ -121,8 +122,9 @@ def test_intervals_of_expert_means_cover(family: str) -> None:
     X = np.random.default_rng(9).normal(size=(20, 2))
     inside, draws = [], 60
     for seed in range(draws):
-        data = simulated(family, gate="constant", n=400, seed=seed)
-        model = MixtureOfRegressions(2, family=family, mixture_init=data.truth).fit(data.X, data.y)
+        data = simulated(family, gate="constant", n=400, seed=seed, exposure=True)
+        sizes = {family_of(family).size_name or "exposure": data.rows.exposure}
+        model = MixtureOfRegressions(2, family=family, mixture_init=data.truth).fit(data.X, data.y, **sizes)
         mean, error = model.predict_experts(X, return_std_error=True)
         truth = expert_means(data.truth, X)[:, :, 0]
         close = np.argsort(((mean[:, :, None] - truth[:, None]) ** 2).sum(axis=0).argmin(axis=1))
