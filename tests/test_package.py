@@ -24,7 +24,7 @@ print(",".join(sorted({"numpy", "scipy", "sklearn", "pyarrow", "rich"} & set(sys
 @pytest.mark.parametrize("name", LAZY)
 def test_lazy_name_resolves(name):
     value = getattr(consilience, name)
-    assert value.__name__ == name
+    assert getattr(value, "__name__", name) == name  # the scorer is a value, not a class or function
     assert name in dir(consilience)
     assert vars(consilience)[name] is value  # kept: the second access is a plain attribute
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         MixtureOfExpertsClassifier,
         MixtureOfExpertsRegressor,
         MixtureOfRegressions,
+        log_density_scorer,
         order_test,
         select_order,
     )
@@ -59,6 +60,7 @@ __all__ = [
     "SharedCentre",
     "Task",
     "__version__",
+    "log_density_scorer",
     "order_test",
     "select_order",
 ]
@@ -82,6 +84,7 @@ _HOME = {
     "OneShot": "consilience.methods",
     "SharedCentre": "consilience.methods",
     "Task": "consilience.methods",
+    "log_density_scorer": "consilience.estimators",
     "order_test": "consilience.estimators",
     "select_order": "consilience.estimators",
 }

@@ -6,14 +6,17 @@ from consilience.estimators.likelihood_ratio import OrderTest, order_test
 from consilience.estimators.order import OrderSelection, select_order
 from consilience.estimators.regressions import MixtureOfRegressions
 from consilience.estimators.regressor import MixtureOfExpertsRegressor
+from consilience.estimators.scorer import LogDensityScorer, log_density_scorer
 
 __all__ = [
     "GaussianMixture",
+    "LogDensityScorer",
     "MixtureOfExpertsClassifier",
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
     "OrderSelection",
     "OrderTest",
+    "log_density_scorer",
     "order_test",
     "select_order",
 ]

@@ -128,8 +128,21 @@ def cross_validated(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConsilienceWarning)  # the fit to all rows has warned
             fit = fit_mixture(kept, specification, rng=rng, start=mixture, tol=tol, max_iter=max_iter)
-        found = [(at.log_density * at.mass, at.mass + 0 * at.log_density) for _, at in fit.mixture.posteriors(left_out)]
-        log_likelihood[folds == fold], weight[folds == fold] = (
-            np.concatenate(part) for part in zip(*found, strict=True)
-        )
+        log_likelihood[folds == fold], weight[folds == fold] = label_densities(fit.mixture, left_out)
     return HeldOut(log_likelihood, weight)
+
+
+def label_densities(mixture: Mixture, rows: Rows) -> tuple[Array, Array]:
+    """Compute the weighted log density and the weight of each row, or of each group, both ``(m,)``.
+
+    Examples
+    --------
+    >>> from consilience.model import mixture_of_regressions
+    >>> mixture = mixture_of_regressions(np.ones(1), np.zeros((1, 2)), 1.0)
+    >>> log_density, weight = label_densities(mixture, Rows(np.zeros((2, 1)), np.zeros((2, 1)), np.array([1.0, 2.0])))
+    >>> log_density.round(3), weight
+    (array([-0.919, -1.838]), array([1., 2.]))
+    """
+    found = [(at.log_density * at.mass, at.mass + 0 * at.log_density) for _, at in mixture.posteriors(rows)]
+    log_density, weight = (np.concatenate(part) for part in zip(*found, strict=True))
+    return log_density, weight
