@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from consilience import (
     GaussianMixture,
@@ -13,7 +18,7 @@ from consilience import (
     MixtureOfRegressions,
     select_order,
 )
-from consilience.errors import InvalidInputError, StartsDisagreeWarning
+from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning
 from consilience.estimators import OrderSelection
 from simulated import simulated
 
@@ -51,7 +56,16 @@ def test_table_has_a_row_per_order() -> None:
     table = select_order(MixtureOfRegressions(random_state=0), data.X, data.y, orders=(1, 2)).to_frame()
     assert isinstance(table, pd.DataFrame)
     assert table["order"].tolist() == [1, 2]
-    assert table.columns.tolist() == ["order", "aic", "bic", "icl", "log_likelihood", "converged", "starts_agree"]
+    assert table.columns.tolist() == [
+        "order",
+        "aic",
+        "bic",
+        "icl",
+        "log_likelihood",
+        "converged",
+        "starts_agree",
+        "set_aside",
+    ]
     assert table["converged"].all()
 
 
@@ -198,3 +212,109 @@ def test_experts_that_predict_but_overlap_are_said_to_do_so() -> None:
     verdict = OrderSelection((1, 2), models, scores, "bic").verdict
     assert "improve the held-out density: either they overlap with others, or they model a shape" in verdict
     assert "consider family" not in verdict
+
+
+# ---------------------------------------------------------------------- degenerate fits
+
+
+def with_duplicates() -> tuple[np.ndarray, np.ndarray]:
+    """One regression, and twenty rows on an exact line, which an expert of its own fits without error."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 1))
+    y = X[:, 0] + rng.normal(size=120)
+    y[:20] = 3 - X[:20, 0]
+    return X, y
+
+
+def test_a_degenerate_fit_is_set_aside_without_a_warning() -> None:
+    X, y = with_duplicates()
+    selection = select_order(MixtureOfRegressions(random_state=0, n_init=2), X, y, orders=[1, 2])
+    assert selection.set_aside == {2: "an expert's variance is at its floor (set by reg_covar)"}
+    assert selection.scores["bic"][1] < selection.scores["bic"][0], "the exact fit no longer wins: change the data"
+    assert selection.best_order == selection.preferred("icl") == 1
+    assert selection.to_frame()["set_aside"].tolist() == ["", selection.set_aside[2]]
+    assert "2 experts are set aside: an expert's variance is at its floor" in repr(selection)
+
+
+def test_if_all_fits_are_degenerate_they_are_compared_with_a_warning() -> None:
+    X, y = with_duplicates()
+    with pytest.warns(DegenerateFitWarning, match="fits of all orders are degenerate"):
+        selection = select_order(MixtureOfRegressions(random_state=0, n_init=2), X, y, orders=[2])
+    assert selection.best_order == 2
+
+
+def test_more_parameters_than_rows_are_set_aside() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 5)), rng.poisson(3.0, 12)
+    selection = select_order(MixtureOfRegressions(family="poisson", random_state=0, n_init=2), X, y, orders=[1, 2])
+    assert selection.best_order == 1
+    assert selection.set_aside == {2: "13 parameters on 12 rows"}
+
+
+def test_cross_validation_skips_what_is_set_aside() -> None:
+    scores = {"cv": (-3.0, -2.9, -1.0), "cv_std_error": (0.01, 0.01, 0.01)}
+    models = tuple(MixtureOfRegressions(K) for K in (1, 2, 3))
+    assert OrderSelection((1, 2, 3), models, scores, "cv", {3: "a reason"}).best_order == 2
+
+
+# ---------------------------------------------------------------------- pipelines
+
+
+def test_a_pipeline_is_fitted_as_its_steps_in_turn() -> None:
+    data = simulated(gate="constant", n=150)
+    pipeline = make_pipeline(StandardScaler(), MixtureOfRegressions(7, random_state=0, n_init=2))
+    selection = select_order(pipeline, data.X, data.y, orders=[1, 2])
+    Z = StandardScaler().fit_transform(data.X)
+    alone = select_order(pipeline[-1], Z, data.y, orders=[1, 2])
+    assert selection.scores == alone.scores
+    assert selection.best_order == 2
+    best = selection.best_estimator
+    assert isinstance(best, Pipeline)
+    assert np.array_equal(best.predict(data.X), alone.best_estimator.predict(Z))
+    assert not hasattr(pipeline[-1], "mixture_")
+    assert selection.to_frame()["converged"].all()
+
+
+def test_steps_of_a_pipeline_are_fitted_within_each_fold() -> None:
+    data = simulated(gate="constant", n=120)
+    fold = np.repeat([0, 1, 2], 40)
+    X = pd.DataFrame(data.X * [1, 50] + [5, 0], columns=["a", "b"])
+    pipeline = make_pipeline(PCA(1), MixtureOfRegressions(random_state=0))
+    selection = select_order(pipeline, X, data.y, orders=[1], folds=fold)
+    held_out = []
+    for i in range(3):
+        kept = make_pipeline(PCA(1), MixtureOfRegressions(1)).fit(X[fold != i], data.y[fold != i])
+        held_out.append(kept[-1].log_density(kept[:-1].transform(X[fold == i]), data.y[fold == i]))
+    assert selection.scores["cv"][0] == pytest.approx(np.mean(held_out), rel=1e-9)
+
+
+def test_metadata_and_groups_reach_the_mixture_of_a_pipeline() -> None:
+    data = simulated("poisson", n=240, group_size=6, exposure=True, weights=True)
+    metadata = {"sample_weight": data.rows.weight, "exposure": data.rows.exposure, "groups": data.rows.groups.codes}
+    model = MixtureOfExpertsRegressor(family="poisson", random_state=0)
+    fold = data.rows.groups.codes % 2
+    alone = select_order(model, data.X, data.y, orders=[1], folds=fold, **metadata)
+    piped = select_order(make_pipeline("passthrough", model), data.X, data.y, orders=[1], folds=fold, **metadata)
+    assert piped.scores["icl"] == alone.scores["icl"]
+    assert piped.scores["cv"] == pytest.approx(alone.scores["cv"], rel=1e-6)
+
+
+def test_a_fold_of_a_pipeline_may_lack_a_class_or_a_column() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=60), "b": np.where(np.arange(60) < 57, "u", "v")})
+    y = np.r_[np.zeros(30), np.ones(29), 2.0]
+    steps = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["b"]), remainder="passthrough")
+    pipeline = make_pipeline(steps, MixtureOfExpertsClassifier(random_state=0, fit_intercept=False))
+    selection = select_order(pipeline, X, y, orders=[1], folds=np.arange(60) // 20)
+    assert np.isfinite(selection.scores["cv"][0])
+
+
+def test_what_is_no_mixture_and_no_orders_is_named() -> None:
+    with pytest.raises(
+        InvalidInputError, match="got LinearRegression: expected a mixture of this library, alone or as"
+    ):
+        select_order(make_pipeline(StandardScaler(), LinearRegression()), three_clusters())
+    with pytest.raises(
+        InvalidInputError, match=r"orders=5: expected several numbers of experts, such as range\(1, 7\)"
+    ):
+        select_order(GaussianMixture(), three_clusters(), orders=5)

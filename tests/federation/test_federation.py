@@ -26,6 +26,7 @@ from consilience import (
 )
 from consilience.errors import (
     ConvergenceWarning,
+    DegenerateFitWarning,
     InvalidInputError,
     JournalError,
     RoundStoppedError,
@@ -145,6 +146,58 @@ def test_orders_are_compared_in_one_run() -> None:
     assert chosen.best_order == 2
     assert chosen.best.model.n_experts == 2
     assert len({id(fitted.record) for fitted in chosen.fits}) == 1
+
+
+def clusters(centres: tuple[float, ...], n: int = 90) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.permutation(np.concatenate([rng.normal(c, 1, (n, 1)) for c in centres]))
+
+
+def test_criteria_of_orders_are_those_of_the_pooled_rows() -> None:
+    X = clusters((0.0, 5.0))
+    frame = pl.DataFrame({"a": X[:, 0]})
+    chosen = Federation({"north": (frame[:80],), "south": (frame[80:],)}).select_order(
+        GaussianMixture(random_state=0), orders=[1, 2], criterion="icl"
+    )
+    table = chosen.to_frame()
+    assert isinstance(table, pl.DataFrame)
+    assert table.columns == ["order", "aic", "bic", "icl", "log_likelihood", "converged", "set_aside"]
+    for name in ("aic", "bic", "icl"):
+        pooled = [getattr(fitted.model, name)(frame) for fitted in chosen.fits]
+        assert table[name].to_list() == pytest.approx(pooled, rel=1e-9)
+    assert chosen.best_order == 2
+    assert chosen.best.model.n_components == 2
+    assert len(repr(chosen)) < 500
+    assert repr(chosen).endswith("Selected by icl: 2.")
+
+
+def test_icl_that_sites_do_not_state_is_refused_before_the_run_and_shown_as_unknown() -> None:
+    case = simulated(n=120)
+    estimator = MixtureOfExpertsRegressor(mixture_init=case.truth, random_state=0)
+    federation = Federation(split(case))
+    with pytest.raises(InvalidInputError, match="do not state the entropy of the responsibilities of gaussian experts"):
+        federation.select_order(estimator, orders=[2], criterion="icl")
+    chosen = federation.select_order(estimator, orders=[2])
+    assert np.isnan(chosen.to_frame()["icl"][0])
+    assert np.isfinite(chosen.to_frame()["bic"][0])
+    assert "—" in repr(chosen)
+
+
+def test_a_degenerate_order_is_set_aside() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 1))
+    y = X[:, 0] + rng.normal(size=120)
+    y[:20] = 3 - X[:20, 0]  # on an exact line
+    order = rng.permutation(120)
+    X, y = X[order], y[order]
+    sites = Federation({"north": (X[:60], y[:60]), "south": (X[60:], y[60:])})
+    chosen = sites.select_order(MixtureOfRegressions(random_state=0), orders=[1, 2])
+    assert chosen.fits[1].bic < chosen.fits[0].bic, "the exact fit no longer wins: change the data"
+    assert chosen.set_aside == {2: "an expert's variance is at its floor (set by reg_covar)"}
+    assert chosen.best_order == 1
+    assert "2 experts are set aside: an expert's variance is at its floor" in repr(chosen)
+    with pytest.warns(DegenerateFitWarning, match="fits of all orders are degenerate"):
+        assert sites.select_order(MixtureOfRegressions(random_state=0), orders=[2]).best_order == 2
 
 
 def test_a_dialogue_of_ones_own() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from consilience.fit import aic, bic
-from consilience.fit.criteria import entropy, label_count, log_likelihood
+from consilience.fit.criteria import entropy, entropy_of_sums, has_entropy_of_sums, label_count, log_likelihood
+from consilience.model import expect
 from simulated import FAMILIES, simulated
 from strategies import unweighted
 
@@ -46,3 +47,23 @@ def test_entropy_is_that_of_the_responsibilities() -> None:
     assert entropy(data.truth, data.rows) == pytest.approx(-np.sum(tau * np.log(np.maximum(tau, 1e-300))))
     certain = replace(data.truth, experts=replace(data.truth.experts, covariance=np.full((2, 1, 1), 1e-6)))
     assert 0 <= entropy(certain, data.rows) < 1e-3
+
+
+@pytest.mark.parametrize("gate", ["constant", "softmax"])
+@pytest.mark.parametrize("group_size", [1, 4])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sums_state_the_entropy_or_nothing(family: str, group_size: int, gate: str) -> None:
+    data = simulated(family, gate=gate, n=80, group_size=group_size, weights=True)
+    found = entropy_of_sums(data.truth, expect(data.truth, data.rows))
+    assert (found is not None) == has_entropy_of_sums(data.specification)
+    assert (found is not None) == (gate == "constant" and family in {"gaussian", "student"})
+    if found is not None:
+        assert found == pytest.approx(entropy(data.truth, data.rows), rel=1e-8)
+
+
+@pytest.mark.parametrize("structure", ["full", "tied", "diag", "spherical"])
+def test_sums_state_the_entropy_of_every_covariance(structure: str) -> None:
+    data = simulated(gate="constant", n=80, q=3, structure=structure)
+    assert entropy_of_sums(data.truth, expect(data.truth, data.rows)) == pytest.approx(
+        entropy(data.truth, data.rows), rel=1e-8
+    )

@@ -132,6 +132,14 @@ class MixtureEstimator(BaseEstimator):
         """Whether the fit has more parameters of its own than observed responses."""
         return bool(self._fit_result.effective_parameters > self.n_rows_ * self.mixture_.experts.q)
 
+    @property
+    def degeneracy(self) -> str:
+        """Reason why the fit is degenerate: an empty expert, a variance at its floor, or noise; empty if it is not."""
+        check_is_fitted(self)
+        if reason := self._fit_result.degeneracy:
+            return reason
+        return f"{self.mixture_.parameter_count} parameters on {self.n_rows_:g} rows" if self.follows_noise else ""
+
     # ------------------------------------------------------------------ called by a federation, which holds the data
 
     def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]:
@@ -197,6 +205,10 @@ class MixtureEstimator(BaseEstimator):
             self._backend = None
         self._set_fit(fit, inference_of(fit), fit.ascent.statistics.weight)
         return self
+
+    def frame_of(self, columns: Mapping[str, Sequence[Any]]) -> Any:
+        """Return columns as a frame of the library that ``X`` came from, as :meth:`to_frame` does."""
+        return frames.to_frame(columns, getattr(self, "_backend", None))
 
     # ------------------------------------------------------------------ prediction
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
-from consilience.errors import InvalidInputError, StartsDisagreeWarning, warn
+from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning, warn
 from consilience.estimators import frames
+from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
 from consilience.estimators.validation import generator
 from consilience.fit.cross_validation import HeldOut, cross_validated, given_folds, random_folds
-from consilience.model import FAMILIES
+from consilience.fit.orders import competing, least, left_out, lines
+from consilience.model import FAMILIES, Rows
+from consilience.numerics.arrays import IntArray
 
 CRITERIA = ("aic", "bic", "icl")
 FOLDS = 5
@@ -38,12 +43,17 @@ class OrderSelection:
         held-out log density (larger is better), and ``cv_std_error``, its standard error over rows or groups.
     criterion : str
         The criterion used for the choice.
+    set_aside : dict of int to str
+        Orders whose fit is degenerate, with the reason: an expert without rows, a variance at its floor, or more
+        parameters than rows. Their likelihood means nothing, and no criterion prefers them; if all are degenerate, all
+        are compared.
     """
 
     orders: tuple[int, ...]
     estimators: tuple[Any, ...]
     scores: dict[str, tuple[float, ...]]
     criterion: str
+    set_aside: dict[int, str] = field(default_factory=dict)
 
     def preferred(self, criterion: str) -> int:
         """Return the number of experts that a criterion prefers.
@@ -55,10 +65,11 @@ class OrderSelection:
             raise InvalidInputError(f"criterion={criterion!r} was not computed: pass folds to select_order")
         values = self.scores[criterion]
         if criterion != "cv":
-            return self.orders[values.index(min(values))]
-        top = values.index(max(values))
-        least = values[top] - self.scores["cv_std_error"][top]
-        return min(K for K, value in zip(self.orders, values, strict=True) if value >= least)
+            return least(self.orders, values, self.set_aside)
+        compared = competing(self.orders, self.set_aside)
+        top = max(compared, key=lambda i: values[i])
+        enough = values[top] - self.scores["cv_std_error"][top]
+        return min(self.orders[i] for i in compared if values[i] >= enough)
 
     @property
     def best_index(self) -> int:
@@ -89,8 +100,9 @@ class OrderSelection:
         """Say what a disagreement of the criteria may mean."""
         if found["bic"] <= min(found.values()):
             return "the criteria disagree, and the data do not settle the number; raise n_init and compare the fits"
-        departure, family = DEPARTURES.get(self.estimators[0].family, ("a shape that the family lacks", ""))
-        if family in FAMILIES and "family" in self.estimators[0].get_params():
+        first = final_step(self.estimators[0])
+        departure, family = DEPARTURES.get(first.family, ("a shape that the family lacks", ""))
+        if family in FAMILIES and "family" in first.get_params():
             departure += f"; consider family={family!r}"
         if "cv" not in found:
             return f"either experts overlap, or extra experts model {departure}. folds=5 adds a cross-validated density"
@@ -99,23 +111,21 @@ class OrderSelection:
         return f"extra experts improve the held-out density: either they overlap with others, or they model {departure}"
 
     def to_frame(self) -> Any:
-        """Return a table with one row per order: criteria, log-likelihood, convergence, agreement of the starts."""
+        """Return a table with one row per order: criteria, convergence, agreement of the starts, why set aside."""
+        fits = [final_step(each) for each in self.estimators]
         columns: dict[str, list[Any]] = {
             "order": list(self.orders),
             **{name: list(values) for name, values in self.scores.items()},
-            "converged": [e.converged_ for e in self.estimators],
-            "starts_agree": [e.starts_agree_ for e in self.estimators],
+            "converged": [fit.converged_ for fit in fits],
+            "starts_agree": [fit.starts_agree_ for fit in fits],
+            "set_aside": [self.set_aside.get(K, "") for K in self.orders],
         }
         return frames.to_frame(columns)
 
     def summary(self) -> str:
-        """Return the criteria of each order and the verdict as text."""
-        header = "".join(f"{name:>16}" for name in ("order", *self.scores))
-        lines = [
-            f"{K:>16}" + "".join(f"{values[i]:>16.6g}" for values in self.scores.values())
-            for i, K in enumerate(self.orders)
-        ]
-        return "\n".join([header, *lines, f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"])
+        """Return the criteria of each order, the orders that are set aside and the verdict as text."""
+        chosen = f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"
+        return "\n".join([*lines(self.orders, self.scores), *left_out(self.set_aside), chosen])
 
     def __repr__(self) -> str:
         """Return the summary."""
@@ -145,8 +155,8 @@ def select_order(
 
     Parameters
     ----------
-    estimator : estimator of this library
-        Cloned for each order.
+    estimator : estimator of this library, or Pipeline that ends with one
+        Cloned for each order. The steps of a pipeline before the mixture are fitted once, and within each fold again.
     X, y
         Data; omit ``y`` for :class:`GaussianMixture`.
     orders : iterable of int
@@ -158,9 +168,10 @@ def select_order(
         Number of random folds, drawn from ``random_state``; or a label per row, such as its site, to leave out one
         label at a time. Groups stay whole; standard errors are over rows or groups in either case. None computes no
         cross-validation, except 5 folds for ``criterion="cv"``. Each order is fitted once more per fold, started from
-        its fit to all rows: 5 folds take about a third more time, and do not explore other optima.
+        its fit to all rows: 5 folds take about a third more time, and do not explore other optima. After the steps of
+        a pipeline, whose result differs between folds, each of these fits has ``n_init`` starts of its own.
     **fit_params
-        Passed to ``fit`` (``sample_weight``, ``groups``, ``exposure``), and to the criteria.
+        Passed to ``fit`` of the mixture (``sample_weight``, ``groups``, ``exposure``, ``trials``), and to the criteria.
 
     Returns
     -------
@@ -170,6 +181,8 @@ def select_order(
     -----
     StartsDisagreeWarning
         If the starts of an order do not agree.
+    DegenerateFitWarning
+        If the fits of all orders are degenerate.
 
     Examples
     --------
@@ -185,34 +198,82 @@ def select_order(
     """
     if criterion not in (*CRITERIA, "cv"):
         raise InvalidInputError(f"criterion={criterion!r}: expected one of {', '.join(CRITERIA)}, cv")
+    orders = _checked(orders)
+    before, Z = _prepared(estimator, X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateFitWarning)  # such fits are set aside
+        fits = tuple(_of_order(estimator, K).fit(Z, y, **fit_params) for K in orders)
+    set_aside = {K: fitted.degeneracy for K, fitted in zip(orders, fits, strict=True) if fitted.degeneracy}
+    _warn(orders, fits, set_aside)
+    scores = {name: tuple(getattr(fitted, name)(Z, y, **fit_params) for fitted in fits) for name in CRITERIA}
+    scores["log_likelihood"] = tuple(fitted.log_likelihood_ for fitted in fits)
+    if folds is None and criterion == "cv":
+        folds = FOLDS
+    if folds is not None:
+        rows = fits[0].rows(Z, y, **fit_params)
+        of_labels = _folds(rows, folds, fits[0])
+        if before is None:
+            held_out = [_held_out(fitted, rows, of_labels) for fitted in fits]
+        else:
+            held_out = held_out_after(before, fits, Data(X, y, fit_params), rows, of_labels)
+        scores["cv"] = tuple(each.mean for each in held_out)
+        scores["cv_std_error"] = tuple(each.standard_error for each in held_out)
+    joined = fits if before is None else tuple(_joined(estimator, before, fitted) for fitted in fits)
+    return OrderSelection(orders, joined, scores, criterion, set_aside)
+
+
+def _checked(orders: Iterable[int]) -> tuple[int, ...]:
+    if not isinstance(orders, Iterable):
+        raise InvalidInputError(f"orders={orders!r}: expected several numbers of experts, such as range(1, 7)")
     orders = tuple(orders)
     if not orders:
         raise InvalidInputError("orders is empty: pass at least one number of experts")
-    fits = tuple(clone(estimator).set_params(**{estimator.order_name: K}).fit(X, y, **fit_params) for K in orders)
-    doubtful = [K for K, fitted in zip(orders, fits, strict=True) if not fitted.starts_agree_]
+    return orders
+
+
+def _prepared(estimator: Any, X: Any, y: Any) -> tuple[Pipeline | None, Any]:
+    """Return the fitted steps before the mixture, if any, and ``X`` as the mixture reads it."""
+    final_step(estimator)
+    steps = steps_before(estimator)
+    if steps is None:
+        return None, X
+    before = clone(steps)
+    return before, before.fit_transform(X, y)
+
+
+def _of_order(estimator: Any, K: int) -> Any:
+    """Return an unfitted copy of the mixture for another number of experts."""
+    final = final_step(estimator)
+    return clone(final).set_params(**{final.order_name: K})
+
+
+def _joined(estimator: Pipeline, before: Pipeline, fitted: Any) -> Pipeline:
+    """Return the fitted pipeline of the fitted steps and a fitted mixture."""
+    return Pipeline([*before.steps, (estimator.steps[-1][0], fitted)])
+
+
+def _warn(orders: tuple[int, ...], fits: tuple[Any, ...], set_aside: Mapping[int, str]) -> None:
+    doubtful = [orders[i] for i in competing(orders, set_aside) if not fits[i].starts_agree_]
     if doubtful:
         warn(
             f"the starts do not agree for order {doubtful}: raise n_init before trusting the choice",
             StartsDisagreeWarning,
         )
-    scores = {name: tuple(getattr(fitted, name)(X, y, **fit_params) for fitted in fits) for name in CRITERIA}
-    scores["log_likelihood"] = tuple(fitted.log_likelihood_ for fitted in fits)
-    if folds is None and criterion == "cv":
-        folds = FOLDS
-    if folds is not None:
-        held_out = _held_out(fits, X, y, folds, fit_params)
-        scores["cv"] = tuple(each.mean for each in held_out)
-        scores["cv_std_error"] = tuple(each.standard_error for each in held_out)
-    return OrderSelection(orders, fits, scores, criterion)
+    if len(set_aside) == len(orders):
+        warn(
+            f"the fits of all orders are degenerate ({'; '.join(set_aside.values())}): try fewer experts",
+            DegenerateFitWarning,
+        )
 
 
-def _held_out(fits: tuple[Any, ...], X: Any, y: Any, folds: Any, fit_params: Mapping[str, Any]) -> list[HeldOut]:
-    """Compute the held-out log densities of each fit, on the same folds."""
-    rows = fits[0].rows(X, y, **fit_params)
+def _folds(rows: Rows, folds: Any, estimator: Any) -> IntArray:
+    """Return the fold of each row, or of each group."""
     if np.ndim(frames.as_array(folds)) == 0:
-        of_labels = random_folds(rows, int(folds), generator(fits[0].random_state))
-    else:
-        of_labels = given_folds(rows, np.asarray(frames.as_array(folds)).ravel())
-    return [
-        cross_validated(e.mixture_, rows, e.specification(), of_labels, tol=e.tol, max_iter=e.max_iter) for e in fits
-    ]
+        return random_folds(rows, int(folds), generator(estimator.random_state))
+    return given_folds(rows, np.asarray(frames.as_array(folds)).ravel())
+
+
+def _held_out(fitted: Any, rows: Rows, folds: IntArray) -> HeldOut:
+    """Compute the held-out log densities, from fits that start at the fit to all rows."""
+    budget = {"tol": fitted.tol, "max_iter": fitted.max_iter}
+    return cross_validated(fitted.mixture_, rows, fitted.specification(), folds, **budget)

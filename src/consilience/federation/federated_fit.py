@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from consilience.errors import InvalidInputError
 from consilience.fit import criteria
 from consilience.fit.fitting import Fit
+from consilience.fit.orders import least, left_out, lines
 from consilience.fit.survey import SiteReport
 from consilience.runs.record import Record
+
+CRITERIA = ("aic", "bic", "icl")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +68,15 @@ class FederatedFit:
         weight = self.fit.ascent.statistics.weight
         return criteria.bic(self.fit.log_likelihood, self.fit.parameter_count, weight)
 
+    @property
+    def icl(self) -> float:
+        """Return BIC plus twice the entropy of the responsibilities; NaN if the answers of sites do not state it.
+
+        They do for a constant gate with Gaussian or Student-t experts, if the likelihood was computed at the sites.
+        """
+        entropy = criteria.entropy_of_sums(self.fit.ascent.mixture, self.fit.ascent.statistics)
+        return self.bic + 2 * (np.nan if entropy is None else entropy)
+
     def _check_one_mixture(self, criterion: str) -> None:
         if self.models:
             raise InvalidInputError(
@@ -71,9 +85,20 @@ class FederatedFit:
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FederatedOrders:
     """Fits with several numbers of experts, computed in the same messages.
+
+    Parameters
+    ----------
+    orders : tuple of int
+    fits : tuple of FederatedFit
+        One per order.
+    criterion : {"bic", "aic", "icl"}
+        The criterion used for the choice.
+    set_aside : mapping of int to str
+        Orders that are not compared, with the reason: the fit is degenerate, or could not be made (such orders have no
+        place in ``orders``). If all fits are degenerate, all are compared.
 
     Examples
     --------
@@ -82,20 +107,56 @@ class FederatedOrders:
     >>> rng = np.random.default_rng(0)
     >>> X = np.concatenate([rng.normal(0, 1, (200, 1)), rng.normal(8, 1, (100, 1))])
     >>> sites = Federation({"north": (X[::2],), "south": (X[1::2],)})
-    >>> sites.select_order(GaussianMixture(random_state=0), orders=[1, 2, 3]).best_order
+    >>> chosen = sites.select_order(GaussianMixture(random_state=0), orders=[1, 2])
+    >>> chosen.best_order
     2
+    >>> print(chosen)
+               order             aic             bic             icl  log_likelihood
+                   1         1661.99          1669.4          1669.4        -828.995
+                   2         1249.31         1267.82         1267.83        -619.653
+    Selected by bic: 2.
     """
 
     orders: tuple[int, ...]
     fits: tuple[FederatedFit, ...]
     criterion: str
+    set_aside: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def scores(self) -> dict[str, list[float]]:
+        """Return AIC, BIC, ICL (NaN where it is not known) and the log-likelihood of each order."""
+        found = {name: [float(getattr(fitted, name)) for fitted in self.fits] for name in CRITERIA}
+        return {**found, "log_likelihood": [fitted.fit.log_likelihood for fitted in self.fits]}
 
     @property
     def best(self) -> FederatedFit:
-        """Return the fit with the least criterion."""
-        return min(self.fits, key=lambda fitted: float(getattr(fitted, self.criterion)))
+        """Return the fit with the least criterion among those that are not set aside."""
+        return self.fits[self.orders.index(self.best_order)]
 
     @property
     def best_order(self) -> int:
         """Return the number of experts of the best fit."""
-        return self.orders[self.fits.index(self.best)]
+        values = [float(getattr(fitted, self.criterion)) for fitted in self.fits]
+        return least(self.orders, values, self.set_aside)
+
+    def to_frame(self) -> Any:
+        """Return a table with one row per order: criteria, convergence, and why it is set aside.
+
+        It is a frame of the library that the data came from, else of pandas or pyarrow.
+        """
+        columns: dict[str, list[Any]] = {
+            "order": list(self.orders),
+            **self.scores,
+            "converged": [fitted.model.converged_ for fitted in self.fits],
+            "set_aside": [self.set_aside.get(K, "") for K in self.orders],
+        }
+        return self.fits[0].model.frame_of(columns)
+
+    def summary(self) -> str:
+        """Return the criteria of each order and the orders that are set aside as text."""
+        chosen = f"Selected by {self.criterion}: {self.best_order}."
+        return "\n".join([*lines(self.orders, self.scores), *left_out(self.set_aside), chosen])
+
+    def __repr__(self) -> str:
+        """Return the summary."""
+        return self.summary()

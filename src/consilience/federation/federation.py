@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,6 +17,7 @@ from sklearn.utils import check_random_state
 from consilience.engines.inprocess import InProcess
 from consilience.errors import (
     ConvergenceWarning,
+    DegenerateFitWarning,
     InvalidInputError,
     SetAsideWarning,
     SuspectDataWarning,
@@ -23,8 +25,9 @@ from consilience.errors import (
     warn,
 )
 from consilience.federation.data_source import Arrays, DataSource, Shards
-from consilience.federation.federated_fit import FederatedFit, FederatedOrders
+from consilience.federation.federated_fit import CRITERIA, FederatedFit, FederatedOrders
 from consilience.federation.progress import shown
+from consilience.fit.criteria import has_entropy_of_sums
 from consilience.fit.fitting import Fit
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue
@@ -220,17 +223,36 @@ class Federation:
         estimator : estimator of this library
         orders : iterable of int
             Numbers of experts.
-        criterion : {"bic", "aic"}
+        criterion : {"bic", "aic", "icl"}
+            ICL needs the entropy of the responsibilities, which the answers of sites state for a constant gate with
+            Gaussian or Student-t experts.
         method, journal, deadline, on_drop, limits
             As in :meth:`fit`.
+
+        Returns
+        -------
+        FederatedOrders
+            Degenerate fits, and orders that could not be fitted, are set aside and named.
         """
-        orders = tuple(orders)
-        if criterion not in ("aic", "bic") or not orders:
-            raise InvalidInputError("expected at least one order, and 'bic' or 'aic' as criterion")
-        fits = self._fits(estimator, orders, method, journal=journal, deadline=deadline, on_drop=on_drop, limits=limits)
-        found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
-        chosen = FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion)
+        orders = tuple(orders) if isinstance(orders, Iterable) else ()
+        if criterion not in CRITERIA or not orders:
+            raise InvalidInputError(f"expected at least one order, and one of {', '.join(CRITERIA)} as criterion")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DegenerateFitWarning)  # such fits are set aside
+            fits = self._fits(
+                estimator,
+                orders,
+                method,
+                journal=journal,
+                deadline=deadline,
+                on_drop=on_drop,
+                limits=limits,
+                icl=criterion == "icl",
+            )
+        chosen = _compared(orders, fits, criterion)
         _warn(chosen.best)
+        if reason := chosen.set_aside.get(chosen.best_order):
+            warn(f"the fits of all orders are degenerate ({reason}): try fewer experts", DegenerateFitWarning)
         return chosen
 
     def _fits(
@@ -243,6 +265,7 @@ class Federation:
         deadline: float | None,
         on_drop: OnDrop,
         limits: Limits,
+        icl: bool = False,
     ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
         if on_drop == "skip" and not method.partial:
@@ -256,6 +279,11 @@ class Federation:
         self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
         task = _task(models, sites, journal)
+        if icl and not all(has_entropy_of_sums(each) for each in task.specifications):
+            raise InvalidInputError(
+                f"criterion='icl': the answers of sites do not state the entropy of the responsibilities of "
+                f"{first.family} experts behind this gate; use 'bic', or pool the rows"
+            )
         kept = None if journal is None else Journal(journal, _study(method, task, sites))
         engine = self._engine.over(sites, in_memory=self._in_memory)
         with shown(bool(estimator.verbose), type(estimator).__name__) as progress:
@@ -273,6 +301,17 @@ class Federation:
         return [
             None if fit is None else _fitted(model, fit, done.record) for model, fit in zip(models, fits, strict=True)
         ]
+
+
+def _compared(orders: Sequence[int], fits: Sequence[FederatedFit | None], criterion: str) -> FederatedOrders:
+    """Return the comparison of the fits, with degenerate ones and orders without a fit set aside."""
+    reasons = {
+        K: "the sites have too few experts for it" if fit is None else fit.model.degeneracy
+        for K, fit in zip(orders, fits, strict=True)
+    }
+    set_aside = {K: reason for K, reason in reasons.items() if reason}
+    found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
+    return FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion, set_aside)
 
 
 def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:

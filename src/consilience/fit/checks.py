@@ -60,25 +60,35 @@ def check_fittable(specification: Specification, summary: ColumnSummary) -> None
 
 def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
     """Warn of experts without rows, on the variance floor, or with a rank-deficient design."""
-    mass = ascent.statistics.experts.plain[: ascent.mixture.K]
-    empty = int(np.sum(mass < 1.0))
-    if empty:
-        warn(
-            f"{empty} of {ascent.mixture.K} experts have less than one row: refit with fewer experts",
-            DegenerateFitWarning,
-        )
-    elif on_floor(ascent.mixture, penalty):
-        warn(
-            f"an expert's {ascent.mixture.experts.shape_name} is at its floor (set by reg_covar): it fits a few rows "
-            "exactly; refit with fewer experts, or drop duplicate rows and responses that are exact functions of X",
-            DegenerateFitWarning,
-        )
+    if reason := degeneracy(ascent, penalty):
+        warn(f"{reason}: {_remedy(ascent, penalty)}", DegenerateFitWarning)
     if penalty.expert_ridge == 0 and not ascent.mixture.experts.full_rank(ascent.statistics.experts):
         warn(
             "the covariates are linearly dependent among the rows of an expert: its coefficients are the minimum-norm "
             "solution and have no standard errors; use fewer experts or covariates",
             RankDeficientWarning,
         )
+
+
+def degeneracy(ascent: Ascent, penalty: Penalty) -> str:
+    """Return the reason why a fit is degenerate: an expert without rows, or on the variance floor; empty if not."""
+    mixture, statistics = ascent.mixture, ascent.statistics
+    mass = np.maximum(statistics.gate.plain[: mixture.K], statistics.experts.plain[: mixture.K])  # labels, or rows
+    empty = int(np.sum(mass < 1.0))
+    if empty:
+        return f"{empty} of {mixture.K} experts have less than one row"
+    if on_floor(mixture, penalty):
+        return f"an expert's {mixture.experts.shape_name} is at its floor (set by reg_covar)"
+    return ""
+
+
+def _remedy(ascent: Ascent, penalty: Penalty) -> str:
+    if not on_floor(ascent.mixture, penalty):
+        return "refit with fewer experts"
+    return (
+        "it fits a few rows exactly; refit with fewer experts, or drop duplicate rows and responses that are exact "
+        "functions of X"
+    )
 
 
 def on_floor(mixture: Mixture, penalty: Penalty) -> bool:

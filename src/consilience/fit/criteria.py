@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from consilience.fit.specification import Specification
+from consilience.model.families.base import Experts
+from consilience.model.gates import Gate
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
+from consilience.model.statistics import Statistics
 
 
 def label_count(rows: Rows) -> float:
@@ -50,3 +54,40 @@ def entropy(mixture: Mixture, rows: Rows) -> float:
         log_tau = np.log(np.maximum(at.tau, np.finfo(float).tiny))
         total -= float(np.sum(at.tau * log_tau * at.mass))
     return total
+
+
+def entropy_of_sums(mixture: Mixture, statistics: Statistics) -> float | None:
+    """Compute :func:`entropy` from statistics at ``mixture``, or None if they do not state it.
+
+    It is the log-likelihood minus ``Σ w Σ_k τ_k (log π_k + log f_k)``, a sum that statistics contain for a constant
+    gate with Gaussian or Student-t experts. A softmax gate needs ``Σ w log Σ_k exp(x̃ᵀ α_k)`` and other families sums
+    of log densities, which statistics lack: their entropy would be one more sum in the answers of sites.
+
+    Examples
+    --------
+    >>> from consilience.model import expect, mixture_of_regressions
+    >>> mixture = mixture_of_regressions(np.ones(2) / 2, np.array([[0.0, 1.0], [1.0, -1.0]]), 1.0)
+    >>> rows = Rows(np.zeros((3, 1)), np.ones((3, 1)))
+    >>> bool(np.isclose(entropy_of_sums(mixture, expect(mixture, rows)), entropy(mixture, rows)))
+    True
+    """
+    if mixture.K == 1:
+        return 0.0
+    weights = mixture.gate.expected_log_weight(statistics.gate)
+    density = None if mixture.experts.discrete else mixture.experts.expected_log_density(statistics.experts)
+    if weights is None or density is None or not np.any(statistics.experts.plain):
+        return None
+    return max(statistics.log_likelihood - weights - density, 0.0)
+
+
+def has_entropy_of_sums(specification: Specification) -> bool:
+    """Whether the statistics of a model state the entropy of its responsibilities, :func:`entropy_of_sums`.
+
+    Examples
+    --------
+    >>> has_entropy_of_sums(Specification(K=2, gate="constant")), has_entropy_of_sums(Specification(K=2))
+    (True, False)
+    """
+    experts, gate = specification.experts, specification.gate_type
+    stated = experts.expected_log_density is not Experts.expected_log_density and not experts.discrete
+    return specification.K == 1 or (stated and gate.expected_log_weight is not Gate.expected_log_weight)

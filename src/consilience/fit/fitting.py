@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from consilience.fit.checks import check_fittable, check_labels, check_start, on_floor, warn_of_degeneracy
+from consilience.fit.checks import check_fittable, check_labels, check_start, degeneracy, on_floor, warn_of_degeneracy
 from consilience.fit.climb import Ascent, Expect, climb, drive
 from consilience.fit.criteria import label_count
 from consilience.fit.polish import polish
@@ -70,6 +70,11 @@ class Fit:
     def parameter_count(self) -> int:
         """Number of free parameters that are identified."""
         return self.ascent.mixture.parameter_count
+
+    @property
+    def degeneracy(self) -> str:
+        """Reason why the fit is degenerate: an expert without rows, or on the variance floor; empty if it is not."""
+        return degeneracy(self.ascent, self.penalty)
 
     @property
     def effective_parameters(self) -> float:

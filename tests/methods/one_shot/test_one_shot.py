@@ -471,7 +471,9 @@ def test_orders_that_the_sites_have_too_few_experts_for_do_not_stop_the_others()
     case = simulated(n=600, seed=3)
     parts = {"only": (case.X, case.y)}
     estimator = MixtureOfExpertsRegressor(n_init=1, mixture_init=case.truth, random_state=0)
-    assert Federation(parts).select_order(estimator, orders=[2, 3], method=OneShot(refine=0)).best_order == 2
+    chosen = Federation(parts).select_order(estimator, orders=[2, 3], method=OneShot(refine=0))
+    assert chosen.best_order == 2
+    assert chosen.set_aside == {3: "the sites have too few experts for it"}
 
 
 # ---------------------------------------------------------------------- interruptions
