@@ -138,7 +138,7 @@ class MixtureEstimator(BaseEstimator):
         check_is_fitted(self)
         if reason := self._fit_result.degeneracy:
             return reason
-        return f"{self.mixture_.parameter_count} parameters on {self.n_rows_:g} rows" if self.follows_noise else ""
+        return f"{self.n_parameters_} parameters on {self.n_rows_:g} rows" if self.follows_noise else ""
 
     # ------------------------------------------------------------------ called by a federation, which holds the data
 
