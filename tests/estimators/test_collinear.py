@@ -141,3 +141,16 @@ def test_a_column_that_is_collinear_at_one_site_only_is_combined_rightly():
     result = Federation(parts).fit(MixtureOfRegressions(1, random_state=0), method=OneShot(refine=0))
     np.testing.assert_allclose(result.model.coef_, [[2.0, -1.0]], atol=0.06)
     assert np.all(np.isfinite(result.model.inference_.standard_errors().experts))
+
+
+@pytest.mark.parametrize("refine", [0, 1])
+def test_redundant_columns_of_all_sites_are_named_by_one_shot(refine):
+    x, level, mean, rng = data()
+    y, X = response("constant", mean, rng), codings(x, level)["all dummies"]
+    sites = Federation({f"site {m}": (X[m::3], y[m::3]) for m in range(3)})
+    with pytest.warns(RankDeficientWarning, match="x3 is a linear function of x1, x2"):
+        result = sites.fit(MixtureOfRegressions(2, random_state=0), method=OneShot(refine=refine))
+    se = result.model.inference_.standard_errors().experts[:, 0]
+    assert np.all(np.isnan(se[:, 4]))
+    assert np.all(np.isfinite(se[:, :4]))
+    assert "x3" in result.model.summary()

@@ -846,3 +846,41 @@ def test_the_sentence_of_a_question_says_what_leaves() -> None:
     assert Several((whole, pairs, pairs)).disclosed == f"{whole.disclosed}; 2 times {pairs.disclosed}"
     mixture, _ = regressions(Shape())
     assert Expect(mixture, information=True).disclosed == f"{Expect(mixture).disclosed}, and the observed information"
+
+
+def test_a_mixture_whose_gate_reads_other_columns_is_sent_whole() -> None:
+    rng = np.random.default_rng(0)
+    rows = Rows(rng.normal(size=(50, 3)), rng.normal(size=(50, 1)))
+    specification = Specification(K=2, expert_columns=(0, 2), gate_columns=(1,))
+    mixture = specification.blank(column_summary(rows))
+    sent = decode(encode(Expect(mixture))).mixture
+    assert (sent.design.columns, sent.gate_design.columns) == ((0, 2), (1,))
+    np.testing.assert_array_equal(sent.gate_weights(rows.X), mixture.gate_weights(rows.X))
+    question = ProposeStart(specification, column_summary(rows), seed=0, n_init=2)
+    assert decode(encode(question)).specification == specification
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        {"columns": (2, 0)},
+        {"columns": (0, 7)},
+        {"others": np.zeros((1, 2))},
+        {"others": np.full((1, 3), np.nan)},
+        {"columns": None},
+        {"others": None},
+    ],
+)
+def test_a_design_whose_columns_do_not_fit_is_refused(spoilt) -> None:
+    design = Design(np.zeros(2), np.ones(2), columns=(0, 2), others=np.zeros((1, 3)))
+    assert decode(encode(SquaredResponses(design))).design.columns == (0, 2)
+    with pytest.raises(MessageError):
+        decode(encode(SquaredResponses(replace(design, **spoilt))))
+
+
+@pytest.mark.parametrize("columns", [(1, 0), (0, 9)])
+def test_a_specification_whose_columns_do_not_exist_is_refused(columns) -> None:
+    rows = Rows(np.random.default_rng(0).normal(size=(9, 2)), np.ones((9, 1)))
+    question = ProposeStart(Specification(K=2, gate_columns=columns), column_summary(rows), seed=0, n_init=2)
+    with pytest.raises(MessageError, match="columns"):
+        decode(encode(question))

@@ -66,5 +66,5 @@ def exact_cost(share: Array, target: Array, cost: Array) -> float:
 def _at(mixture: Mixture, reference: Mixture, X: Array) -> tuple[Array, Array, Array]:
     """Return both gates ``(K, n)`` and ``(L, n)`` and the costs ``(K, L, n)``, in the coordinates of the first."""
     panel = mixture.design.panel(X)
-    other = reference.in_coordinates(mixture.design)
+    other = reference.in_coordinates_of(mixture)
     return mixture.gate_weights(X).T, reference.gate_weights(X).T, mixture.experts.divergence(other.experts, panel)

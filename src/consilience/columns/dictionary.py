@@ -15,6 +15,7 @@ Level = str | bool | int | float
 
 FROM_DTYPE = "from_dtype"
 """Value of ``categorical_features`` by which the types of the columns decide."""
+_DECIDED = {"categorical_features": "'from_dtype', or "}
 MOST_LEVELS = 255
 """Maximum number of levels of a category; a column with more is an identifier, or free text."""
 
@@ -142,8 +143,10 @@ def check_references(references: Mapping[str, Level], names: Sequence[str]) -> N
         raise InvalidInputError(f"reference_levels: X has no column {', '.join(unknown)}; it has {', '.join(names)}")
 
 
-def chosen_names(categorical_features: object, names: Sequence[str]) -> set[str] | None:
-    """Return the names of the categories that were chosen by name or index; None if the types of columns decide.
+def chosen_names(
+    categorical_features: object, names: Sequence[str], parameter: str = "categorical_features"
+) -> set[str] | None:
+    """Return the names of the columns that were chosen by name or index; None if the types of columns decide.
 
     Examples
     --------
@@ -154,8 +157,8 @@ def chosen_names(categorical_features: object, names: Sequence[str]) -> set[str]
         return None
     if not isinstance(categorical_features, Iterable) or isinstance(categorical_features, str):
         raise InvalidInputError(
-            f"categorical_features={categorical_features!r}: expected 'from_dtype', or a list of names or indices of "
-            "columns"
+            f"{parameter}={categorical_features!r}: expected {_DECIDED.get(parameter, '')}a list of names or indices "
+            "of columns"
         )
     chosen = set()
     for each in categorical_features:
@@ -164,5 +167,5 @@ def chosen_names(categorical_features: object, names: Sequence[str]) -> set[str]
         elif each in names:
             chosen.add(str(each))
         else:
-            raise InvalidInputError(f"categorical_features: X has no column {each!r}; it has {', '.join(names)}")
+            raise InvalidInputError(f"{parameter}: X has no column {each!r}; it has {', '.join(names)}")
     return chosen

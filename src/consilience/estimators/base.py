@@ -106,7 +106,7 @@ class MixtureEstimator(BaseEstimator):
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
         self.weights_ = shares / shares.sum()
         self._fit_result = fit
-        self.unidentified_ = unidentified(self, fit.ascent.mixture.design)
+        self.unidentified_ = unidentified(self, fit.ascent.mixture)
         gate = fit.mixture.gate
         if gate.reads_covariates:
             self.gate_intercept_, self.gate_coef_ = split_intercept(gate.read(), fit.mixture.design.intercept)

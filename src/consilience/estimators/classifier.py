@@ -30,8 +30,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         Number of experts K.
     gate : {"softmax", "constant"}
         Whether the weights depend on the covariates; ``"constant"`` gives a latent class regression.
-    fit_intercept, categorical_features, reference_levels, n_init, max_iter, tol, gate_ridge, mixture_init
-    random_state, verbose
+    fit_intercept, categorical_features, reference_levels, gate_features, expert_features, n_init, max_iter
+    tol, gate_ridge, mixture_init, random_state, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     expert_ridge : float, optional
         Total ridge penalty on the experts' slopes, in standardised coordinates. By default a penalty of 0.001 on the
@@ -71,6 +71,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         fit_intercept: bool = True,
         categorical_features: Any = "from_dtype",
         reference_levels: Mapping[str, Any] | None = None,
+        gate_features: Sequence[str | int] | None = None,
+        expert_features: Sequence[str | int] | None = None,
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,
@@ -85,6 +87,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         self.fit_intercept = fit_intercept
         self.categorical_features = categorical_features
         self.reference_levels = reference_levels
+        self.gate_features = gate_features
+        self.expert_features = expert_features
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -108,6 +112,8 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
             intercept=self.fit_intercept,
             gate_ridge=self.gate_ridge,
             expert_ridge=self.expert_ridge,
+            expert_columns=self._terms_read(self.expert_features, "expert_features"),
+            gate_columns=self._terms_read(self.gate_features, "gate_features"),
         )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:

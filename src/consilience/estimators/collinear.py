@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from consilience.estimators.table import terms
 from consilience.model.design import Design
+from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
 
 NAMED = 4
@@ -16,8 +18,10 @@ NEGLIGIBLE = 1e-6
 """Fraction of the spread of a column below which another column has no part in it."""
 
 
-def unidentified(estimator: Any, design: Design) -> list[str]:
-    """Return for each covariate that a design does not read a sentence that names those of which it is a function.
+def unidentified(estimator: Any, mixture: Mixture) -> list[str]:
+    """Return for each covariate that is a linear function of others a sentence that names these.
+
+    ``mixture`` is in the coordinates of the fit, whose designs do not read such covariates.
 
     Examples
     --------
@@ -30,11 +34,18 @@ def unidentified(estimator: Any, design: Design) -> list[str]:
     >>> model.unidentified_
     ['x1 is a linear function of x0', 'x2 is constant']
     """
-    names = terms(estimator)[int(design.intercept) :]
-    read = [names[j] for j in design.columns or ()]
-    rows = () if design.others is None else design.others
-    said = [_sentence(names[j], read, row, design) for j, row in zip(design.unread, rows, strict=True)]
+    chosen = estimator.specification()
+    parts = ((mixture.design, chosen.expert_columns), (mixture.reads, chosen.gate_columns))
+    names = terms(estimator)[int(mixture.design.intercept) :]
+    said = list(dict.fromkeys(each for design, columns in parts for each in _sentences(design, names, columns)))
     return said if len(said) <= NAMED + 1 else [*said[:NAMED], f"so are {len(said) - NAMED} more columns"]
+
+
+def _sentences(design: Design, names: list[str], columns: tuple[int, ...] | None) -> Iterator[str]:
+    read = [names[j] for j in design.columns or ()]
+    for j, row in zip(design.unread, () if design.others is None else design.others, strict=True):
+        if columns is None or j in columns:
+            yield _sentence(names[j], read, row, design)
 
 
 def _sentence(name: str, read: list[str], row: Array, design: Design) -> str:

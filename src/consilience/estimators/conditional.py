@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from consilience.columns.dictionary import chosen_names
 from consilience.estimators.base import MixtureEstimator, split_intercept
 from consilience.estimators.validation import generator, sizes
 from consilience.fit.expert_means import expert_means, mean_errors
@@ -16,6 +17,14 @@ from consilience.numerics.arrays import Array, IntArray
 
 class ConditionalMixture(MixtureEstimator):
     """Base class of the mixtures of regressions and of experts."""
+
+    def _terms_read(self, features: Any, name: str) -> tuple[int, ...] | None:
+        """Return the places among the terms of the columns ``features``, names or indices; None for all."""
+        if features is None:
+            return None
+        chosen, columns = chosen_names(features, self.columns_.names, name), self.columns_.columns
+        owners = [column.name for column in columns for _ in column.terms]
+        return tuple(i for i, owner in enumerate(owners) if owner in (chosen or ()))
 
     def _set_attributes(self, mixture: Mixture) -> None:
         coefficients = parameters(mixture).experts  # (K, c, p)

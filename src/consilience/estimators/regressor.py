@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -49,6 +49,8 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             gate_ridge=self.gate_ridge,
             expert_ridge=self.expert_ridge,
             reg_covar=self.reg_covar,
+            expert_columns=self._terms_read(getattr(self, "expert_features", None), "expert_features"),
+            gate_columns=self._terms_read(getattr(self, "gate_features", None), "gate_features"),
         )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
@@ -192,6 +194,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         category has an indicator for each level but one, in terms named ``fuel[diesel]``.
     reference_levels : mapping of str to level, optional
         Level of a category against which the others are coded, by the name of its column; the first by default.
+    gate_features, expert_features : sequence of str or int, optional
+        Columns that the gate (concomitant variables) and the experts read, by name or index; all by default.
     n_init : int
         Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows; as
         many again if they do not all agree.
@@ -263,6 +267,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         fit_intercept: bool = True,
         categorical_features: Any = "from_dtype",
         reference_levels: Mapping[str, Any] | None = None,
+        gate_features: Sequence[str | int] | None = None,
+        expert_features: Sequence[str | int] | None = None,
         n_init: int = 6,
         max_iter: int = 500,
         tol: float = 1e-9,
@@ -280,6 +286,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.fit_intercept = fit_intercept
         self.categorical_features = categorical_features
         self.reference_levels = reference_levels
+        self.gate_features = gate_features
+        self.expert_features = expert_features
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol

@@ -13,6 +13,16 @@ def terms(estimator: Any) -> list[str]:
     return ["(intercept)", *features] if design.intercept else [*features]
 
 
+def places_read(estimator: Any) -> tuple[list[int], list[int]]:
+    """Return the places of the terms that the gate and the experts read, the intercept included."""
+    intercept, p = int(estimator.mixture_.design.intercept), len(terms(estimator))
+    chosen = estimator.specification()
+    return tuple(  # type: ignore[return-value]
+        list(range(p)) if columns is None else [*range(intercept), *(j + intercept for j in columns)]
+        for columns in (chosen.gate_columns, chosen.expert_columns)
+    )
+
+
 def responses(estimator: Any) -> list[str]:
     """Return the names of an expert's linear predictors: classes, components of x, or responses."""
     count = estimator.inference_.estimates.experts.shape[1]
@@ -35,8 +45,10 @@ def tidy(estimator: Any, level: float) -> dict[str, list[Any]]:
     inference = estimator.inference_
     keys = _keys(estimator)
     lower, upper = inference.interval(level)
+    kept = [i for i, key in enumerate(keys) if key is not None]
     columns: dict[str, list[Any]] = {
-        name: [key[i] for key in keys] for i, name in enumerate(("part", "expert", "response", "term"))
+        name: [keys[j][i] for j in kept]  # type: ignore[index]
+        for i, name in enumerate(("part", "expert", "response", "term"))
     }
     between = inference.between
     for name, values in (
@@ -46,15 +58,26 @@ def tidy(estimator: Any, level: float) -> dict[str, list[Any]]:
         ("upper", upper),
         *(() if between is None else (("I2", between.I2), ("tau2", between.tau2))),
     ):
-        columns[name] = values.flat().tolist()
+        columns[name] = values.flat()[kept].tolist()
     return columns
 
 
-def _keys(estimator: Any) -> list[tuple[str, int, str, str]]:
+Key = tuple[str, int, str, str]
+
+
+def _keys(estimator: Any) -> list[Key | None]:
+    """Return part, expert, response and term of each parameter; None for those of terms that are not read."""
     K, names, outputs = estimator.mixture_.K, terms(estimator), responses(estimator)
-    part = estimator.mixture_.gate.part
-    of_gate = names if estimator.mixture_.gate.reads_covariates else [""]
-    gate = [(part, k, "", term) for k in range(K) for term in of_gate]
-    experts = [("expert", k, response, term) for k in range(K) for response in outputs for term in names]
+    part, (read, expert_read) = estimator.mixture_.gate.part, map(set, places_read(estimator))
+    of_gate = [name if i in read else None for i, name in enumerate(names)]
+    of_gate = of_gate if estimator.mixture_.gate.reads_covariates else [""]
+    of_expert = [name if i in expert_read else None for i, name in enumerate(names)]
+    gate: list[Key | None] = [None if term is None else (part, k, "", term) for k in range(K) for term in of_gate]
+    experts: list[Key | None] = [
+        None if term is None else ("expert", k, response, term)
+        for k in range(K)
+        for response in outputs
+        for term in of_expert
+    ]
     shapes = list(zip(estimator.mixture_.experts.shape_names, cycle(outputs), strict=False))
     return [*gate, *experts, *((f"log_{name}", k, response, "") for k in range(K) for name, response in shapes)]

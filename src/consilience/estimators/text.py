@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, stdtr
 
-from consilience.estimators.table import responses, terms, unit
+from consilience.estimators.table import places_read, responses, terms, unit
 from consilience.fit import criteria
 from consilience.fit.degrees import quantile
 from consilience.fit.parameters import Parameters
@@ -61,14 +61,15 @@ def _head(estimator: Any) -> str:
 def _expert_tables(estimator: Any, level: float) -> list[str]:
     inference = estimator.inference_
     estimates, se, degrees = inference.estimates, inference.standard_errors(), inference.degrees_of_freedom()
-    names, outputs = terms(estimator), responses(estimator)
+    read, outputs = places_read(estimator)[1], responses(estimator)
+    names = [terms(estimator)[i] for i in read]
     K = estimator.mixture_.K
-    if estimates.experts.size <= LONG_UP_TO:
+    if estimates.experts[:, :, read].size <= LONG_UP_TO:
         labels = (
             outputs if len(names) == 1 else [t if len(outputs) == 1 else f"{o}: {t}" for o in outputs for t in names]
         )
-        arrays = [(estimates.experts[k].ravel(), se.experts[k].ravel(), degrees.experts[k].ravel()) for k in range(K)]
-        body = ["\n".join([_expert_head(estimator, k), _long(labels, *arrays[k], level)]) for k in range(K)]
+        b, errors, df = (part.experts[:, :, read].reshape(K, -1) for part in (estimates, se, degrees))
+        body = ["\n".join([_expert_head(estimator, k), _long(labels, b[k], errors[k], df[k], level)]) for k in range(K)]
         return ["\n-\n".join(body), "="]
     first, *others = wide_parts(estimator)
     tables = [wide_text(*first, facts=expert_facts(estimator)), *(wide_text(*part) for part in others)]
@@ -88,8 +89,9 @@ def expert_facts(estimator: Any) -> dict[str, list[str]]:
 
 def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
     """Return titles, terms, estimates and standard errors ``(K, terms)`` of the experts' wide tables."""
-    inference, names, outputs = estimator.inference_, terms(estimator), responses(estimator)
-    estimate, se = inference.estimates.experts, inference.standard_errors().experts
+    inference, outputs, read = estimator.inference_, responses(estimator), places_read(estimator)[1]
+    names = [terms(estimator)[i] for i in read]
+    estimate, se = (part.experts[:, :, read] for part in (inference.estimates, inference.standard_errors()))
     if len(names) == 1:  # intercepts only: one table of all responses
         return [("Means", outputs, estimate[:, :, 0], se[:, :, 0])]
     name = f"{unit(estimator).capitalize()}s"
@@ -162,10 +164,13 @@ def gate_part(estimator: Any, reference: int | None) -> tuple[str, list[str], Ar
     inference = estimator.inference_
     if estimator.mixture_.K == 1 or not estimator.mixture_.gate.reads_covariates:
         return None
+    read = places_read(estimator)[0]
+    names = [terms(estimator)[i] for i in read]
     if reference is not None:
-        return f"Gate (against expert {reference})", terms(estimator), *inference.gate_contrasts(reference)
+        contrasts, errors = inference.gate_contrasts(reference)
+        return f"Gate (against expert {reference})", names, contrasts[:, read], errors[:, read]
     title = "Gate (centred: sums to zero over experts)"
-    return title, terms(estimator), inference.estimates.gate, inference.standard_errors().gate
+    return title, names, inference.estimates.gate[:, read], inference.standard_errors().gate[:, read]
 
 
 def _gate_table(estimator: Any, reference: int | None, level: float) -> str:

@@ -27,13 +27,13 @@ def check_start(start: Mixture, blank: Mixture) -> None:
     ):
         if got != expected:
             raise InvalidInputError(f"the start has another {part} than the model: got {got}, expected {expected}")
-    problem = start.experts.invalid() or start.gate.invalid(start.design.p)
+    problem = start.experts.invalid() or start.gate.invalid(start.reads.p)
     if problem:
         raise InvalidInputError(f"the start is not a valid mixture: {problem}; pass the mixture_ of a fit")
 
 
 def _shape(mixture: Mixture) -> tuple[int, int, int]:
-    return mixture.K, mixture.experts.channels, mixture.experts.p
+    return mixture.K, mixture.experts.channels, mixture.design.d + mixture.design.intercept
 
 
 def check_labels(parts: Sequence[Rows], K: int) -> None:

@@ -154,8 +154,9 @@ def fit_mixture(
         if start is None:
             found = search(rows, specification, summary, rng, n_init=n_init, progress=progress)
         else:
-            check_start(start, specification.blank(summary))
-            found = Found((start.in_coordinates(summary.design(specification.intercept)),), (), StartEnds())
+            blank = specification.blank(summary)
+            check_start(start, blank)
+            found = Found((start.in_coordinates_of(blank),), (), StartEnds())
         everyone = range(len(found.contenders))
         chosen = everyone if label_count(rows) <= EXACT else likeliest(found.contenders, respond, penalty)
         ascents = {

@@ -333,7 +333,7 @@ def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inve
             f"the gate is weakly identified: a direction of its slopes has standard error {loosest:.2g} per standard "
             f"deviation of the covariates, at most {LOOSEST_DIRECTION}"
         )
-    spread, needed = gate_spread(mixture, statistics), SPREAD_PER_COEFFICIENT * mixture.design.p
+    spread, needed = gate_spread(mixture, statistics), SPREAD_PER_COEFFICIENT * mixture.reads.p
     if spread < needed:
         return f"experts overlap in too few rows: sum of π(1-π) is {spread:.0f}, at least {needed:.0f} are needed"
     return ""

@@ -69,12 +69,11 @@ def identified(mixture: Mixture) -> Parameters:
     >>> np.isnan(identified(soft(10, random_state=0).truth).flat()).any()
     np.False_
     """
-    unread = [j + mixture.design.intercept for j in mixture.design.unread]
     reported = parameters(mixture)
     ones = reported.like(np.ones(len(reported.flat())))
-    ones.experts[:, :, unread] = np.nan
+    ones.experts[:, :, [j + mixture.design.intercept for j in mixture.design.unread]] = np.nan
     if mixture.gate.reads_covariates:
-        ones.gate[:, unread] = np.nan
+        ones.gate[:, [j + mixture.reads.intercept for j in mixture.reads.unread]] = np.nan
     return ones
 
 
@@ -86,7 +85,7 @@ def jacobian(mixture: Mixture, permutation: IntArray) -> Array:
     (D, P) array
     """
     T, K = mixture.design.to_raw(), mixture.K
-    gate = mixture.gate.read_jacobian(T)
+    gate = mixture.gate.read_jacobian(mixture.reads.to_raw())
     experts = kronecker(np.eye(K), kronecker(mixture.experts.coefficient_map(), T))
     shapes = mixture.experts.log_shapes_jacobian()
     D = np.zeros((len(gate) + len(experts) + len(shapes), mixture.parameter_count))

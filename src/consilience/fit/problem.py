@@ -66,7 +66,7 @@ class Problem:
     def from_start(self, start: Mixture) -> Mixture:
         """Return a given start in the coordinates of the problem; an error where it is of another kind."""
         check_start(start, self.blank)
-        return start.in_coordinates(self.design)
+        return start.in_coordinates_of(self.blank)
 
     def climb(self, start: Mixture) -> Climb:
         """Maximise the likelihood from ``start``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from consilience.errors import InvalidInputError
+from consilience.model.design import Design
 from consilience.model.families.base import Experts, MomentExperts, Options
 from consilience.model.families.covariance import as_structure
 from consilience.model.families.registry import family_of
@@ -41,6 +42,8 @@ class Specification:
         on the variance of their linear predictors.
     reg_covar : float
         Lower bound of the variances, as a fraction of the responses' covariance.
+    expert_columns, gate_columns : tuple of int or None
+        The covariates that experts and gate read, in increasing order; None for all.
 
     Examples
     --------
@@ -62,6 +65,8 @@ class Specification:
     expert_ridge: float | None = None
     reg_covar: float = 1e-6
     degrees_of_freedom: float | None = None
+    expert_columns: tuple[int, ...] | None = None
+    gate_columns: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         family_of(self.family)
@@ -91,14 +96,14 @@ class Specification:
 
     def penalty(self, summary: ColumnSummary) -> Penalty:
         """Return the ridges and the variance floor for data with this summary."""
-        form = summary.form(self.intercept)
+        form = summary.form(self.intercept, self.expert_columns)
         ridge = self.experts.default_ridge if self.expert_ridge is None else self.expert_ridge
         scale = self.experts.coefficient_scale(summary) if ridge > 0 else 1.0
         return Penalty(
             self.gate_ridge,
             ridge / scale**2,
             self.experts.floor(summary, self.reg_covar),
-            gate_form=form,
+            gate_form=summary.form(self.intercept, self.gate_columns),
             expert_form=form if self.expert_ridge is None else None,
         )
 
@@ -114,6 +119,13 @@ class Specification:
 
     def blank(self, summary: ColumnSummary) -> Mixture:
         """Return a mixture of K equal experts on standardised covariates, from which starts are computed."""
-        design = summary.design(self.intercept)
+        design, of_gate = self.designs(summary)
         experts = self.experts.blank(self.K, design.p, summary, self.options)
-        return Mixture(design, self.gate_type.blank(self.K, design.p), experts)
+        gate = self.gate_type.blank(self.K, design.p if of_gate is None else of_gate.p)
+        return Mixture(design, gate, experts, of_gate)
+
+    def designs(self, summary: ColumnSummary) -> tuple[Design, Design | None]:
+        """Return the coordinates of the experts' covariates, and those of the gate's if they are others."""
+        same = self.gate_columns == self.expert_columns or not self.gate_type.reads_covariates
+        gate = None if same else summary.design(self.intercept, self.gate_columns)
+        return summary.design(self.intercept, self.expert_columns), gate

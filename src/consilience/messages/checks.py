@@ -41,9 +41,10 @@ MOST_CRITICS = 64
 def check_mixture(mixture: Mixture) -> None:
     """Raise an error if the parts of a mixture have inconsistent shapes or invalid values."""
     design, gate, experts = mixture.design, mixture.gate, mixture.experts
-    if not (gate.K == experts.K >= 1 and experts.p == design.p):
+    same = mixture.reads.d == design.d and mixture.reads.intercept == design.intercept
+    if not (gate.K == experts.K >= 1 and experts.p == design.p and same):
         raise MessageError("the parts of a mixture have inconsistent shapes")
-    problem = gate.invalid(design.p) or experts.invalid()
+    problem = gate.invalid(mixture.reads.p) or experts.invalid()
     if problem:
         raise MessageError(f"invalid mixture: {problem}")
     numbers = (design.centre, design.scale, 1 / design.scale, gate.read(), experts.free_coefficients())
@@ -154,6 +155,8 @@ def check_local_fit(question: ProposeStart) -> None:
     d, q = len(summary.x_mean), len(summary.y_mean)
     if not (summary.x_products.shape == (d, d) and summary.y_products.shape == (q, q)):
         raise MessageError("the parts of a summary have inconsistent shapes")
+    if any(j >= d for part in (specification.expert_columns, specification.gate_columns) for j in part or ()):
+        raise MessageError("the specification reads columns that the summary does not have")
     check_work(question, (specification.K,), d, q)
 
 
@@ -162,6 +165,9 @@ def check_specification(specification: Specification) -> None:
     ridges = (specification.gate_ridge, specification.expert_ridge or 0.0, specification.reg_covar)
     if not all(0 <= value <= LARGEST_PENALTY for value in ridges):
         raise MessageError(f"a penalty is not a number from 0 to {LARGEST_PENALTY:g}")
+    for columns in (specification.expert_columns, specification.gate_columns):
+        if columns is not None and not all(a < b for a, b in pairwise((-1, *columns))):
+            raise MessageError("the columns of a specification are not in increasing order")
 
 
 def check_covariates(summary: CovariateSummary) -> None:

@@ -49,8 +49,8 @@ def check_work(question: FitSite | ProposeStart, orders: tuple[int, ...], d: int
 def numbers_of_mixture(specification: Specification, K: int, d: int, q: int) -> int:
     """Return an upper bound on the numbers of an encoded mixture."""
     p = d + 1
-    design = 3 * d + p * p // 4  # some columns may be functions of the others
-    return HEADS + design + K * (p + 1 + specification.experts.numbers(p, q, specification.options))
+    design = 3 * d + p * p  # some columns may be functions of the others, for experts and for the gate
+    return HEADS + 2 * design + K * (p + 1 + specification.experts.numbers(p, q, specification.options))
 
 
 def numbers_of_candidates(question: ProposeStart) -> int:

@@ -44,20 +44,23 @@ def _field(form: tuple[int, ...] | tuple[str, ...]) -> Floats | Choice:
     return Floats(axes) if axes else Choice(tuple(each for each in form if isinstance(each, str)))
 
 
+COLUMNS = Tuple(Whole(0, MOST_COLUMNS), MOST_COLUMNS)
 DESIGN = Struct(
     Design,
     {
         "centre": VECTOR,
         "scale": VECTOR,
         "intercept": FLAG,
-        "columns": Maybe(Tuple(Whole(0, MOST_COLUMNS), MOST_COLUMNS)),
+        "columns": Maybe(COLUMNS),
         "others": Maybe(MATRIX),
     },
     check_design,
 )
 GATE = OneOf(*(of_fields(gate) for gate in GATES.values()))
 EXPERTS = OneOf(*(of_fields(family) for family in FAMILIES.values()))
-MIXTURE = Struct(Mixture, {"design": DESIGN, "gate": GATE, "experts": EXPERTS}, check_mixture)
+MIXTURE = Struct(
+    Mixture, {"design": DESIGN, "gate": GATE, "experts": EXPERTS, "gate_design": Maybe(DESIGN)}, check_mixture
+)
 SUMMARY = Struct(
     ColumnSummary,
     {"weight": NUMBER, "x_mean": VECTOR, "x_products": Symmetric(), "y_mean": VECTOR, "y_products": MATRIX},
@@ -88,6 +91,8 @@ SPECIFICATION = Struct(
         "expert_ridge": Maybe(NUMBER),
         "reg_covar": NUMBER,
         "degrees_of_freedom": Maybe(NUMBER),
+        "expert_columns": Maybe(COLUMNS),
+        "gate_columns": Maybe(COLUMNS),
     },
     check_specification,
 )

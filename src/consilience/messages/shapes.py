@@ -29,7 +29,7 @@ def is_fit_of(question: FitSite, answer: LocalFit) -> bool:
     specification, K = question.specification, model.mixture.K
     wanted = question.describe and specification.needs_covariates and d > 0
     as_asked = K in question.orders and (model.covariates is not None) == wanted
-    return as_asked and _same_layout(model.mixture, specification.with_order(K).blank(ColumnSummary.unit(d, q)))
+    return as_asked and _same_layout(model.mixture, specification.with_order(K).blank(ColumnSummary.unit(d, q)).raw())
 
 
 def has_layout(statistics: Statistics, layout: StatisticsLayout, information: bool) -> bool:

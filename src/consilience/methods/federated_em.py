@@ -350,4 +350,4 @@ def guesses(question: ProposeStart) -> Iterator[Mixture]:
         coefficients = spread * rng.standard_normal(blank.experts.free_coefficients().size) / np.sqrt(blank.design.p)
         experts = blank.experts.moved(coefficients, np.zeros(blank.experts.shape_parameters))
         gate = blank.gate.moved(0.1 * rng.standard_normal(blank.gate.parameter_count))
-        yield Mixture(blank.design, gate, experts)
+        yield replace(blank, gate=gate, experts=experts)

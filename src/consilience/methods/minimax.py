@@ -139,7 +139,7 @@ class MinimaxRegression(Method):
 
     def _pair(self, problem: Problem, start: Mixture | None) -> Dialogue[tuple[Game, Stand]]:
         """Start two regressions with opposite coefficients: spectral start, or the odd part of a given start."""
-        specification, design = problem.specification, problem.summary.design(problem.specification.intercept)
+        specification, design = problem.specification, problem.design
         if start is not None:
             check_start(start, specification.blank(problem.summary))
         found = yield from spectral_start(design, specification.structure)
@@ -160,7 +160,7 @@ class MinimaxRegression(Method):
 
     def _game(self, problem: Problem, second: Array) -> Game:
         specification = problem.specification
-        design, floor = problem.summary.design(specification.intercept), float(problem.penalty.floor[0, 0])
+        design, floor = problem.design, float(problem.penalty.floor[0, 0])
         return Game(design, specification.structure, whitening(second), self.penalty, floor, self.symmetric)
 
     def _rounds(self, game: Game, stand: Stand) -> Dialogue[tuple[Mixture, int, StopReason]]:

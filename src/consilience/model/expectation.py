@@ -58,7 +58,7 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
     if information:
         missing = missing_layout(mixture).zeros() if short else np.zeros((mixture.parameter_count,) * 2)
     done = 0
-    for block in rows.blocks(mixture.design, mixture.block_size(information=information)):
+    for block in rows.blocks(mixture.design, mixture.block_size(information=information), mixture.gate_design):
         m = block.label_count
         at = posterior(mixture.gate, mixture.experts, block, None if given is None else given[:, done : done + m])
         done += m
@@ -99,14 +99,14 @@ def block_statistics(
     """Compute the statistics of a block without information, and the moments of extra weights in the same products."""
     p = mixture.design.p
     weighted = at.tau if isinstance(at.mass, float) else at.tau * at.mass
-    gate = mixture.gate.weights(at.pi, weighted, at.mass, p)
+    gate = mixture.gate.weights(at.pi, weighted, at.mass, mixture.reads.p)
     experts = mixture.experts.weights(at.at, at.row_tau, p)
     if not curvature:
         gate, experts = (replace(part, second=part.second[:0]) for part in (gate, experts))
-    if block.groups is None:
+    if at.gate_panel is block.panel:
         summed = moments_of(block, [gate, experts, *extra])
     else:
-        summed = [*moments_of(block, [gate], at.gate_panel), *moments_of(block, [experts])]
+        summed = [*moments_of(block, [gate], at.gate_panel), *moments_of(block, [experts, *extra])]
     ll = at.log_density * at.mass
     weight = float(len(ll)) if isinstance(at.mass, float) else float(at.mass.sum())
     statistics = Statistics(summed[0], summed[1], float(ll.sum()), float(np.abs(ll).sum()), weight)

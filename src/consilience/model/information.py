@@ -7,6 +7,8 @@ coefficients, constant-gate log odds, shapes.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from consilience.model import multinomial
@@ -21,8 +23,7 @@ LARGEST = 3000
 
 def is_informable(mixture: Mixture) -> bool:
     """Whether the information is available: few enough parameters, and full curvature in the statistics."""
-    p = mixture.design.p
-    full_gate = not mixture.gate.reads_covariates or multinomial.is_full(mixture.K, p)
+    full_gate = not mixture.gate.reads_covariates or multinomial.is_full(mixture.K, mixture.reads.p)
     return mixture.parameter_count <= LARGEST and full_gate and mixture.experts.full_curvature
 
 
@@ -65,10 +66,10 @@ def free_parameters(mixture: Mixture) -> Array:
 
 def moved(mixture: Mixture, delta: Array) -> Mixture:
     """Add ``delta (P,)`` to the free parameters."""
-    return Mixture(
-        mixture.design,
-        mixture.gate.moved(delta[gate_slice(mixture)]),
-        mixture.experts.moved(delta[coefficient_slice(mixture)], delta[shape_slice(mixture)]),
+    return replace(
+        mixture,
+        gate=mixture.gate.moved(delta[gate_slice(mixture)]),
+        experts=mixture.experts.moved(delta[coefficient_slice(mixture)], delta[shape_slice(mixture)]),
     )
 
 
@@ -102,7 +103,7 @@ def ridge(mixture: Mixture, penalty: Penalty) -> Array:
     R = np.zeros((P, P))
     if mixture.gate.reads_covariates:
         gate = gate_slice(mixture)
-        of_one = penalty.gate_matrix(mixture.design.p, intercept=intercept)
+        of_one = penalty.gate_matrix(mixture.reads.p, intercept=intercept)
         R[gate, gate] = multinomial.ridge_matrix(mixture.K, of_one)
     coefficients = coefficient_slice(mixture)
     R[coefficients, coefficients] = mixture.experts.ridge(penalty, intercept=intercept)

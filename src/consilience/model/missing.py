@@ -104,9 +104,9 @@ def row_counts(mixture: Mixture) -> tuple[int, int]:
 
 
 def has_short_scores(mixture: Mixture) -> bool:
-    """Whether moments of compact scores are cheaper than products of full scores."""
+    """Whether moments of compact scores are cheaper than products of full scores; all are on the same ``x``."""
     M, m = row_counts(mixture)
-    return triangle_size(M) + M * m <= mixture.parameter_count
+    return mixture.gate_design is None and triangle_size(M) + M * m <= mixture.parameter_count
 
 
 def missing_layout(mixture: Mixture) -> Layout:

@@ -31,6 +31,8 @@ class Mixture:
         Coordinates of the coefficients.
     gate : SoftmaxGate or ConstantGate
     experts : GaussianExperts, CategoricalExperts or PoissonExperts
+    gate_design : Design or None
+        Coordinates of the gate's coefficients, if it reads other covariates than the experts.
 
     Examples
     --------
@@ -51,6 +53,12 @@ class Mixture:
     design: Design
     gate: Gate
     experts: Experts
+    gate_design: Design | None = None
+
+    @property
+    def reads(self) -> Design:
+        """Coordinates of the gate's coefficients."""
+        return self.design if self.gate_design is None else self.gate_design
 
     @property
     def K(self) -> int:
@@ -72,13 +80,13 @@ class Mixture:
     def block_size(self, *, information: bool = False) -> int:
         """Return the number of rows per block of a pass."""
         p = self.design.p
-        gate, experts = self.gate.layout(p), self.experts.layout(p)
+        gate, experts = self.gate.layout(self.reads.p), self.experts.layout(p)
         weights = 2 * (gate.g + gate.h + experts.g + experts.h) + 6 * self.K
         return block_rows(p, weights + 4 * self.parameter_count * information)
 
     def posteriors(self, rows: Rows) -> Iterator[tuple[Block, Posterior]]:
         """Yield blocks of ``rows`` with their responsibilities."""
-        for block in rows.blocks(self.design, self.block_size()):
+        for block in rows.blocks(self.design, self.block_size(), self.gate_design):
             yield block, posterior(self.gate, self.experts, block)
 
     def log_density(self, rows: Rows) -> Array:
@@ -89,23 +97,23 @@ class Mixture:
         """Compute ``P(label = k | data)`` of each row ``(n, K)``, or of each group ``(G, K)``."""
         return _joined([at.tau.T for _, at in self.posteriors(rows)], (self.K,))
 
-    def _panels(self, X: Array) -> Iterator[Array]:
+    def _panels(self, X: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield what experts and gate read, ``(p, n)`` and ``(p_g, n)``, block by block."""
         size = self.block_size()
-        return (self.design.panel(X[i : i + size]) for i in range(0, max(len(X), 1), size))
+        for i in range(0, max(len(X), 1), size):
+            panel = self.design.panel(X[i : i + size])
+            yield panel, panel if self.gate_design is None else self.gate_design.panel(X[i : i + size])
+
+    def _pi(self, panel: Array) -> Array:
+        return np.broadcast_to(self.gate.evaluate(panel)[1], (self.K, panel.shape[1]))
 
     def gate_weights(self, X: Array) -> Array:
         """Compute ``π_k(x_i)``, ``(n, K)``."""
-        parts = [np.broadcast_to(self.gate.evaluate(P)[1], (self.K, P.shape[1])).T for P in self._panels(X)]
-        return _joined(parts, (self.K,))
+        return _joined([self._pi(read).T for _, read in self._panels(X)], (self.K,))
 
     def mean(self, X: Array) -> Array:
         """Compute ``E[y | x] = Σ_k π_k(x) E[y | x, k]``: means ``(n, q)`` or class probabilities ``(n, C)``."""
-        parts = [
-            np.einsum(
-                "kn,kqn->nq", np.broadcast_to(self.gate.evaluate(P)[1], (self.K, P.shape[1])), self.experts.mean(P)
-            )
-            for P in self._panels(X)
-        ]
+        parts = [np.einsum("kn,kqn->nq", self._pi(read), self.experts.mean(P)) for P, read in self._panels(X)]
         return _joined(parts, (self.experts.mean(np.empty((self.design.p, 0))).shape[1],))
 
     def quantile(self, X: Array, probability: float, exposure: Array | None = None) -> Array:
@@ -115,13 +123,13 @@ class Mixture:
         """
         size = self.block_size()
         parts = [
-            self._quantile(P, probability, None if exposure is None else exposure[i * size : (i + 1) * size])
-            for i, P in enumerate(self._panels(X))
+            self._quantile(*panels, probability, None if exposure is None else exposure[i * size : (i + 1) * size])
+            for i, panels in enumerate(self._panels(X))
         ]
         return _joined(parts, ())
 
-    def _quantile(self, panel: Array, probability: float, exposure: Array | None) -> Array:
-        pi = self.gate.evaluate(panel)[1]
+    def _quantile(self, panel: Array, read: Array, probability: float, exposure: Array | None) -> Array:
+        pi = self.gate.evaluate(read)[1]
         each = self.experts.quantile(panel, probability, exposure)
         pad = 1e-9 * (1 + np.abs(each).max(axis=0)) + 2 * self.experts.discrete
         y = bisected(
@@ -141,7 +149,7 @@ class Mixture:
             labels = np.minimum(below.sum(axis=1), self.K - 1)
         size = self.block_size()
         parts = []
-        for i, panel in enumerate(self._panels(X)):
+        for i, (panel, _) in enumerate(self._panels(X)):
             part = slice(i * size, (i + 1) * size)
             parts.append(self.experts.sample(panel, labels[part], rng, None if exposure is None else exposure[part]))
         return np.concatenate(parts), labels
@@ -160,10 +168,10 @@ class Mixture:
     def maximise(self, statistics: Statistics, penalty: Penalty, fraction: float = 1.0) -> Mixture:
         """M-step: exact if a closed form exists, otherwise ``fraction`` of one Newton step."""
         intercept = self.design.intercept
-        return Mixture(
-            self.design,
-            self.gate.step(statistics.gate, penalty, intercept=intercept, fraction=fraction),
-            self.experts.step(statistics.experts, penalty, intercept=intercept, fraction=fraction),
+        return replace(
+            self,
+            gate=self.gate.step(statistics.gate, penalty, intercept=intercept, fraction=fraction),
+            experts=self.experts.step(statistics.experts, penalty, intercept=intercept, fraction=fraction),
         )
 
     @property
@@ -175,12 +183,17 @@ class Mixture:
 
     def permuted(self, permutation: IntArray) -> Mixture:
         """Return the mixture with its experts in another order."""
-        return Mixture(self.design, self.gate.permuted(permutation), self.experts.permuted(permutation))
+        return replace(self, gate=self.gate.permuted(permutation), experts=self.experts.permuted(permutation))
 
-    def in_coordinates(self, design: Design) -> Mixture:
-        """Return the mixture with its coefficients on another design."""
+    def in_coordinates(self, design: Design, gate_design: Design | None = None) -> Mixture:
+        """Return the mixture with its coefficients on another design, or on two."""
         T = design.from_raw() @ self.design.to_raw()
-        return replace(self, design=design, gate=self.gate.transformed(T), experts=self.experts.transformed(T))
+        of_gate = (design if gate_design is None else gate_design).from_raw() @ self.reads.to_raw()
+        return Mixture(design, self.gate.transformed(of_gate), self.experts.transformed(T), gate_design)
+
+    def in_coordinates_of(self, other: Mixture) -> Mixture:
+        """Return the mixture with its coefficients on the designs of another."""
+        return self.in_coordinates(other.design, other.gate_design)
 
     def raw(self) -> Mixture:
         """Return the mixture with its coefficients on raw covariates."""
@@ -197,8 +210,9 @@ def layout_of(mixture: Mixture) -> StatisticsLayout:
     >>> layout.size(information=False), layout.size(information=True)
     (2476, 13952)
     """
-    gate, experts, p = mixture.gate, mixture.experts, mixture.design.p
-    return StatisticsLayout(gate.layout(p), experts.layout(p), gate.parameter_count + experts.parameter_count)
+    gate, experts = mixture.gate, mixture.experts
+    layouts = gate.layout(mixture.reads.p), experts.layout(mixture.design.p)
+    return StatisticsLayout(*layouts, gate.parameter_count + experts.parameter_count)
 
 
 def score_layout(mixture: Mixture) -> StatisticsLayout:

@@ -33,13 +33,13 @@ def posterior(gate: Gate, experts: Experts, block: Block, given: Array | None = 
         at = experts.evaluate(block)
     if block.groups is not None:
         return _group_posterior(gate, at, block, given)
-    log_pi, pi = gate.evaluate(block.panel)
+    log_pi, pi = gate.evaluate(block.gate_panel)
     log_density, tau = log_sum_exp(log_pi + at.log_density)
     if given is not None:
         tau = given
     mass = 1.0 if block.weight is None else block.weight
     row_tau = tau if block.weight is None else tau * block.weight
-    return Posterior(at, block.panel, pi, tau, log_density, mass, row_tau)
+    return Posterior(at, block.gate_panel, pi, tau, log_density, mass, row_tau)
 
 
 def _group_posterior(gate: Gate, at: Any, block: Block, given: Array | None) -> Posterior:

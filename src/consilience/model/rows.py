@@ -32,6 +32,14 @@ class Block:
     exposure: Array | None  # (n,)
     groups: GroupBlock | None
     workspace: Workspace
+    row_gate_panel: Array | None = None  # (p_g, n)  what a gate reads of each row, if not ``panel``
+
+    @property
+    def gate_panel(self) -> Array:
+        """What a softmax gate reads: the design row of each row, or the mean of each group."""
+        if self.groups is not None:
+            return self.groups.panel
+        return self.panel if self.row_gate_panel is None else self.row_gate_panel
 
     @property
     def label_count(self) -> int:
@@ -108,24 +116,34 @@ class Rows:
         """Number of rows."""
         return len(self.Y)
 
-    def blocks(self, design: Design, size: int) -> Iterator[Block]:
-        """Yield blocks of about ``size`` rows in the coordinates of ``design``; groups are never split."""
+    def blocks(self, design: Design, size: int, gate_design: Design | None = None) -> Iterator[Block]:
+        """Yield blocks of about ``size`` rows in the coordinates of ``design``; groups are never split.
+
+        ``gate_design`` has the coordinates of what a gate reads, if they are others.
+        """
         workspace = Workspace()
         if self.groups is not None:
             for bounds in self.groups.chunks(size):
                 index = self.groups.order[bounds[0] : bounds[-1]]
-                yield self._block(index, bounds - bounds[0], design, workspace)
+                yield self._block(index, bounds - bounds[0], (design, gate_design), workspace)
             return
         for start in range(0, self.n, size):
-            yield self._block(slice(start, min(start + size, self.n)), None, design, workspace)
+            yield self._block(slice(start, min(start + size, self.n)), None, (design, gate_design), workspace)
 
-    def _block(self, index: slice | IntArray, bounds: IntArray | None, design: Design, workspace: Workspace) -> Block:
-        X = self.X[index]
+    def _block(
+        self,
+        index: slice | IntArray,
+        bounds: IntArray | None,
+        designs: tuple[Design, Design | None],
+        workspace: Workspace,
+    ) -> Block:
+        X, (design, other) = self.X[index], designs
         panel = design.panel(X, out=workspace.array("panel", design.p, len(X)))
+        of_gate = None if other is None else other.panel(X, out=workspace.array("gate panel", other.p, len(X)))
         weight = None if self.weight is None else self.weight[index]
         exposure = None if self.exposure is None else self.exposure[index]
-        groups = None if bounds is None else group_block(panel, weight, bounds)
-        return Block(panel, self.Y[index].T, weight, exposure, groups, workspace)
+        groups = None if bounds is None else group_block(panel if of_gate is None else of_gate, weight, bounds)
+        return Block(panel, self.Y[index].T, weight, exposure, groups, workspace, of_gate)
 
     def take(self, index: IntArray) -> Rows:
         """Return a copy of the rows at ``index``."""

@@ -75,31 +75,44 @@ class ColumnSummary:
         """Mask of the constant responses, ``(q,)`` of bool."""
         return np.sqrt(np.diagonal(self.y_covariance)) <= CONSTANT * np.abs(self.y_mean)
 
-    def design(self, intercept: bool) -> Design:
+    def design(self, intercept: bool, columns: tuple[int, ...] | None = None) -> Design:
         """Return standardised coordinates; without an intercept covariates are scaled, not centred.
 
-        Covariates that are linear functions of earlier ones are not read.
+        Covariates that are linear functions of earlier ones are not read, and none but ``columns`` if these are given.
         """
-        return (self._centred if intercept else self._scaled)[0]
+        return self._read(intercept, columns)[0]
 
-    def form(self, intercept: bool) -> Array:
+    def form(self, intercept: bool, columns: tuple[int, ...] | None = None) -> Array:
         """Return the matrix ``F (p, p)`` of the variance ``bᵀ F b`` of a linear predictor on :meth:`design`.
 
         Without an intercept it is the mean square of the predictor.
         """
-        return (self._centred if intercept else self._scaled)[1]
+        return self._read(intercept, columns)[1]
 
     @cached_property
-    def _centred(self) -> tuple[Design, Array]:
+    def _known(self) -> dict[tuple[bool, tuple[int, ...] | None], tuple[Design, Array]]:
+        """Designs and forms that were computed."""
+        return {}
+
+    def _read(self, intercept: bool, columns: tuple[int, ...] | None) -> tuple[Design, Array]:
+        key = (intercept, columns)
+        if key not in self._known:
+            self._known[key] = _read(*(self._centred if intercept else self._scaled), intercept, columns)
+        return self._known[key]
+
+    @property
+    def _centred(self) -> tuple[Array, Array, Array]:
+        """Centres, scales and products about the centres."""
         varies = ~self.constant_covariates
         scale = np.where(varies, np.sqrt(self.x_variance), 1.0)
-        return _read(self.x_mean, scale, self.x_products / max(self.weight, TINY) * np.outer(varies, varies), True)
+        return self.x_mean, scale, self.x_products / max(self.weight, TINY) * np.outer(varies, varies)
 
-    @cached_property
-    def _scaled(self) -> tuple[Design, Array]:
+    @property
+    def _scaled(self) -> tuple[Array, Array, Array]:
+        """Zeros, scales and products about 0."""
         products = self.x_products / max(self.weight, TINY) + np.outer(self.x_mean, self.x_mean)
         size = np.sqrt(np.diagonal(products))
-        return _read(np.zeros_like(size), np.where(size > 0, size, 1.0), products, False)
+        return np.zeros_like(size), np.where(size > 0, size, 1.0), products
 
     def floor(self, fraction: float) -> Array:
         """Return the floor of covariances: ``fraction`` of the responses' covariance (its diagonal if singular)."""
@@ -111,20 +124,24 @@ class ColumnSummary:
         return fraction * covariance
 
 
-def _read(centre: Array, scale: Array, products: Array, intercept: bool) -> tuple[Design, Array]:
-    """Return the design of the covariates that are not linear functions of earlier ones, and its form."""
+def _read(
+    centre: Array, scale: Array, products: Array, intercept: bool, columns: tuple[int, ...] | None
+) -> tuple[Design, Array]:
+    """Return the design of the chosen covariates that are not linear functions of earlier ones, and its form."""
     correlation = products / np.outer(scale, scale)
     if not np.all(np.isfinite(correlation)):  # values whose squares overflow: an error where the data are checked
         correlation = np.eye(len(scale))
-    kept, combinations = independent_columns(correlation)
+    chosen = np.arange(len(scale)) if columns is None else np.asarray(columns, dtype=np.intp)
+    places, combinations = independent_columns(correlation[np.ix_(chosen, chosen)])
+    kept, dependent = chosen[places], np.delete(chosen, places)
     form = np.pad(correlation[np.ix_(kept, kept)], (int(intercept), 0))
     if len(kept) == len(scale):
         return Design(centre, scale, intercept), form
-    left_out = np.setdiff1d(np.arange(len(scale)), kept)
-    others = scale[left_out, None] * combinations
+    others = np.zeros((len(scale), len(kept) + intercept))  # of covariates that are not chosen: nothing
+    others[dependent, int(intercept) :] = scale[dependent, None] * combinations
     if intercept:
-        others = np.column_stack([centre[left_out], others])
-    return Design(centre[kept], scale[kept], intercept, tuple(map(int, kept)), others), form
+        others[dependent, 0] = centre[dependent]
+    return Design(centre[kept], scale[kept], intercept, tuple(map(int, kept)), np.delete(others, kept, axis=0)), form
 
 
 def column_summary(rows: Rows) -> ColumnSummary:

@@ -87,7 +87,7 @@ def _ascent(
             starts = search(sample, specification, summary, rng, n_init=question.n_init).contenders
         else:
             check_start(question.start, blank)
-            starts = (question.start.in_coordinates(blank.design),)
+            starts = (question.start.in_coordinates_of(blank),)
         ascents = [
             drive(climb(each, penalty, tol=question.tol, max_iter=question.max_iter), respond) for each in starts
         ]

@@ -6,7 +6,7 @@
 # DIRECTORY holds classic_mixtures/{tonedata,NPreg,betablocker,seizure,patent,NOdata}.csv, TABLES the simulated tables.
 # Packages: flexmix, nnet, jsonlite, MASS, numDeriv.
 # Every fit starts from stored labels, so the library can be started from the very same posteriors. A gate reads the
-# columns of the experts, as in the library. README.md explains the fields.
+# columns of the experts unless a case names its own (gate_columns). README.md explains the fields.
 
 suppressPackageStartupMessages({
   library(flexmix)
@@ -232,6 +232,9 @@ surplus <- residuals(glm(Patents ~ lgRD, family = poisson, data = patent), type 
 tercile <- as.integer(cut(rank(surplus, ties.method = "first"), 3))
 cases$patent_gate <- fit_case(patent, Patents ~ lgRD, 3, tercile, "poisson", gate = ~lgRD,
   about = c(data = "patent", start_at(tercile)))
+# The model of flexmix's vignette: R&D per sales decides on the component, R&D on the number of patents.
+cases$patent_concomitant <- fit_case(patent, Patents ~ lgRD, 3, tercile, "poisson", gate = ~RDS,
+  about = c(data = "patent", gate_columns = list(list("RDS")), start_at(tercile)))
 
 simulated <- simulated_table("simulated")
 start <- as.integer(simulated$start) + 1L

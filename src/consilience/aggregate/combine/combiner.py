@@ -48,6 +48,7 @@ def combine_models(
     plan: PlanKind = "expert",
     support: SupportKind = "summaries",
     seed: int = 0,
+    gate_design: Design | None = None,
 ) -> Combination:
     """Combine the models of sites into one mixture of ``K`` experts.
 
@@ -67,6 +68,8 @@ def combine_models(
         public covariates.
     seed : int
         Seed of the points and of the starts.
+    gate_design : Design or None
+        Coordinates of the gate, if it reads other covariates than the experts.
 
     Examples
     --------
@@ -83,7 +86,8 @@ def combine_models(
     >>> parameter_errors(combine_models(models, 2, design=Design.raw(2)).mixture, data.truth).experts < 0.01
     True
     """
-    (only,) = combine_orders(models, (K,), design=design, penalty=penalty, plan=plan, support=support, seed=seed)
+    options = {"penalty": penalty, "plan": plan, "support": support, "seed": seed, "gate_design": gate_design}
+    (only,) = combine_orders(models, (K,), design=design, **options)  # type: ignore[arg-type]
     assert only is not None  # a single order that cannot be had is an error  # noqa: S101
     return only
 
@@ -97,6 +101,7 @@ def combine_orders(
     plan: PlanKind = "expert",
     support: SupportKind = "summaries",
     seed: int = 0,
+    gate_design: Design | None = None,
 ) -> tuple[Combination | None, ...]:
     """Combine the models of sites for several numbers of experts, with likelihoods over the same sites if possible.
 
@@ -112,7 +117,7 @@ def combine_orders(
     """
     if not models:
         raise InvalidInputError("no site has sent a model: there is nothing to combine")
-    pool = Pool.of(models, design, support, np.random.default_rng([seed, 1]))
+    pool = Pool.of(models, design, support, np.random.default_rng([seed, 1]), gate_design)
     if plan == "row":
         pool = pool.with_shared_points()
     copied = copies(pool)
@@ -154,14 +159,14 @@ class _Combiner:
     @property
     def _gate_ridge(self) -> Array:
         """Second derivative of the ridge by one expert's gate coefficients, ``(p, p)``."""
-        return self.penalty.gate_matrix(self.pool.design.p, intercept=self.pool.design.intercept)
+        return self.penalty.gate_matrix(self.pool.reads.p, intercept=self.pool.design.intercept)
 
     def combination(self, counted: Mask) -> Combination:
         """Compute experts, gate and diagnostics; the likelihood is over the sites ``counted``, or all whole ones."""
         pool, counted = self.pool, counted if counted.any() else self.whole
         reduction, labels = self._reduction()
         gate, trusted, gate_cost = self._gate(reduction, labels)
-        mixture = Mixture(pool.design, gate, reduction.experts)
+        mixture = Mixture(pool.design, gate, reduction.experts, pool.gate_design)
         cost = pool.components.costs(reduction.experts)[np.arange(len(labels)), labels]
         lost = np.bincount(pool.owner, cost, pool.M)[counted].sum() + np.nansum(gate_cost[counted])
         models = [model for model, use in zip(pool.models, counted, strict=True) if use]
@@ -204,7 +209,7 @@ class _Combiner:
         if not like.reads_covariates:
             gate = like.with_shares(self._shares(labels) / self._shares(labels).sum())
             return gate, whole, constant_gate_costs(pool, gate, labels, whole)
-        blank = type(like).blank(self.K, pool.design.p)
+        blank = type(like).blank(self.K, pool.reads.p)
         if self.K == 1:
             return blank, whole, np.zeros(pool.M)
         if self.plan == "row":
@@ -224,14 +229,14 @@ class _Combiner:
     def _row_gate(self, reduction: Reduction, blank: Gate) -> Gate:
         part = self._shared_part(exposed=False)
         target = np.array([np.where(reduction.labels == k, part.mass, 0.0).sum(axis=0) for k in range(self.K)])
-        return blank.fitted(part.panel, target, ridge=self._gate_ridge)
+        return blank.fitted(self.pool.gate_panels[0], target, ridge=self._gate_ridge)
 
     def _shared_part(self, *, exposed: bool) -> SupportPart:
         """Return all used experts on all points, for a plan per row; mass counts exposure, or labels."""
-        pool, (points,), (panel,) = self.pool, self.pool.points, self.pool.panels
+        pool, (points,), (panel,), (read,) = self.pool, self.pool.points, self.pool.panels, self.pool.gate_panels
         masses = []
         for model, share in zip(pool.models, points.share, strict=True):
-            pi = np.broadcast_to(model.mixture.gate.evaluate(panel)[1], (model.mixture.K, len(points.X)))
+            pi = np.broadcast_to(model.mixture.gate.evaluate(read)[1], (model.mixture.K, len(points.X)))
             masses.append(pi * share * points.weight * (model.exposure if exposed else 1.0))
         whole = SupportPart(pool.components.experts, panel, np.concatenate(masses))
         return whole.taken(np.flatnonzero(self.used))

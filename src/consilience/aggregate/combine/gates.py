@@ -52,7 +52,7 @@ def _medoid(pool: Pool, labels: IntArray, sites: Mask, K: int) -> Gate:
 def gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mask) -> Array:
     """Compute the cost ``n_m E_m KL(π^m ‖ ρ)`` of the combined gate for each of ``sites``, ``(M,)``; NaN for others."""
     costs = np.full(pool.M, np.nan)
-    for part, panel in zip(pool.points, pool.panels, strict=True):
+    for part, panel in zip(pool.points, pool.gate_panels, strict=True):
         log_rho, _ = combined.evaluate(panel)
         for m in (m for m in part.members if sites[m]):
             at, weight = part.places(m)

@@ -112,7 +112,7 @@ def between_sites(pool: Pool, labels: IntArray, K: int, stated: Stated) -> Heter
     """
     f = pool.coefficients.shape[1]
     U = kronecker(np.eye(f // pool.design.p), pool.design.to_raw())
-    parts = []
+    parts, read = [], np.asarray(U.any(axis=1))
     for k in range(K):
         mine = np.flatnonzero(stated.reliable & (labels == k))
         sites, place = np.unique(pool.owner[mine], return_inverse=True)
@@ -122,8 +122,19 @@ def between_sites(pool: Pool, labels: IntArray, K: int, stated: Stated) -> Heter
         np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[mine]))
         C = inverted(J)
         estimates = np.einsum("ab,mbc,mc->ma", U, C, right, optimize=True)
-        parts.append(heterogeneity(estimates, np.einsum("ab,mbc,ac->ma", U, C, U, optimize=True)))
+        variances = np.einsum("ab,mbc,ac->ma", U, C, U, optimize=True)
+        parts.append(_of_columns_read(heterogeneity(estimates[:, read], variances[:, read]), read))
     return Heterogeneity.stacked(parts)
+
+
+def _of_columns_read(found: Heterogeneity, read: Mask) -> Heterogeneity:
+    """Return the heterogeneity ``(1, f)`` of all coefficients from that of those whose covariates are read."""
+    if read.all():
+        return found
+    whole = {name: np.full((1, len(read)), np.nan) for name in _NAMES}
+    for name, values in whole.items():
+        values[:, read] = getattr(found, name)
+    return Heterogeneity(**whole)
 
 
 def shapes_between_sites(pool: Pool, labels: IntArray, experts: Experts, stated: Stated) -> Heterogeneity:

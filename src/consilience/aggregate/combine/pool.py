@@ -31,6 +31,8 @@ class Pool:
     design : Design
     points : tuple of Points
         Points at which gates, and experts without moments, are compared; empty if not needed.
+    gate_design : Design or None
+        Coordinates of what gates read, if they are others.
 
     Examples
     --------
@@ -42,10 +44,16 @@ class Pool:
     models: tuple[SiteModel, ...]
     design: Design
     points: tuple[Points, ...]
+    gate_design: Design | None = None
 
     @classmethod
     def of(
-        cls, models: Mapping[str, SiteModel], design: Design, support: SupportKind, rng: np.random.Generator
+        cls,
+        models: Mapping[str, SiteModel],
+        design: Design,
+        support: SupportKind,
+        rng: np.random.Generator,
+        gate_design: Design | None = None,
     ) -> Pool:
         """Build the pool of site models with the points of a ``support``."""
         order = canonical(tuple(models), tuple(models.values()))
@@ -53,7 +61,8 @@ class Pool:
         check_support(support, names, design.d)
         raw = [models[name] for name in names]
         points = support_points(raw, names, support, rng)
-        return cls(names, tuple(in_common(model, design) for model in raw), design, points)
+        common = tuple(in_common(model, design, gate_design) for model in raw)
+        return cls(names, common, design, points, gate_design)
 
     def with_shared_points(self) -> Pool:
         """Return the pool with all points in one group, for a plan per row."""
@@ -87,18 +96,31 @@ class Pool:
 
     def _part(self, m: int) -> SupportPart:
         """Return the experts of a site on its points."""
-        model, (panel, weight) = self.models[m], self.points_of(m)
-        pi = np.broadcast_to(model.mixture.gate.evaluate(panel)[1], (model.mixture.K, len(weight)))
+        model, (panel, weight), (read, _) = self.models[m], self._places(m, self.panels), self.points_of(m)
+        pi = np.broadcast_to(model.mixture.gate.evaluate(read)[1], (model.mixture.K, len(weight)))
         return SupportPart(model.mixture.experts, panel, pi * weight * model.exposure)
 
     @cached_property
     def panels(self) -> tuple[Array, ...]:
-        """The points in the design, ``(p, S)`` each."""
+        """The points in the experts' design, ``(p, S)`` each."""
         return tuple(self.design.panel(part.X) for part in self.points)
 
+    @cached_property
+    def reads(self) -> Design:
+        """Coordinates of what gates read."""
+        return self.design if self.gate_design is None else self.gate_design
+
+    @cached_property
+    def gate_panels(self) -> tuple[Array, ...]:
+        """What gates read at the points, ``(p_g, S)`` each."""
+        return self.panels if self.gate_design is None else tuple(self.reads.panel(part.X) for part in self.points)
+
     def points_of(self, m: int) -> tuple[Array, Array]:
-        """Return points ``(p, S)`` that represent the rows of site ``m``, and their weights."""
-        part, panel = next(pair for pair in zip(self.points, self.panels, strict=True) if m in pair[0].members)
+        """Return what gates read ``(p_g, S)`` at points that represent the rows of site ``m``, and their weights."""
+        return self._places(m, self.gate_panels)
+
+    def _places(self, m: int, panels: tuple[Array, ...]) -> tuple[Array, Array]:
+        part, panel = next(pair for pair in zip(self.points, panels, strict=True) if m in pair[0].members)
         at, weight = part.places(m)
         return panel[:, at], weight
 
@@ -122,9 +144,9 @@ class Pool:
         return np.isfinite(self.precision[:, 0])
 
     def targets(self, labels: IntArray, K: int, used: Mask) -> tuple[Array, Array]:
-        """Return the data for fitting the gate: points ``(p, S)`` and masses ``(K, S)`` of the sites ``used``."""
+        """Return the data for fitting the gate: points ``(p_g, S)`` and masses ``(K, S)`` of the sites ``used``."""
         panels, targets = [], []
-        for part, panel in zip(self.points, self.panels, strict=True):
+        for part, panel in zip(self.points, self.gate_panels, strict=True):
             target, share = np.zeros((K, len(part.X))), np.zeros(len(part.X))
             heard = [(j, m) for j, m in enumerate(part.members) if used[m]]
             gates = [self.models[m].mixture.gate.evaluate(panel)[1] for _, m in heard]
@@ -148,10 +170,10 @@ class Pool:
         return [confidence(pi, H, panel) for pi, H in zip(gates, each, strict=True)]
 
 
-def in_common(model: SiteModel, design: Design) -> SiteModel:
+def in_common(model: SiteModel, design: Design, gate_design: Design | None = None) -> SiteModel:
     """Convert a site model to the coordinates of ``design``, with experts in a fixed order."""
     T = design.to_raw()
-    mixture = model.mixture.in_coordinates(design)
+    mixture = model.mixture.in_coordinates(design, gate_design)
     coefficients = mixture.coefficients
     order = np.lexsort([*coefficients.T[::-1], -model.label_counts])
     f = coefficients.shape[1]

@@ -264,4 +264,4 @@ def _mixture(like: Mixture, gate: Gate, coefficients: Array, shapes: Array) -> M
     old = like.experts
     delta = coefficients.ravel() - old.free_coefficients()
     experts = old.moved(delta, np.zeros(old.shape_parameters))
-    return Mixture(like.design, gate, experts.with_shape_values(shapes))
+    return replace(like, gate=gate, experts=experts.with_shape_values(shapes))

@@ -90,7 +90,7 @@ def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
         ),
         model=replace(
             model,
-            mixture=Mixture(model.mixture.design, gate, lied),
+            mixture=replace(model.mixture, gate=gate, experts=lied),
             weight=times * model.weight,
             label_counts=claim.n,
             mass=claim.n * float(model.mass.sum() / model.label_counts.sum()),

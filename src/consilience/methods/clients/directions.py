@@ -83,7 +83,7 @@ def directions(
     summaries = {site: found.items[0] for site, found in each.items()}
     summary, *sums = reduce(add, each.values()).items
     check_fittable(specification, summary)
-    design, at = summary.design(specification.intercept), raw
+    design, at = specification.designs(summary)[0], raw
     if _is_far_off(summary, specification.intercept):
         at, theta = design, centre(summary, design)
         answers: Answers = yield Total(Several(_about(design, theta, whole=not iterations)))

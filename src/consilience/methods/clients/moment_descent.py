@@ -139,7 +139,7 @@ class FedMomentDescent(Method):
             coarse, places = yield from self._coarse(specification, summary, sizes, np.random.default_rng(task.seed))
         else:
             check_start(task.start, specification.blank(summary))
-            coarse, places = task.start.in_coordinates(summary.design(specification.intercept)), {}
+            coarse, places = task.start.in_coordinates(specification.designs(summary)[0]), {}
         end = yield from self._refined(coarse, specification.penalty(summary), summary, sizes)
         survey = surveyed(task, {site: answer.items[0] for site, answer in answers.items()})
         return (replace(end.fit(coarse, places), survey=survey),)
@@ -212,7 +212,7 @@ def averaged(mixture: Mixture, move: Array, sums: ClusterSums, penalty: Penalty)
     """Add ``move (K, p)`` to the coefficients; weights and variances are those of the clusters before the move."""
     experts, gate = gaussian(mixture.experts), mixture.gate.with_shares(sums.clients / sums.clients.sum())
     moved = experts.with_scatter(experts.B + move[:, None], sums.squares[:, None, None], sums.rows, penalty.floor)
-    return Mixture(mixture.design, gate, moved)
+    return replace(mixture, gate=gate, experts=moved)
 
 
 # ---------------------------------------------------------------- result

@@ -143,10 +143,12 @@ class OneShot(Method):
         self, specifications: Sequence[Specification], fits: Mapping[str, LocalFit], summary: ColumnSummary, seed: int
     ) -> tuple[Combination | None, ...]:
         specification, penalty = specifications[0], specifications[0].penalty(summary)
+        design, gate_design = specification.designs(summary)
         found = combine_orders(
             usable_models(fits, specification),
             tuple(each.K for each in specifications),
-            design=summary.design(specification.intercept),
+            design=design,
+            gate_design=gate_design,
             penalty=penalty,
             plan=self.plan,
             support=self.support,

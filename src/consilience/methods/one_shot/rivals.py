@@ -99,7 +99,7 @@ class Contest:
         rivals = Rivals(unrefined=first.log_likelihood, best_site=site, carried_over=value)
         starts: list[tuple[Mixture, Statistics | None]] = [(combined, first)]
         if value > first.log_likelihood:
-            starts.append((opened.compared[site].mixture.in_coordinates(combined.design), None))
+            starts.append((opened.compared[site].mixture.in_coordinates_of(combined), None))
         return cls(starts, rivals)
 
     def climbs(self, penalty: Penalty, steps: int, members: tuple[str, ...] | None) -> list[Dialogue[Ascent]]:

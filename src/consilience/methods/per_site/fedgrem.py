@@ -180,7 +180,7 @@ def _mean_gradient(statistics: Statistics) -> Array:
 def _with_parts(mixture: Mixture, coefficients: Array, statistics: Statistics) -> Mixture:
     """Return the mixture with other coefficients, and the weights of the last E-step."""
     gate = mixture.gate.step(statistics.gate, Penalty(0.0, 0.0), intercept=mixture.design.intercept, fraction=1.0)
-    return Mixture(mixture.design, gate, _experts(mixture, coefficients))
+    return replace(mixture, gate=gate, experts=_experts(mixture, coefficients))
 
 
 def _experts(mixture: Mixture, coefficients: Array) -> Experts:

@@ -54,11 +54,11 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
     fits: Mapping[str, LocalFit] = yield Each(question, sites)
     summary = typical([fit.summary for fit in fits.values()])
     check_fittable(specification, summary)
-    design = summary.design(specification.intercept)
+    blank = specification.blank(summary)
     models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
     if not models:
         raise InvalidInputError("no site has enough rows for a fit of its own: use FederatedEM")
-    found = [model.mixture.in_coordinates(design) for model in models.values()]
+    found = [model.mixture.in_coordinates_of(blank) for model in models.values()]
     weights = {site: fit.summary.weight if fit.model is None else fit.model.weight for site, fit in fits.items()}
     values = {site: model.log_likelihood for site, model in models.items()}
     summaries = {site: fit.summary for site, fit in fits.items()}

@@ -119,7 +119,7 @@ def _slope_places(stand: Mixture) -> IntArray:
     """Return the positions of the gate's free slopes among the free parameters."""
     if not stand.gate.reads_covariates or stand.K == 1:
         return np.zeros(0, dtype=np.intp)
-    gate, p, first = gate_slice(stand), stand.design.p, int(stand.design.intercept)
+    gate, p, first = gate_slice(stand), stand.reads.p, int(stand.design.intercept)
     return np.arange(gate.start, gate.stop).reshape(stand.K - 1, p)[:, first:].ravel()
 
 
