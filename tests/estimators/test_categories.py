@@ -107,8 +107,8 @@ MISTAKES = [
     (lambda t: t.assign(fuel="hydrogen"), "column 'fuel' has levels that were not in the fit: 'hydrogen'; expected"),
     (lambda t: t.assign(fuel=1.0), "column 'fuel' has levels that were not in the fit"),
     (lambda t: t.drop(columns="fuel"), r"X has columns \['age', 'smoker', 'dose'\], the model was fitted on"),
-    (lambda t: t.assign(age=np.nan), r"missing values, of 500 rows in: age \(500\)"),
-    (lambda t: t.assign(fuel=None), r"missing values, of 500 rows in: fuel \(500\)"),
+    (lambda t: t.assign(age=np.nan), r"missing values: age \(500 of 500 rows\)"),
+    (lambda t: t.assign(fuel=None), r"missing values: fuel \(500 of 500 rows\)"),
     (by_hand, r"X has shape \(500, 5\), the model was fitted on 4 columns"),
 ]
 
@@ -142,11 +142,13 @@ def test_wrong_parameters_are_explained(options, said):
 def test_missing_values_are_named_with_their_numbers():
     table, y = frame()
     table.loc[:2, "age"], table.loc[:6, "fuel"] = np.nan, None
-    with pytest.raises(InvalidInputError, match=r"NaN or missing values, of 500 rows in: age \(3\), fuel \(7\)"):
+    with pytest.raises(
+        InvalidInputError, match=r"NaN or missing values: age \(3 of 500 rows\), fuel \(7 of 500 rows\)"
+    ):
         MixtureOfRegressions(2).fit(table, y)
     X = by_hand(table)
     X[:4, 1] = np.nan
-    with pytest.raises(InvalidInputError, match=r"rows in: x0 \(3\), x1 \(4\)"):
+    with pytest.raises(InvalidInputError, match=r": x0 \(3 of 500 rows\), x1 \(4 of 500 rows\)"):
         MixtureOfRegressions(2).fit(X, y)
 
 

@@ -114,9 +114,9 @@ def check_missing(X: Array, columns: Dictionary) -> None:
     owners = [column.name for column in columns.columns for _ in column.terms]
     for name, count in zip(owners, missing, strict=True):
         counts[name] = max(counts[name], int(count))
-    said = ", ".join(f"{name} ({count:,})" for name, count in counts.items() if count)
+    said = ", ".join(f"{name} ({count:,} of {len(X):,} rows)" for name, count in counts.items() if count)
     raise InvalidInputError(
-        f"X contains NaN or missing values, of {len(X):,} rows in: {said}. Impute them before the fit, for instance "
+        f"X contains NaN or missing values: {said}. Impute them before the fit, for instance "
         "with SimpleImputer in a Pipeline, or drop those rows"
     )
 
