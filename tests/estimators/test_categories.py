@@ -21,7 +21,7 @@ from consilience import (
     MixtureOfRegressions,
     OneShot,
 )
-from consilience.errors import InvalidInputError
+from consilience.errors import InvalidInputError, RoundStoppedError
 
 N = 500
 FUELS = np.array(["diesel", "gas", "petrol"])
@@ -235,6 +235,15 @@ def test_shards_with_text_columns_are_read_like_a_frame(shards, suffix):
     assert found.model.columns_ == expected.model.columns_
     np.testing.assert_allclose(found.model.coef_, expected.model.coef_, rtol=1e-9)
     np.testing.assert_allclose(found.model.predict(table), expected.model.predict(table), rtol=1e-9)
+
+
+def test_a_shard_with_missing_labels_is_named_by_the_run(shards):
+    first = min(shards.glob("*.parquet"))
+    table = pq.read_table(first)
+    fuel = pa.array([None, *table["fuel"].to_pylist()[1:]])
+    pq.write_table(table.set_column(table.column_names.index("fuel"), "fuel", fuel), first)
+    with pytest.raises(RoundStoppedError, match=r"site 0.parquet: a column has missing"):
+        Federation.from_parquet(f"{shards}/*.parquet", target="y").fit(MixtureOfRegressions(2, random_state=0))
 
 
 def test_the_categories_of_polars_are_sorted():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from consilience.columns import Column, Dictionary
 from consilience.columns.dictionary import check_chosen, check_references
 from consilience.errors import InvalidInputError
 from consilience.federation.site_names import site_names
+from consilience.messages.failures import SiteError
 from consilience.model.rows import Groups, Rows
 from consilience.site import Columns, Shard, Site
 from consilience.site.shards import categories, column_names, distinct
@@ -156,14 +158,28 @@ class Shards:
     def _levels(self, column: str) -> tuple[Any, ...]:
         return tuple(sorted({value for uri in self.uris for value in distinct(uri, column)}))
 
+    def _readable(self, column: str) -> tuple[Any, ...]:
+        """Return the levels of a column in the shards that can be read."""
+        found: set[Any] = set()
+        for uri in self.uris:
+            with suppress(SiteError):
+                found |= set(distinct(uri, column))
+        return tuple(sorted(found))
+
     def _dictionary(self, features: tuple[str, ...], estimator: Fittable) -> Dictionary:
-        """Return the kinds of the features, by type or as chosen, with the levels that occur in any shard."""
-        typed = {name: flag for uri in self.uris for name, flag in categories(uri, features).items()}
+        """Return the kinds of the features, by type or as chosen, with the levels that occur in any shard.
+
+        A shard that cannot be read is left to the run, which names it.
+        """
+        typed: dict[str, bool] = {}
+        for uri in self.uris:
+            with suppress(SiteError):
+                typed |= categories(uri, features)
         chosen, references = estimator.coding(features)
         if chosen is not None:
             check_chosen(typed, chosen)
         check_references(references, features)
-        levels = {name: (False, True) if typed.get(name) else self._levels(name) for name in chosen or typed}
+        levels = {name: (False, True) if typed.get(name) else self._readable(name) for name in chosen or typed}
         return Dictionary(tuple(Column(name, levels.get(name, ()), references.get(name)) for name in features))
 
 
