@@ -12,6 +12,7 @@ from sklearn.utils import check_array, check_random_state, check_X_y
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from consilience.columns import Dictionary
+from consilience.columns.dictionary import FROM_DTYPE
 from consilience.errors import InvalidInputError
 from consilience.estimators import frames
 from consilience.estimators.coding import coded, dictionary_of, numbers_of
@@ -61,8 +62,8 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, 
     Categories become indicators, by the data dictionary ``columns_`` of the estimator, which ``reset`` reads from X.
     """
     names, given = frames.column_names(X), {"dtype": np.float64, "ensure_all_finite": "allow-nan", **options}
-    if reset and len(np.shape(X)) == 2 and not issparse(X):
-        estimator.columns_ = read_dictionary(estimator, [X])
+    if reset:
+        estimator.columns_ = _columns_of(estimator, X)
     if estimator.columns_.has_categories:
         check_columns(estimator, X, names, reset=reset)
         found = _checked(coded(X, estimator.columns_), y, **given)
@@ -74,8 +75,19 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, 
             found = validate_data(estimator, frames.as_array(X), y, reset=reset, **given)
     else:
         found = validate_data(estimator, X, y, reset=reset, **given)
-    check_missing(found if isinstance(y, str) else found[0], estimator.columns_)
+    matrix = found if isinstance(y, str) else found[0]
+    if not estimator.columns_.columns:  # an array, whose columns have no names
+        estimator.columns_ = Dictionary.of_numbers([f"x{j}" for j in range(matrix.shape[1])])
+    check_missing(matrix, estimator.columns_)
     return found
+
+
+def _columns_of(estimator: Any, X: Any) -> Dictionary:
+    """Return the data dictionary of a frame, or of an array with chosen categories; else an empty one."""
+    by_type = isinstance(getattr(estimator, "categorical_features", FROM_DTYPE), str)
+    if frames.is_frame(X) or not (by_type or issparse(X) or np.ndim(X) != 2):
+        return read_dictionary(estimator, [X])
+    return Dictionary(())
 
 
 def read_dictionary(estimator: Any, parts: Sequence[Any]) -> Dictionary:
