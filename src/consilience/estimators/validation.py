@@ -84,7 +84,8 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, 
 
 def _columns_of(estimator: Any, X: Any) -> Dictionary:
     """Return the data dictionary of a frame, or of an array with chosen categories; else an empty one."""
-    by_type = isinstance(getattr(estimator, "categorical_features", FROM_DTYPE), str)
+    given = getattr(estimator, "categorical_features", FROM_DTYPE)
+    by_type = isinstance(given, str) and given == FROM_DTYPE
     if frames.is_frame(X) or not (by_type or issparse(X) or np.ndim(X) != 2):
         return read_dictionary(estimator, [X])
     return Dictionary(())
