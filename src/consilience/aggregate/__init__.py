@@ -6,7 +6,7 @@ from consilience.aggregate.combine.combiner import combine_models, combine_order
 from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart
 from consilience.aggregate.combine.cost import support_costs
 from consilience.aggregate.combine.evidence import SiteEvidence
-from consilience.aggregate.combine.heterogeneity import Heterogeneity, heterogeneity
+from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients, heterogeneity
 from consilience.aggregate.combine.reduce import Reduction, reduced, spread_start
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
@@ -47,6 +47,7 @@ __all__ = [
     "Reduction",
     "Sharing",
     "Shrinkage",
+    "SiteCoefficients",
     "SiteEvidence",
     "SiteModel",
     "SupportComponents",

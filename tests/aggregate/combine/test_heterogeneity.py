@@ -119,3 +119,33 @@ def test_sites_of_one_truth_do_not_differ_and_a_moved_coefficient_is_found() -> 
     for j in (1, 3, 4):  # the order of experts is any
         assert np.all(np.sort(other.Q[:, j]) <= np.sort(found.Q[:, j]) + 1e-9)  # variances include the moved slope
     np.testing.assert_allclose(other.tau2[:, 2], 0.04, rtol=0.5)
+
+
+@pytest.mark.usefixtures("few_points")
+def test_the_coefficients_of_each_site_are_kept_in_raw_coordinates() -> None:
+    models = soft_models(4, 600, K=2, d=2)
+    design = Design(np.array([3.0, -1.0]), np.array([0.5, 4.0]))
+    combination = combine_models(models, 2, design=design)
+    found = combination.coefficients
+    assert sorted(found.sites) == sorted(models)
+    for m, name in enumerate(found.sites):
+        own = models[name].mixture.permuted(np.argsort(-models[name].label_counts)).experts.B[:, 0]
+        for j, k in enumerate(combination.plan[name]):
+            np.testing.assert_allclose(found.estimates[k, m], own[j], rtol=1e-8)
+    for k in range(2):
+        again = heterogeneity(found.estimates[k], found.variances[k])
+        np.testing.assert_array_equal(again.Q[0], combination.heterogeneity.Q[k])
+    turned = combination.permuted(np.array([1, 0])).coefficients
+    np.testing.assert_array_equal(turned.estimates, found.estimates[::-1])
+    np.testing.assert_array_equal(turned.variances, found.variances[::-1])
+
+
+@pytest.mark.usefixtures("few_points")
+def test_an_expert_of_too_few_rows_has_no_coefficients() -> None:
+    models = soft_models(3, 600, K=2, d=2) | {
+        f"small {i}": m for i, m in enumerate(soft_models(1, 25, K=2, d=2).values())
+    }
+    found = combine_models(models, 2, design=Design.raw(2)).coefficients
+    small = found.sites.index("small 0")
+    assert np.isnan(found.estimates[:, small]).any()
+    assert np.isfinite(np.delete(found.estimates, small, axis=1)).all()

@@ -9,7 +9,7 @@ import numpy as np
 
 from consilience.aggregate.camps import Camps
 from consilience.aggregate.combine.evidence import SiteEvidence
-from consilience.aggregate.combine.heterogeneity import Heterogeneity
+from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, IntArray
 
@@ -42,6 +42,8 @@ class Combination:
         Objective of the reduction at each iteration.
     plan : mapping of str to array
         The combined expert that each expert of a site was assigned to, -1 for an expert that was not used.
+    coefficients : SiteCoefficients
+        Coefficients of each combined expert at each site, with their sampling variances.
     camps : Camps or None
         Whether the sites form two camps.
 
@@ -72,6 +74,7 @@ class Combination:
     sites: tuple[SiteEvidence, ...]
     trace: tuple[float, ...]
     plan: Mapping[str, IntArray]
+    coefficients: SiteCoefficients
     camps: Camps | None = None
 
     def permuted(self, permutation: IntArray) -> Combination:
@@ -86,6 +89,7 @@ class Combination:
             shape_heterogeneity=self.shape_heterogeneity.permuted(permutation),
             gate_heterogeneity=self.gate_heterogeneity.permuted(permutation),
             plan={name: place[labels] for name, labels in self.plan.items()},
+            coefficients=self.coefficients.permuted(permutation),
         )
 
     @property

@@ -18,6 +18,7 @@ from consilience.aggregate.combine.heterogeneity import (
     camps_between,
     gates_between_sites,
     shapes_between_sites,
+    site_coefficients,
 )
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
@@ -174,6 +175,7 @@ class _Combiner:
             mixture = nearest_in_prediction(mixture, predicted_rows(pool, trusted))
             lost = np.nansum(prediction_costs(pool, mixture, counted))
         stated = Stated.of(pool, labels, self.used, reduction.experts)
+        coefficients = site_coefficients(pool, labels, self.K, stated)
         moves = influences(pool, labels, self.used, self.K, stated.precision)
         witness = Witness(pool, self.copied, self.verdict, self.used, trusted, cost, *moves)
         return Combination(
@@ -182,12 +184,13 @@ class _Combiner:
             float(sum(model.weight for model in models)),
             float(sum(model.log_likelihood for model in models) - lost) if models else np.nan,
             combined_precision(pool, labels, self.used, reduction.experts, stated),
-            between_sites(pool, labels, self.K, stated),
+            between_sites(coefficients),
             shapes_between_sites(pool, labels, reduction.experts, stated),
             gates_between_sites(pool, labels, mixture.gate, trusted),
             tuple(witness.evidence(m) for m in range(pool.M)),
             reduction.trace,
             {name: np.where(self.used, labels, -1)[pool.owner == m] for m, name in enumerate(pool.names)},
+            coefficients,
             camps_between(pool, labels, self.K),
         )
 

@@ -95,11 +95,36 @@ def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
     return Heterogeneity(Q[None], np.full((1, f), M - 1.0), I2[None], tau2[None], concentration[None])
 
 
-def between_sites(pool: Pool, labels: IntArray, K: int, stated: Stated) -> Heterogeneity:
-    """Compute the heterogeneity of coefficients on raw covariates; experts of a site with the same label count once.
+@dataclass(frozen=True, eq=False)
+class SiteCoefficients:
+    """Coefficients on raw covariates of each combined expert at each site.
 
-    Components of too few rows for their precision to be believed do not count. For classes the coefficients are the
-    free contrasts, as in ``SiteModel.precision``.
+    Parameters
+    ----------
+    sites : tuple of str
+    estimates, variances : (K, M, f) array
+        NaN for a site without the expert, or with too few rows of it for its precision to be believed, and for
+        covariates that are not read. For classes the coefficients are the free contrasts, as in
+        ``SiteModel.precision``.
+
+    Examples
+    --------
+    >>> found = SiteCoefficients(("north",), np.zeros((2, 1, 3)), np.ones((2, 1, 3)))
+    >>> found.permuted(np.array([1, 0])).estimates.shape
+    (2, 1, 3)
+    """
+
+    sites: tuple[str, ...]
+    estimates: Array
+    variances: Array
+
+    def permuted(self, permutation: IntArray) -> SiteCoefficients:
+        """Reorder the experts."""
+        return SiteCoefficients(self.sites, self.estimates[permutation], self.variances[permutation])
+
+
+def site_coefficients(pool: Pool, labels: IntArray, K: int, stated: Stated) -> SiteCoefficients:
+    """Return the coefficients of each combined expert at each site; experts of a site with the same label count once.
 
     Parameters
     ----------
@@ -112,7 +137,8 @@ def between_sites(pool: Pool, labels: IntArray, K: int, stated: Stated) -> Heter
     """
     f = pool.coefficients.shape[1]
     U = kronecker(np.eye(f // pool.design.p), pool.design.to_raw())
-    parts, read = [], np.asarray(U.any(axis=1))
+    estimates, variances = np.full((2, K, pool.M, len(U)), np.nan)
+    read = np.flatnonzero(U.any(axis=1))
     for k in range(K):
         mine = np.flatnonzero(stated.reliable & (labels == k))
         sites, place = np.unique(pool.owner[mine], return_inverse=True)
@@ -121,9 +147,18 @@ def between_sites(pool: Pool, labels: IntArray, K: int, stated: Stated) -> Heter
         np.add.at(J, place, own)
         np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[mine]))
         C = inverted(J)
-        estimates = np.einsum("ab,mbc,mc->ma", U, C, right, optimize=True)
-        variances = np.einsum("ab,mbc,ac->ma", U, C, U, optimize=True)
-        parts.append(_of_columns_read(heterogeneity(estimates[:, read], variances[:, read]), read))
+        estimates[k][np.ix_(sites, read)] = np.einsum("ab,mbc,mc->ma", U[read], C, right, optimize=True)
+        variances[k][np.ix_(sites, read)] = np.einsum("ab,mbc,ac->ma", U[read], C, U[read], optimize=True)
+    return SiteCoefficients(pool.names, estimates, variances)
+
+
+def between_sites(found: SiteCoefficients) -> Heterogeneity:
+    """Compute the heterogeneity of the coefficients of each expert over the sites that have it."""
+    parts = []
+    for estimates, variances in zip(found.estimates, found.variances, strict=True):
+        known, read = np.isfinite(estimates).any(axis=1), np.isfinite(found.estimates).any(axis=(0, 1))
+        own = np.ix_(known, read)
+        parts.append(_of_columns_read(heterogeneity(estimates[own], variances[own]), read))
     return Heterogeneity.stacked(parts)
 
 
