@@ -26,13 +26,13 @@ test-all *args:
 # fast lane on the lowest versions that pyproject.toml declares, in an environment of its own
 test-lowest *args:
     uv venv --clear --python 3.11 .venv-lowest
-    uv pip install --python .venv-lowest --resolution lowest-direct --editable '.[dask]' --group test
+    uv pip install --python .venv-lowest --resolution lowest-direct --editable '.[dask,plot]' --group test
     .venv-lowest/bin/pytest -m "not slow" -n 2 --dist worksteal {{ args }}
 
 # fast lane on another Python, as in `just test-python 3.13`, in an environment of its own
 test-python version *args:
     uv venv --clear --python {{ version }} .venv-python
-    uv pip install --python .venv-python --editable '.[dask]' --group test
+    uv pip install --python .venv-python --editable '.[dask,plot]' --group test
     .venv-python/bin/pytest -m "not slow" -n 2 --dist worksteal {{ args }}
 
 # everything, from an empty environment

@@ -19,6 +19,7 @@ PACKAGES = (
     "messages",
     "methods",
     "model",
+    "plot",
     "runs",
     "site",
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from consilience._version import __version__
 
 if TYPE_CHECKING:
+    from consilience import plot
     from consilience.engines import DaskCluster, InProcess
     from consilience.estimators import (
         GaussianMixture,
@@ -62,8 +63,11 @@ __all__ = [
     "__version__",
     "log_density_scorer",
     "order_test",
+    "plot",
     "select_order",
 ]
+
+_SUBPACKAGES = ("plot",)
 
 _HOME = {
     "ClusteredClients": "consilience.methods",
@@ -91,7 +95,9 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name from its module on first use."""
+    """Import a public name from its module, or a subpackage, on first use."""
+    if name in _SUBPACKAGES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -101,4 +107,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """Return the public names, imported or not."""
-    return sorted(globals().keys() | _HOME.keys())
+    return sorted(globals().keys() | _HOME.keys() | set(_SUBPACKAGES))

@@ -217,6 +217,10 @@ class MixtureEstimator(BaseEstimator):
         X_valid: Array = validated(self, X, reset=False)
         return X_valid
 
+    def covariates(self, X: Any) -> Array:
+        """Return data as covariates of the fitted model, ``(n, d)``: one column for each term but the intercept."""
+        return self._covariates(X)
+
     def predict_gate(self, X: Any) -> Array:
         """Compute the gate probabilities ``π_k(x)``.
 

@@ -1,0 +1,157 @@
+"""Forest plot of the coefficients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.estimators.table import responses, terms, tidy
+from consilience.estimators.validation import check_level
+from consilience.plot.library import axes_of, legend
+from consilience.plot.marks import mark
+from consilience.plot.subject import estimator_of, expert_label, features, listed, place, withheld_note
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Entry = dict[str, Any]
+
+LEAST_HEIGHT, PER_MARK, PER_TERM = 2.2, 0.13, 0.12
+"""Height in inches of a new figure, and what each mark and each term adds."""
+WRAP = 28
+"""Number of characters of a label after which it continues on a new line."""
+
+
+def coefficients(
+    model: Any,
+    names: Sequence[str] | None = None,
+    *,
+    X: Any = None,
+    part: str = "expert",
+    response: str | int | None = None,
+    level: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the coefficients of each expert with confidence intervals, as a forest plot.
+
+    The numbers are those of ``to_frame``. A coefficient whose interval is withheld is drawn as an open marker without a
+    bar, and the label of the axis gives the reason.
+
+    Parameters
+    ----------
+    model : fitted estimator, or FederatedFit
+    names : sequence of str, optional
+        Terms to show, in this order; by default all but the intercept, whose unit is another.
+    X : (n, d) array or frame, optional
+        Data: each coefficient is then multiplied by the standard deviation of its covariate in ``X``, so that terms
+        with different units can be compared.
+    part : str
+        Part of the model: ``"expert"`` (the default), ``"gate"``, or another entry of the column ``part`` of
+        ``to_frame``, such as ``"weight"`` or ``"log_variance"``.
+    response : str or int, optional
+        Name or number of one of several responses or classes; by default all of them.
+    level : float
+        Confidence level of the intervals.
+    ax : Axes, optional
+        Where to draw; a new figure by default, as high as the number of coefficients needs.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> from consilience import MixtureOfExpertsRegressor, plot
+    >>> from consilience.datasets import soft
+    >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)
+    >>> model = MixtureOfExpertsRegressor(2, random_state=0).fit(data.X, data.y)
+    >>> [label.get_text() for label in plot.coefficients(model).get_yticklabels()]
+    ['x0', 'x1', 'x2']
+    """
+    estimator = estimator_of(model)
+    check_level(level)
+    entries = _entries(estimator, part, response, level)
+    if X is not None:
+        _standardise(entries, dict(zip(features(estimator), estimator.covariates(X).std(axis=0), strict=True)))
+    groups = _grouped(estimator, entries, names)
+    K, count = estimator.mixture_.K, len(groups)
+    ax = axes_of(ax, max(LEAST_HEIGHT, 1.0 + count * (K * PER_MARK + PER_TERM)))
+    ax.axvline(0, color="0.6", lw=0.8, zorder=0)
+    for g in range(1, count):
+        ax.axhline(g - 0.5, color="0.9", lw=0.8, zorder=0)
+    for k in range(K):
+        own = [(g, entry) for g, group in enumerate(groups.values()) for entry in group if entry["expert"] == k]
+        _draw(ax, own, k, K, expert_label(estimator, k))
+    ax.set_yticks(range(count), [fill(label, WRAP) for label in groups])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(count - 0.5, -0.5)
+    ax.set_xlabel(
+        _label(part, level, standardised=X is not None) + withheld_note(estimator, *_WITHHELD.get(part, _SHAPES))
+    )
+    legend(ax)
+    return ax
+
+
+_LABELS = {"expert": "coefficient", "gate": "gate coefficient (sum to zero over experts)"}
+_WITHHELD = {"expert": ("experts",), "gate": ("gate",), "weight": ("gate",)}
+_SHAPES = ("experts", "shapes")
+"""Parts of ``Inference.withheld`` that concern a part of the table; other parts are shapes."""
+
+
+def _label(part: str, level: float, *, standardised: bool) -> str:
+    """Return the label of the axis."""
+    unit = " per standard deviation of its covariate" if standardised else ""
+    return f"{_LABELS.get(part, part.replace('_', ' '))}{unit}, {level:.0%} interval".replace("%", " %")
+
+
+def _entries(estimator: Any, part: str, response: str | int | None, level: float) -> list[Entry]:
+    """Return the rows of the tidy table of one part, and of one response if it is given."""
+    columns = tidy(estimator, level)
+    entries = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    known = list(dict.fromkeys(entry["part"] for entry in entries))
+    if part not in known:
+        raise InvalidInputError(f"part={part!r}: expected one of {listed(known)}")
+    outputs = responses(estimator)
+    wanted = None if response is None else outputs[place(response, outputs, "response")]
+    return [e for e in entries if e["part"] == part and (wanted is None or e["response"] in ("", wanted))]
+
+
+def _standardise(entries: list[Entry], deviations: Mapping[str, float]) -> None:
+    """Multiply the entries of each covariate by its standard deviation."""
+    for entry in entries:
+        for name in ("estimate", "lower", "upper"):
+            entry[name] *= deviations.get(entry["term"], 1.0)
+
+
+def _grouped(estimator: Any, entries: list[Entry], names: Sequence[str] | None) -> dict[str, list[Entry]]:
+    """Return the entries by label of their line: response and term, as far as they differ."""
+    known = list(dict.fromkeys(entry["term"] for entry in entries))
+    if names is None:
+        chosen = [term for term in known if term != "(intercept)"] or known
+    else:
+        wanted = [names] if isinstance(names, str) else names
+        chosen = [known[place(name, known, "names")] for name in wanted]
+    outputs = list(dict.fromkeys(entry["response"] for entry in entries))
+    found: dict[str, list[Entry]] = {}
+    for output, term in product(outputs, chosen):
+        parts = [output] * (len(outputs) > 1) + [term] * (term != "" and terms(estimator) != [term])
+        label = ": ".join(parts) or entries[0]["part"].replace("_", " ")
+        found[label] = [entry for entry in entries if (entry["response"], entry["term"]) == (output, term)]
+    return found
+
+
+def _draw(ax: Axes, own: list[tuple[int, Entry]], k: int, K: int, label: str) -> None:
+    """Draw the estimates of one expert: filled with a bar, or open without one."""
+    colour, marker, _ = mark(k)
+    y = np.array([g for g, _ in own]) + 0.72 * ((k + 0.5) / K - 0.5)
+    x, lower, upper = (np.array([entry[name] for _, entry in own]) for name in ("estimate", "lower", "upper"))
+    known = np.isfinite(lower) & np.isfinite(upper)
+    ax.hlines(y[known], lower[known], upper[known], color=colour, lw=1.3)
+    ax.plot(x[known], y[known], marker, color=colour, ms=5, label=label if known.any() else None)
+    ax.plot(x[~known], y[~known], marker, color=colour, ms=5, mfc="white",
+            label=None if known.any() else label)  # fmt: skip

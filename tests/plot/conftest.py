@@ -1,0 +1,123 @@
+"""Small fitted models that the tests of the pictures share; no test may change them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import matplotlib as mpl
+
+mpl.use("Agg")  # without a screen, before pyplot is imported
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from consilience import (
+    Federation,
+    MixtureOfExpertsClassifier,
+    MixtureOfExpertsRegressor,
+    MixtureOfRegressions,
+    OneShot,
+    SharedCentre,
+)
+from consilience.datasets import soft
+
+NAMES = ["age", "dose", "body mass index"]
+
+
+class Fitted(NamedTuple):
+    model: Any
+    X: Any
+    y: Any
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="session")
+def regressor() -> Fitted:
+    """Three experts on three named covariates, with a named response."""
+    data = soft(1500, n_experts=3, n_features=3, random_state=0)
+    X, y = pd.DataFrame(data.X, columns=NAMES), pd.Series(data.y, name="pressure")
+    return Fitted(MixtureOfExpertsRegressor(3, random_state=0, mixture_init=data.truth).fit(X, y), X, y)
+
+
+@pytest.fixture(scope="session")
+def lines() -> Fitted:
+    """Two regressions on one covariate."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, 300)
+    y = np.where(rng.random(300) < 0.7, 3 * x, 2 - 3 * x) + 0.2 * rng.normal(size=300)
+    return Fitted(MixtureOfRegressions(2, random_state=0).fit(x[:, None], y), x[:, None], y)
+
+
+@pytest.fixture(scope="session")
+def counts() -> tuple[Fitted, np.ndarray]:
+    """Two Poisson regressions with an exposure."""
+    rng = np.random.default_rng(1)
+    X, exposure, upper = rng.uniform(-1, 1, (500, 2)), rng.uniform(0.5, 2, 500), rng.random(500) < 0.5
+    y = rng.poisson(exposure * np.exp(np.where(upper, 3 + X[:, 0], 0.5 - X[:, 1])))
+    return Fitted(
+        MixtureOfRegressions(2, family="poisson", random_state=0).fit(X, y, exposure=exposure), X, y
+    ), exposure
+
+
+@pytest.fixture(scope="session")
+def classifier() -> Fitted:
+    """Three classes with text labels."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(600, 2))
+    noise = rng.gumbel(size=(600, 3))
+    y = np.array(["mild", "none", "severe"])[(X @ [[1.0, 0.0, -1.0], [0.5, -1.0, 0.5]] + noise).argmax(axis=1)]
+    return Fitted(MixtureOfExpertsClassifier(1, random_state=0).fit(X, y), X, y)
+
+
+@pytest.fixture(scope="session")
+def binary() -> Fitted:
+    """Two classes, two experts."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(800, 2))
+    y = (rng.random(800) < 1 / (1 + np.exp(-np.where(X[:, 0] > 0, 2 * X[:, 1], -2 * X[:, 1])))).astype(int)
+    return Fitted(MixtureOfExpertsClassifier(2, random_state=0).fit(X, y), X, y)
+
+
+@pytest.fixture(scope="session")
+def two_responses() -> Fitted:
+    """Two regressions of two responses."""
+    rng = np.random.default_rng(4)
+    x, upper = rng.normal(size=(400, 1)), rng.random((400, 1)) < 0.4
+    Y = np.where(upper, np.hstack([2 + x, -x]), np.hstack([-2 - x, 3 + x])) + 0.5 * rng.normal(size=(400, 2))
+    Y = pd.DataFrame(Y, columns=["motor", "total"])
+    return Fitted(MixtureOfRegressions(2, random_state=0).fit(x, Y), x, Y)
+
+
+SITES = ("north", "south", "east", "west", "far", "tiny")
+
+
+@pytest.fixture(scope="session")
+def federation() -> Federation:
+    """Four similar sites, one with another regression, and one with too few rows for a fit."""
+    data = soft(2500, n_experts=2, n_features=2, random_state=5)
+    parts = {name: (data.X[i::5], data.y[i::5]) for i, name in enumerate(SITES[:5])}
+    parts["far"] = (parts["far"][0], parts["far"][1] + 20 * parts["far"][0][:, 0])
+    parts["tiny"] = (data.X[:6], data.y[:6])
+    return Federation(parts)
+
+
+@pytest.fixture(scope="session")
+def combined(federation: Federation) -> Any:
+    with warnings.catch_warnings(action="ignore"), pytest.MonkeyPatch.context() as patch:  # far and tiny are not used
+        patch.setattr("consilience.aggregate.combine.points.NUMBERS", 10_000)  # a fraction of the points, for speed
+        return federation.fit(MixtureOfExpertsRegressor(2, n_init=2, random_state=0), method=OneShot(refine=0))
+
+
+@pytest.fixture(scope="session")
+def shared(federation: Federation) -> Any:
+    with warnings.catch_warnings(action="ignore"):  # far and tiny are not used
+        return federation.fit(MixtureOfExpertsRegressor(2, n_init=2, random_state=0), method=SharedCentre())
