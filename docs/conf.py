@@ -61,6 +61,7 @@ html_sidebars = {
         "how-a-mixture-is-fitted",
         "minimax",
         "one-shot-aggregation",
+        "pictures",
         "running-on-a-cluster",
         "when-sites-differ",
         "write-your-own-method",

@@ -5,6 +5,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from consilience import GaussianMixture, plot
+from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError
 from consilience.plot.marks import mark
 
@@ -67,7 +68,7 @@ def test_a_withheld_interval_is_an_open_marker_without_a_bar_and_is_named(regres
 
 def test_long_names_continue_on_a_new_line(regressor):
     model = copy.copy(regressor.model)
-    model.feature_names_in_ = np.array(["systolic blood pressure at admission (mmHg)", "b", "c"], dtype=object)
+    model.columns_ = Dictionary.of_numbers(["systolic blood pressure at admission (mmHg)", "b", "c"])
     assert labels(plot.coefficients(model))[0] == "systolic blood pressure at\nadmission (mmHg)"
 
 

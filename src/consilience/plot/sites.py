@@ -168,7 +168,7 @@ def _draw(ax: Axes, forest: _Forest, level: float, colour: str) -> None:
     ax.scatter(b[point], y[point], s=30, marker="s", facecolors="white", edgecolors=colour, zorder=3)
     for m in np.flatnonzero(~np.isfinite(b)):
         ax.annotate("no estimate", (0.5, m), xycoords=("axes fraction", "data"), ha="center", va="center",
-                    color="0.45", fontsize="small")  # fmt: skip
+                    color="0.45", fontsize="small", bbox={"fc": "white", "ec": "none", "pad": 1})  # fmt: skip
 
 
 def _diamond(ax: Axes, bounds: tuple[float, float, float], y: int, colour: str) -> None:

@@ -156,7 +156,7 @@ def between_sites(found: SiteCoefficients) -> Heterogeneity:
     """Compute the heterogeneity of the coefficients of each expert over the sites that have it."""
     parts = []
     for estimates, variances in zip(found.estimates, found.variances, strict=True):
-        known, read = np.isfinite(estimates).any(axis=1), np.isfinite(found.estimates).any(axis=(0, 1))
+        known, read = np.isfinite(estimates).any(axis=1), np.asarray(np.isfinite(found.estimates).any(axis=(0, 1)))
         own = np.ix_(known, read)
         parts.append(_of_columns_read(heterogeneity(estimates[own], variances[own]), read))
     return Heterogeneity.stacked(parts)
