@@ -58,6 +58,7 @@ html_sidebars = {
         "clustered-clients",
         "dependencies",
         "em-for-experts",
+        "categories-and-missing-values",
         "how-a-mixture-is-fitted",
         "minimax",
         "one-shot-aggregation",
