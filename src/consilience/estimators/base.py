@@ -32,12 +32,14 @@ from consilience.estimators.validation import (
     read_dictionary,
     validated,
 )
+from consilience.estimators.words import description
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference, default_kind, inference_of
+from consilience.fit.single import single_bic
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
-from consilience.model import Mixture, Rows
+from consilience.model import Design, Mixture, Rows
 from consilience.numerics.arrays import Array
 
 
@@ -91,6 +93,7 @@ class MixtureEstimator(BaseEstimator):
             )
             n = criteria.label_count(rows)
             self._set_fit(fit, infer(fit, rows, kind=default_kind(n)), n)
+            self._single_bic = single_bic(rows, specification)
         return self
 
     def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
@@ -105,7 +108,7 @@ class MixtureEstimator(BaseEstimator):
         self.n_labels_ = n
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
         self.weights_ = shares / shares.sum()
-        self._fit_result = fit
+        self._fit_result, self._single_bic = fit, None
         self.unidentified_ = unidentified(self, fit.ascent.mixture)
         gate = fit.mixture.gate
         if gate.reads_covariates:
@@ -347,6 +350,40 @@ class MixtureEstimator(BaseEstimator):
         if reference is not None and reference not in range(self.mixture_.K):
             raise InvalidInputError(f"reference={reference!r}: expected an expert from 0 to {self.mixture_.K - 1}")
         return summary(self, reference=reference, level=level)
+
+    def describe(self, *, level: float = 0.95) -> str:
+        """Return in plain sentences what each expert is: its share, where it holds, what goes with its response.
+
+        Effects are per standard deviation of the covariate, as odds against the other experts for the gate, and as
+        ratios for counts, positive responses and classes. Only effects whose interval excludes no effect are stated,
+        the three strongest of each part with figures. What is withheld or not identified is said to be so.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level of the intervals. Each interval holds for itself, not all of them together.
+        """
+        check_is_fitted(self)
+        check_level(level)
+        return description(self, level)
+
+    @property
+    def single_bic(self) -> float | None:
+        """BIC of one expert on the same rows; None for one expert, a federated fit, or more than 20,000 rows."""
+        check_is_fitted(self)
+        return self._single_bic
+
+    @property
+    def coordinates(self) -> Design:
+        """Coordinates in which the fit was made: with an intercept, centred and scaled to unit variance."""
+        check_is_fitted(self)
+        return self._fit_result.ascent.mixture.design
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons not to trust the fit as a whole: sites that disagree; empty for a fit on one machine."""
+        check_is_fitted(self)
+        return self._fit_result.doubts
 
     def _repr_html_(self) -> str:
         if not hasattr(self, "mixture_"):

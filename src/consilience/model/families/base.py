@@ -130,6 +130,8 @@ class Experts(ABC):
     """Name of the size of a row: ``"exposure"``, ``"trials"``, or None if rows have no size."""
     shape_name: ClassVar[str] = ""
     """Name of ``exp`` of a shape parameter in tables, such as ``"variance"``; of the first if an expert has several."""
+    multiplied: ClassVar[str] = ""
+    """What ``exp`` of a coefficient multiplies, such as ``"rate"``; empty if a coefficient adds to the mean."""
     range_sentence: ClassVar[str]
     """Allowed responses of the family, as a sentence for error messages."""
     message_fields: ClassVar[MessageFields]

@@ -49,6 +49,7 @@ class CategoricalExperts(Experts):
     B: Array
 
     family = "categorical"
+    multiplied = "odds"
     discrete = True
     classes = True
     range_sentence = "the response must be one of the classes of the study"

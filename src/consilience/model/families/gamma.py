@@ -54,6 +54,7 @@ class GammaExperts(GeneralisedLinearExperts):
     nu: Array
 
     family = "gamma"
+    multiplied = "mean"
     shape_name = "dispersion"
     range_sentence = "the response must be one column of positive numbers"
     message_fields: ClassVar[MessageFields] = {"B": (2,), "nu": (1,)}

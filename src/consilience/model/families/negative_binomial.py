@@ -74,6 +74,7 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
     theta: Array
 
     family = "negative_binomial"
+    multiplied = "rate"
     discrete = True
     size_name = "exposure"
     shape_name = "dispersion"

@@ -48,6 +48,7 @@ class PoissonExperts(GeneralisedLinearExperts):
     """
 
     family = "poisson"
+    multiplied = "rate"
     discrete = True
     size_name = "exposure"
     range_sentence = "the response must be one column of counts 0, 1, 2, …"

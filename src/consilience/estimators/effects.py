@@ -1,0 +1,215 @@
+"""Effects of covariates on gate and experts with their intervals, per standard deviation of the covariate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from consilience.estimators.table import responses, terms
+from consilience.fit.degrees import coefficients_per_row, quantile
+from consilience.fit.expert_means import expert_means, mean_errors, predictor_covariance
+from consilience.numerics.arrays import Array, Mask
+
+BINARY = 1e-9
+"""Relative difference between a variance and that of a column of 0 and 1, up to which a column is taken for one."""
+ROWS_PER_COEFFICIENT = 5.0
+"""Minimum of an expert's effective rows per coefficient for statements on its effects.
+
+An expert of fewer rows may be a chance line through them: its likelihood is high and its intervals are narrow.
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A change of one covariate: its place among the terms, its size, the covariate's spread, and words."""
+
+    name: str
+    place: int
+    size: float
+    spread: float
+    words: str
+    more: str
+    less: str
+
+    @property
+    def standardised(self) -> bool:
+        """Whether the step is one standard deviation."""
+        return self.words.startswith("per standard deviation")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What goes with a step: change of a linear predictor with its interval, and the words of what changes."""
+
+    step: Step
+    of: str
+    estimate: float
+    lower: float
+    upper: float
+    strength: float
+    ratio: bool
+
+    @property
+    def known(self) -> bool:
+        """Whether there is an interval."""
+        return bool(np.isfinite(self.lower) and np.isfinite(self.upper))
+
+    @property
+    def supported(self) -> bool:
+        """Whether the interval excludes no effect."""
+        return self.known and (self.lower > 0 or self.upper < 0)
+
+
+def gate_effects(estimator: Any, k: int, level: float) -> list[Effect]:
+    """Return the effect of each covariate on the log odds of expert ``k`` against the geometric mean of the others."""
+    K, inference = estimator.mixture_.K, estimator.inference_
+    lower, upper = inference.interval(level)
+    against = K / (K - 1)  # coefficients sum to zero over experts
+    return [
+        _effect(step, "", *(against * part.gate[k, step.place] for part in (inference.estimates, lower, upper)))
+        for step in steps(estimator)
+    ]
+
+
+def expert_effects(estimator: Any, k: int, level: float) -> list[Effect]:
+    """Return the effect of each covariate on each response, or on the odds of each class against the others."""
+    experts, inference, names = estimator.mixture_.experts, estimator.inference_, responses(estimator)
+    lower, upper = inference.interval(level)
+    c = len(names)
+    against = c / (c - 1) if experts.classes and c > 1 else 1.0  # coefficients sum to zero over classes
+    log_shapes = inference.estimates.log_shapes
+    spread = np.exp(0.5 * log_shapes[k]) if c > 1 and log_shapes.shape[1] == c else np.ones(c)  # of each response
+    return [
+        _effect(
+            step,
+            _changing(estimator, name),
+            *(against * part.experts[k, j, step.place] for part in (inference.estimates, lower, upper)),
+            scale=spread[j],
+            ratio=bool(experts.multiplied),
+        )
+        for j, name in enumerate(names)
+        for step in steps(estimator)
+    ]
+
+
+def _changing(estimator: Any, name: str) -> str:
+    experts = estimator.mixture_.experts
+    return f"{experts.multiplied}{f' of class {name}' if experts.classes else ''}" if experts.multiplied else name
+
+
+def means_at_centre(estimator: Any, level: float) -> tuple[Array, Array, Array]:
+    """Return the mean responses at the mean of the covariates, and the bounds of their intervals, each ``(K, m)``."""
+    mixture, inference, centre = estimator.mixture_, estimator.inference_, estimator.coordinates.centre[None]
+    reach = quantile(level, inference.degrees_of_freedom().experts[:, 0, 0])  # (K,)
+    mean = expert_means(mixture, centre)[0]
+    if mixture.experts.channels > 1:
+        span = reach[:, None] * mean_errors(mixture, inference, centre)[0]
+        lower, upper = mean - span, mean + span
+        return (mean, np.maximum(lower, 0), np.minimum(upper, 1)) if mixture.experts.classes else (mean, lower, upper)
+    panel = mixture.design.panel(centre)  # (p, 1)
+    span = reach * np.sqrt(predictor_covariance(inference, panel)[:, 0, 0, 0])
+    at = mixture.experts.transformed(panel.T)  # one coefficient: the linear predictor there
+    fixed = np.zeros(at.shape_parameters)
+    ends = np.sort([at.moved(sign * span, fixed).mean(np.ones((1, 1)))[:, :, 0] for sign in (-1, 1)], axis=0)
+    own = slice(1, None) if mixture.experts.classes else slice(None)  # of two classes the second
+    return mean[:, own], ends[0][:, own], ends[1][:, own]
+
+
+def distances(estimator: Any, k: int, level: float) -> tuple[Array, Mask]:
+    """Return each mean's distance from the overall mean in standard deviations, and whether it is more than chance."""
+    inference, w = estimator.inference_, estimator.weights_
+    means, first = inference.estimates.experts[:, :, 0], inference.estimates.gate.size  # (K, q)
+    K, q = means.shape
+    contrast = (np.arange(K) == k) - w
+    own = slice(first, first + K * q)
+    covariance = inference.covariance[own, own].reshape(K, q, K, q)
+    error = np.sqrt(np.maximum(np.einsum("k,kqlq,l->q", contrast, covariance, contrast), 0.0))
+    difference = contrast @ means
+    within = np.exp(inference.estimates.log_shapes)  # (K, q) variances
+    total = np.sqrt(w @ (within + (means - w @ means) ** 2))
+    reach = quantile(level, inference.degrees_of_freedom().experts[k, :, 0])
+    return difference / total, np.abs(difference) > reach * error
+
+
+def rows_per_coefficient(estimator: Any) -> Array:
+    """Return the effective rows of each expert per coefficient, ``(K,)``; its groups if labels belong to groups."""
+    inference, mixture = estimator.inference_, estimator.mixture_
+    p = coefficients_per_row(mixture)
+    rows = estimator.weights_ * estimator.n_labels_
+    found: Array = np.minimum(rows, inference.degrees_of_freedom().experts[:, 0, 0] + p) / p
+    return found
+
+
+def speaks(estimator: Any, k: int) -> bool:
+    """Whether the intervals of expert ``k`` are known and rest on enough rows; a single expert needs no labels."""
+    if "experts" in estimator.inference_.withheld:
+        return False
+    return bool(estimator.mixture_.K == 1 or rows_per_coefficient(estimator)[k] >= ROWS_PER_COEFFICIENT)
+
+
+def gate_speaks(estimator: Any, k: int) -> bool:
+    """Whether the intervals of the gate are known and rest on enough rows of expert ``k``, and of its one rival."""
+    K = estimator.mixture_.K
+    if "gate" in estimator.inference_.withheld:
+        return False
+    return bool(np.all(rows_per_coefficient(estimator)[range(K) if K == 2 else [k]] >= ROWS_PER_COEFFICIENT))
+
+
+def effect_count(estimator: Any) -> int:
+    """Return the number of effects that are looked at: those of experts and gates whose intervals are known."""
+    K, outcomes = estimator.mixture_.K, len(responses(estimator))
+    speaking = sum(speaks(estimator, k) for k in range(K))
+    if is_of_points(estimator):
+        return 0 if K == 1 else speaking * outcomes
+    gates = 0
+    if estimator.mixture_.gate.reads_covariates and K > 1:
+        gates = sum(gate_speaks(estimator, k) for k in range(1 if K == 2 else K))
+    return int(estimator.mixture_.design.d * (gates + speaking * outcomes))
+
+
+def is_of_points(estimator: Any) -> bool:
+    """Whether the model has no covariates, as a Gaussian mixture."""
+    return bool(estimator.mixture_.design.d == 0)
+
+
+def steps(estimator: Any) -> list[Step]:
+    """Return the step of each covariate: a standard deviation if known, 0 to 1 for a column of both, else a unit."""
+    intercept = estimator.mixture_.design.intercept
+    names = terms(estimator)[int(intercept) :]
+    return [_step(estimator, name, j, j + int(intercept)) for j, name in enumerate(names)]
+
+
+def _step(estimator: Any, name: str, j: int, place: int) -> Step:
+    centre, scale = (float(part[j]) for part in (estimator.coordinates.centre, estimator.coordinates.scale))
+    direction = f"the higher {name} is", f"the lower {name} is"
+    if not is_standardised(estimator):
+        return Step(name, place, 1.0, scale, f"per unit of {name}", *direction)
+    if 0 < centre < 1 and abs(scale**2 - centre * (1 - centre)) <= BINARY * scale**2:
+        both = f"where {name} is 1", f"where {name} is 0"
+        return Step(name, place, 1.0, scale, f"where {name} is 1 rather than 0", *both)
+    return Step(name, place, scale, scale, f"per standard deviation of {name}", *direction)
+
+
+def is_standardised(estimator: Any) -> bool:
+    """Whether mean and standard deviation of each covariate are known."""
+    return estimator.coordinates.intercept and not estimator.coordinates.is_raw
+
+
+def _effect(
+    step: Step, of: str, estimate: float, lower: float, upper: float, *, scale: float = 1.0, ratio: bool = True
+) -> Effect:
+    size = step.size
+    return Effect(step, of, estimate * size, lower * size, upper * size, step.spread * abs(estimate) / scale, ratio)
+
+
+def strongest(effects: Sequence[Effect], count: int) -> list[Effect]:
+    """Return the strongest effects among those that their intervals support."""
+    return supported(effects)[:count]
+
+
+def supported(effects: Sequence[Effect]) -> list[Effect]:
+    """Return the effects whose interval excludes none, the strongest first."""
+    return sorted((each for each in effects if each.supported), key=lambda each: -each.strength)
