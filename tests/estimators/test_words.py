@@ -74,7 +74,7 @@ def test_what_is_true_is_said_in_the_units_of_the_covariates() -> None:
 
 def test_figures_are_those_of_the_table() -> None:
     frame = MODEL.to_frame().set_index(["part", "expert", "term"])
-    scale = {step.name: step.size for step in steps(MODEL)}
+    scale = {step.name: step.size for step in steps(MODEL, MODEL.coordinates[0])}
     assert scale["sex"] == 1
     for k in (0, 1):
         for effect in expert_effects(MODEL, k, 0.95):
@@ -307,3 +307,25 @@ def test_seizures_are_described_as_a_neurologist_would() -> None:
     assert re.search(r"The rate is multiplied by 0\.\d+ \([^)]*\) per standard deviation of day and by 0\.\d+", text)
     assert "where treated is 1 rather than 0" in text
     assert "The data do not show whether its response goes with treated." in text
+
+
+def test_categories_and_columns_that_are_not_read_are_said_in_words():
+    rng = np.random.default_rng(0)
+    n = 800
+    table = pd.DataFrame(
+        {"dose": rng.normal(size=n), "arm": rng.choice(["drug", "placebo"], n), "age": rng.normal(size=n)}
+    )
+    first = rng.random(n) < 1 / (1 + np.exp(-2 * table.age))
+    y = np.where(first, 5 + 3 * table.dose, -5 + 4 * (table.arm == "drug")) + rng.normal(size=n)
+    model = MixtureOfExpertsRegressor(
+        2,
+        random_state=0,
+        gate_features=["age"],
+        expert_features=["dose", "arm"],
+        reference_levels={"arm": "placebo"},
+    ).fit(table, y)
+    text = " ".join(model.describe().split())
+    assert "where arm is drug rather than placebo" in text
+    assert "the higher age is" in text or "the lower age is" in text
+    assert "y goes with age" not in text
+    assert "no interval is known" not in text

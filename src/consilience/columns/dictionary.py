@@ -110,6 +110,15 @@ class Dictionary:
         """Names of the covariates."""
         return tuple(term for column in self.columns for term in column.terms)
 
+    def category_of(self, term: str) -> tuple[str, Level, Level] | None:
+        """Return column, level and reference level of a term of a category; None for a number."""
+        for column in self.columns:
+            if column.is_category and term in column.terms:
+                level = column.levels[column.coded[column.terms.index(term)]]
+                reference = column.levels[0] if column.reference is None else column.reference
+                return column.name, level, reference
+        return None
+
     @property
     def has_categories(self) -> bool:
         """Whether any column is a category."""

@@ -374,10 +374,11 @@ class MixtureEstimator(BaseEstimator):
         return self._single_bic
 
     @property
-    def coordinates(self) -> Design:
-        """Coordinates in which the fit was made: with an intercept, centred and scaled to unit variance."""
+    def coordinates(self) -> tuple[Design, Design]:
+        """Coordinates of experts and gate in which the fit was made: with an intercept, centred, of unit variance."""
         check_is_fitted(self)
-        return self._fit_result.ascent.mixture.design
+        mixture = self._fit_result.ascent.mixture
+        return mixture.design, mixture.reads
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 from consilience.estimators.table import responses, terms
 from consilience.fit.degrees import coefficients_per_row, quantile
 from consilience.fit.expert_means import expert_means, mean_errors, predictor_covariance
+from consilience.model.design import Design
 from consilience.numerics.arrays import Array, Mask
 
 BINARY = 1e-9
@@ -70,7 +71,7 @@ def gate_effects(estimator: Any, k: int, level: float) -> list[Effect]:
     against = K / (K - 1)  # coefficients sum to zero over experts
     return [
         _effect(step, "", *(against * part.gate[k, step.place] for part in (inference.estimates, lower, upper)))
-        for step in steps(estimator)
+        for step in steps(estimator, estimator.coordinates[1])
     ]
 
 
@@ -91,7 +92,7 @@ def expert_effects(estimator: Any, k: int, level: float) -> list[Effect]:
             ratio=bool(experts.multiplied),
         )
         for j, name in enumerate(names)
-        for step in steps(estimator)
+        for step in steps(estimator, estimator.coordinates[0])
     ]
 
 
@@ -102,7 +103,9 @@ def _changing(estimator: Any, name: str) -> str:
 
 def means_at_centre(estimator: Any, level: float) -> tuple[Array, Array, Array]:
     """Return the mean responses at the mean of the covariates, and the bounds of their intervals, each ``(K, m)``."""
-    mixture, inference, centre = estimator.mixture_, estimator.inference_, estimator.coordinates.centre[None]
+    mixture, inference, design = estimator.mixture_, estimator.inference_, estimator.coordinates[0]
+    centre = np.zeros((1, design.d))
+    centre[0, list(design.read)] = design.centre
     reach = quantile(level, inference.degrees_of_freedom().experts[:, 0, 0])  # (K,)
     mean = expert_means(mixture, centre)[0]
     if mixture.experts.channels > 1:
@@ -137,7 +140,7 @@ def distances(estimator: Any, k: int, level: float) -> tuple[Array, Mask]:
 def rows_per_coefficient(estimator: Any) -> Array:
     """Return the effective rows of each expert per coefficient, ``(K,)``; its groups if labels belong to groups."""
     inference, mixture = estimator.inference_, estimator.mixture_
-    p = coefficients_per_row(mixture)
+    p = coefficients_per_row(mixture) * estimator.coordinates[0].p // mixture.design.p
     rows = estimator.weights_ * estimator.n_labels_
     found: Array = np.minimum(rows, inference.degrees_of_freedom().experts[:, 0, 0] + p) / p
     return found
@@ -167,7 +170,8 @@ def effect_count(estimator: Any) -> int:
     gates = 0
     if estimator.mixture_.gate.reads_covariates and K > 1:
         gates = sum(gate_speaks(estimator, k) for k in range(1 if K == 2 else K))
-    return int(estimator.mixture_.design.d * (gates + speaking * outcomes))
+    experts, gate = (len(design.read) for design in estimator.coordinates)
+    return int(gate * gates + experts * speaking * outcomes)
 
 
 def is_of_points(estimator: Any) -> bool:
@@ -175,18 +179,23 @@ def is_of_points(estimator: Any) -> bool:
     return bool(estimator.mixture_.design.d == 0)
 
 
-def steps(estimator: Any) -> list[Step]:
+def steps(estimator: Any, design: Design) -> list[Step]:
     """Return the step of each covariate: a standard deviation if known, 0 to 1 for a column of both, else a unit."""
-    intercept = estimator.mixture_.design.intercept
-    names = terms(estimator)[int(intercept) :]
-    return [_step(estimator, name, j, j + int(intercept)) for j, name in enumerate(names)]
+    names, intercept = terms(estimator), int(design.intercept)
+    places = [j + intercept for j in design.read]
+    return [_step(estimator, names[place], design, i, place) for i, place in enumerate(places)]
 
 
-def _step(estimator: Any, name: str, j: int, place: int) -> Step:
-    centre, scale = (float(part[j]) for part in (estimator.coordinates.centre, estimator.coordinates.scale))
+def _step(estimator: Any, name: str, design: Design, i: int, place: int) -> Step:
+    centre, scale = float(design.centre[i]), float(design.scale[i])
     direction = f"the higher {name} is", f"the lower {name} is"
     if not is_standardised(estimator):
         return Step(name, place, 1.0, scale, f"per unit of {name}", *direction)
+    category = estimator.columns_.category_of(name)
+    if category is not None:
+        column, level, reference = category
+        words = f"where {column} is {level} rather than {reference}"
+        return Step(name, place, 1.0, scale, words, f"where {column} is {level}", f"where {column} is {reference}")
     if 0 < centre < 1 and abs(scale**2 - centre * (1 - centre)) <= BINARY * scale**2:
         both = f"where {name} is 1", f"where {name} is 0"
         return Step(name, place, 1.0, scale, f"where {name} is 1 rather than 0", *both)
@@ -195,7 +204,8 @@ def _step(estimator: Any, name: str, j: int, place: int) -> Step:
 
 def is_standardised(estimator: Any) -> bool:
     """Whether mean and standard deviation of each covariate are known."""
-    return estimator.coordinates.intercept and not estimator.coordinates.is_raw
+    design = estimator.coordinates[0]
+    return bool(design.intercept and not design.is_raw)
 
 
 def _effect(

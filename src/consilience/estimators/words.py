@@ -47,13 +47,14 @@ def _opening(estimator: Any, level: float) -> str:
     K, n = estimator.mixture_.K, estimator.n_labels_
     text = f"{estimator.title}: {K} {unit(estimator)}{'s' if K > 1 else ''} on {n:,.0f} {_labels(estimator)}."
     text += f" Brackets hold {_percent(level)} intervals."
-    scales = [f"{step.name} {_number(step.size)}" for step in steps(estimator) if step.standardised]
+    every = dict.fromkeys(step for design in estimator.coordinates for step in steps(estimator, design))
+    scales = [f"{step.name} {_number(step.size)}" for step in every if step.standardised]
     return f"{text} Standard deviations: {_names(scales, 2 * NAMED)}." if scales else text
 
 
 def _needless(estimator: Any) -> str:
     """Say that one expert describes the rows as well, where BIC does not prefer the mixture; otherwise empty."""
-    one, P = estimator.single_bic, estimator.mixture_.parameter_count
+    one, P = estimator.single_bic, estimator.n_parameters_
     own = bic(estimator.log_likelihood_, P, estimator.n_labels_)
     if one is None or own < one:
         return ""

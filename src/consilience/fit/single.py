@@ -37,4 +37,4 @@ def single_bic(rows: Rows, specification: Specification) -> float | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)  # of a fit that is compared, not shown
         fit = fit_mixture(rows, specification.with_order(1), rng=np.random.default_rng(0), n_init=1)
-    return bic(fit.log_likelihood, fit.mixture.parameter_count, n)
+    return bic(fit.log_likelihood, fit.parameter_count, n)

@@ -65,6 +65,11 @@ class Design:
         """Covariates that are not read, in increasing order."""
         return () if self.columns is None else tuple(sorted(set(range(self.d)) - set(self.columns)))
 
+    @property
+    def read(self) -> tuple[int, ...]:
+        """Covariates that are read, in increasing order."""
+        return tuple(range(self.d)) if self.columns is None else self.columns
+
     def panel(self, X: Array, out: Array | None = None) -> Array:
         """Compute the design panel ``(p, n)`` of raw ``X (n, d)``, features on axis 0."""
         panel = np.empty((self.p, len(X))) if out is None else out
