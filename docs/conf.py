@@ -60,6 +60,7 @@ html_sidebars = {
         "em-for-experts",
         "categories-and-missing-values",
         "how-a-mixture-is-fitted",
+        "how-to",
         "minimax",
         "one-shot-aggregation",
         "pictures",

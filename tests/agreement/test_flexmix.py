@@ -18,13 +18,24 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from consilience.datasets import DataNotFoundError, load_table
-from consilience.fit import Fit, Specification, aic, fit_mixture
-from consilience.fit.criteria import log_likelihood
+from consilience.fit import Fit, Specification, aic, bic, fit_mixture
+from consilience.fit.criteria import entropy, log_likelihood
 from consilience.fit.inference import inverse_information
 from consilience.fit.newton import decrement_bound, newton_step
 from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.fit.starts import mixture_from, start_sample
-from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Penalty, Rows, SoftmaxGate, expect
+from consilience.model import (
+    ConstantGate,
+    Design,
+    GaussianExperts,
+    Groups,
+    Mixture,
+    Penalty,
+    Rows,
+    SoftmaxGate,
+    expect,
+    mixture_of_regressions,
+)
 from consilience.model.families.gamma import GammaExperts
 from consilience.model.information import moved
 from consilience.model.summary import column_summary
@@ -368,6 +379,28 @@ def test_degrees_of_freedom_shares_and_aic_agree(name: str) -> None:
     assert aic(fit.log_likelihood, case.values["df"]) == pytest.approx(case.values["aic"], abs=0.03)
     shares = ours.responsibilities(case.rows).mean(axis=0)
     assert np.allclose(shares, case.values["prior"], atol=5e-3)
+
+
+FLEXMIX_ICL = 1369.175329
+"""``ICL(fit)`` of flexmix 2.3.18 for the case ``npreg_gaussian``."""
+
+
+def test_the_icl_of_flexmix_takes_the_likeliest_expert_and_ours_all_of_them() -> None:
+    values = CASES["npreg_gaussian"]
+    rows, sigma = rows_of(values), np.array(values["sigma"])
+    theirs = mixture_of_regressions(np.array(values["prior"]), np.array(values["coefficients"]), sigma**2)
+    schwarz = bic(log_likelihood(theirs, rows), values["df"], rows.n)
+    assert schwarz == pytest.approx(values["bic"], abs=1e-4)
+    tau = theirs.responsibilities(rows)
+    assert schwarz - 2 * np.log(tau.max(axis=1)).sum() == pytest.approx(FLEXMIX_ICL, abs=1e-3)
+    ours = schwarz + 2 * entropy(theirs, rows)
+    assert ours > FLEXMIX_ICL
+    _, fit, _ = fitted("npreg_gaussian")  # figures of the documentation, from the maximum of the likelihood
+    at_maximum = bic(fit.log_likelihood, values["df"], rows.n)
+    assert at_maximum == pytest.approx(1332.7, abs=0.1)
+    assert at_maximum + 2 * entropy(fit.mixture, rows) == pytest.approx(1387.6, abs=0.1)
+    clear = np.log(fit.mixture.responsibilities(rows).max(axis=1)).sum()
+    assert at_maximum - 2 * clear == pytest.approx(1368.8, abs=0.1)
 
 
 # ---------------------------------------------------------------------- single regressions
