@@ -226,6 +226,8 @@ def _reservations(estimator: Any, level: float) -> str:
     told += [f"The fit as a whole is in doubt: {doubt}." for doubt in estimator.doubts]
     if not estimator.starts_agree_ and estimator.starts_.count > 1:
         told.append(f"The starts do not agree ({estimator.starts_}): other experts may describe the data as well.")
+    if estimator.mixture_.K > 1 and estimator.starts_.count == 1:
+        told.append("Only one start was climbed: other experts may describe the data better.")
     for part, reason in estimator.inference_.withheld.items():
         name = estimator.mixture_.experts.shape_name if part == "shapes" else part
         told.append(f"Intervals of the {name} are withheld: {reason}.")
