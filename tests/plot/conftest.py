@@ -97,6 +97,21 @@ def two_responses() -> Fitted:
     return Fitted(MixtureOfRegressions(2, random_state=0).fit(x, Y), x, Y)
 
 
+@pytest.fixture(scope="session")
+def cars() -> Fitted:
+    """Experts that read a number and a category, and a gate that reads another category."""
+    rng = np.random.default_rng(6)
+    X = pd.DataFrame(
+        {"age": rng.uniform(0, 15, 500), "fuel": rng.choice(["diesel", "gas"], 500), "city": rng.random(500) < 0.5}
+    )
+    frugal = rng.random(500) < np.where(X["city"], 0.8, 0.3)
+    y = np.where(frugal, 3 + 0.1 * X["age"], 8 + 0.5 * X["age"] + 2 * (X["fuel"] == "gas")) + rng.normal(0, 0.5, 500)
+    model = MixtureOfExpertsRegressor(
+        2, gate_features=["city"], expert_features=["age", "fuel"], n_init=2, random_state=0
+    )
+    return Fitted(model.fit(X, y), X, y)
+
+
 SITES = ("north", "south", "east", "west", "far", "tiny")
 
 

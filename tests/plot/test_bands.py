@@ -18,7 +18,7 @@ def test_the_band_of_one_regression_is_that_of_least_squares():
     model.inference_ = model.infer(X, y, kind="observed")
     at = rng.normal(size=(7, 2))
     A, B = np.column_stack([np.ones(60), X]), np.column_stack([np.ones(7), at])
-    b = np.linalg.lstsq(A, y)[0]
+    b = np.linalg.lstsq(A, y, rcond=None)[0]
     s2 = np.sum((y - A @ b) ** 2) / (60 - 3)
     reach = t.ppf(0.95, 57) * np.sqrt(s2 * np.einsum("ni,ij,nj->n", B, np.linalg.inv(A.T @ A), B))
     lower, upper = expert_bands(model, at, 0, 0.9)

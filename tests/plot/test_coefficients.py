@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from consilience import GaussianMixture, plot
+from consilience import GaussianMixture, MixtureOfRegressions, plot
 from consilience.columns import Dictionary
-from consilience.errors import InvalidInputError
+from consilience.errors import InvalidInputError, RankDeficientWarning
 from consilience.plot.marks import mark
 
 
@@ -64,6 +64,26 @@ def test_a_withheld_interval_is_an_open_marker_without_a_bar_and_is_named(regres
     assert ax.get_xlabel() == "coefficient, 95 % interval\nIntervals withheld: the likelihood is flat."
     assert "withheld" not in plot.coefficients(model, part="gate").get_xlabel()
     assert len(ax.get_legend().get_texts()) == 3
+
+
+def test_a_coefficient_that_is_not_identified_is_an_open_marker_and_is_named(lines):
+    X = np.hstack([lines.X, 1 - 2 * lines.X])
+    with pytest.warns(RankDeficientWarning):
+        model = MixtureOfRegressions(2, random_state=0, n_init=1).fit(X, lines.y)
+    ax = plot.coefficients(model)
+    assert drawn(ax, 0)[1].tolist() == [0.0]
+    assert len(drawn(ax, 0)[0]) == 1
+    assert ax.get_xlabel().endswith("Not identified, and set to 0: x1 is a linear function of x0.")
+    assert "Not identified" not in plot.coefficients(model, ["x0"]).get_xlabel()
+
+
+def test_gate_and_experts_show_the_terms_that_they_read(cars):
+    model, X, _ = cars
+    assert labels(plot.coefficients(model)) == ["age", "fuel[gas]"]
+    assert labels(plot.coefficients(model, part="gate")) == ["city[True]"]
+    np.testing.assert_allclose(
+        drawn(plot.coefficients(model, ["age"], X=X), 0)[0], model.coef_[0, 0] * X["age"].std(ddof=0)
+    )
 
 
 def test_long_names_continue_on_a_new_line(regressor):

@@ -84,6 +84,16 @@ def test_a_name_and_a_number_give_the_same_picture(regressor):
     np.testing.assert_array_equal(one.lines[2].get_ydata(), other.lines[2].get_ydata())
 
 
+def test_indicators_of_categories_are_held_at_their_means(cars):
+    model, X, _ = cars
+    ax = plot.experts(*cars, "age")
+    assert len(ax.collections) == 4  # points and bands
+    for k, line in enumerate(ax.lines):
+        gas = np.mean(X["fuel"] == "gas")
+        expected = model.intercept_[k] + model.coef_[k, 0] * line.get_xdata() + model.coef_[k, 1] * gas
+        np.testing.assert_allclose(line.get_ydata(), expected, rtol=0, atol=1e-12)
+
+
 def test_counts_are_divided_by_their_exposure(counts):
     (model, X, y), exposure = counts
     ax = plot.experts(model, X, y, 0, exposure=exposure)

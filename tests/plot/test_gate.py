@@ -21,6 +21,14 @@ def test_curves_are_the_gate_probabilities(regressor):
     assert ax.get_ylim() == (-0.02, 1.02)
 
 
+def test_a_gate_along_an_indicator_ends_at_the_probabilities_of_its_levels(cars):
+    model, X, _ = cars
+    ax = plot.gate(model, X, "city[True]")
+    ends = model.predict_gate(X.assign(city=[False, True] * 250)[:2])
+    for k, line in enumerate(ax.lines):
+        np.testing.assert_allclose(line.get_ydata()[[0, -1]], ends[:, k], rtol=0, atol=1e-12)
+
+
 def test_a_map_has_the_shades_of_the_gate_probabilities(regressor):
     model, X, _ = regressor
     ax = plot.gate(model, X, ("age", 1))

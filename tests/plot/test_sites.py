@@ -86,6 +86,14 @@ def test_unknown_arguments_are_errors(combined):
         plot.sites(combined.model, "x0")
 
 
+def test_a_term_that_the_experts_do_not_read_is_an_error(cars):
+    result = FederatedFit(cars.model, None, None, {"north": cars.model})
+    with pytest.raises(
+        InvalidInputError, match=r"term='city\[True\]': the experts do not read it; expected one of '\(int"
+    ):
+        plot.sites(result, "city[True]")
+
+
 def test_a_method_without_estimates_of_sites_is_an_error(federation):
     with warnings.catch_warnings(action="ignore"):  # far is unlike the others
         pooled = federation.fit(MixtureOfRegressions(1, random_state=0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,8 @@ def coefficients(
 ) -> Axes:
     """Draw the coefficients of each expert with confidence intervals, as a forest plot.
 
-    The numbers are those of ``to_frame``. A coefficient whose interval is withheld is drawn as an open marker without a
-    bar, and the label of the axis gives the reason.
+    The numbers are those of ``to_frame``. A coefficient whose interval is withheld, or which is not identified, is an
+    open marker without a bar, and the label of the axis gives the reason.
 
     Parameters
     ----------
@@ -90,9 +90,8 @@ def coefficients(
     ax.set_yticks(range(count), [fill(label, WRAP) for label in groups])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(count - 0.5, -0.5)
-    ax.set_xlabel(
-        _label(part, level, standardised=X is not None) + withheld_note(estimator, *_WITHHELD.get(part, _SHAPES))
-    )
+    note = withheld_note(estimator, *_WITHHELD.get(part, _SHAPES)) or _unidentified_note(estimator, groups.values())
+    ax.set_xlabel(_label(part, level, standardised=X is not None) + note)
     legend(ax)
     return ax
 
@@ -107,6 +106,14 @@ def _label(part: str, level: float, *, standardised: bool) -> str:
     """Return the label of the axis."""
     unit = " per standard deviation of its covariate" if standardised else ""
     return f"{_LABELS.get(part, part.replace('_', ' '))}{unit}, {level:.0%} interval".replace("%", " %")
+
+
+def _unidentified_note(estimator: Any, groups: Iterable[list[Entry]]) -> str:
+    """Return which covariates have no coefficients of their own, if one of them is shown; else empty."""
+    bare = any(not np.isfinite(entry["lower"]) for group in groups for entry in group)
+    if not (bare and estimator.unidentified_):
+        return ""
+    return "\n" + fill(f"Not identified, and set to 0: {'; '.join(estimator.unidentified_)}.", 64)
 
 
 def _entries(estimator: Any, part: str, response: str | int | None, level: float) -> list[Entry]:

@@ -8,14 +8,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.table import responses, terms
+from consilience.estimators.table import places_read, responses, terms
 from consilience.estimators.validation import check_level
 from consilience.federation.federated_fit import FederatedFit
 from consilience.methods import CombinedFit
 from consilience.numerics.arrays import Array
 from consilience.plot.library import axes_of
 from consilience.plot.marks import mark
-from consilience.plot.subject import estimator_of, expert_label, place, withheld_note
+from consilience.plot.subject import estimator_of, expert_label, listed, place, withheld_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,11 @@ def _chosen(estimator: Any, expert: int, response: str | int | None, term: str |
     if expert not in range(K):
         raise InvalidInputError(f"expert={expert!r}: expected a number from 0 to {K - 1}")
     c = 0 if response is None and len(outputs) == 1 else place(response, outputs, "response")
-    return int(expert), c, place(term, terms(estimator), "term")
+    t, (_, read) = place(term, terms(estimator), "term"), places_read(estimator)
+    if t not in read:
+        known = listed([terms(estimator)[i] for i in read])
+        raise InvalidInputError(f"term={term!r}: the experts do not read it; expected one of {known}")
+    return int(expert), c, t
 
 
 def _combined(result: FederatedFit, k: int, c: int, t: int) -> _Forest:
