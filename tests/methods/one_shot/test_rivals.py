@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from consilience import Federation, MixtureOfExpertsRegressor, OneShot
+from consilience.datasets import soft
 from consilience.errors import ConsilienceWarning, UntrustedWarning
 from consilience.fit import Specification, fit_mixture
-from consilience.methods.one_shot.rivals import Rivals
-from consilience.model import Rows
+from consilience.methods.one_shot.rivals import Contest, Rivals
+from consilience.model import Rows, expect
 
 pytestmark = pytest.mark.usefixtures("few_points")
 
@@ -61,6 +63,16 @@ def test_below_one_regression_is_a_doubt_with_figures() -> None:
     assert "-80 against -85" in doubt
     assert Rivals(one_regression=-80.0).doubts(-79.0) == ()
     assert Rivals().doubts(-79.0) == ()
+
+
+def test_a_model_carried_over_has_its_experts_in_the_order_of_the_combined_ones() -> None:
+    """Evidence on sites is in the order of the combined experts, also where refinement starts from a site's model."""
+    data = soft(400, n_experts=3, n_features=2, random_state=0)
+    combined, rows = data.truth, Rows(data.X, data.y[:, None])
+    other = SimpleNamespace(mixture=combined.permuted(np.array([2, 0, 1])))
+    opened = SimpleNamespace(totals={"north": 1e9}, compared={"north": other})
+    contest = Contest.of(combined, expect(combined, rows), opened)
+    np.testing.assert_allclose(contest.starts[1][0].coefficients, combined.coefficients, rtol=1e-12)
 
 
 def test_a_model_carried_over_is_said_to_be_one() -> None:

@@ -251,11 +251,3 @@ def _of_expert(pool: Pool, mine: Mask) -> tuple[IntArray, Array, Array]:
     np.add.at(J, place, own)
     np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[at]))
     return sites, J, right
-
-
-def _inverted(J: Array) -> Array:
-    """Compute ``J_m⁻¹``, ``(M, f, f)``; the generalised inverse if singular."""
-    try:
-        return np.asarray(np.linalg.inv(J))
-    except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.pinv(J, hermitian=True))

@@ -16,6 +16,7 @@ from consilience.fit.climb import Ascent
 from consilience.fit.specification import Specification
 from consilience.messages.dialogue import Dialogue
 from consilience.methods.one_shot.refinement import Opening, refined
+from consilience.model.alignment import alignment
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
@@ -99,7 +100,8 @@ class Contest:
         rivals = Rivals(unrefined=first.log_likelihood, best_site=site, carried_over=value)
         starts: list[tuple[Mixture, Statistics | None]] = [(combined, first)]
         if value > first.log_likelihood:
-            starts.append((opened.compared[site].mixture.in_coordinates_of(combined), None))
+            own = opened.compared[site].mixture.in_coordinates_of(combined)
+            starts.append((own.permuted(alignment(own, combined)), None))  # what is known of sites is in this order
         return cls(starts, rivals)
 
     def climbs(self, penalty: Penalty, steps: int, members: tuple[str, ...] | None) -> list[Dialogue[Ascent]]:
