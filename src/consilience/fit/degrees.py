@@ -35,8 +35,8 @@ def effective_rows(mixture: Mixture, statistics: Statistics, inverse: Array) -> 
     """
     C, at = complete_information(mixture, statistics), coefficient_slice(mixture)
     f = (at.stop - at.start) // mixture.K
-    kept = np.empty(mixture.K)
-    for k in range(mixture.K):
+    kept = np.ones(mixture.K)
+    for k in range(mixture.K if f else 0):
         own = slice(at.start + k * f, at.start + (k + 1) * f)
         marginal, _ = solve_symmetric(inverse[own, own], np.eye(f))
         kept[k] = np.trace(solve_symmetric(C[own, own], marginal)[0]) / f
