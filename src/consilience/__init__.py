@@ -17,6 +17,16 @@ from consilience._version import __version__
 if TYPE_CHECKING:
     from consilience import plot
     from consilience.engines import DaskCluster, InProcess
+    from consilience.errors import (
+        ConsilienceWarning,
+        ConvergenceWarning,
+        DegenerateFitWarning,
+        RankDeficientWarning,
+        SetAsideWarning,
+        StartsDisagreeWarning,
+        SuspectDataWarning,
+        UntrustedWarning,
+    )
     from consilience.estimators import (
         GaussianMixture,
         MixtureOfExpertsClassifier,
@@ -43,7 +53,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ClusteredClients",
+    "ConsilienceWarning",
+    "ConvergenceWarning",
     "DaskCluster",
+    "DegenerateFitWarning",
     "FedGrEM",
     "FedMomentDescent",
     "FederatedEM",
@@ -58,8 +71,13 @@ __all__ = [
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
     "OneShot",
+    "RankDeficientWarning",
+    "SetAsideWarning",
     "SharedCentre",
+    "StartsDisagreeWarning",
+    "SuspectDataWarning",
     "Task",
+    "UntrustedWarning",
     "__version__",
     "log_density_scorer",
     "order_test",
@@ -71,7 +89,10 @@ _SUBPACKAGES = ("plot",)
 
 _HOME = {
     "ClusteredClients": "consilience.methods",
+    "ConsilienceWarning": "consilience.errors",
+    "ConvergenceWarning": "consilience.errors",
     "DaskCluster": "consilience.engines",
+    "DegenerateFitWarning": "consilience.errors",
     "FedGrEM": "consilience.methods",
     "FedMomentDescent": "consilience.methods",
     "FederatedEM": "consilience.methods",
@@ -86,8 +107,13 @@ _HOME = {
     "MixtureOfExpertsRegressor": "consilience.estimators",
     "MixtureOfRegressions": "consilience.estimators",
     "OneShot": "consilience.methods",
+    "RankDeficientWarning": "consilience.errors",
+    "SetAsideWarning": "consilience.errors",
     "SharedCentre": "consilience.methods",
+    "StartsDisagreeWarning": "consilience.errors",
+    "SuspectDataWarning": "consilience.errors",
     "Task": "consilience.methods",
+    "UntrustedWarning": "consilience.errors",
     "log_density_scorer": "consilience.estimators",
     "order_test": "consilience.estimators",
     "select_order": "consilience.estimators",

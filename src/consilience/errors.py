@@ -5,6 +5,7 @@ Each error message says what was received, what was expected and what to do. The
     Exception
     └── ConsilienceError
         ├── InvalidInputError              also a ValueError
+        │   └── UnknownParameterError      also a TypeError
         ├── MessageError                   bytes that are not a valid message, or not the expected answer
         ├── JournalError                   a journal that is damaged, in use, or of another run
         ├── EngineError                    a cluster that cannot be reached or is not allowed
@@ -42,6 +43,7 @@ __all__ = [
     "SetAsideWarning",
     "StartsDisagreeWarning",
     "SuspectDataWarning",
+    "UnknownParameterError",
     "UntrustedWarning",
 ]
 
@@ -73,6 +75,23 @@ class InvalidInputError(ConsilienceError, ValueError):
     ... except ValueError as error:
     ...     print(error)
     X has 3 columns, the model was fitted on 4; pass the same columns
+    """
+
+
+class UnknownParameterError(InvalidInputError, TypeError):
+    """Raised for a parameter that an estimator does not have.
+
+    It is also a :class:`TypeError`, which Python raises for an unknown keyword.
+
+    Examples
+    --------
+    >>> from consilience import MixtureOfExpertsRegressor
+    >>> from consilience.errors import UnknownParameterError
+    >>> try:
+    ...     MixtureOfExpertsRegressor(n_components=3)
+    ... except UnknownParameterError as error:
+    ...     print(error)
+    MixtureOfExpertsRegressor has no parameter 'n_components': its number of experts is n_experts
     """
 
 

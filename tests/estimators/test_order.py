@@ -315,6 +315,6 @@ def test_what_is_no_mixture_and_no_orders_is_named() -> None:
     ):
         select_order(make_pipeline(StandardScaler(), LinearRegression()), three_clusters())
     with pytest.raises(
-        InvalidInputError, match=r"orders=5: expected several numbers of experts, such as range\(1, 7\)"
+        InvalidInputError, match=r"orders=5: expected several numbers of experts, as in orders=range\(1, 6\)"
     ):
         select_order(GaussianMixture(), three_clusters(), orders=5)

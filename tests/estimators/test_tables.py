@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -77,7 +80,15 @@ def test_contrasts_have_the_errors_of_the_delta_method() -> None:
     V = model.inference_.covariance
     i, j = 2, 5  # slopes of dose of experts 0 and 1 in the gate
     assert se == pytest.approx(np.sqrt(V[i, i] + V[j, j] - 2 * V[i, j]), rel=1e-3)
-    assert "Gate (centred: sums to zero over experts), expert 0" in model.summary()
+
+
+def test_the_gate_of_two_experts_is_shown_once() -> None:
+    model = regressor(n=2000)
+    (gate,) = (line for line in model.summary().splitlines() if line.startswith("Gate"))
+    assert gate == "Gate (centred: sums to zero over experts; expert 1 has the opposite signs), expert 0"
+    assert np.allclose(model.gate_coef_[0], -model.gate_coef_[1])
+    assert f"{model.gate_coef_[0, 1]:.4g}" in model._repr_html_()
+    assert f"{model.gate_coef_[1, 1]:.4g} (" not in model._repr_html_()
 
 
 @pytest.mark.parametrize("reference", [-1, 2, 0.5, "first"])
@@ -96,7 +107,38 @@ def test_default_size_fits_on_one_screen() -> None:
         assert "x19" in text
         assert "(share)" in text
         assert "(variance)" in text
-    assert "Gate (against expert 2)" in model.summary(reference=2)
+    gate = model.summary(reference=2).split("Gate (against expert 2)")[1]
+    assert gate.splitlines()[1].split() == ["0", "1", "3"]
+    assert "0 (0)" not in gate
+
+
+def test_columns_never_touch_and_rows_are_written_out() -> None:
+    simulation = soft(2000, random_state=0)
+    X = simulation.X * np.r_[1e5, np.ones(19)]  # coefficients such as -1.036e-05 (4.623e-07)
+    model = MixtureOfExpertsRegressor(4, random_state=0, n_init=2).fit(X, simulation.y)
+    text = model.summary()
+    assert "2,000" in text
+    assert not re.search(r"\)[-\d]", text)
+    for line in text.splitlines():
+        if line.startswith("x"):
+            assert len(re.findall(r"\S+ \(\S+\)", line)) == 4
+
+
+def test_an_overflowing_z_does_not_touch_its_neighbour() -> None:
+    model = regressor(n=2000)
+    covariance = model.inference_.covariance * 1e-12
+    model.inference_ = replace(model.inference_, covariance=covariance)
+    line = next(line for line in model.summary().splitlines() if line.startswith("dose"))
+    assert len(numbers(line)) == 6
+
+
+def test_the_modelled_class_of_two_is_named() -> None:
+    data = simulated(n=300)
+    labels = np.where(data.y > np.median(data.y), "yes", "no")
+    model = MixtureOfExpertsClassifier(2, random_state=0, n_init=2).fit(data.X, labels)
+    assert "Expert 0: share" in model.summary()
+    assert ", log odds of class yes" in model.summary()
+    assert "log odds of class yes" in model._repr_html_()
 
 
 def test_more_than_a_screen_is_cut_and_says_where_the_rest_is() -> None:
@@ -200,7 +242,8 @@ def test_html_has_the_numbers_escaped_and_before_the_fit_is_scikit_learns() -> N
     model = MixtureOfExpertsRegressor(2, random_state=0, n_init=2).fit(X, data.y)
     html = model._repr_html_()
     assert f"{model.coef_[1, 0]:.4g}" in html
-    assert f"{model.gate_coef_[1, 0]:.4g}" in html
+    assert f"{model.gate_coef_[0, 0]:.4g}" in html
+    assert f"{model.variances_[1]:.4g}" in html
     assert str(model.stop_reason_) in html
     assert "a&lt;b" in html
     assert "c&amp;d" in html

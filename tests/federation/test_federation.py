@@ -458,7 +458,7 @@ def test_a_start_of_another_kind_is_refused() -> None:
 
 
 def test_an_order_must_be_asked_for() -> None:
-    with pytest.raises(InvalidInputError, match="at least one order"):
+    with pytest.raises(InvalidInputError, match="orders is empty"):
         Federation(split(simulated(n=60))).select_order(ESTIMATORS["gaussian"], orders=[])
 
 

@@ -21,6 +21,8 @@ from consilience.errors import (
 from consilience.estimators import frames, table
 from consilience.estimators.collinear import unidentified
 from consilience.estimators.html import html
+from consilience.estimators.keywords import check_keywords
+from consilience.estimators.not_numbers import named_columns
 from consilience.estimators.progress import shown
 from consilience.estimators.text import summary
 from consilience.estimators.validation import (
@@ -71,12 +73,21 @@ class MixtureEstimator(BaseEstimator):
         """Set the fitted attributes of the experts."""
         raise NotImplementedError
 
+    # ------------------------------------------------------------------ parameters
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; an error names the right one if the estimator does not have one of them."""
+        check_keywords(self, (name.partition("__")[0] for name in params), self._get_param_names())
+        super().set_params(**params)
+        return self
+
     # ------------------------------------------------------------------ fit
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         check_parameters(self)
         names, self._backend = frames.column_names(X), frames.backend_of(X)
-        rows = self._rows(X, y, reset=True, **metadata)
+        with named_columns({"X": X, "y": y, **metadata}, classes=self.reads_classes):
+            rows = self._rows(X, y, reset=True, **metadata)
         if names is not None:
             self.feature_names_in_ = names
         specification = self.specification()
@@ -125,7 +136,7 @@ class MixtureEstimator(BaseEstimator):
             )
         if self.follows_noise:
             warn(
-                f"{self.n_parameters_} parameters on {self.n_rows_:g} rows: the fit follows the noise; use "
+                f"{self.n_parameters_} parameters on {self.n_rows_:,.10g} rows: the fit follows the noise; use "
                 "fewer experts or covariates, or a ridge",
                 DegenerateFitWarning,
             )
@@ -145,20 +156,25 @@ class MixtureEstimator(BaseEstimator):
 
     # ------------------------------------------------------------------ called by a federation, which holds the data
 
-    def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]:
+    def site_rows(self, sites: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
         """Return the validated rows of each site (may be empty); each site is a mapping of the arguments of ``fit``."""
-        first = sites[0]["X"]
+        first = next(iter(sites.values()))["X"]
         names, self._backend = frames.column_names(first), frames.backend_of(first)
         shape = np.shape(first)
         if len(shape) != 2:
             raise InvalidInputError(f"X of the first site has shape {shape}: expected rows and columns")
+        parts = list(sites.values())
         self.set_columns(
             shape[1] if names is None else names,
-            classes=self._classes_of(sites),
-            dictionary=read_dictionary(self, [site["X"] for site in sites]),
+            classes=self._classes_of(parts),
+            dictionary=read_dictionary(self, [site["X"] for site in parts]),
         )
-        self._size_of_fit = next((name for name in SIZES for site in sites if site.get(name) is not None), None)
-        return [self._rows(site["X"], **{"y": None, **_without_X(site)}, reset=False, min_rows=0) for site in sites]
+        self._size_of_fit = next((name for name in SIZES for site in parts if site.get(name) is not None), None)
+        return [self._rows_of_site(name, site) for name, site in sites.items()]
+
+    def _rows_of_site(self, name: str, site: Mapping[str, Any]) -> Rows:
+        with named_columns(site, classes=self.reads_classes, site=name):
+            return self._rows(site["X"], **{"y": None, **_without_X(site)}, reset=False, min_rows=0)
 
     def coding(self, names: Sequence[str]) -> tuple[set[str] | None, Mapping[str, Any]]:
         """Return which columns are categories (None if their types decide), and reference levels."""

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from consilience.errors import InvalidInputError
 from consilience.estimators import frames
 from consilience.estimators.conditional import ConditionalMixture
+from consilience.estimators.keywords import explained
 from consilience.estimators.validation import rows_of, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
@@ -63,6 +64,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
     order_name = "n_experts"
     family = "categorical"
 
+    @explained
     def __init__(
         self,
         n_experts: int = 2,

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
 from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.keywords import explained
 from consilience.estimators.validation import generator, rows_of, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
@@ -56,6 +57,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
     title = "Gaussian mixture"
     order_name = "n_components"
 
+    @explained
     def __init__(
         self,
         n_components: int = 2,

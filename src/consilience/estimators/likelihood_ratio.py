@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
 from consilience.errors import ConsilienceWarning, InvalidInputError
+from consilience.estimators.base import MixtureEstimator
 from consilience.estimators.progress import counted
 from consilience.estimators.validation import generator
 from consilience.fit import Specification, fit_mixture
@@ -105,6 +106,7 @@ def order_test(
     >>> test.p_value
     0.1
     """
+    _check_mixture(estimator)
     for name, value in (("K", K), ("draws", draws)):
         if not isinstance(value, int | np.integer) or value < 1:
             raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
@@ -121,6 +123,16 @@ def order_test(
         found = [advance(value) for value in values]
     statistic = 2 * (alternative.log_likelihood_ - null.log_likelihood_)
     return OrderTest(K, statistic, np.array(found), null, alternative)
+
+
+def _check_mixture(estimator: Any) -> None:
+    """Raise an error if ``estimator`` is not a mixture of this library."""
+    if not isinstance(estimator, MixtureEstimator):
+        kind = f"the class {estimator.__name__}" if isinstance(estimator, type) else f"a {type(estimator).__name__}"
+        advice = "pass an estimator such as MixtureOfExpertsRegressor()"
+        if hasattr(estimator, "steps"):
+            advice = "transform X first, as in order_test(pipeline[-1], pipeline[:-1].fit_transform(X), y, K)"
+        raise InvalidInputError(f"got {kind}, expected a mixture of this library; {advice}")
 
 
 def _drawn(

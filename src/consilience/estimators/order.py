@@ -15,6 +15,7 @@ from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDi
 from consilience.estimators import frames
 from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
 from consilience.estimators.validation import generator
+from consilience.fit.checks import checked_orders
 from consilience.fit.cross_validation import HeldOut, cross_validated, given_folds, random_folds
 from consilience.fit.orders import competing, least, left_out, lines
 from consilience.model import FAMILIES, Rows
@@ -198,7 +199,7 @@ def select_order(
     """
     if criterion not in (*CRITERIA, "cv"):
         raise InvalidInputError(f"criterion={criterion!r}: expected one of {', '.join(CRITERIA)}, cv")
-    orders = _checked(orders)
+    orders = checked_orders(orders)
     before, Z = _prepared(estimator, X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateFitWarning)  # such fits are set aside
@@ -220,15 +221,6 @@ def select_order(
         scores["cv_std_error"] = tuple(each.standard_error for each in held_out)
     joined = fits if before is None else tuple(_joined(estimator, before, fitted) for fitted in fits)
     return OrderSelection(orders, joined, scores, criterion, set_aside)
-
-
-def _checked(orders: Iterable[int]) -> tuple[int, ...]:
-    if not isinstance(orders, Iterable):
-        raise InvalidInputError(f"orders={orders!r}: expected several numbers of experts, such as range(1, 7)")
-    orders = tuple(orders)
-    if not orders:
-        raise InvalidInputError("orders is empty: pass at least one number of experts")
-    return orders
 
 
 def _prepared(estimator: Any, X: Any, y: Any) -> tuple[Pipeline | None, Any]:

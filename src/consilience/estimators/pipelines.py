@@ -93,7 +93,8 @@ def held_out_after(
 
 def _held_out_densities(estimator: Any, parts: Sequence[Mapping[str, Any]]) -> tuple[Array, Array]:
     """Fit to the first part; return the weighted log densities and weights of the second."""
-    rows, left_out = estimator.site_rows(parts)  # both parts have the same columns and classes
+    named = dict(zip(("other folds", "fold"), parts, strict=True))
+    rows, left_out = estimator.site_rows(named)  # both parts have the same columns and classes
     budget = {"n_init": estimator.n_init, "tol": estimator.tol, "max_iter": estimator.max_iter}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)  # the fit to all rows has warned

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from consilience.estimators.keywords import explained
 from consilience.estimators.regressor import RegressionMixture
 from consilience.model import Mixture
 
@@ -50,6 +51,7 @@ class MixtureOfRegressions(RegressionMixture):
     order_name = "n_components"
     gate_kind = "constant"
 
+    @explained
     def __init__(
         self,
         n_components: int = 2,

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
 from consilience.estimators.conditional import ConditionalMixture, as_columns
+from consilience.estimators.keywords import explained
 from consilience.estimators.validation import SIZES, check_range, rows_of, size_name, sizes, validated
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
@@ -257,6 +258,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     title = "Mixture of experts, regression"
     order_name = "n_experts"
 
+    @explained
     def __init__(
         self,
         n_experts: int = 2,

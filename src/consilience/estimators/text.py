@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, stdtr
@@ -21,6 +21,19 @@ LONG_UP_TO = 32
 TERMS_SHOWN = 24
 EXPERTS_SHOWN = 6
 RESPONSES_SHOWN = 4
+GAP = 2
+"""Least number of spaces between two columns."""
+
+
+class Table(NamedTuple):
+    """A table with one line per term and one column per expert: estimates and standard errors ``(K, terms)``."""
+
+    title: str
+    names: list[str]
+    estimate: Array
+    se: Array
+    experts: list[int]
+    cells: str = "coefficient (standard error)"
 
 
 def summary(estimator: Any, *, reference: int | None, level: float) -> str:
@@ -42,7 +55,7 @@ def head_rows(estimator: Any) -> list[tuple[str, str, str, str]]:
     n, P = estimator.n_labels_, estimator.n_parameters_
     left = [
         (f"{unit(estimator).capitalize()}s", f"{estimator.mixture_.K}"),
-        ("Rows or groups", f"{n:g}"),
+        ("Rows or groups", count(n)),
         ("Parameters", f"{P}"),
     ]
     right = [
@@ -72,7 +85,7 @@ def _expert_tables(estimator: Any, level: float) -> list[str]:
         body = ["\n".join([_expert_head(estimator, k), _long(labels, b[k], errors[k], df[k], level)]) for k in range(K)]
         return ["\n-\n".join(body), "="]
     first, *others = wide_parts(estimator)
-    tables = [wide_text(*first, facts=expert_facts(estimator)), *(wide_text(*part) for part in others)]
+    tables = [wide_text(first, expert_facts(estimator)), *(wide_text(part) for part in others)]
     if len(outputs) > RESPONSES_SHOWN and len(names) > 1:
         tables.append(f"… {len(outputs)} responses or classes in all: see to_frame()")
     return ["\n".join(tables), "="]
@@ -87,20 +100,27 @@ def expert_facts(estimator: Any) -> dict[str, list[str]]:
     return facts
 
 
-def wide_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
-    """Return titles, terms, estimates and standard errors ``(K, terms)`` of the experts' wide tables."""
+def wide_parts(estimator: Any) -> list[Table]:
+    """Return the experts' wide tables, one for each response."""
     inference, outputs, read = estimator.inference_, responses(estimator), places_read(estimator)[1]
-    names = [terms(estimator)[i] for i in read]
+    names, K = [terms(estimator)[i] for i in read], estimator.mixture_.K
     estimate, se = (part.experts[:, :, read] for part in (inference.estimates, inference.standard_errors()))
     if len(names) == 1:  # intercepts only: one table of all responses
-        return [("Means", outputs, estimate[:, :, 0], se[:, :, 0])]
+        return [Table("Means", outputs, estimate[:, :, 0], se[:, :, 0], list(range(K)))]
     name = f"{unit(estimator).capitalize()}s"
-    titles = [name] if len(outputs) == 1 else [f"{name}, {output}" for output in outputs]
-    return [(title, names, estimate[:, c], se[:, c]) for c, title in enumerate(titles)][:RESPONSES_SHOWN]
+    titles = [name + _modelled(estimator)] if len(outputs) == 1 else [f"{name}, {output}" for output in outputs]
+    tables = [Table(title, names, estimate[:, c], se[:, c], list(range(K))) for c, title in enumerate(titles)]
+    return tables[:RESPONSES_SHOWN]
+
+
+def _modelled(estimator: Any) -> str:
+    """Return the class whose log odds the coefficients of two classes give; empty for other responses."""
+    two = estimator.mixture_.experts.classes and len(estimator.classes_) == 2
+    return f", log odds of class {estimator.classes_[1]}" if two else ""
 
 
 def _expert_head(estimator: Any, k: int) -> str:
-    text = f"{unit(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}"
+    text = f"{unit(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}{_modelled(estimator)}"
     log_shapes = estimator.inference_.estimates.log_shapes
     se = estimator.inference_.standard_errors().log_shapes
     for j, name in enumerate(_shapes(estimator)):
@@ -119,83 +139,103 @@ def _shapes(estimator: Any) -> tuple[str, ...]:
 def _long(labels: list[str], estimate: Array, se: Array, degrees: Array, level: float) -> str:
     reach = quantile(level, degrees) * se
     tail, t = (1 - level) / 2, "t" if np.isfinite(degrees).any() else "z"
-    width = max(12, *(len(label) for label in labels))
-    lines = [
-        f"{'':<{width}}{'coef':>11}{'std err':>11}{t:>9}{f'P>|{t}|':>8}{f'[{tail:.3g}':>11}{f'{1 - tail:.3g}]':>11}"
-    ]
+    lines = [["", "coef", "std err", t, f"P>|{t}|", f"[{tail:.3g}", f"{1 - tail:.3g}]"]]
     for i, label in enumerate(labels):
         z = estimate[i] / se[i] if se[i] > 0 else np.nan
         p = 2 * (stdtr(degrees[i], -abs(z)) if np.isfinite(degrees[i]) else ndtr(-abs(z)))
+        bounds = (estimate[i] - reach[i], estimate[i] + reach[i])
         lines.append(
-            f"{label:<{width}}{number(estimate[i]):>11}{number(se[i]):>11}{_fixed(z, 2):>9}{_fixed(p, 3):>8}"
-            f"{number(estimate[i] - reach[i]):>11}{number(estimate[i] + reach[i]):>11}"
+            [
+                label,
+                number(estimate[i]),
+                number(se[i]),
+                _fixed(z, 2),
+                _fixed(p, 3),
+                *(number(value) for value in bounds),
+            ]
         )
-    return "\n".join(lines)
+    return aligned(lines, (12, 11, 11, 9, 8, 11, 11))
 
 
-def wide_text(
-    title: str,
-    names: list[str],
-    estimate: Array,
-    se: Array,
-    *,
-    facts: Mapping[str, list[str]] | None = None,
-    cells: str = "coefficient (standard error)",
-) -> str:
-    """Format a table with one line per term and one column per expert; ``estimate, se (K, p)``."""
-    K = min(len(estimate), EXPERTS_SHOWN)
-    width = max(12, *(len(name) for name in names[:TERMS_SHOWN]))
-    lines = [
-        f"{title}: {cells}",
-        f"{'':<{width}}" + "".join(f"{k:>21}" for k in range(K)),
+def aligned(lines: list[list[str]], least: tuple[int, ...]) -> str:
+    """Align columns: the first to the left, others to the right, each at least ``least`` wide and never touching.
+
+    Examples
+    --------
+    >>> print(aligned([["", "coef"], ["age", "-0.04389 (0.01172)"]], (3, 5)))
+                         coef
+    age    -0.04389 (0.01172)
+    """
+    widths = [
+        max(width, *(len(line[j]) + GAP * (j > 0) for line in lines)) for j, width in enumerate(least[: len(lines[0])])
     ]
-    for name, values in (facts or {}).items():
-        lines.append(f"{name:<{width}}" + "".join(f"{value:>21}" for value in values[:K]))
-    for j, name in enumerate(names[:TERMS_SHOWN]):
-        shown = "".join(f"{f'{number(estimate[k, j])} ({number(se[k, j])})':>21}" for k in range(K))
-        lines.append(f"{name:<{width}}{shown}")
-    if len(names) > TERMS_SHOWN or len(estimate) > EXPERTS_SHOWN:
-        lines.append(f"… {len(names)} terms of {len(estimate)} experts in all: see to_frame()")
-    return "\n".join(lines)
+    return "\n".join(
+        f"{line[0]:<{widths[0]}}"
+        + "".join(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:], strict=True))
+        for line in lines
+    )
 
 
-def gate_part(estimator: Any, reference: int | None) -> tuple[str, list[str], Array, Array] | None:
-    """Return title, terms, estimates and standard errors ``(K, p)`` of a softmax gate; None for a constant gate."""
-    inference = estimator.inference_
-    if estimator.mixture_.K == 1 or not estimator.mixture_.gate.reads_covariates:
+def wide_text(table: Table, facts: Mapping[str, list[str]] | None = None) -> str:
+    """Format a table as text; ``facts`` are further lines, such as the shares of all experts."""
+    experts, names = table.experts[:EXPERTS_SHOWN], table.names[:TERMS_SHOWN]
+    lines = [["", *map(str, experts)]]
+    lines += [[name, *(values[k] for k in experts)] for name, values in (facts or {}).items()]
+    lines += [[name, *(cell(table, k, j) for k in experts)] for j, name in enumerate(names)]
+    text = [f"{table.title}: {table.cells}", aligned(lines, (12, *[21] * len(experts)))]
+    if len(table.names) > TERMS_SHOWN or len(table.experts) > EXPERTS_SHOWN:
+        text.append(f"… {len(table.names)} terms of {len(table.estimate)} experts in all: see to_frame()")
+    return "\n".join(text)
+
+
+def cell(table: Table, k: int, j: int) -> str:
+    """Return the estimate of a term of an expert, with its standard error."""
+    return f"{number(table.estimate[k, j])} ({number(table.se[k, j])})"
+
+
+def gate_part(estimator: Any, reference: int | None) -> Table | None:
+    """Return the table of a softmax gate; None for a constant gate.
+
+    The reference of contrasts has no column. Centred coefficients of two experts differ in sign only, so the second has
+    none either.
+    """
+    inference, K = estimator.inference_, estimator.mixture_.K
+    if K == 1 or not estimator.mixture_.gate.reads_covariates:
         return None
     read = places_read(estimator)[0]
     names = [terms(estimator)[i] for i in read]
     if reference is not None:
+        others = [k for k in range(K) if k != reference]
         contrasts, errors = inference.gate_contrasts(reference)
-        return f"Gate (against expert {reference})", names, contrasts[:, read], errors[:, read]
-    title = "Gate (centred: sums to zero over experts)"
-    return title, names, inference.estimates.gate[:, read], inference.standard_errors().gate[:, read]
+        return Table(f"Gate (against expert {reference})", names, contrasts[:, read], errors[:, read], others)
+    title = "Gate (centred: sums to zero over experts" + "; expert 1 has the opposite signs" * (K == 2) + ")"
+    experts = [0] if K == 2 else list(range(K))
+    estimate, se = inference.estimates.gate[:, read], inference.standard_errors().gate[:, read]
+    return Table(title, names, estimate, se, experts)
 
 
 def _gate_table(estimator: Any, reference: int | None, level: float) -> str:
-    part = gate_part(estimator, reference)
-    if part is None:
+    table = gate_part(estimator, reference)
+    if table is None:
         return ""
-    title, names, estimate, se = part
-    K = len(estimate)
-    if estimate.size > LONG_UP_TO:
-        return wide_text(title, names, estimate, se) + "\n="
-    normal = np.full(len(names), np.inf)
+    if table.estimate.size > LONG_UP_TO:
+        return wide_text(table) + "\n="
+    normal = np.full(len(table.names), np.inf)
     tables = [
-        f"{title}, expert {k}\n{_long(names, estimate[k], se[k], normal, level)}" for k in range(K) if k != reference
+        f"{table.title}, expert {k}\n{_long(table.names, table.estimate[k], table.se[k], normal, level)}"
+        for k in table.experts
     ]
     return "\n-\n".join(tables) + "\n="
 
 
 def _between_tables(estimator: Any) -> list[str]:
     """Format I² and τ² of each coefficient, log shape and gate, where sites sent fits of their own."""
-    tables = [wide_text(*part, cells="I² (τ²)") for part in between_parts(estimator)]
+    tables = [wide_text(part) for part in between_parts(estimator)]
     return ["\n".join(tables), "="] if tables else []
 
 
-def between_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
-    """Return title, names, I² and τ² ``(K, terms)`` of the table of heterogeneity between sites; none without."""
+def between_parts(estimator: Any) -> list[Table]:
+    """Return the table of heterogeneity between sites, I² and τ² of each term; none without."""
     between, names, outputs = estimator.inference_.between, terms(estimator), responses(estimator)
     if between is None:
         return []
@@ -209,7 +249,8 @@ def between_parts(estimator: Any) -> list[tuple[str, list[str], Array, Array]]:
     known = np.flatnonzero(np.isfinite(I2).any(axis=0))
     if not len(known):
         return []
-    return [("Between sites", [labels[i] for i in known], I2[:, known], tau2[:, known])]
+    names, experts = [labels[i] for i in known], list(range(len(I2)))
+    return [Table("Between sites", names, I2[:, known], tau2[:, known], experts, cells="I² (τ²)")]
 
 
 def _stacked(parts: Parameters) -> Array:
@@ -237,7 +278,7 @@ def notes(estimator: Any) -> list[str]:
         said.append(f"Not identified: {'; '.join(estimator.unidentified_)}.")
     if estimator.follows_noise:
         P, n = estimator.n_parameters_, estimator.n_rows_
-        said.append(f"{P} parameters on {n:g} rows: the fit follows the noise.")
+        said.append(f"{P} parameters on {count(n)} rows: the fit follows the noise.")
     if estimator.stop_reason_ is StopReason.COMBINED:
         said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
     if not estimator.starts_agree_:
@@ -248,6 +289,17 @@ def notes(estimator: Any) -> list[str]:
 def number(value: float) -> str:
     """Format with four significant digits; a dash for a missing value."""
     return "—" if not np.isfinite(value) else f"{value:.4g}"
+
+
+def count(n: float) -> str:
+    """Format a number of rows: whole, with commas; total weights keep their fractions.
+
+    Examples
+    --------
+    >>> count(2e6), count(12.5)
+    ('2,000,000', '12.5')
+    """
+    return f"{n:,.10g}"
 
 
 def _fixed(value: float, digits: int) -> str:

@@ -29,7 +29,7 @@ class Fittable(Protocol):
     @property
     def reads_classes(self) -> bool: ...  # noqa: D102 - documented by estimators
 
-    def site_rows(self, sites: Sequence[Mapping[str, Any]]) -> list[Rows]: ...  # noqa: D102
+    def site_rows(self, sites: Mapping[str, Mapping[str, Any]]) -> list[Rows]: ...  # noqa: D102
 
     def set_columns(  # noqa: D102
         self, names: Any, classes: Sequence[Any] | None = None, dictionary: Dictionary | None = None
@@ -71,8 +71,7 @@ class Arrays:
 
     def sites(self, estimator: Fittable | None) -> list[Site]:
         """Return one site for each name, in order."""
-        parts = list(self.parts.values())
-        rows = [_plain(part) for part in parts] if estimator is None else estimator.site_rows(parts)
+        rows = list(map(_plain, self.parts.values())) if estimator is None else estimator.site_rows(self.parts)
         return [Site(name, data) for name, data in zip(self.parts, rows, strict=True)]
 
 

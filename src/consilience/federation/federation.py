@@ -24,9 +24,11 @@ from consilience.errors import (
     UntrustedWarning,
     warn,
 )
+from consilience.federation.arguments import check_engine, check_estimator, check_method, check_sites
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.federated_fit import CRITERIA, FederatedFit, FederatedOrders
 from consilience.federation.progress import shown
+from consilience.fit.checks import checked_orders
 from consilience.fit.criteria import has_entropy_of_sums
 from consilience.fit.fitting import Fit
 from consilience.fit.stop import StopReason
@@ -69,8 +71,11 @@ class Federation:
     """
 
     def __init__(self, sites: Mapping[str, Any] | Shards, engine: Any = None, *, in_memory: bool = False) -> None:
+        if not isinstance(sites, Shards):
+            check_sites(sites)
         self._source: DataSource = sites if isinstance(sites, Shards) else Arrays.of(sites)
         self._engine = InProcess() if engine is None else engine
+        check_engine(self._engine)
         self._in_memory = in_memory
         self._sites: list[Site] = []
 
@@ -234,9 +239,9 @@ class Federation:
         FederatedOrders
             Degenerate fits, and orders that could not be fitted, are set aside and named.
         """
-        orders = tuple(orders) if isinstance(orders, Iterable) else ()
-        if criterion not in CRITERIA or not orders:
-            raise InvalidInputError(f"expected at least one order, and one of {', '.join(CRITERIA)} as criterion")
+        orders = checked_orders(orders)
+        if criterion not in CRITERIA:
+            raise InvalidInputError(f"criterion={criterion!r}: expected one of {', '.join(CRITERIA)}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateFitWarning)  # such fits are set aside
             fits = self._fits(
@@ -268,6 +273,8 @@ class Federation:
         icl: bool = False,
     ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
+        check_method(method)
+        check_estimator(estimator)
         if on_drop == "skip" and not method.partial:
             raise InvalidInputError(
                 f"on_drop='skip': {type(method).__name__} needs the same sites in all rounds; use 'stop' or 'continue'"

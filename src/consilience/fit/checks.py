@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,30 @@ def check_start(start: Mixture, blank: Mixture) -> None:
 
 def _shape(mixture: Mixture) -> tuple[int, int, int]:
     return mixture.K, mixture.experts.channels, mixture.design.d + mixture.design.intercept
+
+
+def checked_orders(orders: Any) -> tuple[int, ...]:
+    """Return the numbers of experts to compare; raise an error if they are not whole numbers of at least 1.
+
+    Examples
+    --------
+    >>> checked_orders(5)
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: orders=5: expected several numbers of experts, as in orders=range(1, 6)
+    """
+    several = "expected several numbers of experts"
+    if isinstance(orders, int | np.integer):
+        raise InvalidInputError(f"orders={orders!r}: {several}, as in orders=range(1, {max(int(orders), 1) + 1})")
+    if not isinstance(orders, Iterable) or isinstance(orders, str | bytes):
+        raise InvalidInputError(f"orders={orders!r}: {several}, as in orders=range(1, 7)")
+    found = tuple(orders)
+    if not found:
+        raise InvalidInputError(f"orders is empty: {several}, as in orders=range(1, 7)")
+    for K in found:
+        if not isinstance(K, int | np.integer) or isinstance(K, bool) or K < 1:
+            raise InvalidInputError(f"orders has {K!r}: expected whole numbers of at least 1")
+    return found
 
 
 def check_labels(parts: Sequence[Rows], K: int) -> None:
