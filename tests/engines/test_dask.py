@@ -348,7 +348,9 @@ def test_traces_are_in_the_logs_of_the_workers(
     engine = cluster.over(sites, in_memory=in_memory)
     dropped = [run(totals(mixture), engine, on_drop="continue").record.dropped[name] for _ in range(2)]
     references = [1, 2] if in_memory else [1, 1]  # a site that is sent with each task counts from 1
-    assert dropped == [f"{FailureCode.DATA_NOT_FOUND} (reference {reference})" for reference in references]
+    assert dropped == [
+        f"{FailureCode.DATA_NOT_FOUND} (reference {reference} in the site's log)" for reference in references
+    ]
     logs = cluster._client.get_worker_logs()
     found = [text for entries in logs.values() for level, text in entries if name in text and level == "ERROR"]
     assert len(found) == 2

@@ -409,12 +409,12 @@ def test_a_file_one_may_not_read(tmp_path):
 def test_errors_tell_the_place_and_not_the_value(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("x,y\n1,2\n3,secret\n")
-    with pytest.raises(SiteError, match=r"a\.csv, CSV column #1: Row #3$") as caught:
+    with pytest.raises(SiteError, match=r"a\.csv, column 'y', line 3$") as caught:
         list(Shard(str(path), Columns(("x",), ("y",))).chunks())
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__
     said = "CSV parse error: Row #7: Expected 2 columns, got 1: Row #8: CSV conversion error to double"
-    assert PLACE.match(said).groups() == ("Row #7", None)
+    assert PLACE.match(said).groups() == (None, "7", None)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -11,15 +11,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from consilience.columns import Column, Dictionary
+from consilience.columns.arrow import is_category
 from consilience.columns.dictionary import check_chosen, check_references
 from consilience.errors import InvalidInputError
 from consilience.federation.site_names import site_names
 from consilience.messages.failures import SiteError
 from consilience.model.rows import Groups, Rows
 from consilience.site import Columns, Shard, Site
-from consilience.site.shards import categories, column_names, distinct
+from consilience.site.columns import is_number
+from consilience.site.shards import column_names, column_types, distinct
 from consilience.site.stores import address, expand, is_remote, store
 
+COLUMNS_SHOWN = 20
 PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials")
 
 
@@ -127,9 +130,11 @@ class Shards:
         responses = () if target is None else (target,) if isinstance(target, str) else tuple(target)
         if exposure is not None and trials is not None:
             raise InvalidInputError("expected a column for exposure or for trials, not both")
-        taken = {*responses, weight, groups, exposure, trials}
+        taken = {*responses, weight, groups, exposure, trials} - {None}
+        known = column_names(uris[0])
+        _check_names(uris[0], known, {"target": responses, "features": features or (), "other roles": taken})
         if features is None:
-            features = [name for name in column_names(uris[0]) if name not in taken]
+            features = [name for name in known if name not in taken]
         columns = Columns(tuple(features), responses, weight=weight, exposure=exposure or trials, groups=groups)
         if groups is not None:
             _check_groups(uris, groups)
@@ -170,16 +175,50 @@ class Shards:
 
         A shard that cannot be read is left to the run, which names it.
         """
-        typed: dict[str, bool] = {}
+        types = {}
         for uri in self.uris:
             with suppress(SiteError):
-                typed |= categories(uri, features)
+                types[uri] = column_types(uri)
+        typed = _categories(types, features)
         chosen, references = estimator.coding(features)
         if chosen is not None:
             check_chosen(typed, chosen)
         check_references(references, features)
         levels = {name: (False, True) if typed.get(name) else self._readable(name) for name in chosen or typed}
         return Dictionary(tuple(Column(name, levels.get(name, ()), references.get(name)) for name in features))
+
+
+def _categories(types: Mapping[str, Mapping[str, Any]], features: Sequence[str]) -> dict[str, bool]:
+    """Return which features are text, dictionaries or boolean, True for boolean; raise an error if files differ."""
+    found: dict[str, bool] = {}
+    for name in features:
+        kinds = {uri: of_file[name] for uri, of_file in types.items() if name in of_file}
+        text = [uri for uri, kind in kinds.items() if is_category(kind) and not is_number(kind)]
+        numbers = [uri for uri, kind in kinds.items() if is_number(kind) and str(kind) != "null"]
+        if text and numbers:
+            a, b = text[0], numbers[0]
+            raise InvalidInputError(
+                f"column {name!r} is of type {kinds[a]} in {address(a)}, but of type {kinds[b]} in {address(b)}: write "
+                "it with one type in all files"
+            )
+        if any(is_category(kind) for kind in kinds.values()):
+            found[name] = not text
+    return found
+
+
+def _check_names(uri: str, known: Sequence[str], asked: Mapping[str, Iterable[Any]]) -> None:
+    """Raise an error if the first file does not have the columns that were asked for."""
+    for role, names in asked.items():
+        for name in names:
+            if name not in known:
+                raise InvalidInputError(
+                    f"{role}: {address(uri)} has no column {name!r}; its columns are {_listed(known)}"
+                )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:COLUMNS_SHOWN])
+    return shown if len(names) <= COLUMNS_SHOWN else f"{shown} and {len(names) - COLUMNS_SHOWN} more"
 
 
 def _check_files(uris: Sequence[str]) -> None:

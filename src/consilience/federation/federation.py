@@ -26,6 +26,7 @@ from consilience.errors import (
 )
 from consilience.federation.arguments import check_engine, check_estimator, check_method, check_sites
 from consilience.federation.data_source import Arrays, DataSource, Shards
+from consilience.federation.explanations import explained
 from consilience.federation.federated_fit import CRITERIA, FederatedFit, FederatedOrders
 from consilience.federation.progress import shown
 from consilience.fit.checks import checked_orders
@@ -33,6 +34,7 @@ from consilience.fit.criteria import has_entropy_of_sums
 from consilience.fit.fitting import Fit
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue
+from consilience.messages.failures import Failure
 from consilience.messages.questions import LogLikelihood
 from consilience.messages.table import encode
 from consilience.methods.federated_em import FederatedEM
@@ -138,6 +140,9 @@ class Federation:
         """Return the tracebacks of failures at sites of this process in the last run; only failure codes are sent."""
         return {site.name: list(site.traces) for site in self._sites if site.traces}
 
+    def _explained(self, site: str, failure: Failure) -> Failure:
+        return explained(site, failure, self._sites)
+
     def run(
         self,
         dialogue: Dialogue[R],
@@ -164,7 +169,7 @@ class Federation:
         self._sites = self._source.sites(None)
         engine = self._engine.over(self._sites, in_memory=self._in_memory)
         kept = None if journal is None else Journal(journal)
-        return run(dialogue, engine, kept, deadline=deadline, on_drop=on_drop)
+        return run(dialogue, engine, kept, deadline=deadline, on_drop=on_drop, explain=self._explained)
 
     def fit(
         self,
@@ -303,6 +308,7 @@ class Federation:
                 progress=progress,
                 most_rounds=method.most_rounds(task),
                 limits=limits,
+                explain=self._explained,
             )
         fits: Sequence[Fit | None] = done.value
         return [

@@ -32,7 +32,7 @@ class FailureCode(Enum):
     NO_CREDENTIALS = "the data store refused the credentials: check the access key, its secret and its permissions"
     DATA_UNREADABLE = "the data could not be read: the file is damaged, or its format is not the one in its name"
     NO_ANSWER_TO_KIND = "the site does not answer questions of this type"
-    INTERNAL = "an unexpected error at the site: the traceback is in the site's log"
+    INTERNAL = "an unexpected error at the site"
     # reported by the engine or the coordinator
     NO_ANSWER = "no answer before the deadline"
     WORKER_LOST = "the workers that computed the answer were lost: out of memory, killed, or unreachable"
@@ -64,12 +64,12 @@ class Failure:
     reference : int
         Number of the traceback in the site's log; 0 if there is none.
     detail : str
-        What the question expected. Added by the coordinator, not sent.
+        What is known of the reason. Added by the coordinator, not sent.
 
     Examples
     --------
-    >>> print(Failure(FailureCode.INTERNAL, reference=7))
-    an unexpected error at the site: the traceback is in the site's log (reference 7)
+    >>> print(Failure(FailureCode.OTHER_COLUMNS, reference=7))
+    the data do not have the requested columns (reference 7 in the site's log)
     """
 
     code: FailureCode
@@ -77,8 +77,9 @@ class Failure:
     detail: str = ""
 
     def __str__(self) -> str:
-        text = f"{self.code}: {self.detail}" if self.detail else str(self.code)
-        return f"{text} (reference {self.reference})" if self.reference else text
+        if self.detail:
+            return f"{self.code}: {self.detail}"
+        return f"{self.code} (reference {self.reference} in the site's log)" if self.reference else str(self.code)
 
 
 class SiteError(ConsilienceError):
@@ -95,4 +96,4 @@ class SiteError(ConsilienceError):
 
     def __init__(self, code: FailureCode, detail: str = "") -> None:
         super().__init__(f"{code}: {detail}" if detail else str(code))
-        self.code = code
+        self.code, self.detail = code, detail

@@ -28,6 +28,8 @@ MOST_ROUNDS = 100_000
 """Number of rounds after which a run is ended, unless its method states another."""
 Progress = Callable[[str, int, int], None]
 """Callback as replies arrive, with the question, the number of sites that replied and the number asked."""
+Explain = Callable[[str, Failure], Failure]
+"""Adds what the caller knows of the reason to the failure of a site."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,7 @@ def run(
     progress: Progress | None = None,
     most_rounds: int = MOST_ROUNDS,
     limits: Limits = UNLIMITED,
+    explain: Explain | None = None,
 ) -> Run[R]:
     """Run ``dialogue``: send each request over ``engine`` and return the answer to it, until it ends.
 
@@ -75,6 +78,8 @@ def run(
         Number of rounds after which the run is ended with an error.
     limits : Limits
         Maximum number of rows of a site, and maximum share of a site in all rows.
+    explain : callable or None
+        Adds the reason to the failure of a site, where the sites are the caller's own.
 
     Returns
     -------
@@ -102,7 +107,9 @@ def run(
         raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop', 'continue' or 'skip'")
     if not isinstance(dialogue, Generator):
         raise InvalidInputError("expected a dialogue, as returned by a generator function: call the function")
-    talk = _Conversation(engine, journal, deadline, on_drop, progress, most_rounds=most_rounds, limits=limits)
+    talk = _Conversation(
+        engine, journal, deadline, on_drop, progress, most_rounds=most_rounds, limits=limits, explain=explain
+    )
     with nullcontext() if journal is None else journal.opened(engine.sites):
         try:
             talk.check_data()
@@ -140,8 +147,9 @@ class _Conversation:
         *,
         most_rounds: int,
         limits: Limits,
+        explain: Explain | None,
     ) -> None:
-        self._most_rounds, self._limits = most_rounds, limits
+        self._most_rounds, self._limits, self._explain = most_rounds, limits, explain
         self._engine, self._journal, self._deadline = engine, journal, deadline
         self._on_drop, self._progress = on_drop, progress
         self._roster = {site: place for place, site in enumerate(engine.sites)}
@@ -275,6 +283,8 @@ class _Conversation:
             found = self._stated.failure(reply.sites, question, value, fingerprint_of(reply.message))
             value = value if found is None else found
         failed = isinstance(value, Failure)
+        if failed and self._explain is not None:
+            value = self._explain(reply.sites[0], value)
         if failed:
             gathered.failures.update(dict.fromkeys(reply.sites, value))
         else:

@@ -158,7 +158,7 @@ def respond(question: bytes | Question, site: Site) -> bytes:
     >>> decode(respond(encode(Summarise(d=1, q=1)), site)).weight
     2.0
     >>> print(decode(respond(b"noise", site)))
-    the question could not be read (reference 1)
+    the question could not be read (reference 1 in the site's log)
     """
     try:
         asked = decoded_question(question) if isinstance(question, bytes) else question

@@ -214,11 +214,24 @@ def encode(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:
     return values, encoded.indices.to_numpy().astype(np.intp)
 
 
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column of this type is read as numbers.
+
+    Examples
+    --------
+    >>> is_number(pa.int32()), is_number(pa.bool_()), is_number(pa.string())
+    (True, True, False)
+    """
+    types = pa.types
+    tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal, types.is_null)
+    return any(test(kind) for test in tests)
+
+
 def _numbers(column: pa.Array, name: str) -> NDArray[Any]:
     """Return a numeric column as an array, a view if its type allows."""
     kind = column.type
     plain = pa.types.is_floating(kind) or pa.types.is_integer(kind)
-    if not (plain or pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
+    if not is_number(kind):
         raise SiteError(FailureCode.NOT_NUMBERS, f"column {name!r} is of type {kind}")
     _check_nulls(column, name)
     numbers: NDArray[Any] = (column if plain else column.cast(pa.float64())).to_numpy()

@@ -7,7 +7,7 @@ columns. Reading uses one thread and bounded memory, whatever the size of the fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from consilience.columns.arrow import TEXT, is_category
+from consilience.columns.arrow import TEXT
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import Rows
 from consilience.site.columns import Chunk, Columns, encode
@@ -125,21 +125,19 @@ def column_names(uri: str) -> tuple[str, ...]:
         return tuple(_schema(uri).names)
 
 
-def categories(uri: str, names: Sequence[str]) -> dict[str, bool]:
-    """Return which of the named columns are text, dictionaries or boolean; True for a boolean column.
+def column_types(uri: str) -> dict[str, pa.DataType]:
+    """Return the types of the columns of a file by their names; for a CSV file inferred from its first block.
 
     Examples
     --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
-    ...     parquet.write_table(pa.table({"dose": [1.0], "ward": ["b"]}), f"{directory}/north.parquet")
-    ...     categories(f"{directory}/north.parquet", ("dose", "ward"))
-    {'ward': False}
+    ...     parquet.write_table(pa.table({"y": [1.0], "ward": ["a"]}), f"{directory}/north.parquet")
+    ...     column_types(f"{directory}/north.parquet")
+    {'y': DataType(double), 'ward': DataType(string)}
     """
     with named(uri):
-        schema = _schema(uri)
-    kinds = {name: _type_of(schema, name) for name in names}
-    return {name: pa.types.is_boolean(kind) for name, kind in kinds.items() if is_category(kind)}
+        return {field.name: field.type for field in _schema(uri)}
 
 
 def distinct(uri: str, column: str) -> list[Any]:
@@ -191,13 +189,15 @@ def _distinct(batches: Iterator[pa.RecordBatch], column: str) -> list[Any]:
 
 def _batches(uri: str, columns: Columns, types: dict[str, Any] | None = None) -> Iterator[pa.RecordBatch]:
     """Yield record batches with the named columns; ``types`` of CSV columns default to those of their roles."""
-    with named(uri):
+    known: list[str] = []
+    with named(uri, known):
         if is_parquet(uri):
             with _parquet(uri, len(columns.names)) as file:
                 _check_columns(file.schema_arrow, columns, uri)
                 yield from file.iter_batches(batch_size=CHUNK, columns=list(columns.names), use_threads=False)
             return
         schema = _schema(uri)
+        known += schema.names
         _check_columns(schema, columns, uri)
         types = {name: _csv_type(name, columns, schema) for name in columns.names} if types is None else types
         options = csv.ConvertOptions(column_types=types, include_columns=list(types), strings_can_be_null=True)
@@ -243,7 +243,8 @@ def _check_columns(schema: pa.Schema, columns: Columns, uri: str) -> None:
     for name in columns.names:
         number = len(schema.get_all_field_indices(name))
         if number != 1:
-            raise SiteError(FailureCode.OTHER_COLUMNS, f"{number} columns of {address(uri)} are named {name!r}")
+            count = f"{number} columns" if number else "no column"
+            raise SiteError(FailureCode.OTHER_COLUMNS, f"{address(uri)} has {count} named {name!r}")
 
 
 def _csv_type(name: str, columns: Columns, schema: pa.Schema) -> Any:

@@ -46,6 +46,8 @@ class Site:
     traces : deque of str
         Full tracebacks of the last 20 failures. They stay at the site and go to the logger ``consilience.site``; only
         a code and the number of the traceback leave the site.
+    reasons : deque of (int, str)
+        Reasons of the same failures in one line, by the number of the traceback. They stay at the site too.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class Site:
     _fingerprints: list[int] = field(default_factory=list, init=False, repr=False)
     _references: Iterator[int] = field(default_factory=lambda: iter(range(1, 2**62)), init=False, repr=False)
     traces: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT_TRACES), repr=False)
+    reasons: deque[tuple[int, str]] = field(default_factory=lambda: deque(maxlen=KEPT_TRACES), repr=False)
 
     def chunks(self) -> Iterator[Rows]:
         """Yield the rows in chunks, at least one; groups are never split."""
@@ -121,7 +124,7 @@ class Site:
         """Return the same site with its rows in memory."""
         if isinstance(self.data, Rows):
             return self
-        return Site(self.name, self._kept, key=self.key, traces=self.traces)
+        return Site(self.name, self._kept, key=self.key, traces=self.traces, reasons=self.reasons)
 
     def by_client(self) -> Site:
         """Return the same site with its groups as clients; without groups all its rows are one client."""
@@ -150,6 +153,8 @@ class Site:
         """Store the traceback of an exception; return its number, counted from 1, which may leave the site."""
         reference = next(self._references)
         self.traces.append("".join(traceback.format_exception(error)))
+        reason = error.detail if isinstance(error, SiteError) else f"{type(error).__name__}: {error}"
+        self.reasons.append((reference, reason))
         _log.error("site %s could not answer (reference %d)", self.name, reference, exc_info=error)
         return reference
 

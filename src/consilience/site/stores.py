@@ -25,7 +25,9 @@ REFUSED = re.compile(
 UNREACHABLE = re.compile(r"NETWORK_CONNECTION|curlCode")
 ABSENT = re.compile(r"NO_SUCH_BUCKET|NO_SUCH_KEY|RESOURCE_NOT_FOUND|HTTP status 404")
 # Position of a CSV error and the expected type; never the value, which comes after.
-PLACE = re.compile(r"(?:In |CSV parse error: )?((?:CSV column #\d+: )?Row #\d+)?(?:: CSV conversion error to (\w+))?")
+PLACE = re.compile(
+    r"(?:In |CSV parse error: )?(?:CSV column #(\d+): )?(?:Row #(\d+))?(?:: CSV conversion error to (\w+))?"
+)
 
 
 def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
@@ -70,8 +72,15 @@ def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
 
 
 @contextmanager
-def named(uri: str) -> Iterator[None]:
-    """Translate pyarrow's errors to failure codes; those of CSV quote values and are not passed on."""
+def named(uri: str, columns: Sequence[str] = ()) -> Iterator[None]:
+    """Translate pyarrow's errors to failure codes; those of CSV quote values and are not passed on.
+
+    Parameters
+    ----------
+    uri : str
+    columns : sequence of str
+        Names of the columns of a CSV file, if they are known when the error occurs.
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -81,9 +90,20 @@ def named(uri: str) -> Iterator[None]:
     except OSError as error:
         raise SiteError(_code(str(error)), address(uri)) from error
     except pa.ArrowException as error:
-        place, kind = PLACE.match(str(error)).groups()  # type: ignore[union-attr]
+        column, row, kind = PLACE.match(str(error)).groups()  # type: ignore[union-attr]
         code = FailureCode.DATA_UNREADABLE if kind in (None, "string") else FailureCode.NOT_NUMBERS
-        raise SiteError(code, f"{address(uri)}, {place}" if place else address(uri)) from None
+        raise SiteError(code, ", ".join([address(uri), *_place(uri, columns, column, row)])) from None
+
+
+def _place(uri: str, columns: Sequence[str], column: str | None, row: str | None) -> Iterator[str]:
+    """Yield the place of an error in a file: its column and its row; or that the file is empty."""
+    if column is not None:
+        known = int(column) < len(columns)
+        yield f"column {columns[int(column)]!r}" if known else f"column number {column}"
+    if row is not None:
+        yield f"line {row}"
+    elif column is None and not is_remote(uri) and Path(_local_path(uri)).stat().st_size == 0:
+        yield "which is empty (0 bytes)"
 
 
 def _code(text: str) -> FailureCode:
