@@ -57,21 +57,19 @@ def text_in(name: str, data: Any) -> str | None:
     array = np.asarray(frames.as_array(data))
     if array.dtype.kind not in "OSU" or array.ndim not in (1, 2):
         return None
-    of_column = array.reshape(len(array), -1)
-    for j in range(of_column.shape[1]):
-        for i, value in enumerate(of_column[:, j]):
-            if isinstance(value, str | bytes) and not _is_number(value):
-                label = f"column {j if columns is None else repr(str(columns[j]))} of {name}"
-                what = name if array.ndim == 1 else label
-                return (
-                    f"{what} has the text {value!r} in row {i}, expected numbers: convert the column, or leave it out"
-                )
+    for j, column in enumerate(array.reshape(len(array), -1).T):
+        wrong = next((i for i, value in enumerate(column) if not _is_number(value)), None)
+        if wrong is not None:
+            label = j if columns is None else repr(str(columns[j]))
+            what = name if array.ndim == 1 else f"column {label} of {name}"
+            text = str(column[wrong])
+            return f"{what} has the text {text!r} in row {wrong}, expected numbers: convert the column, or leave it out"
     return None
 
 
-def _is_number(text: str | bytes) -> bool:
+def _is_number(value: Any) -> bool:
+    """Whether a value is not a text, or the text of a number."""
     try:
-        float(text)
+        return not isinstance(value, str | bytes) or bool(float(value) or True)
     except ValueError:
         return False
-    return True

@@ -17,7 +17,7 @@ from consilience.estimators.pipelines import Data, final_step, held_out_after, s
 from consilience.estimators.validation import generator
 from consilience.fit.checks import checked_orders
 from consilience.fit.cross_validation import HeldOut, cross_validated, given_folds, random_folds
-from consilience.fit.orders import competing, least, left_out, lines
+from consilience.fit.orders import competing, html_table, least, left_out, lines
 from consilience.model import FAMILIES, Rows
 from consilience.numerics.arrays import IntArray
 
@@ -131,6 +131,10 @@ class OrderSelection:
     def __repr__(self) -> str:
         """Return the summary."""
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        said = [*left_out(self.set_aside), f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"]
+        return html_table(self.orders, self.scores, said)
 
 
 def _listed(parts: list[str]) -> str:

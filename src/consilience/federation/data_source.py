@@ -15,6 +15,7 @@ from consilience.columns.arrow import is_category
 from consilience.columns.dictionary import check_chosen, check_references
 from consilience.errors import InvalidInputError
 from consilience.federation.site_names import site_names
+from consilience.federation.text import some
 from consilience.messages.failures import SiteError
 from consilience.model.rows import Groups, Rows
 from consilience.site import Columns, Shard, Site
@@ -50,6 +51,11 @@ class Fittable(Protocol):
 class DataSource(Protocol):
     """Interface of the data of a federation."""
 
+    @property
+    def description(self) -> str:
+        """Return the number and names of the sites in one line."""
+        ...
+
     def sites(self, estimator: Fittable | None) -> list[Site]:
         """Return the sites, with rows in the form that ``estimator`` reads, or unchanged if it is None."""
         ...
@@ -71,6 +77,11 @@ class Arrays:
         if len({part.get("groups") is None for part in parts.values()}) > 1:
             raise InvalidInputError("some sites have groups and some do not: pass groups for all sites")
         return cls(parts)
+
+    @property
+    def description(self) -> str:
+        """Return the number and names of the sites in one line."""
+        return f"{len(self.parts)} sites in memory ({some(list(self.parts))})"
 
     def sites(self, estimator: Fittable | None) -> list[Site]:
         """Return one site for each name, in order."""
@@ -139,6 +150,12 @@ class Shards:
         if groups is not None:
             _check_groups(uris, groups)
         return cls(uris, columns, "exposure" if exposure else "trials" if trials else None)
+
+    @property
+    def description(self) -> str:
+        """Return the number and names of the files in one line, and their columns by role."""
+        target = ", ".join(self.columns.target) or "none"
+        return f"{len(self.uris)} files ({some(self.names)}), target {target}, features {some(self.columns.features)}"
 
     def sites(self, estimator: Fittable | None) -> list[Site]:
         """Return one site for each shard, in the order of addresses."""

@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
+from consilience.federation.text import fit_html, fit_text
 from consilience.fit import criteria
 from consilience.fit.fitting import Fit
-from consilience.fit.orders import least, left_out, lines
+from consilience.fit.orders import html_table, least, left_out, lines
 from consilience.fit.survey import SiteReport
 from consilience.runs.record import Record
 
 CRITERIA = ("aic", "bic", "icl")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FederatedFit:
     """A model fitted over sites, with the record of the run.
 
@@ -76,6 +77,12 @@ class FederatedFit:
         """
         entropy = criteria.entropy_of_sums(self.fit.ascent.mixture, self.fit.ascent.statistics)
         return self.bic + 2 * (np.nan if entropy is None else entropy)
+
+    def __repr__(self) -> str:
+        return fit_text(self)
+
+    def _repr_html_(self) -> str:
+        return fit_html(self)
 
     def _check_one_mixture(self, criterion: str) -> None:
         if self.models:
@@ -160,3 +167,7 @@ class FederatedOrders:
     def __repr__(self) -> str:
         """Return the summary."""
         return self.summary()
+
+    def _repr_html_(self) -> str:
+        said = [*left_out(self.set_aside), f"Selected by {self.criterion}: {self.best_order}."]
+        return html_table(self.orders, self.scores, said)

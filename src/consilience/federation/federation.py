@@ -135,6 +135,9 @@ class Federation:
         shards = Shards.of(pattern, target=target, features=features, **roles)
         return cls(shards, engine, in_memory=in_memory)
 
+    def __repr__(self) -> str:
+        return f"Federation of {self._source.description}, engine {type(self._engine).__name__}"
+
     @property
     def traces(self) -> dict[str, list[str]]:
         """Return the tracebacks of failures at sites of this process in the last run; only failure codes are sent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from math import isnan
 
 Scores = Mapping[str, Sequence[float]]
@@ -46,6 +47,20 @@ def lines(orders: Sequence[int], scores: Scores) -> list[str]:
     cells = {name: ["—" if isnan(value) else f"{value:.6g}" for value in values] for name, values in scores.items()}
     rows = [f"{K:>16}" + "".join(f"{column[i]:>16}" for column in cells.values()) for i, K in enumerate(orders)]
     return [header, *rows]
+
+
+def html_table(orders: Sequence[int], scores: Scores, said: Sequence[str]) -> str:
+    """Return a table of the scores, and sentences below it, as HTML.
+
+    Examples
+    --------
+    >>> html_table((1,), {"bic": (10.0,)}, ["Selected by bic: 1."])
+    '<div><table><tr><th>order</th><th>bic</th></tr><tr><td>1</td><td>10</td></tr></table>Selected by bic: 1.</div>'
+    """
+    head, *rows = (line.split() for line in lines(orders, scores))
+    first = "".join(f"<th>{name}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<div><table><tr>{first}</tr>{body}</table>{escape(' '.join(said))}</div>"
 
 
 def left_out(set_aside: Mapping[int, str]) -> list[str]:

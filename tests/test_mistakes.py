@@ -1,0 +1,256 @@
+"""Mistakes that users make: each is answered with what was got, what is expected and what to do."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import csv, parquet
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import consilience
+from consilience import (
+    DaskCluster,
+    Federation,
+    GaussianMixture,
+    MixtureOfExpertsClassifier,
+    MixtureOfExpertsRegressor,
+    MixtureOfRegressions,
+    OneShot,
+    order_test,
+    select_order,
+)
+from consilience.errors import ConsilienceError, RoundStoppedError, UnknownParameterError
+from consilience.federation import FederatedOrders
+from consilience.messages.questions import FitSite
+
+N = 40
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+Y = X[:, 0] + RNG.normal(size=N)
+TEXT = np.where(np.arange(N) == 7, "21,64", "1.5")
+FRAME = pd.DataFrame({"age": X[:, 0], "dose": TEXT})
+EXPERTS = MixtureOfExpertsRegressor(2, random_state=0, n_init=1)
+REGRESSIONS = MixtureOfRegressions(2, random_state=0, n_init=1)
+PIPELINE = make_pipeline(StandardScaler(), EXPERTS)
+
+
+def sites(**changed: Any) -> Federation:
+    return Federation({"north": (X, Y), "south": (X, Y), **changed})
+
+
+MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
+    "a path as federation": (
+        lambda: Federation("data/*.parquet"),
+        r"got the text 'data/\*.parquet', expected a mapping .* Federation.from_parquet\('data/\*.parquet', target=",
+    ),
+    "a Path as federation": (lambda: Federation(Path("a.csv")), r"got the path 'a.csv', .*from_parquet\('a.csv'"),
+    "a list as federation": (lambda: Federation([(X, Y), (X, Y)]), r"got a list, .* give each site a name, as in"),
+    "a list of paths as federation": (lambda: Federation(["a.csv", "b.csv"]), r"got a list, .*from_parquet\(\[...\]"),
+    "no site": (lambda: Federation({}), "at least one site"),
+    "a site without a pair": (lambda: Federation({"north": X}), r"site north: expected \(X, y\), or a mapping"),
+    "a site with another part": (lambda: Federation({"north": {"X": X, "target": Y}}), r"site north: .* got \['X', 't"),
+    "a word as engine": (
+        lambda: Federation({"a": (X, Y)}, engine="dask"),
+        r"engine: got the text 'dask', .* DaskCluste",
+    ),
+    "a class as engine": (lambda: Federation({"a": (X, Y)}, DaskCluster), "engine: got the class DaskCluster"),
+    "a word as method": (lambda: sites().fit(EXPERTS, method="one_shot"), r"'one_shot', .* mean method=OneShot\(\)\?"),
+    "an unknown word as method": (
+        lambda: sites().fit(EXPERTS, method="average"),
+        r"'average', .* choose one of .*OneSh",
+    ),
+    "a class as method": (lambda: sites().fit(EXPERTS, method=OneShot), r"got the class OneShot, .* pass OneShot\(\)"),
+    "a pipeline in a federation": (lambda: sites().fit(PIPELINE), r"got a Pipeline; .* transform .* at each site"),
+    "a pipeline in federated order": (lambda: sites().select_order(PIPELINE, [1]), "got a Pipeline; expected Mixture"),
+    "a foreign estimator": (lambda: sites().fit(LinearRegression()), "got a LinearRegression; expected MixtureOfExp"),
+    "an estimator's class": (lambda: sites().fit(MixtureOfExpertsRegressor), r"pass MixtureOfExpertsRegressor\(\)"),
+    "a foreign estimator in order": (
+        lambda: select_order(LinearRegression(), X, Y),
+        "got LinearRegression: expected a",
+    ),
+    "a pipeline in an order test": (lambda: order_test(PIPELINE, X, Y, K=1), r"order_test\(pipeline\[-1\]"),
+    "one number as orders": (lambda: select_order(EXPERTS, X, Y, 5), r"orders=5: .* as in orders=range\(1, 6\)"),
+    "one federated number as orders": (lambda: sites().select_order(EXPERTS, 5), r"orders=5: .*range\(1, 6\)"),
+    "an order of zero": (lambda: sites().select_order(EXPERTS, [0, 1]), "orders has 0: expected whole numbers of at l"),
+    "components of experts": (lambda: MixtureOfExpertsRegressor(n_components=3), "'n_components': .* is n_experts"),
+    "components of classes": (lambda: MixtureOfExpertsClassifier(n_components=3), "number of experts is n_experts"),
+    "experts of regressions": (lambda: MixtureOfRegressions(n_experts=3), "number of components is n_components"),
+    "clusters of a mixture": (lambda: GaussianMixture(n_clusters=3), "number of components is n_components"),
+    "components set": (lambda: clone(EXPERTS).set_params(n_components=3), "no parameter 'n_components': its number of"),
+    "components set in a pipeline": (
+        lambda: clone(PIPELINE).set_params(mixtureofexpertsregressor__n_components=3),
+        "no parameter 'n_components': its number of experts is n_experts",
+    ),
+    "a misspelt parameter": (lambda: MixtureOfExpertsRegressor(max_iters=3), r"'max_iters': did you mean max_iter\?"),
+    "text in y": (lambda: clone(EXPERTS).fit(X, TEXT), "y has the text '21,64' in row 7, expected numbers"),
+    "text in weights": (lambda: clone(EXPERTS).fit(X, Y, TEXT), "sample_weight has the text '21,64' in row 7"),
+    "text in y of a site": (lambda: sites(south=(X, TEXT)).fit(EXPERTS), "site south: y has the text '21,64' in row 7"),
+    "a missing value at a site": (
+        lambda: sites(south=(np.where(X > 2, np.nan, X), np.r_[np.nan, Y[1:]])).fit(EXPERTS),
+        "site south: Input .* contains NaN",
+    ),
+    "another width at a site": (lambda: sites(south=(X[:, :1], Y)).fit(EXPERTS), "site south: X has 1 features, but"),
+    "other columns at a site": (
+        lambda: Federation(
+            {"north": (FRAME[["age"]], Y), "south": (FRAME[["age"]].rename(columns={"age": "Age"}), Y)}
+        ).fit(EXPERTS),
+        "(?s)site south: .*feature names .*Age",
+    ),
+    "a family's size at a site": (
+        lambda: sites(south={"X": X, "y": Y, "exposure": np.ones(N)}).fit(EXPERTS),
+        "site south: exposure is for family='poisson'",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_mistake_is_answered_with_a_sentence(mistake: str) -> None:
+    call, said = MISTAKES[mistake]
+    with pytest.raises(ConsilienceError, match=said):
+        call()
+
+
+def test_an_unknown_parameter_is_also_the_error_that_python_raises() -> None:
+    for kind in (TypeError, ValueError, UnknownParameterError):
+        with pytest.raises(kind, match="n_experts"):
+            MixtureOfExpertsRegressor(n_components=3)
+    assert clone(MixtureOfExpertsRegressor(3)).get_params()["n_experts"] == 3
+
+
+# ---------------------------------------------------------------------- files
+
+
+def table(n: int = N, **changed: Any) -> pa.Table:
+    columns = {"age": X[:n, 0], "dose": X[:n, 1], "y": Y[:n]}
+    return pa.table(columns | changed)
+
+
+def write(path: Path, rows: pa.Table) -> None:
+    (parquet.write_table if path.suffix == ".parquet" else csv.write_csv)(rows, path)
+
+
+FILES: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "a column missing": (
+        "b.parquet",
+        lambda path: write(path, table().drop_columns(["dose"])),
+        "b.parquet: the data do not have the requested columns: .*b.parquet has no column named 'dose'",
+    ),
+    "a column missing in a CSV file": (
+        "b.csv",
+        lambda path: write(path, table().drop_columns(["dose"])),
+        "b.csv has no column named 'dose'",
+    ),
+    "text in a CSV file": (
+        "b.csv",
+        lambda path: path.write_text('age,dose,y\n1,2,3\n4,"21,64",6\n') and None,
+        "b.csv: a column that must be numeric is not: .*b.csv, column 'dose', line 3",
+    ),
+    "a missing value": (
+        "b.parquet",
+        lambda path: write(path, table(dose=[None, *X[1:, 1]])),
+        "b.parquet: a column has missing or infinite values: fill or drop those rows: column 'dose'",
+    ),
+    "an empty CSV file": ("b.csv", lambda path: path.touch(), r"b.csv: .* which is empty \(0 bytes\)"),
+    "an empty Parquet file": ("b.parquet", lambda path: path.touch(), r"b.parquet: .* which is empty \(0 bytes\)"),
+}
+
+
+@pytest.mark.parametrize("mistake", FILES)
+def test_the_file_and_the_column_are_named(mistake: str, tmp_path: Path) -> None:
+    name, make, said = FILES[mistake]
+    first = tmp_path / f"a{Path(name).suffix}"
+    write(first, table())
+    make(tmp_path / name)
+    files = Federation.from_parquet([str(first), str(tmp_path / name)], target="y")
+    with pytest.raises(RoundStoppedError, match=said) as caught:
+        files.fit(REGRESSIONS)
+    assert "reference" not in str(caught.value)
+    with pytest.warns(consilience.SetAsideWarning, match=said.removeprefix("b.parquet: ").removeprefix("b.csv: ")):
+        files.fit(REGRESSIONS, on_drop="continue")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_two_types_of_a_feature_are_named_with_their_files(tmp_path: Path, suffix: str) -> None:
+    write(tmp_path / f"a{suffix}", table())
+    write(tmp_path / f"b{suffix}", table(dose=[f"{value:.3f} mg" for value in X[:, 1]]))
+    files = Federation.from_parquet(f"{tmp_path}/*{suffix}", target="y")
+    said = rf"column 'dose' is of type string in .*b{suffix}, but of type double in .*a{suffix}: write it with one type"
+    with pytest.raises(ConsilienceError, match=said):
+        files.fit(REGRESSIONS)
+
+
+def test_two_types_of_the_response_are_named_with_their_files(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", table())
+    write(tmp_path / "b.parquet", table(y=[f"{value:.3f} mg" for value in Y]))
+    files = Federation.from_parquet(f"{tmp_path}/*.parquet", target="y")
+    said = "b.parquet: .* column 'y' is of type string, but of type double in a.parquet: write it as numbers"
+    with pytest.raises(RoundStoppedError, match=said):
+        files.fit(REGRESSIONS)
+
+
+def test_a_file_without_rows_is_used_and_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", table())
+    write(tmp_path / "b.parquet", table(0))
+    with pytest.warns(consilience.SetAsideWarning, match="b.parquet: it has no rows"):
+        Federation.from_parquet(f"{tmp_path}/*.parquet", target="y").fit(REGRESSIONS)
+
+
+@pytest.mark.parametrize("role", ["target", "weight", "groups", "exposure"])
+def test_a_role_for_a_column_that_is_not_there_is_named(role: str, tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", table())
+    roles = {"target": "y"} | {role: "Dose"}
+    with pytest.raises(ConsilienceError, match=r"a.parquet has no column 'Dose'; its columns are age, dose, y$"):
+        Federation.from_parquet(str(tmp_path / "a.parquet"), **roles)
+
+
+def test_an_unexpected_error_says_where_its_traceback_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("no such luck")
+
+    federation = sites()
+    module = sys.modules["consilience.site.answer"]
+    monkeypatch.setattr(module, "_contribution", broken)
+    monkeypatch.setitem(module.WHOLE, FitSite, broken)
+    with pytest.raises(RoundStoppedError, match=r"RuntimeError: no such luck; .* in Federation.traces\['north'\]"):
+        federation.fit(EXPERTS)
+    assert "no such luck" in federation.traces["north"][0]
+
+
+# ---------------------------------------------------------------------- what is printed, and what is imported
+
+
+def test_results_print_on_one_screen() -> None:
+    federation = Federation({f"site {i}": (X[i::10], Y[i::10]) for i in range(10)})
+    start = MixtureOfRegressions(1).fit(X, Y).mixture_
+    one = MixtureOfRegressions(1, mixture_init=start, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", consilience.ConsilienceWarning)
+        fitted = federation.fit(one)
+    orders = FederatedOrders((1,), (fitted,), "bic", {})
+    local = select_order(MixtureOfRegressions(random_state=0), X, Y, [1])
+    assert repr(federation) == "Federation of 10 sites in memory (site 0, site 1, site 2, …, site 9), engine InProcess"
+    for value in (fitted, orders, local):
+        assert len(repr(value)) < 3000
+        assert len(repr(value).splitlines()) < 25
+        assert value._repr_html_().startswith("<div>")
+    assert f"{fitted.fit.log_likelihood:.3f}, BIC {fitted.bic:.3f}" in repr(fitted)
+    assert f"{fitted.record.bytes_received:,} received" in repr(fitted)
+    assert "Selected by bic: 1." in repr(orders)
+    assert f"{fitted.model.variances_[0]:.4g}" in fitted._repr_html_()
+
+
+def test_warnings_are_importable_from_the_package() -> None:
+    names = [name for name in consilience.__all__ if name.endswith("Warning")]
+    assert len(names) == 8
+    assert all(issubclass(getattr(consilience, name), consilience.ConsilienceWarning) for name in names)
