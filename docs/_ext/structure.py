@@ -9,6 +9,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 SOURCE = Path(__file__).parents[2] / "src" / "consilience"
+MODULES = ("display", "errors")
+"""Modules beside the packages."""
 BOX, GAP, ROW = 118, 14, 74
 """Width of a box, gap between boxes and height of a row, in pixels."""
 
@@ -16,12 +18,12 @@ BOX, GAP, ROW = 118, 14, 74
 def packages() -> list[str]:
     """Return the names of the top packages and modules."""
     folders = [path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()]
-    return sorted([*folders, "errors"])
+    return sorted([*folders, *MODULES])
 
 
 def imports_of(package: str) -> set[str]:
     """Return the other top packages whose names the code of a package imports."""
-    files = [SOURCE / f"{package}.py"] if package == "errors" else sorted((SOURCE / package).rglob("*.py"))
+    files = [SOURCE / f"{package}.py"] if package in MODULES else sorted((SOURCE / package).rglob("*.py"))
     found = set()
     for file in files:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -188,7 +188,7 @@ def test_clone_keeps_parameters_and_forgets_the_fit(estimator) -> None:
 def test_verbose_shows_progress_and_changes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     data = simulated()
     quiet = regressor(data)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     loud = regressor(data, verbose=True)
-    assert "MixtureOfExpertsRegressor" in capsys.readouterr().out
+    assert "MixtureOfExpertsRegressor" in capsys.readouterr().err
     assert np.array_equal(quiet.coef_, loud.coef_)

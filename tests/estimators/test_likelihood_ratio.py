@@ -53,7 +53,7 @@ def test_groups_and_exposure_are_simulated(capsys: pytest.CaptureFixture[str]) -
     )
     assert test.null.n_labels_ == 30
     assert test.p_value == pytest.approx(1 / 3)
-    assert "2/2" in capsys.readouterr().out
+    assert "2 of 2" in capsys.readouterr().err
 
 
 def test_weights_and_impossible_numbers_are_errors() -> None:

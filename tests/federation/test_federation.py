@@ -222,7 +222,7 @@ def test_a_fit_that_did_not_converge_says_so() -> None:
 @pytest.mark.slow
 def test_verbose_shows_rounds(capsys: pytest.CaptureFixture[str]) -> None:
     Federation(split(simulated(n=200))).fit(MixtureOfExpertsRegressor(2, random_state=0, verbose=True))
-    assert "round" in capsys.readouterr().out
+    assert "round" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------- what is said of sites

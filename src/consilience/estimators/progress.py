@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from consilience.display import displayed
 from consilience.fit.search import Progress
 
 T = TypeVar("T")
@@ -17,22 +18,15 @@ def shown(verbose: bool, title: str) -> Iterator[Progress | None]:
     if not verbose:
         yield None
         return
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns) as bar:
-        task = bar.add_task(title, total=None)
-        passes = 0
+    passes = 0
+    with displayed(title) as show:
 
         def advance(phase: str, log_likelihood: float) -> None:
             nonlocal passes
             passes += 1
-            bar.update(
-                task, description=f"{title}: {phase}, pass {passes}, log-likelihood per row {log_likelihood:.6f}"
-            )
+            show(f"{phase}, pass {passes}, log-likelihood per row {log_likelihood:.6f}", None, None)
 
         yield advance
-        bar.update(task, total=1, completed=1)
 
 
 @contextmanager
@@ -41,13 +35,13 @@ def counted(verbose: bool, title: str, total: int) -> Iterator[Callable[[T], T]]
     if not verbose:
         yield lambda value: value
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
-        task = bar.add_task(title, total=total)
+    done = 0
+    with displayed(title) as show:
 
         def advance(value: T) -> T:
-            bar.advance(task)
+            nonlocal done
+            done += 1
+            show("simulated data sets", done, total)
             return value
 
         yield advance
