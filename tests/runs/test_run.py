@@ -257,7 +257,7 @@ def test_the_record_says_what_was_asked_what_left_and_what_it_discloses() -> Non
 def test_progress_is_told() -> None:
     claim = []
     run(summaries(2), InProcess().over(small_sites()), progress=lambda *what: claim.append(what))
-    assert claim[-1] == ("Summarise", 3, 3)
+    assert claim[-2:] == [("Summarise", 3, 3), ("computing with the answers", 0, 0)]
 
 
 # ---------------------------------------------------------------------- traps

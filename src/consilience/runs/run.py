@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -14,7 +16,7 @@ from consilience.errors import InvalidInputError, JournalError, MessageError, Ro
 from consilience.messages.codec import fingerprint_of
 from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total
 from consilience.messages.failures import Failure, FailureCode
-from consilience.messages.questions import Bundle, Identify, Identity, Question, question_for
+from consilience.messages.questions import Answers, Bundle, Identify, Identity, Question, question_for
 from consilience.messages.table import answers, decode, encode, received
 from consilience.runs.consistency import UNLIMITED, Consistency, Limits, sum_of
 from consilience.runs.engine import Engine, Reply
@@ -22,12 +24,16 @@ from consilience.runs.journal import ClosedRound, Journal
 from consilience.runs.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
 from consilience.runs.tree_sum import Span, tree_sum
 
+_log = logging.getLogger("consilience")
+_log.addHandler(logging.NullHandler())
 R = TypeVar("R")
 OnDrop = Literal["stop", "continue", "skip"]
+LONGEST_WORDS = 100
 MOST_ROUNDS = 100_000
 """Number of rounds after which a run is ended, unless its method states another."""
 Progress = Callable[[str, int, int], None]
-"""Callback as replies arrive, with the question, the number of sites that replied and the number asked."""
+"""Callback as replies arrive, with the question, the number of sites that replied and the number asked; and, with no
+site asked, when the dialogue computes with the answers of a round."""
 Explain = Callable[[str, Failure], Failure]
 """Adds what the caller knows of the reason to the failure of a site."""
 
@@ -115,9 +121,14 @@ def run(
             talk.check_data()
             request = next(dialogue)
             while True:
-                request = dialogue.send(talk.answer(request))
+                answer = talk.answer(request)
+                talk.computing()
+                request = dialogue.send(answer)
         except StopIteration as finished:
             return Run(finished.value, talk.record())
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = (talk.interrupted(),)
+            raise
 
 
 @dataclass
@@ -175,21 +186,43 @@ class _Conversation:
                 (),
                 self.record(),
             )
-        asked = self._asked(request)
+        began, asked = time.perf_counter(), self._asked(request)
         gathered = _Gathered(self._carried(request, asked))
         question = encode(gathered.question)
         self._rounds.append((request, gathered.exchanges))
         if self._journal is not None:
             question = self._journal.begin(number, kind, asked, question)
             if number <= len(self._journal.rounds):
-                return self._replayed(request, self._journal.rounds[number - 1], gathered)
+                value = self._replayed(request, self._journal.rounds[number - 1], gathered)
+                _log.info("round %d, %s: from the journal%s", number, _words(request), _likelihood(value))
+                return value
             for reply in self._journal.open_replies:
                 self._take(reply, gathered, sent=0, outcome=FROM_JOURNAL)
         self._gather(number, question, asked, request, gathered)
         self._refuse_rows(asked, gathered)
         if gathered.failures:
             self._drop(number, gathered.failures)
-        return self._closed(number, request, asked, gathered)
+        value = self._closed(number, request, asked, gathered)
+        answered, seconds = len(asked) - len(gathered.failures), time.perf_counter() - began
+        line = "round %d, %s: %d of %d sites answered in %.1f s%s"
+        _log.info(line, number, _words(request), answered, len(asked), seconds, _likelihood(value))
+        return value
+
+    def computing(self) -> None:
+        """Show that the dialogue computes with the answers of a round."""
+        if self._progress is not None:
+            self._progress("computing with the answers", 0, 0)
+
+    def interrupted(self) -> str:
+        """Return what to do after an interrupt from the keyboard."""
+        where = f"interrupted in round {max(len(self._rounds), 1)}"
+        if self._journal is None:
+            return (
+                f"{where}, and no answer was kept: with journal='run.journal' and a whole number as random_state, an "
+                "interrupted run can be resumed"
+            )
+        path = str(self._journal.path)
+        return f"{where}: run the same call again, with journal={path!r}, to resume; its answers are not asked again"
 
     def _asked(self, request: Request) -> list[str]:
         if request.sites is None:
@@ -365,6 +398,20 @@ class _Conversation:
             for i, (request, exchanges) in enumerate(self._rounds)
         )
         return Record(rounds, dict(self._dropped), self._limits)
+
+
+def _words(request: Request) -> str:
+    """Return the type of the question and what its answers disclose, in a short text without data."""
+    said = _disclosed(request)
+    short = said if len(said) <= LONGEST_WORDS else f"{said[: LONGEST_WORDS - 1]}…"
+    return f"{type(request.question).__name__} ({short})"
+
+
+def _likelihood(value: Any) -> str:
+    """Return the log-likelihood in the answers of a round, the highest of several mixtures; empty if there is none."""
+    parts = value.items if isinstance(value, Answers) else (value,)
+    found = [each for part in parts if isinstance(each := getattr(part, "log_likelihood", None), float)]
+    return f", log-likelihood {max(found):.3f}" if found else ""
 
 
 def _disclosed(request: Request) -> str:
