@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import random
@@ -35,6 +36,7 @@ from sharded import totals, write_sites
 
 pytest.importorskip("distributed")
 import dask
+from distributed import Client, LocalCluster
 from distributed.protocol import deserialize, serialize
 
 pytestmark = pytest.mark.slow  # tests/contracts has this engine in the fast lane
@@ -55,6 +57,68 @@ def worker_pids(cluster: DaskCluster, number: int) -> list[int]:
             return list(found.values())
         time.sleep(0.1)
     raise TimeoutError
+
+
+# ---------------------------------------------------------------- clusters that are given
+
+
+def test_a_cluster_or_a_client_that_is_given_is_used_and_stays_open(tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 3, 300)
+    expected = run(totals(mixture), InProcess().over(sites)).value
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as local:
+        with DaskCluster(local) as opened:
+            assert run(totals(mixture), opened.over(sites)).value == expected
+        with Client(local, set_as_default=False) as client:
+            with DaskCluster(client) as opened:
+                assert run(totals(mixture), opened.over(sites)).value == expected
+            assert client.status == "running"
+            with pytest.raises(InvalidInputError, match="n_workers and memory_limit are for workers that are started"):
+                DaskCluster(client, memory_limit="1GB")
+        with pytest.raises(EngineError, match="the client is closed"):
+            DaskCluster(client)
+    with pytest.raises(EngineError, match="the LocalCluster is closed"):
+        DaskCluster(local)
+
+
+def test_what_is_no_cluster_is_named() -> None:
+    with pytest.raises(InvalidInputError, match=r"address: got a int, expected the address of a scheduler, a distrib"):
+        DaskCluster(8786)
+
+    async def asynchronous() -> None:
+        async with Client(processes=False, asynchronous=True, set_as_default=False, dashboard_address=None) as client:
+            with pytest.raises(InvalidInputError, match="got an asynchronous Client"):
+                DaskCluster(client)
+
+    asyncio.run(asynchronous())
+
+
+def test_workers_have_the_memory_that_they_are_given() -> None:
+    with DaskCluster(n_workers=1, memory_limit="1GB") as opened:
+        (worker,) = opened._client.scheduler_info()["workers"].values()
+        assert worker["memory_limit"] == 10**9
+    for limit in ("lots", 0, "5MB", [1]):
+        with pytest.raises(InvalidInputError, match=r"memory_limit=.*: expected the memory of a worker, as in '2GB'"):
+            DaskCluster(memory_limit=limit)
+
+
+def test_each_yields_results_and_survives_a_lost_worker(cluster: DaskCluster) -> None:
+    assert sorted(cluster.each(len_of_both, [b"a", b"bc"], b"xyz")) == [(0, 4), (1, 5)]
+    with pytest.raises(TypeError):
+        list(cluster.each(len_of_both, [None], b""))
+    pids = worker_pids(cluster, 2)
+    found = cluster.each(slow_length, [b"a"] * 6, b"xyz")
+    next(found)
+    os.kill(pids[0], signal.SIGKILL)
+    assert sorted(value for _, value in found) == [4] * 5
+
+
+def len_of_both(item: bytes, shared: bytes) -> int:
+    return len(item) + len(shared)
+
+
+def slow_length(item: bytes, shared: bytes) -> int:
+    time.sleep(0.5)
+    return len_of_both(item, shared)
 
 
 # ---------------------------------------------------------------- what is refused
@@ -104,7 +168,10 @@ def test_tls_needs_security() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"address": "127.0.0.1:1", "n_workers": 2}, "got both"),
+        (
+            {"address": "127.0.0.1:1", "n_workers": 2},
+            "n_workers and memory_limit are for workers that are started here",
+        ),
         ({"n_workers": 0}, "n_workers=0: expected"),
         ({"address": "tls://scheduler:1", "security": "cert.pem"}, "security='cert.pem': expected"),
         (

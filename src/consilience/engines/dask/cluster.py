@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+from uuid import uuid4
 
 from consilience.engines.dask.connection import (
     CLOSE_SECONDS,
@@ -22,10 +23,14 @@ from consilience.engines.dask.connection import (
     within,
 )
 from consilience.engines.dask.library import dask, distributed
+from consilience.engines.dask.rounds import is_loss
 from consilience.engines.dask.sites import DaskSites
+from consilience.engines.dask.tasks import keep
 from consilience.errors import EngineError, InvalidInputError
 from consilience.site.site import Site
 
+T = TypeVar("T")
+R = TypeVar("R")
 # None unsets a variable: with Dask's low trim threshold, a pass would return memory to the system after every block.
 ENVIRONMENT = {"MALLOC_TRIM_THRESHOLD_": None, "OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
 SETTINGS = {
@@ -38,6 +43,8 @@ SETTINGS = {
     "distributed.admin.system-monitor.interval": "5s",
     "distributed.worker.profile.enabled": False,
 }
+LEAST_MEMORY = 100_000_000
+"""Memory in bytes below which a worker cannot even import this package."""
 # By default Dask gives up the slot of a worker that is still empty 15 s after a loss, even after repeated losses.
 PATIENCE = {"distributed.deploy.lost-worker-timeout": "1 day"}
 
@@ -50,13 +57,17 @@ class DaskCluster:
 
     Parameters
     ----------
-    address : str or None
-        Address of a running scheduler, as in ``"tls://scheduler:8786"``. Dask runs the code of anyone who can reach its
-        port, so plain ``tcp://`` is refused beyond this machine.
+    address : str, distributed.Client, cluster or None
+        A running cluster: the address of its scheduler, as in ``"tls://scheduler:8786"``, a client, or a cluster object
+        such as ``distributed.LocalCluster``, which stay open. Dask runs the code of anyone who can reach its port, so
+        plain ``tcp://`` is refused beyond this machine.
     n_workers : int or None
         Without an address: number of processes to start on this machine, listening on 127.0.0.1; by default the number
         of processors. They import the script that starts them: its work must be under
         ``if __name__ == "__main__":``.
+    memory_limit : str or int, optional
+        Without an address: memory of each process that is started, as in ``"2GB"``; a process that exceeds it is ended
+        and started again, and its files are read again. By default the memory of the machine, divided evenly.
     security : distributed.Security or None
         Certificates. With workers of this machine, True creates temporary certificates, so that other users of the
         machine cannot connect to them.
@@ -99,10 +110,19 @@ class DaskCluster:
     """
 
     def __init__(
-        self, address: str | None = None, *, n_workers: int | None = None, security: Any = None, insecure: bool = False
+        self,
+        address: Any = None,
+        *,
+        n_workers: int | None = None,
+        memory_limit: str | int | None = None,
+        security: Any = None,
+        insecure: bool = False,
     ) -> None:
-        if address is not None and n_workers is not None:
-            raise InvalidInputError("got both address and n_workers: pass one of them; workers are started or found")
+        if address is not None and not (n_workers is None and memory_limit is None):
+            raise InvalidInputError(
+                "n_workers and memory_limit are for workers that are started here: with an address or a cluster, leave "
+                "them out"
+            )
         if n_workers is not None and n_workers < 1:
             raise InvalidInputError(f"n_workers={n_workers!r}: expected a whole number >= 1")
         distributed()
@@ -111,11 +131,14 @@ class DaskCluster:
         try:
             self._open.enter_context(quiet())
             if address is None:
-                self._client = self._open.enter_context(local_client(n_workers or os.cpu_count() or 1, security))
-            else:
+                started = local_client(n_workers or os.cpu_count() or 1, security, checked_memory(memory_limit))
+                self._client = self._open.enter_context(started)
+            elif isinstance(address, str):
                 address = checked_address(address, security, insecure=insecure)
                 self._client = connected(address, security)
                 self._open.callback(close_within, CLOSE_SECONDS, self._client)
+            else:
+                self._client = self._open.enter_context(given_client(address, insecure=insecure))
             self._checked: set[str] = set()
             self._threads()
         except BaseException:
@@ -132,9 +155,42 @@ class DaskCluster:
         in_memory : bool
             Whether workers keep the rows in memory; otherwise they read the files at every question.
         """
-        if self._client.status != "running":
-            raise EngineError("the cluster is closed: create another DaskCluster")
+        self._check_open()
         return DaskSites(self._client, self._threads(), sites, in_memory=in_memory)
+
+    def each(self, work: Callable[[T, bytes], R], items: Sequence[T], shared: bytes) -> Iterator[tuple[int, R | None]]:
+        """Yield ``work(item, shared)`` of each item with its position, as they end; lost workers cost time only.
+
+        An item whose workers were lost again and again is yielded with None.
+        """
+        self._check_open()
+        self._threads()
+        key = f"consilience-{uuid4().hex}"
+        once = self._client.submit(keep, shared, key=f"{key}-shared", pure=False)
+        keys = [f"{key}-{i}" for i in range(len(items))]
+        futures = self._client.map(work, items, [once] * len(items), key=keys, pure=False)
+        places = {future.key: i for i, future in enumerate(futures)}
+        ended = distributed().as_completed(futures, self._client.loop, with_results=True, raise_errors=False)
+        try:
+            for future, result in ended:
+                self._check_open()
+                yield places[future.key], self._result(future, result)
+        finally:  # what no one holds, the scheduler forgets: done or not
+            for future in (*futures, once):
+                future.release()
+
+    def _result(self, future: Any, result: Any) -> Any:
+        """Return the result of a task, or None if its workers were lost; raise any other error."""
+        if future.status == "finished":
+            return result
+        error: BaseException = result[1] if future.status == "error" else result
+        if not is_loss(error):
+            raise error
+        return None
+
+    def _check_open(self) -> None:
+        if self._client.status != "running":
+            raise EngineError("the cluster is closed, or its scheduler was lost: create another DaskCluster")
 
     def close(self) -> None:
         """Disconnect from the cluster; workers that were started here end."""
@@ -167,13 +223,65 @@ class DaskCluster:
 
 
 @contextmanager
-def local_client(n_workers: int, security: Any) -> Iterator[Any]:
+def given_client(given: Any, *, insecure: bool) -> Iterator[Any]:
+    """Yield the client that was given, or a client of the cluster that was given; both stay open."""
+    library = distributed()
+    if isinstance(given, library.Client):
+        check_given(given, insecure=insecure)
+        yield given
+    elif isinstance(given, library.deploy.Cluster):
+        if given.status.name != "running":
+            raise EngineError(f"the {type(given).__name__} is {given.status.name}: start it before it is used")
+        client = library.Client(given, set_as_default=False)
+        with ExitStack() as stack:
+            stack.callback(close_within, CLOSE_SECONDS, client)
+            check_given(client, insecure=insecure)
+            yield client
+    else:
+        raise InvalidInputError(
+            f"address: got a {type(given).__name__}, expected the address of a scheduler, a distributed.Client or a "
+            "cluster such as distributed.LocalCluster"
+        )
+
+
+def check_given(client: Any, *, insecure: bool) -> None:
+    """Raise an error for a client that cannot be used from here, or whose connection is not allowed."""
+    if client.asynchronous:
+        raise InvalidInputError("got an asynchronous Client: pass Client(address), which waits for its answers")
+    if client.status != "running":
+        raise EngineError("the client is closed: create another one")
+    address = client.scheduler.address
+    if not address.startswith("inproc://"):
+        checked_address(address, client.security, insecure=insecure)
+
+
+def checked_memory(limit: Any) -> Any:
+    """Return the memory of a worker as Dask reads it; raise an error if it is no size.
+
+    Examples
+    --------
+    >>> checked_memory("2GB"), checked_memory(None)
+    (2000000000, 'auto')
+    """
+    if limit is None:
+        return "auto"
+    size = 0
+    if isinstance(limit, str | int):
+        with suppress(ValueError):
+            size = dask().utils.parse_bytes(limit)
+    if size < LEAST_MEMORY:
+        raise InvalidInputError(f"memory_limit={limit!r}: expected the memory of a worker, as in '2GB'")
+    return size
+
+
+@contextmanager
+def local_client(n_workers: int, security: Any, memory: Any = "auto") -> Iterator[Any]:
     """Yield a client of workers started on this machine, which end with it."""
     before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "PYTHONHASHSEED", "__DASK_PARENT_PID")}
     with ExitStack() as stack:
         stack.callback(restore, before)
         stack.enter_context(dask().config.set(PATIENCE))
-        cluster = local_workers(n_workers, security)
+        cluster = local_workers(n_workers, security, memory)
         stack.callback(close_within, CLOSE_SECONDS, cluster)
         restore(before)
         client = distributed().Client(cluster, set_as_default=False, direct_to_workers=True)
@@ -189,13 +297,14 @@ def restore(environment: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def local_workers(n_workers: int, security: Any) -> Any:
+def local_workers(n_workers: int, security: Any, memory: Any = "auto") -> Any:
     """Start one process with one thread for each worker, on the loopback address."""
     try:
         with dask().config.set(SETTINGS):
             return distributed().LocalCluster(
                 n_workers=n_workers,
                 threads_per_worker=1,
+                memory_limit=memory,
                 processes=True,
                 host="127.0.0.1",
                 dashboard_address=None,
