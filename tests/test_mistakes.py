@@ -153,8 +153,8 @@ FILES: dict[str, tuple[str, Callable[[Path], None], str]] = {
     ),
     "text in a CSV file": (
         "b.csv",
-        lambda path: path.write_text('age,dose,y\n1,2,3\n4,"21,64",6\n') and None,
-        "b.csv: a column that must be numeric is not: .*b.csv, column 'dose', line 3",
+        lambda path: path.write_text('age,dose,y\n1,2,3\n4,6,"21,64"\n') and None,
+        "b.csv: a column that must be numeric is not: .*b.csv, column 'y', line 3",
     ),
     "a missing value": (
         "b.parquet",

@@ -271,3 +271,19 @@ def test_a_fit_with_wrong_keys_names_the_credentials(guarded_store, monkeypatch)
     with pytest.raises(RoundStoppedError, match=r"a\.parquet: the data store refused the credentials") as caught:
         shards.fit(MixtureOfRegressions(2, random_state=0))
     assert "AKIA" not in str(caught.value)
+
+
+def test_scores_are_written_to_the_store_and_resumed(open_store, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{open_store}")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    shards = Federation.from_parquet("s3://lake/year=2024/part*.parquet", target="y", features=["a", "b"])
+    model = shards.fit(MixtureOfRegressions(1, random_state=0)).model
+    assert shards.predict(model, "s3://lake/scores").rows == 150
+    files = store(open_store, Keys())
+    found = [info.path for info in files.get_file_info(fs.FileSelector("lake/scores"))]
+    assert sorted(found) == [f"lake/scores/part {i}.parquet" for i in range(3)]
+    files.delete_file(found[0])
+    again = shards.predict(model, "s3://lake/scores")
+    assert (again.rows, again.were_there) == (50, 2)
+    with pytest.raises(InvalidInputError, match="would be among the inputs"):
+        shards.predict(model, "s3://lake/year=2024", overwrite=True)

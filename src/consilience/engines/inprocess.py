@@ -9,8 +9,10 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from typing import TypeVar
 
 from consilience.errors import InvalidInputError
 from consilience.messages.questions import Question, question_for
@@ -20,6 +22,8 @@ from consilience.runs.engine import Reply, digest
 from consilience.site.answer import respond
 from consilience.site.site import Site
 
+T = TypeVar("T")
+R = TypeVar("R")
 PATIENCE = 0.25
 """Fraction of the time limit without a reply after which threads are added, since the existing ones may hang."""
 GATHER = 0.01
@@ -47,6 +51,22 @@ class InProcess:
         if threads is not None and threads < 1:
             raise InvalidInputError(f"threads={threads!r}: expected a whole number of at least 1")
         self.threads = threads or os.cpu_count() or 1
+
+    def each(self, work: Callable[[T, bytes], R], items: Sequence[T], shared: bytes) -> Iterator[tuple[int, R]]:
+        """Yield ``work(item, shared)`` of each item with its position, as they end.
+
+        Examples
+        --------
+        >>> sorted(InProcess().each(lambda item, shared: item * len(shared), [1, 2], b"abc"))
+        [(0, 3), (1, 6)]
+        """
+        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="consilience")
+        try:
+            places = {pool.submit(work, item, shared): i for i, item in enumerate(items)}
+            for done in as_completed(places):
+                yield places[done], done.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def over(self, sites: Iterable[Site], *, in_memory: bool = False) -> InProcessSites:
         """Return the engine for ``sites``; with ``in_memory`` their files are read once."""

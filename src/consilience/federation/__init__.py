@@ -2,5 +2,6 @@
 
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.federation.federation import Federation
+from consilience.federation.scores import Scores
 
-__all__ = ["FederatedFit", "FederatedOrders", "Federation"]
+__all__ = ["FederatedFit", "FederatedOrders", "Federation", "Scores"]

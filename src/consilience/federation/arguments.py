@@ -96,6 +96,15 @@ def check_estimator(estimator: Any) -> None:
     raise InvalidInputError(f"estimator: got {_kind(estimator)}; expected {ESTIMATORS}{advice}")
 
 
+def check_fitted(model: Any) -> None:
+    """Raise an error if ``model`` is not a fitted estimator of this library."""
+    if hasattr(model, "model") and hasattr(model, "record"):
+        raise InvalidInputError(f"model: got a {type(model).__name__}; pass its .model")
+    check_estimator(model)
+    if not hasattr(model, "mixture_"):
+        raise InvalidInputError(f"model: this {type(model).__name__} is not fitted; pass the .model of a fit")
+
+
 def _meant(text: str) -> str:
     """Return advice on a method that was named by a text."""
     names = {name.lower(): name for name in methods.__all__ if _is_method(name)}

@@ -143,7 +143,7 @@ class Shards:
             raise InvalidInputError("expected a column for exposure or for trials, not both")
         taken = {*responses, weight, groups, exposure, trials} - {None}
         known = column_names(uris[0])
-        _check_names(uris[0], known, {"target": responses, "features": features or (), "other roles": taken})
+        check_names(uris[0], known, {"target": responses, "features": features or (), "other roles": taken})
         if features is None:
             features = [name for name in known if name not in taken]
         columns = Columns(tuple(features), responses, weight=weight, exposure=exposure or trials, groups=groups)
@@ -223,7 +223,7 @@ def _categories(types: Mapping[str, Mapping[str, Any]], features: Sequence[str])
     return found
 
 
-def _check_names(uri: str, known: Sequence[str], asked: Mapping[str, Iterable[Any]]) -> None:
+def check_names(uri: str, known: Sequence[str], asked: Mapping[str, Iterable[Any]]) -> None:
     """Raise an error if the first file does not have the columns that were asked for."""
     for role, names in asked.items():
         for name in names:

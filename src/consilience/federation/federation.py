@@ -24,11 +24,12 @@ from consilience.errors import (
     UntrustedWarning,
     warn,
 )
-from consilience.federation.arguments import check_engine, check_estimator, check_method, check_sites
+from consilience.federation.arguments import check_engine, check_estimator, check_fitted, check_method, check_sites
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.explanations import explained
 from consilience.federation.federated_fit import CRITERIA, FederatedFit, FederatedOrders
-from consilience.federation.progress import shown
+from consilience.federation.progress import counted, shown
+from consilience.federation.scores import Scores, collected, scorings
 from consilience.fit.checks import checked_orders
 from consilience.fit.criteria import has_entropy_of_sums
 from consilience.fit.fitting import Fit
@@ -43,6 +44,7 @@ from consilience.runs.consistency import UNLIMITED, Limits
 from consilience.runs.journal import Journal
 from consilience.runs.record import Record
 from consilience.runs.run import OnDrop, Run, run
+from consilience.site.scoring import Scored, scored
 from consilience.site.site import Site, check_label_count
 
 R = TypeVar("R")
@@ -267,6 +269,70 @@ class Federation:
         if reason := chosen.set_aside.get(chosen.best_order):
             warn(f"the fits of all orders are degenerate ({reason}): try fewer experts", DegenerateFitWarning)
         return chosen
+
+    def predict(
+        self, model: Any, out: str | Path, *, keep: str | Sequence[str] = (), overwrite: bool = False
+    ) -> Scores:
+        """Score all shards with a fitted model, on the same engine: one Parquet file for each shard, rows in its order.
+
+        Columns of a file of scores: those of ``keep``; ``prediction``, the mean response or the class (of several
+        responses ``prediction_0``, ...; none for a Gaussian mixture); for classes ``probability_CLASS``; ``expert``,
+        the most probable expert; and the probabilities of experts: ``responsibility_0``, ... given the response if the
+        federation has a ``target``, else ``gate_0``, ... given the covariates alone.
+
+        A file gets its name when it is complete. Scores that are there, of the same model and the same unchanged file,
+        are kept: after an interrupt or an error the same call scores the rest.
+
+        Parameters
+        ----------
+        model : estimator
+            A fitted estimator, as ``FederatedFit.model``; its columns are found by name.
+        out : path
+            Folder for the files, local or ``s3://``; created if missing. A folder with inputs is refused.
+        keep : str or sequence of str
+            Columns that are copied, such as a key; as text from a CSV file.
+        overwrite : bool
+            Whether to write files again that are there.
+
+        Returns
+        -------
+        Scores
+
+        Examples
+        --------
+        >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
+        >>> from consilience import Federation, MixtureOfRegressions
+        >>> from consilience.datasets import soft
+        >>> data = soft(1000, random_state=0)
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> columns = {"id": range(1000), "a": data.X[:, 0], "b": data.X[:, 1], "y": data.y}
+        >>> pq.write_table(pa.table(columns), f"{folder.name}/part.parquet")
+        >>> table = Federation.from_parquet(f"{folder.name}/*.parquet", target="y", features=["a", "b"])
+        >>> result = table.fit(MixtureOfRegressions(2, random_state=0))
+        >>> scores = table.predict(result.model, f"{folder.name}/scores", keep="id")
+        >>> pq.read_table(scores.files[0]).column_names
+        ['id', 'prediction', 'expert', 'responsibility_0', 'responsibility_1']
+        >>> folder.cleanup()
+        """
+        shards = self._source
+        if not isinstance(shards, Shards):
+            raise InvalidInputError("predict scores files, and these rows are in memory: use model.predict(X)")
+        check_fitted(model)
+        keep = (keep,) if isinstance(keep, str) else tuple(keep)
+        tasks = scorings(shards, model, str(out), keep, overwrite=overwrite)
+        shared = encode(LogLikelihood(model.mixture_))
+        outcomes: dict[int, Scored | None] = {}
+        try:
+            with counted(bool(model.verbose), "predict", "files", len(tasks)) as advance:
+                for i, outcome in self._engine.each(scored, tasks, shared):
+                    outcomes[i] = outcome
+                    advance(len(outcomes))
+        except KeyboardInterrupt as interrupt:
+            interrupt.args = (
+                f"interrupted after {len(outcomes)} of {len(tasks)} files: the same call scores the rest",
+            )
+            raise
+        return collected(shards.names, tasks, outcomes)
 
     def _fits(
         self,

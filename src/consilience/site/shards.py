@@ -7,7 +7,7 @@ columns. Reading uses one thread and bounded memory, whatever the size of the fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,6 +182,27 @@ def _distinct(batches: Iterator[pa.RecordBatch], column: str) -> list[Any]:
     for batch in batches:
         seen.update(encode(batch.column(column), column)[0])
     return sorted(seen)
+
+
+def read_columns(uri: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a file as they are, at least one batch; those of a CSV file as text.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     csv.write_csv(pa.table({"id": ["007", "008"], "y": [1.0, 2.0]}), f"{directory}/north.csv")
+    ...     [batch.to_pydict() for batch in read_columns(f"{directory}/north.csv", ["id"])]
+    [{'id': ['007', '008']}]
+    """
+    columns, text = Columns((), tuple(names)), dict.fromkeys(names, pa.string())
+    empty = True
+    for batch in _batches(uri, columns, text):
+        empty = False
+        yield batch.select(list(names))
+    if empty:
+        types = column_types(uri) if is_parquet(uri) else text
+        yield pa.RecordBatch.from_pydict({name: pa.array([], types[name]) for name in names})
 
 
 # ---------------------------------------------------------------- reading

@@ -1,0 +1,157 @@
+"""Scores of the shards of a table: what is read, where it is written, and what became of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any
+
+from consilience.columns import Dictionary
+from consilience.errors import InvalidInputError, RoundStoppedError
+from consilience.federation.data_source import Shards, check_names
+from consilience.messages.questions import LogLikelihood
+from consilience.messages.table import encode
+from consilience.site.columns import Columns
+from consilience.site.scoring import Scored, Scoring
+from consilience.site.shards import Shard, column_names
+from consilience.site.stores import address, is_remote, store
+
+FAILURES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Files of scores, one for each shard.
+
+    Parameters
+    ----------
+    files : tuple of str
+        Addresses of the files, in the order of the shards.
+    rows : int
+        Number of rows written in this run.
+    were_there : int
+        Number of files that were there, complete, from an earlier run.
+
+    Examples
+    --------
+    >>> Scores(("scores/a.parquet", "scores/b.parquet"), 2_000_000, 0)
+    2 files of scores, from scores/a.parquet on: 2,000,000 rows written now
+    """
+
+    files: tuple[str, ...]
+    rows: int
+    were_there: int
+
+    def __repr__(self) -> str:
+        there = f", {self.were_there:,} files were there" if self.were_there else ""
+        return f"{len(self.files):,} files of scores, from {self.files[0]} on: {self.rows:,} rows written now{there}"
+
+
+def scorings(shards: Shards, model: Any, out: str, keep: Sequence[str], *, overwrite: bool) -> list[Scoring]:
+    """Return what to do for each shard; raise an error if it would write among the inputs."""
+    columns = _columns(shards, model)
+    check_names(shards.uris[0], column_names(shards.uris[0]), {"model": columns.names, "keep": keep})
+    labels = tuple(model.classes_.tolist()) if model.reads_classes else ()
+    outputs = _outputs(shards.uris, out)
+    _check_keep(keep, labels, model)
+    digest = blake2b(encode(LogLikelihood(model.mixture_)), digest_size=16)
+    digest.update(repr((columns.dictionary, labels)).encode())
+    return [
+        Scoring(Shard(_absolute(uri), columns), target, tuple(keep), labels, digest.hexdigest(), overwrite)
+        for uri, target in zip(shards.uris, outputs, strict=True)
+    ]
+
+
+def collected(names: Sequence[str], tasks: Sequence[Scoring], outcomes: dict[int, Scored | None]) -> Scores:
+    """Return the scores; raise an error that names the files that could not be scored."""
+    lost = Scored(failure="its workers were lost again and again: out of memory, killed, or unreachable")
+    found = [outcomes.get(i) or lost for i in range(len(tasks))]
+    failed = [i for i, each in enumerate(found) if each.failure]
+    if failed:
+        said = "; ".join(f"{names[i]}: {found[i].failure}" for i in failed[:FAILURES_SHOWN])
+        more = f"; and {len(failed) - FAILURES_SHOWN} more" if len(failed) > FAILURES_SHOWN else ""
+        raise RoundStoppedError(
+            f"{len(failed)} of {len(tasks)} files were not scored: {said}{more}. The others are written: the same call "
+            "scores the rest",
+            tuple(names[i] for i in failed),
+            None,
+        )
+    return Scores(
+        tuple(task.out for task in tasks), sum(each.rows for each in found), sum(each.was_there for each in found)
+    )
+
+
+def _columns(shards: Shards, model: Any) -> Columns:
+    """Return the columns to read: those of the model by name, and the target if the table has one."""
+    names = tuple(map(str, getattr(model, "feature_names_in_", shards.columns.features)))
+    if len(names) != model.n_features_in_:
+        raise InvalidInputError(
+            f"the table has {len(names)} features, the model was fitted on {model.n_features_in_} without names: pass "
+            "the same columns as features"
+        )
+    _check_size(shards, model)
+    target = shards.columns.target
+    features, target = model.roles(names, target) if target or _responses_only(model) else (names, ())
+    classes = tuple(model.classes_.tolist()) if model.reads_classes and target else None
+    coded = zip(model.columns_.columns, features, strict=True) if features else ()
+    dictionary = Dictionary(tuple(replace(column, name=name) for column, name in coded)) if features else None
+    groups = shards.columns.groups if target else None
+    return Columns(features, target, None, shards.columns.exposure, groups, classes, dictionary)
+
+
+def _check_size(shards: Shards, model: Any) -> None:
+    """Raise an error if the family takes no such size, or if responses come without the size of the fit."""
+    copy(model).check_size(shards.size_name)
+    of_fit = getattr(model, "_size_of_fit", None)
+    if of_fit is not None and shards.size_name is None and shards.columns.target:
+        raise InvalidInputError(
+            f"the model was fitted with {of_fit}: name its column, as in from_parquet(..., {of_fit}=...), or leave out "
+            "the target"
+        )
+
+
+def _responses_only(model: Any) -> bool:
+    """Whether all columns are responses, as for a Gaussian mixture."""
+    return bool(model.mixture_.design.d == 0)
+
+
+def _check_keep(keep: Sequence[str], labels: Sequence[Any], model: Any) -> None:
+    written = {"prediction", "expert", *(f"probability_{label}" for label in labels)}
+    written |= {f"{name}_{k}" for name in ("responsibility", "gate") for k in range(model.mixture_.K)}
+    written |= {f"prediction_{j}" for j in range(model.mixture_.experts.q)}
+    taken = [name for name in keep if name in written]
+    if taken:
+        raise InvalidInputError(f"keep={taken}: a column of the scores has this name; rename it in the table")
+
+
+def _outputs(uris: Sequence[str], out: str) -> list[str]:
+    """Return the file of scores of each shard: its path below the folder that all shards share."""
+    inputs = [_path(uri) for uri in uris]
+    shared = os.path.commonpath([path.parent for path in inputs])
+    inner = [path.relative_to(shared).as_posix() for path in inputs]
+    base, _, query = out.partition("?") if is_remote(out) else (str(_path(out)), "", "")
+    names = [name if name.endswith(".parquet") else f"{name}.parquet" for name in inner]
+    outputs = [f"{base.rstrip('/')}/{name}" + (f"?{query}" if query else "") for name in names]
+    folders = {path.parent for path in inputs}
+    for output in outputs:
+        if _path(output).parent in folders:
+            raise InvalidInputError(
+                f"out={address(out)!r}: {address(output)} would be among the inputs; pass a folder of its own"
+            )
+    return outputs
+
+
+def _absolute(uri: str) -> str:
+    """Return an address that is valid on every worker with access to the disk."""
+    return uri if "://" in uri else str(Path(uri).absolute())
+
+
+def _path(uri: str) -> PurePath:
+    """Return the path of a file in its store, in one form for all ways to write it."""
+    if is_remote(uri):
+        return PurePosixPath("/", address(uri).replace("://", "/"))
+    return Path(store(uri)[1]).resolve()

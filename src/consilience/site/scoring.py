@@ -1,0 +1,187 @@
+"""Score a file with a fitted mixture: predictions and probabilities of experts, row by row, in a Parquet file."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from consilience.errors import ConsilienceError
+from consilience.messages.reading import check_rows
+from consilience.messages.table import decode
+from consilience.model.mixture import Mixture
+from consilience.model.rows import Rows
+from consilience.numerics.arrays import Array
+from consilience.numerics.threads import threads_for
+from consilience.site.shards import Shard, read_columns
+from consilience.site.stores import address, named, store
+from consilience.site.writing import parquet_writer, stamp_of
+
+_log = logging.getLogger("consilience.site")
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What to read from one file, and where to write its scores.
+
+    Parameters
+    ----------
+    shard : Shard
+        The file with the columns that the mixture reads; without a target, gate probabilities are written.
+    out : str
+        Address of the file to write.
+    keep : tuple of str
+        Columns that are copied, such as a key.
+    labels : tuple
+        Classes in the order of the mixture; empty for other responses.
+    model : str
+        Digest of the mixture and of its columns.
+    overwrite : bool
+        Whether to write again what is there.
+
+    Examples
+    --------
+    >>> from consilience.site import Columns
+    >>> Scoring(Shard("a.parquet", Columns(("x",), ("y",))), "scores/a.parquet", ("id",), (), "digest", False).keep
+    ('id',)
+    """
+
+    shard: Shard
+    out: str
+    keep: tuple[str, ...]
+    labels: tuple[Any, ...]
+    model: str
+    overwrite: bool
+
+    def stamp(self) -> str:
+        """Return a text that is the same for the same model, file and columns; it is stored with the scores."""
+        with named(self.shard.uri):
+            files, path = store(self.shard.uri)
+            info = files.get_file_info(path)
+        said = {
+            "scores": address(self.shard.uri),
+            "bytes": info.size,
+            "changed": info.mtime_ns,
+            "model": self.model,
+            "columns": [*self.shard.columns.names, "|", *self.keep],
+        }
+        return json.dumps(said)
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Outcome for one file: the number of rows written, or that it was there, or why it could not be scored.
+
+    Examples
+    --------
+    >>> Scored(rows=10).failure
+    ''
+    """
+
+    rows: int = 0
+    was_there: bool = False
+    failure: str = ""
+
+
+def scored(task: Scoring, model: bytes) -> Scored:
+    """Score one file, unless its scores are there; failures are returned, in a sentence without data.
+
+    Parameters
+    ----------
+    task : Scoring
+    model : bytes
+        Encoded question about the log-likelihood of the mixture, from which it is read.
+    """
+    try:
+        stamp = task.stamp()
+        found = None if task.overwrite else stamp_of(task.out)
+        if found == stamp:
+            return Scored(was_there=True)
+        if found is not None:
+            return Scored(
+                failure=f"{address(task.out)} is there, and not of this model and this file: pass overwrite=True to "
+                "write it again, or another folder"
+            )
+        with threads_for(0):
+            return Scored(rows=write_scores(task, decode(model).mixture, stamp))
+    except ConsilienceError as error:
+        return Scored(failure=str(error))
+    except Exception as error:  # noqa: BLE001 - as in an answer: its text may have data in it, and stays in the log
+        _log.error("%s could not be scored", address(task.shard.uri), exc_info=error)
+        return Scored(failure=f"an unexpected {type(error).__name__}: its traceback is in the log consilience.site")
+
+
+def write_scores(task: Scoring, mixture: Mixture, stamp: str) -> int:
+    """Write the scores of a file, chunk by chunk; return the number of rows."""
+    kept = _Aligned(read_columns(task.shard.uri, task.keep)) if task.keep else None
+    tables = (_table(task, mixture, rows, kept) for rows in _chunks(task.shard))
+    first = next(tables)
+    total = 0
+    with parquet_writer(task.out, first.schema, stamp) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)
+            total += table.num_rows
+    return total
+
+
+def _chunks(shard: Shard) -> Iterator[Rows]:
+    """Yield the chunks of a file; one without rows if it has none, for the columns of its scores."""
+    chunks = shard.chunks()
+    empty = Rows(np.empty((0, shard.columns.terms)), np.empty((0, len(shard.columns.target))))
+    yield next(chunks, empty)
+    yield from chunks
+
+
+def _table(task: Scoring, mixture: Mixture, rows: Rows, kept: _Aligned | None) -> pa.Table:
+    columns: dict[str, Any] = {} if kept is None else kept.take(rows.n)
+    columns |= _predictions(mixture, rows, task.labels)
+    known = rows.Y.shape[1] > 0
+    if known:
+        check_rows(rows, mixture)
+        share = mixture.responsibilities(rows)
+        share = share if rows.groups is None else share[rows.groups.codes]
+    else:
+        share = mixture.gate_weights(rows.X)
+    columns["expert"] = share.argmax(axis=1).astype(np.int32)
+    name = "responsibility" if known else "gate"
+    columns |= {f"{name}_{k}": np.ascontiguousarray(share[:, k]) for k in range(mixture.K)}
+    return pa.table(columns)
+
+
+def _predictions(mixture: Mixture, rows: Rows, labels: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the columns of predictions: none without covariates, the class and its probabilities, or the mean."""
+    if mixture.design.d == 0:
+        return {}
+    mean = mixture.mean(rows.X)
+    if labels:
+        probability = mean / mean.sum(axis=1, keepdims=True)
+        classes = pa.array(labels).take(pa.array(probability.argmax(axis=1)))
+        return {"prediction": classes} | _columns("probability", labels, probability)
+    if rows.exposure is not None:
+        mean = mean * rows.exposure[:, None]
+    return {"prediction": mean[:, 0]} if mean.shape[1] == 1 else _columns("prediction", range(mean.shape[1]), mean)
+
+
+def _columns(name: str, labels: Any, values: Array) -> dict[str, Array]:
+    return {f"{name}_{label}": np.ascontiguousarray(values[:, j]) for j, label in enumerate(labels)}
+
+
+class _Aligned:
+    """Record batches of the copied columns, taken in other numbers of rows than they come in."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._rest = pa.Table.from_batches([next(batches)])
+
+    def take(self, n: int) -> dict[str, Any]:
+        """Return the next ``n`` rows of each column."""
+        while self._rest.num_rows < n:
+            self._rest = pa.concat_tables([self._rest, pa.Table.from_batches([next(self._batches)])])
+        taken, self._rest = self._rest.slice(0, n), self._rest.slice(n)
+        return dict(zip(taken.column_names, taken.columns, strict=True))
