@@ -7,6 +7,7 @@ coefficients. The log of the rounds goes to the error output.
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +18,7 @@ from consilience import DaskCluster, Federation, MixtureOfExpertsRegressor
 
 
 def main(engine: str, folder: Path) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what a shell starts in the background
     log = logging.getLogger("consilience")
     log.setLevel(logging.INFO)
     log.addHandler(logging.StreamHandler())

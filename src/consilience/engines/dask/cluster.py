@@ -305,6 +305,7 @@ def local_workers(n_workers: int, security: Any, memory: Any = "auto") -> Any:
                 n_workers=n_workers,
                 threads_per_worker=1,
                 memory_limit=memory,
+                preload="consilience.engines.dask.worker_setup",
                 processes=True,
                 host="127.0.0.1",
                 dashboard_address=None,
