@@ -3,6 +3,7 @@
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
 from consilience.estimators.gaussian_mixture import GaussianMixture
 from consilience.estimators.likelihood_ratio import OrderTest, order_test
+from consilience.estimators.loading import load
 from consilience.estimators.order import OrderSelection, select_order
 from consilience.estimators.regressions import MixtureOfRegressions
 from consilience.estimators.regressor import MixtureOfExpertsRegressor
@@ -16,6 +17,7 @@ __all__ = [
     "MixtureOfRegressions",
     "OrderSelection",
     "OrderTest",
+    "load",
     "log_density_scorer",
     "order_test",
     "select_order",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ from consilience.estimators.html import html
 from consilience.estimators.keywords import check_keywords
 from consilience.estimators.not_numbers import named_columns
 from consilience.estimators.progress import shown
+from consilience.estimators.saving import saved_text
 from consilience.estimators.text import summary
 from consilience.estimators.validation import (
     SIZES,
@@ -35,6 +37,8 @@ from consilience.estimators.validation import (
     validated,
 )
 from consilience.estimators.words import description
+from consilience.files import SavedFit
+from consilience.files.json_text import write_text
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference, default_kind, inference_of
@@ -108,26 +112,47 @@ class MixtureEstimator(BaseEstimator):
         return self
 
     def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
-        self.mixture_, self.n_parameters_ = fit.mixture, fit.parameter_count
-        self.inference_ = inference
-        self.log_likelihood_ = fit.log_likelihood
-        self.trace_ = np.array(fit.ascent.trace)
-        self.n_iter_ = max(fit.ascent.n_iter, 1)
-        self.stop_reason_ = fit.ascent.stop
-        self.converged_ = fit.ascent.stop.converged
-        self.starts_, self.starts_agree_ = fit.starts, fit.starts_agree
-        self.n_labels_ = n
+        self.mixture_, self._fit_result, self._single_bic = fit.mixture, fit, None
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
-        self.weights_ = shares / shares.sum()
-        self._fit_result, self._single_bic = fit, None
-        self.unidentified_ = unidentified(self, fit.ascent.mixture)
-        gate = fit.mixture.gate
-        if gate.reads_covariates:
-            self.gate_intercept_, self.gate_coef_ = split_intercept(gate.read(), fit.mixture.design.intercept)
-        self._set_attributes(fit.mixture)
-        if not (self.converged_ or fit.ascent.stop.by_choice):
-            warn(f"{fit.ascent.stop}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
-        self.n_rows_ = max(n, float(fit.ascent.statistics.experts.plain[: fit.mixture.K].sum()))
+        kept = SavedFit(
+            log_likelihood=fit.log_likelihood,
+            n_parameters=fit.parameter_count,
+            effective_parameters=fit.effective_parameters,
+            n_labels=n,
+            n_rows=max(n, float(fit.ascent.statistics.experts.plain[: fit.mixture.K].sum())),
+            weights=shares / shares.sum(),
+            stop=fit.ascent.stop,
+            n_iter=max(fit.ascent.n_iter, 1),
+            trace=np.array(fit.ascent.trace),
+            starts=fit.starts,
+            unidentified=tuple(unidentified(self, fit.ascent.mixture)),
+            degeneracy=fit.degeneracy,
+            coordinates=(fit.ascent.mixture.design, fit.ascent.mixture.reads),
+            doubts=fit.doubts,
+        )
+        self._set_results(fit.mixture, inference, kept)
+        self._warn_of_fit()
+
+    def _set_results(self, mixture: Mixture, inference: Inference, kept: SavedFit) -> None:
+        """Set the fitted attributes, from a fit or from a file."""
+        self.mixture_, self.inference_, self._kept = mixture, inference, kept
+        self.n_parameters_ = kept.n_parameters
+        self.log_likelihood_ = kept.log_likelihood
+        self.trace_ = kept.trace
+        self.n_iter_ = kept.n_iter
+        self.stop_reason_, self.converged_ = kept.stop, kept.stop.converged
+        self.starts_, self.starts_agree_ = kept.starts, kept.starts.agree
+        self.n_labels_, self.n_rows_ = kept.n_labels, kept.n_rows
+        self.weights_ = kept.weights
+        self.unidentified_ = list(kept.unidentified)
+        if mixture.gate.reads_covariates:
+            self.gate_intercept_, self.gate_coef_ = split_intercept(mixture.gate.read(), mixture.design.intercept)
+        self._set_attributes(mixture)
+
+    def _warn_of_fit(self) -> None:
+        """Warn of a fit that has not converged, has unidentified coefficients, or follows the noise."""
+        if not (self.converged_ or self.stop_reason_.by_choice):
+            warn(f"{self.stop_reason_}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
         if self.unidentified_:
             warn(
                 f"{'; '.join(self.unidentified_)}. Their coefficients are not identified, are set to 0 and are not "
@@ -144,13 +169,13 @@ class MixtureEstimator(BaseEstimator):
     @property
     def follows_noise(self) -> bool:
         """Whether the fit has more parameters of its own than observed responses."""
-        return bool(self._fit_result.effective_parameters > self.n_rows_ * self.mixture_.experts.q)
+        return bool(self._kept.effective_parameters > self.n_rows_ * self.mixture_.experts.q)
 
     @property
     def degeneracy(self) -> str:
         """Reason why the fit is degenerate: an empty expert, a variance at its floor, or noise; empty if it is not."""
         check_is_fitted(self)
-        if reason := self._fit_result.degeneracy:
+        if reason := self._kept.degeneracy:
             return reason
         return f"{self.n_parameters_} parameters on {self.n_rows_:g} rows" if self.follows_noise else ""
 
@@ -197,6 +222,10 @@ class MixtureEstimator(BaseEstimator):
             self.n_features_in_, self.feature_names_in_ = len(names), np.asarray(names, dtype=object)
         if classes is not None:
             self.classes_ = np.asarray(classes)
+
+    def covariates_in(self, mixture: Mixture) -> int:
+        """Return the number of covariates in the columns of ``X`` that a mixture describes."""
+        return mixture.design.d
 
     def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
         return None
@@ -332,6 +361,11 @@ class MixtureEstimator(BaseEstimator):
             Has ``standard_errors()`` and ``interval(level)``. Assign it to ``inference_`` to use it in ``summary()``.
         """
         rows = self._measured(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
+        if not hasattr(self, "_fit_result"):
+            raise InvalidInputError(
+                "this model was loaded from a file, which has its parameters and not its fit: standard errors of "
+                "another kind need the fit. Fit again, with mixture_init=model.mixture_ to start from these parameters"
+            )
         if kind == "bootstrap":
             return bootstrap(
                 self._fit_result, rows, self.specification(), rng=generator(self.random_state), draws=draws
@@ -393,14 +427,30 @@ class MixtureEstimator(BaseEstimator):
     def coordinates(self) -> tuple[Design, Design]:
         """Coordinates of experts and gate in which the fit was made: with an intercept, centred, of unit variance."""
         check_is_fitted(self)
-        mixture = self._fit_result.ascent.mixture
-        return mixture.design, mixture.reads
+        return self._kept.coordinates
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons not to trust the fit as a whole: sites that disagree; empty for a fit on one machine."""
         check_is_fitted(self)
-        return self._fit_result.doubts
+        return self._kept.doubts
+
+    # ------------------------------------------------------------------ files
+
+    def save(self, path: str | Path, *, site_names: bool = False) -> None:
+        """Write the fitted model to a JSON file, which :func:`consilience.load` reads.
+
+        The file has the columns, the parameters in raw coordinates, their covariance, and where the model comes from;
+        no rows. Its schema is published in :doc:`/saving-models`.
+
+        Parameters
+        ----------
+        path : str or Path
+        site_names : bool
+            Whether to write the names of the sites of a federated fit; by default their number only.
+        """
+        check_is_fitted(self)
+        write_text(path, saved_text(self, site_names=site_names))
 
     def _repr_html_(self) -> str:
         if not hasattr(self, "mixture_"):

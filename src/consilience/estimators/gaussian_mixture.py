@@ -103,6 +103,10 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
             raise InvalidInputError("target: a Gaussian mixture has no target; name its columns in features")
         return (), features
 
+    def covariates_in(self, mixture: Mixture) -> int:
+        """Return the number of columns that a mixture describes: all are responses."""
+        return 0 if mixture.design.d else mixture.experts.q
+
     def _set_attributes(self, mixture: Mixture) -> None:
         experts = gaussian(mixture.experts)
         self.means_ = experts.B[:, :, 0].copy()

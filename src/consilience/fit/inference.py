@@ -20,7 +20,7 @@ from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
-from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
+from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, symmetrised
 from consilience.numerics.threads import threads_for
 
 RIDGE_SHARE = 0.05
@@ -69,7 +69,7 @@ class Inference:
     ----------
     estimates : Parameters
     covariance : (D, D) array
-        Covariance of ``estimates.flat()``; NaN where it is not available.
+        Covariance of ``estimates.flat()``, exactly symmetric; NaN where it is not available.
     kind : str
         ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"summed"`` over sites;
         ``"between sites"``.
@@ -186,9 +186,9 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     n, p = effective_rows(mixture, statistics, inverse), coefficients_per_row(mixture)
     withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement) | crowded(mixture, n, p)
     D = jacobian(mixture, fit.permutation)
-    covariance = D @ inverse @ D.T
+    covariance = symmetrised(D @ inverse @ D.T)
     if kind != "observed" and rows is not None:
-        sandwich = D @ inverse @ score_products(mixture, rows) @ inverse @ D.T
+        sandwich = symmetrised(D @ inverse @ score_products(mixture, rows) @ inverse @ D.T)
         covariance = sandwich if kind == "sandwich" else larger(covariance, sandwich)
     known = identified(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
@@ -247,7 +247,7 @@ def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[st
         own = slice(at.start + k * f, at.start + (k + 1) * f)
         of_all[own, own] = covariance[k]
     D = jacobian(mixture, fit.permutation)
-    shown = D @ of_all @ D.T
+    shown = symmetrised(D @ of_all @ D.T)
     unknown = np.r_[0 : estimates.gate.size, estimates.gate.size + estimates.experts.size : len(shown)]
     shown[unknown], shown[:, unknown] = np.nan, np.nan
     return Inference(estimates, shown, kind, np.nan, withheld, identified=identified(mixture))

@@ -197,6 +197,8 @@ class Mixture:
 
     def raw(self) -> Mixture:
         """Return the mixture with its coefficients on raw covariates."""
+        if self.gate_design is None and self.design.is_raw:
+            return self
         return self.in_coordinates(Design.raw(self.design.d, self.design.intercept))
 
 

@@ -86,6 +86,19 @@ def cholesky_solve(L: Array, b: Array) -> Array:
     return x
 
 
+def symmetrised(A: Array) -> Array:
+    """Return ``(A + Aᵀ) / 2``, exactly symmetric, of a matrix that is symmetric up to rounding.
+
+    Examples
+    --------
+    >>> symmetrised(np.array([[1.0, 2.0], [4.0, 1.0]]))
+    array([[1., 3.],
+           [3., 1.]])
+    """
+    mean: Array = 0.5 * (A + A.T)
+    return mean
+
+
 def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
     """Solve ``A x = b`` for positive semidefinite ``A (p, p)``; minimum-norm if ``A`` is singular.
 
