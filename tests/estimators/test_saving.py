@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,21 @@ def test_names_of_sites_are_written_only_if_asked_for(tmp_path: Path) -> None:
         again.save(path, site_names=True)
     model.save(path, site_names=True)
     assert consilience.load(path).provenance_["site_names"] == ["ward seven", "ward nine"]
+
+
+def test_doubts_that_name_sites_are_saved_without_the_names(tmp_path: Path) -> None:
+    X, y, path = covariates(), response(), tmp_path / "model.json"
+    model = (
+        Federation({"ward seven": (X[:120], y[:120]), "ward nine": (X[120:], y[120:])})
+        .fit(consilience.MixtureOfRegressions(1))
+        .model
+    )
+    model._kept = replace(model._kept, doubts=("ward nine disagrees", "the gate is a constant"))
+    model.save(path)
+    assert "ward" not in path.read_text(encoding="utf-8")
+    assert consilience.load(path).doubts == ("sites disagree, whose names were not saved", "the gate is a constant")
+    model.save(path, site_names=True)
+    assert consilience.load(path).doubts == model.doubts
 
 
 @pytest.mark.slow

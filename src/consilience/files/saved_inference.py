@@ -110,7 +110,7 @@ def _not_identified(inference: Inference, terms: Sequence[str]) -> dict[str, lis
     if known is None:
         return {"gate": [], "experts": []}
     missing = {"gate": np.isnan(known.gate).all(axis=0), "experts": np.isnan(known.experts).all(axis=(0, 1))}
-    return {part: [terms[i] for i in np.flatnonzero(none)] for part, none in missing.items()}
+    return {part: [terms[int(i)] for i in np.flatnonzero(none)] for part, none in missing.items()}
 
 
 def _identified(names: dict[str, list[str]], estimates: Parameters, terms: Sequence[str]) -> Parameters | None:
