@@ -24,6 +24,7 @@ from consilience.estimators.collinear import unidentified
 from consilience.estimators.html import html
 from consilience.estimators.keywords import check_keywords
 from consilience.estimators.not_numbers import named_columns
+from consilience.estimators.onnx_export import write_onnx
 from consilience.estimators.progress import shown
 from consilience.estimators.saving import saved_text
 from consilience.estimators.text import summary
@@ -451,6 +452,20 @@ class MixtureEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         write_text(path, saved_text(self, site_names=site_names))
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the predictions as an ONNX file, for runtimes without Python.
+
+        The input is ``X (n, d)``, doubles; if some columns are categories, an input ``(n, 1)`` for each column by its
+        name: doubles, or strings, int64 or bool for levels. Outputs are ``gate (n, K)``, and ``prediction`` of a
+        regression at size 1, or ``label`` and ``probabilities`` as in ``predict`` and ``predict_proba``.
+
+        Parameters
+        ----------
+        path : str or Path
+        """
+        check_is_fitted(self)
+        write_onnx(self, path)
 
     def _repr_html_(self) -> str:
         if not hasattr(self, "mixture_"):

@@ -128,6 +128,8 @@ class Experts(ABC):
     """Ridge on the slopes unless a specification states one; 0 for an M-step in closed form."""
     size_name: ClassVar[str | None] = None
     """Name of the size of a row: ``"exposure"``, ``"trials"``, or None if rows have no size."""
+    link: ClassVar[str] = "identity"
+    """How the mean depends on linear predictors: ``"identity"``, ``"log"``, ``"logit"`` or ``"multinomial logit"``."""
     shape_name: ClassVar[str] = ""
     """Name of ``exp`` of a shape parameter in tables, such as ``"variance"``; of the first if an expert has several."""
     multiplied: ClassVar[str] = ""

@@ -41,6 +41,7 @@ class BinomialExperts(GeneralisedLinearExperts):
 
     family = "binomial"
     multiplied = "odds of a success"
+    link = "logit"
     discrete = True
     size_name = "trials"
     range_sentence = "the response must be one column of whole numbers from 0 to the number of trials"

@@ -50,6 +50,7 @@ class CategoricalExperts(Experts):
 
     family = "categorical"
     multiplied = "odds"
+    link = "multinomial logit"
     discrete = True
     classes = True
     range_sentence = "the response must be one of the classes of the study"

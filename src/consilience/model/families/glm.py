@@ -35,6 +35,7 @@ class GeneralisedLinearExperts(Experts):
     B: Array
 
     message_fields: ClassVar[MessageFields] = {"B": (2,)}
+    link = "log"
     longest_step: ClassVar[float] = 30.0
     """Largest change of a coefficient in one step."""
     largest_predictor: ClassVar[float] = LARGEST_PREDICTOR

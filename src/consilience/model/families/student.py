@@ -80,6 +80,7 @@ class StudentExperts(GeneralisedLinearExperts):
     degrees: str = ESTIMATED
 
     family = "student"
+    link = "identity"
     shape_name = "scale"
     range_sentence = "the response must be one column of real numbers"
     message_fields: ClassVar[MessageFields] = {"B": (2,), "scale": (1,), "nu": (1,), "degrees": (ESTIMATED, FIXED)}

@@ -1,0 +1,10 @@
+model <- jsonlite::fromJSON(file.path("model.json"), simplifyMatrix = TRUE)
+X <- as.matrix(read.csv("rows.csv"))                        # (n, d), the columns of the model in their order
+design <- if (model$mixture$intercept) cbind(1, X) else X   # (n, p)
+B <- model$mixture$experts$B                                # (K, q, p)
+alpha <- model$mixture$gate$alpha                           # (K, p)
+logits <- design %*% t(alpha)                               # (n, K)
+gate <- exp(logits - apply(logits, 1, max))
+gate <- gate / rowSums(gate)
+means <- sapply(seq_len(dim(B)[1]), function(k) design %*% matrix(B[k, 1, ]))
+write.csv(cbind(mean = rowSums(gate * means), gate), "predicted.csv", row.names = FALSE)
