@@ -65,6 +65,7 @@ html_sidebars = {
         "one-shot-aggregation",
         "pictures",
         "running-on-a-cluster",
+        "saving-models",
         "when-sites-differ",
         "write-your-own-method",
     )

@@ -15,6 +15,7 @@ PACKAGES = (
     "engines",
     "errors",
     "federation",
+    "files",
     "fit",
     "messages",
     "methods",
