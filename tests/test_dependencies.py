@@ -31,7 +31,7 @@ def importers(package: str) -> set[str]:
     module = {"dask[distributed]": "distributed", "scikit-learn": "sklearn"}.get(package, package)
     imports = re.compile(rf'^\s*(import|from) {module}\b|import_module\("{module}"\)', flags=re.MULTILINE)
     files = [path for path in SOURCE.rglob("*.py") if imports.search(path.read_text(encoding="utf-8"))]
-    return {path.relative_to(SOURCE).parts[0] for path in files}
+    return {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in files}
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ X = RNG.normal(size=(N, 2))
 Y = X[:, 0] + RNG.normal(size=N)
 TEXT = np.where(np.arange(N) == 7, "21,64", "1.5")
 FRAME = pd.DataFrame({"age": X[:, 0], "dose": TEXT})
+FUELS = pd.DataFrame({"age": X[:, 0], "fuel": np.where(X[:, 1] > 0, "gas", "diesel")})
 EXPERTS = MixtureOfExpertsRegressor(2, random_state=0, n_init=1)
 REGRESSIONS = MixtureOfRegressions(2, random_state=0, n_init=1)
 PIPELINE = make_pipeline(StandardScaler(), EXPERTS)
@@ -47,6 +48,10 @@ PIPELINE = make_pipeline(StandardScaler(), EXPERTS)
 
 def sites(**changed: Any) -> Federation:
     return Federation({"north": (X, Y), "south": (X, Y), **changed})
+
+
+def of_sites(north: Any, south: Any) -> Federation:
+    return Federation({"north": (north, Y), "south": (south, Y)})
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -100,12 +105,42 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: sites(south=(np.where(X > 2, np.nan, X), np.r_[np.nan, Y[1:]])).fit(EXPERTS),
         "site south: Input .* contains NaN",
     ),
-    "another width at a site": (lambda: sites(south=(X[:, :1], Y)).fit(EXPERTS), "site south: X has 1 features, but"),
+    "another width at a site": (
+        lambda: sites(south=(X[:, :1], Y)).fit(EXPERTS),
+        "X of site south has 1 columns, that of site north 2",
+    ),
+    "no columns at a site": (lambda: sites(south=(X[:, 0], Y)).fit(EXPERTS), r"X of site south has shape \(40,\): exp"),
+    "fewer columns at a site": (
+        lambda: of_sites(FUELS, FUELS[["age"]]).fit(EXPERTS),
+        r"X of site south has columns \['age'\], that of site north has \['age', 'fuel'\]",
+    ),
+    "more columns at a site": (
+        lambda: of_sites(FUELS[["age"]], FUELS).fit(EXPERTS),
+        r"X of site south has columns \['age', 'fuel'\], that of site north has \['age'\]",
+    ),
+    "another order at a site": (
+        lambda: of_sites(FUELS, FUELS[["fuel", "age"]]).fit(EXPERTS),
+        r"X of site south has columns \['fuel', 'age'\], .* in the same order",
+    ),
+    "text at one site only": (
+        lambda: of_sites(FUELS, FUELS.assign(fuel=1.0)).fit(EXPERTS),
+        "column 'fuel' is of kind number at site south and of kind text at site north",
+    ),
+    "text in one array only": (
+        lambda: of_sites(FUELS.to_numpy(dtype=object), X).fit(clone(EXPERTS).set_params(categorical_features=[1])),
+        "column 'x1' is of kind number at site south and of kind text at site north",
+    ),
+    "two columns of one name": (
+        lambda: clone(EXPERTS).fit(FRAME.set_axis(["age"] * 2, axis=1), Y),
+        "X has two columns of the name 'age'",
+    ),
+    "types as features of the gate": (
+        lambda: clone(EXPERTS).set_params(gate_features="from_dtype").fit(X, Y),
+        "gate_features='from_dtype': expected a list of names or indices of columns",
+    ),
     "other columns at a site": (
-        lambda: Federation(
-            {"north": (FRAME[["age"]], Y), "south": (FRAME[["age"]].rename(columns={"age": "Age"}), Y)}
-        ).fit(EXPERTS),
-        "(?s)site south: .*feature names .*Age",
+        lambda: of_sites(FRAME[["age"]], FRAME[["age"]].rename(columns={"age": "Age"})).fit(EXPERTS),
+        r"X of site south has columns \['Age'\], that of site north has \['age'\]",
     ),
     "a family's size at a site": (
         lambda: sites(south={"X": X, "y": Y, "exposure": np.ones(N)}).fit(EXPERTS),

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from consilience import (
@@ -154,3 +155,15 @@ def test_redundant_columns_of_all_sites_are_named_by_one_shot(refine):
     assert np.all(np.isnan(se[:, 4]))
     assert np.all(np.isfinite(se[:, :4]))
     assert "x3" in result.model.summary()
+
+
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+def test_a_category_with_one_level_is_named_as_constant() -> None:
+    x, _, mean, rng = data()
+    table = pd.DataFrame({"fuel": ["gas"] * N, "x": x})
+    y = response("softmax", mean, rng)
+    with pytest.warns(RankDeficientWarning, match="fuel is constant"):
+        model = ESTIMATORS["softmax"]().fit(table, y)
+    assert model.unidentified_ == ["fuel is constant"]
+    whole = Federation({"a": (table[:300], y[:300]), "b": (table[300:], y[300:])})
+    assert whole.fit(ESTIMATORS["softmax"](), method=FederatedEM()).model.unidentified_ == ["fuel is constant"]

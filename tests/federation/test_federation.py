@@ -442,7 +442,7 @@ def test_sites_that_are_none(sites: object, said: str) -> None:
 
 def test_sites_with_other_columns_are_refused() -> None:
     case = simulated(n=60)
-    with pytest.raises(ValueError, match="features"):
+    with pytest.raises(ValueError, match="site b has 1 columns"):
         Federation({"a": (case.X, case.y), "b": (case.X[:, :1], case.y)}).fit(ESTIMATORS["gaussian"])
     with pytest.raises(InvalidInputError, match="rows and columns"):
         Federation({"a": (case.y, case.y)}).fit(ESTIMATORS["gaussian"])

@@ -15,7 +15,6 @@ Level = str | bool | int | float
 
 FROM_DTYPE = "from_dtype"
 """Value of ``categorical_features`` by which the types of the columns decide."""
-_DECIDED = {"categorical_features": "'from_dtype', or "}
 MOST_LEVELS = 255
 """Maximum number of levels of a category; a column with more is an identifier, or free text."""
 
@@ -152,29 +151,43 @@ def check_references(references: Mapping[str, Level], names: Sequence[str]) -> N
         raise InvalidInputError(f"reference_levels: X has no column {', '.join(unknown)}; it has {', '.join(names)}")
 
 
-def chosen_names(
-    categorical_features: object, names: Sequence[str], parameter: str = "categorical_features"
-) -> set[str] | None:
-    """Return the names of the columns that were chosen by name or index; None if the types of columns decide.
+def chosen_categories(categorical_features: object, names: Sequence[str]) -> set[str] | None:
+    """Return the names of the chosen categories; None if the types of the columns decide.
 
     Examples
     --------
-    >>> chosen_names([1], ["age", "fuel"]), chosen_names("from_dtype", ["age"])
+    >>> chosen_categories([1], ["age", "fuel"]), chosen_categories("from_dtype", ["age"])
     ({'fuel'}, None)
     """
     if isinstance(categorical_features, str) and categorical_features == FROM_DTYPE:
         return None
-    if not isinstance(categorical_features, Iterable) or isinstance(categorical_features, str):
-        raise InvalidInputError(
-            f"{parameter}={categorical_features!r}: expected {_DECIDED.get(parameter, '')}a list of names or indices "
-            "of columns"
-        )
-    chosen = set()
-    for each in categorical_features:
+    return chosen_names(categorical_features, names, "categorical_features", f"{FROM_DTYPE!r}, or ")
+
+
+def chosen_names(chosen: object, names: Sequence[str], parameter: str, alternative: str = "") -> set[str]:
+    """Return the names of columns that were chosen by name or index.
+
+    Parameters
+    ----------
+    chosen : sequence of str or int
+    names : sequence of str
+        Names of all columns.
+    parameter, alternative : str
+        Name of the parameter, and what else it may be, for the error.
+
+    Examples
+    --------
+    >>> sorted(chosen_names(["age", 1], ["age", "fuel"], "gate_features"))
+    ['age', 'fuel']
+    """
+    if not isinstance(chosen, Iterable) or isinstance(chosen, str):
+        raise InvalidInputError(f"{parameter}={chosen!r}: expected {alternative}a list of names or indices of columns")
+    found = set()
+    for each in chosen:
         if isinstance(each, int | np.integer) and not isinstance(each, bool) and 0 <= each < len(names):
-            chosen.add(names[int(each)])
+            found.add(names[int(each)])
         elif each in names:
-            chosen.add(str(each))
+            found.add(str(each))
         else:
             raise InvalidInputError(f"{parameter}: X has no column {each!r}; it has {', '.join(names)}")
-    return chosen
+    return found

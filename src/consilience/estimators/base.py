@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from consilience.columns import Dictionary
-from consilience.columns.dictionary import chosen_names
+from consilience.columns.dictionary import chosen_categories
 from consilience.errors import (
     ConvergenceWarning,
     DegenerateFitWarning,
@@ -27,6 +27,7 @@ from consilience.estimators.not_numbers import named_columns
 from consilience.estimators.onnx_export import write_onnx
 from consilience.estimators.progress import shown
 from consilience.estimators.saving import saved_text
+from consilience.estimators.site_tables import check_alike
 from consilience.estimators.text import summary
 from consilience.estimators.validation import (
     SIZES,
@@ -184,14 +185,12 @@ class MixtureEstimator(BaseEstimator):
 
     def site_rows(self, sites: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
         """Return the validated rows of each site (may be empty); each site is a mapping of the arguments of ``fit``."""
-        first = next(iter(sites.values()))["X"]
-        names, self._backend = frames.column_names(first), frames.backend_of(first)
-        shape = np.shape(first)
-        if len(shape) != 2:
-            raise InvalidInputError(f"X of the first site has shape {shape}: expected rows and columns")
         parts = list(sites.values())
+        check_alike({name: site["X"] for name, site in sites.items()})
+        first = parts[0]["X"]
+        names, self._backend = frames.column_names(first), frames.backend_of(first)
         self.set_columns(
-            shape[1] if names is None else names,
+            np.shape(first)[1] if names is None else names,
             classes=self._classes_of(parts),
             dictionary=read_dictionary(self, [site["X"] for site in parts]),
         )
@@ -204,7 +203,7 @@ class MixtureEstimator(BaseEstimator):
 
     def coding(self, names: Sequence[str]) -> tuple[set[str] | None, Mapping[str, Any]]:
         """Return which columns are categories (None if their types decide), and reference levels."""
-        chosen = chosen_names(getattr(self, "categorical_features", ()), names)
+        chosen = chosen_categories(getattr(self, "categorical_features", ()), names)
         return chosen, getattr(self, "reference_levels", None) or {}
 
     def set_columns(
@@ -261,14 +260,11 @@ class MixtureEstimator(BaseEstimator):
 
     # ------------------------------------------------------------------ prediction
 
-    def _covariates(self, X: Any) -> Array:
+    def covariates(self, X: Any) -> Array:
+        """Return data as covariates of the fitted model, ``(n, d)``: one column for each term but the intercept."""
         check_is_fitted(self)
         X_valid: Array = validated(self, X, reset=False)
         return X_valid
-
-    def covariates(self, X: Any) -> Array:
-        """Return data as covariates of the fitted model, ``(n, d)``: one column for each term but the intercept."""
-        return self._covariates(X)
 
     def predict_gate(self, X: Any) -> Array:
         """Compute the gate probabilities ``π_k(x)``.
@@ -281,19 +277,16 @@ class MixtureEstimator(BaseEstimator):
         -------
         (n, K) array
         """
-        X = self._covariates(X)
+        X = self.covariates(X)
         return self.mixture_.gate_weights(X)
-
-    def _measured(self, X: Any, y: Any, **metadata: Any) -> Rows:
-        check_is_fitted(self)
-        return self._rows(X, y, reset=False, **metadata)
 
     def rows(self, X: Any, y: Any = None, **metadata: Any) -> Rows:
         """Return data as rows of the fitted model; ``metadata`` are ``sample_weight``, ``groups`` and sizes."""
-        return self._measured(X, y, **metadata)
+        check_is_fitted(self)
+        return self._rows(X, y, reset=False, **metadata)
 
     def _evidence(self, X: Any, y: Any, **metadata: Any) -> tuple[Rows, float, int]:
-        rows = self._measured(X, y, **metadata)
+        rows = self.rows(X, y, **metadata)
         return rows, criteria.log_likelihood(self.mixture_, rows), self.n_parameters_
 
     def aic(self, X: Any, y: Any = None, **metadata: Any) -> float:
@@ -361,7 +354,7 @@ class MixtureEstimator(BaseEstimator):
         Inference
             Has ``standard_errors()`` and ``interval(level)``. Assign it to ``inference_`` to use it in ``summary()``.
         """
-        rows = self._measured(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
+        rows = self.rows(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
         if not hasattr(self, "_fit_result"):
             raise InvalidInputError(
                 "this model was loaded from a file, which has its parameters and not its fit: standard errors of "

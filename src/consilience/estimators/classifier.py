@@ -167,7 +167,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
 
     def predict_proba(self, X: Any) -> Array:
         """Compute class probabilities ``(n, C)``, in the order of ``classes_``."""
-        X = self._covariates(X)
+        X = self.covariates(X)
         share = self.mixture_.mean(X)
         normalised: Array = share / share.sum(axis=1, keepdims=True)  # rounding: a sum over experts may exceed 1
         return normalised

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import codes_of, levels_of, plain, unknown_in
-from consilience.columns.dictionary import FROM_DTYPE, check_chosen, check_references, chosen_names
+from consilience.columns.dictionary import FROM_DTYPE, check_chosen, check_references, chosen_categories
 from consilience.errors import InvalidInputError
 from consilience.estimators.frames import column_names, is_frame
 from consilience.numerics.arrays import Array
@@ -40,8 +40,8 @@ def dictionary_of(
     ('age', 'fuel[diesel]')
     """
     names, references = _names(parts[0]), reference_levels or {}
-    chosen = chosen_names(categorical_features, names)
-    typed = [name for j, name in enumerate(names) if any(_is_category(part, j) for part in parts)]
+    chosen = chosen_categories(categorical_features, names)
+    typed = _of_kind({"text", "boolean"}, parts, names)
     if chosen is not None:
         check_chosen(typed, chosen)
     check_references(references, names)
@@ -64,9 +64,8 @@ def numbers_of(parts: Sequence[Any]) -> Dictionary:
     consilience.errors.InvalidInputError: column 'fuel' is not of numbers: leave it out, or encode it as numbers
     """
     names = _names(parts[0])
-    for j, name in enumerate(names):
-        if any(_is_category(part, j) and not _is_boolean(part, j) for part in parts):
-            raise InvalidInputError(f"column {name!r} is not of numbers: leave it out, or encode it as numbers")
+    for name in _of_kind({"text"}, parts, names):
+        raise InvalidInputError(f"column {name!r} is not of numbers: leave it out, or encode it as numbers")
     return Dictionary.of_numbers(names)
 
 
@@ -96,17 +95,32 @@ def _names(X: Any) -> list[str]:
     return [f"x{j}" for j in range(np.shape(X)[1])] if names is None else [*names]
 
 
-def _is_category(X: Any, j: int) -> bool:
-    return isinstance(_kind(X, j), nw.String | nw.Categorical | nw.Enum | nw.Boolean | nw.Object)
+def kinds_of(X: Any) -> list[str]:
+    """Return the kind of each column: "text" (categories included), "boolean" or "number".
+
+    Examples
+    --------
+    >>> kinds_of(pa.table({"fuel": ["gas"], "new": [True], "age": [3]}))
+    ['text', 'boolean', 'number']
+    """
+    if is_frame(X):
+        return [_kind(dtype) for dtype in nw.from_native(X, eager_only=True).schema.values()]
+    X = np.asarray(X)
+    if X.dtype == object:
+        return ["text" if any(isinstance(value, str) for value in column) else "number" for column in X.T]
+    return ["text" if X.dtype.kind in "US" else "number"] * X.shape[1]
 
 
-def _is_boolean(X: Any, j: int) -> bool:
-    return isinstance(_kind(X, j), nw.Boolean)
+def _of_kind(wanted: set[str], parts: Sequence[Any], names: Sequence[str]) -> list[str]:
+    """Return the names of the columns that are of a wanted kind in any of the frames."""
+    kinds = [kinds_of(part) for part in parts if is_frame(part)]
+    return [name for j, name in enumerate(names) if any(each[j] in wanted for each in kinds)]
 
 
-def _kind(X: Any, j: int) -> Any:
-    """Return the type of a column of a frame; None for an array."""
-    return nw.from_native(X, eager_only=True)[:, j].dtype if is_frame(X) else None
+def _kind(dtype: Any) -> str:
+    if isinstance(dtype, nw.Boolean):
+        return "boolean"
+    return "text" if isinstance(dtype, nw.String | nw.Categorical | nw.Enum | nw.Object) else "number"
 
 
 def _arrow(X: Any, j: int, name: str) -> pa.Array:
@@ -122,7 +136,10 @@ def _arrow(X: Any, j: int, name: str) -> pa.Array:
 
 def _in_order_of_appearance(X: Any, j: int) -> bool:
     """Whether a column is a polars Categorical, whose dictionary has no order of its own; an Enum has one."""
-    return isinstance(_kind(X, j), nw.Categorical) and nw.from_native(X, eager_only=True).implementation.is_polars()
+    if not is_frame(X):
+        return False
+    frame = nw.from_native(X, eager_only=True)
+    return frame.implementation.is_polars() and isinstance(frame[:, j].dtype, nw.Categorical)
 
 
 def _indicators(values: pa.Array, column: Column) -> Array:

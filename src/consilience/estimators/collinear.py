@@ -21,7 +21,8 @@ NEGLIGIBLE = 1e-6
 def unidentified(estimator: Any, mixture: Mixture) -> list[str]:
     """Return for each covariate that is a linear function of others a sentence that names these.
 
-    ``mixture`` is in the coordinates of the fit, whose designs do not read such covariates.
+    A category with a single level has no covariate, and is said to be constant. ``mixture`` is in the coordinates of
+    the fit, whose designs do not read such covariates.
 
     Examples
     --------
@@ -37,7 +38,9 @@ def unidentified(estimator: Any, mixture: Mixture) -> list[str]:
     chosen = estimator.specification()
     parts = ((mixture.design, chosen.expert_columns), (mixture.reads, chosen.gate_columns))
     names = terms(estimator)[int(mixture.design.intercept) :]
-    said = list(dict.fromkeys(each for design, columns in parts for each in _sentences(design, names, columns)))
+    single = [f"{column.name} is constant" for column in estimator.columns_.columns if not column.terms]
+    dependent = dict.fromkeys(each for design, columns in parts for each in _sentences(design, names, columns))
+    said = [*single, *dependent]
     return said if len(said) <= NAMED + 1 else [*said[:NAMED], f"so are {len(said) - NAMED} more columns"]
 
 

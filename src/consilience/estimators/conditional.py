@@ -24,7 +24,7 @@ class ConditionalMixture(MixtureEstimator):
             return None
         chosen, columns = chosen_names(features, self.columns_.names, name), self.columns_.columns
         owners = [column.name for column in columns for _ in column.terms]
-        return tuple(i for i, owner in enumerate(owners) if owner in (chosen or ()))
+        return tuple(i for i, owner in enumerate(owners) if owner in chosen)
 
     def _set_attributes(self, mixture: Mixture) -> None:
         coefficients = parameters(mixture).experts  # (K, c, p)
@@ -51,7 +51,7 @@ class ConditionalMixture(MixtureEstimator):
         -------
         (n, K) array
         """
-        rows = self._measured(X, y, groups=groups, exposure=exposure, trials=trials)
+        rows = self.rows(X, y, groups=groups, exposure=exposure, trials=trials)
         resp = self.mixture_.responsibilities(rows)
         return resp if rows.groups is None else resp[rows.groups.codes]
 
@@ -65,7 +65,7 @@ class ConditionalMixture(MixtureEstimator):
         exposure, trials : (n,) array, optional
             Size of each row; necessary if the model was fitted with it.
         """
-        rows = self._measured(X, y, exposure=exposure, trials=trials)
+        rows = self.rows(X, y, exposure=exposure, trials=trials)
         return self.mixture_.log_density(rows)
 
     def predict_experts(
@@ -89,7 +89,7 @@ class ConditionalMixture(MixtureEstimator):
         std_error : array of the same shape
             With ``return_std_error=True``.
         """
-        X = self._covariates(X)
+        X = self.covariates(X)
         size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         factor = 1.0 if size is None else size[:, None, None]
         mean = self._of_experts(factor * expert_means(self.mixture_, X))
@@ -118,7 +118,7 @@ class ConditionalMixture(MixtureEstimator):
         labels : (n,) array of int
             The expert that generated each response.
         """
-        X = self._covariates(X)
+        X = self.covariates(X)
         size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         Y, labels = self.mixture_.sample(X, generator(random_state), exposure=size)
         return self._decoded(Y), labels

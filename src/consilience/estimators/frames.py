@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -10,10 +10,21 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
 
+from consilience.errors import InvalidInputError
+
 
 def is_frame(X: object) -> bool:
-    """Whether ``X`` is a data frame that narwhals supports."""
+    """Whether ``X`` is a data frame that narwhals supports; an error if two of its columns have one name."""
+    _check_names_differ(X)
     return isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame)
+
+
+def _check_names_differ(X: object) -> None:
+    given = getattr(X, "column_names", getattr(X, "columns", ()))  # of arrow, of pandas
+    names = [name for name in given if isinstance(name, str)] if isinstance(given, Iterable) else []
+    if len(set(names)) < len(names):
+        twice = ", ".join(sorted({repr(name) for name in names if names.count(name) > 1}))
+        raise InvalidInputError(f"X has two columns of the name {twice}: give each column its own name")
 
 
 def column_names(X: object) -> np.ndarray | None:

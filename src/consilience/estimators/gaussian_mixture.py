@@ -130,7 +130,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
 
     def responsibilities(self, X: Any, *, groups: Any = None) -> Array:
         """Compute the posterior probabilities ``P(component k | x)`` ``(n, K)`` of each row, or of the row's group."""
-        rows = self._measured(X, None, groups=groups)
+        rows = self.rows(X, None, groups=groups)
         resp = self.mixture_.responsibilities(rows)
         return resp if rows.groups is None else resp[rows.groups.codes]
 
@@ -148,12 +148,12 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
 
     def predict_gate(self, X: Any) -> Array:
         """Return the mixture weights, repeated for each row: ``(n, K)``."""
-        n = len(self._covariates(X))
+        n = len(self.covariates(X))
         return self.mixture_.gate_weights(np.empty((n, 0)))
 
     def score_samples(self, X: Any) -> Array:
         """Compute the log density ``log p(x)`` of each row, ``(n,)``."""
-        rows = self._measured(X, None)
+        rows = self.rows(X, None)
         return self.mixture_.log_density(rows)
 
     def score(self, X: Any, y: Any = None) -> float:

@@ -90,10 +90,11 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         self._size_of_fit = size_name(exposure=exposure, trials=trials)
         return self
 
-    def _measured(self, X: Any, y: Any, **metadata: Any) -> Rows:
+    def rows(self, X: Any, y: Any = None, **metadata: Any) -> Rows:
+        """Return data as rows of the fitted model; ``metadata`` are ``sample_weight``, ``groups`` and sizes."""
         check_is_fitted(self)
         self._check_size_of_fit(**metadata)
-        return super()._measured(X, y, **metadata)
+        return super().rows(X, y, **metadata)
 
     def _check_size_of_fit(self, **metadata: Any) -> None:
         """Raise an error if responses come without the sizes that the model was fitted with."""
@@ -117,7 +118,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         -------
         (n,) or (n, q) array
         """
-        X = self._covariates(X)
+        X = self.covariates(X)
         size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         mean = self.mixture_.mean(X)
         return self._decoded(mean if size is None else mean * size[:, None])
@@ -155,7 +156,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         -------
         (n, len(q)) array
         """
-        X = self._covariates(X)
+        X = self.covariates(X)
         probabilities = np.atleast_1d(np.asarray(q, dtype=float))
         if not np.all((probabilities > 0) & (probabilities < 1)):
             raise InvalidInputError(f"q={q!r}: expected probabilities strictly between 0 and 1")

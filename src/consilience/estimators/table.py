@@ -15,12 +15,13 @@ def terms(estimator: Any) -> list[str]:
 
 def places_read(estimator: Any) -> tuple[list[int], list[int]]:
     """Return the places of the terms that the gate and the experts read, the intercept included."""
-    intercept, p = int(estimator.mixture_.design.intercept), len(terms(estimator))
     chosen = estimator.specification()
-    return tuple(  # type: ignore[return-value]
-        list(range(p)) if columns is None else [*range(intercept), *(j + intercept for j in columns)]
-        for columns in (chosen.gate_columns, chosen.expert_columns)
-    )
+    return _places(estimator, chosen.gate_columns), _places(estimator, chosen.expert_columns)
+
+
+def _places(estimator: Any, columns: tuple[int, ...] | None) -> list[int]:
+    intercept, p = int(estimator.mixture_.design.intercept), len(terms(estimator))
+    return list(range(p)) if columns is None else [*range(intercept), *(j + intercept for j in columns)]
 
 
 def responses(estimator: Any) -> list[str]:

@@ -8,27 +8,25 @@ import numpy as np
 from scipy.special import expit, logit
 
 from consilience.fit.degrees import quantile
+from consilience.fit.expert_means import expert_means, predictor_covariance
 from consilience.model import Mixture
 from consilience.numerics.arrays import Array
 
 
-def expert_means(estimator: Any, X: Array, response: int) -> Array:
+def means_of(estimator: Any, X: Array, response: int) -> Array:
     """Compute ``E[y | x, k]`` of one response, or the probability of one class, ``(K, n)``, at rows ``X (n, d)``."""
-    mixture: Mixture = estimator.mixture_
-    return np.asarray(mixture.experts.mean(mixture.design.panel(X))[:, response])
+    return expert_means(estimator.mixture_, X)[:, :, response].T
 
 
 def expert_bands(estimator: Any, X: Array, response: int, level: float) -> tuple[Array, Array] | None:
-    """Compute pointwise confidence bounds of :func:`expert_means`, ``(K, n)`` each; None if they are withheld.
+    """Compute pointwise confidence bounds of :func:`means_of`, ``(K, n)`` each; None if they are withheld.
 
     The interval of the linear predictor, ``η_k(x) ± q se(η_k(x))`` with ``se² = x̃ᵀ Cov(b_k) x̃``, is mapped to the mean;
     ``q`` is Student's quantile of the least degrees of freedom of the expert's coefficients. Of a class, it is the
     interval of the log odds against all other classes, by the delta method.
     """
-    if "experts" in estimator.inference_.withheld:
-        return None
-    panel, means = estimator.mixture_.design.panel(X), expert_means(estimator, X, response)
-    reach = np.array([_reach(estimator, k, panel, response, level) for k in range(len(means))])
+    panel, means = estimator.mixture_.design.panel(X), means_of(estimator, X, response)
+    reach = _reach(estimator, panel, response, level)
     if not np.all(np.isfinite(reach)):
         return None
     if estimator.mixture_.experts.classes:
@@ -38,32 +36,28 @@ def expert_bands(estimator: Any, X: Array, response: int, level: float) -> tuple
     return lower, upper
 
 
-def _reach(estimator: Any, k: int, panel: Array, response: int, level: float) -> Array:
-    """Compute the half-width of the interval of expert ``k``'s predictor, ``(n,)``."""
+def _reach(estimator: Any, panel: Array, response: int, level: float) -> Array:
+    """Compute the half-width of the interval of each expert's predictor, ``(K, n)``; NaN where it is withheld."""
     inference = estimator.inference_
-    _, c, p = inference.estimates.experts.shape
-    first = inference.estimates.gate.size + k * c * p
-    covariance = inference.covariance[first : first + c * p, first : first + c * p]
-    gradient = _predictor_gradient(estimator.mixture_, k, panel, response)  # (c, n)
-    v = (gradient[:, None] * panel).reshape(c * p, -1)
-    variance = np.einsum("in,in->n", v, covariance @ v)
-    degrees = inference.degrees_of_freedom().experts[k].min()
-    return np.asarray(quantile(level, degrees) * np.sqrt(np.maximum(variance, 0.0)))
+    gradient = _predictor_gradient(estimator.mixture_, panel, response)
+    variance = np.einsum("kcn,kcdn,kdn->kn", gradient, predictor_covariance(inference, panel), gradient)
+    degrees = inference.degrees_of_freedom().experts.min(axis=(1, 2))
+    return np.asarray(quantile(level, degrees)[:, None] * np.sqrt(np.maximum(variance, 0.0)))
 
 
-def _predictor_gradient(mixture: Mixture, k: int, panel: Array, response: int) -> Array:
-    """Return the derivative of the predictor by the reported linear predictors of expert ``k``, ``(c, n)``.
+def _predictor_gradient(mixture: Mixture, panel: Array, response: int) -> Array:
+    """Return the derivative of the predictor by the reported linear predictors of each expert, ``(K, c, n)``.
 
     Of a class it is that of its log odds against all others: 1 for the class, ``-p_e / (1 - p)`` for another one.
     """
     experts, n = mixture.experts, panel.shape[1]
     if not experts.classes:
-        return np.repeat(np.eye(experts.channels)[response][:, None], n, axis=1)
-    probability = experts.mean(panel)[k]  # (C, n)
-    if len(probability) == 2:  # reported as log odds of the second class; the sign has no influence
-        return np.ones((1, n))
-    others = -probability / (1 - probability[response])
-    others[response] = 1.0
+        return np.tile(np.eye(experts.channels)[response][:, None], (mixture.K, 1, n))
+    probability = experts.mean(panel)  # (K, C, n)
+    if probability.shape[1] == 2:  # reported as log odds of the second class; the sign has no influence
+        return np.ones((mixture.K, 1, n))
+    others = -probability / (1 - probability[:, [response]])
+    others[:, response] = 1.0
     return np.asarray(others)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from consilience.estimators.validation import check_level
 from consilience.model import Rows
 from consilience.numerics.arrays import Array
-from consilience.plot.bands import expert_bands, expert_means
+from consilience.plot.bands import expert_bands, means_of
 from consilience.plot.library import axes_of, halo, legend
 from consilience.plot.marks import MANY, mark, shades
 from consilience.plot.subject import (
@@ -93,7 +93,7 @@ def experts(
     ax = axes_of(ax)
     shown = _points(ax, estimator, rows, j, r)
     values, at = along(rows.X, j)
-    means, bands = expert_means(estimator, at, r), expert_bands(estimator, at, r, level)
+    means, bands = means_of(estimator, at, r), expert_bands(estimator, at, r, level)
     for k, mean in enumerate(means):
         colour, marker, line = mark(k)
         ax.plot(values, mean, color=colour, linestyle=line, lw=1.8, marker=marker, ms=5.5, mec="white", mew=0.6,

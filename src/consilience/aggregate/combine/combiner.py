@@ -87,8 +87,9 @@ def combine_models(
     >>> parameter_errors(combine_models(models, 2, design=Design.raw(2)).mixture, data.truth).experts < 0.01
     True
     """
-    options = {"penalty": penalty, "plan": plan, "support": support, "seed": seed, "gate_design": gate_design}
-    (only,) = combine_orders(models, (K,), design=design, **options)  # type: ignore[arg-type]
+    (only,) = combine_orders(
+        models, (K,), design=design, penalty=penalty, plan=plan, support=support, seed=seed, gate_design=gate_design
+    )
     assert only is not None  # a single order that cannot be had is an error  # noqa: S101
     return only
 
