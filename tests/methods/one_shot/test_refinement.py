@@ -19,15 +19,17 @@ from consilience.fit import Ascent, Expect, fit_mixture
 from consilience.fit.climb import CAUTIOUS_SHIFT
 from consilience.fit.newton import LARGEST_SHIFT, Quadratic, grown, newton_step
 from consilience.fit.stop import StopReason
+from consilience.fit.survey import Survey, SurveyedSite
 from consilience.messages import Answers, Each, Likelihood, LocalFit, LogLikelihood, Several, Total, decode, encode
 from consilience.methods import CombinedFit, Task
 from consilience.methods.one_shot.refinement import EXPLAINED, opening, refined
 from consilience.methods.one_shot.rivals import one_expert
+from consilience.methods.site_reports import witnessed_by
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import moved
 from consilience.model.summary import column_summary
 from consilience.runs import Run, run
-from consilience.site import Site, respond
+from consilience.site import Site, answer, respond
 from simulated import Simulated, simulated
 
 USED = SiteEvidence("", 1.0, -1.0, 0.0, 0.0, (True, True), True)
@@ -177,6 +179,20 @@ def test_where_all_are_doubted_each_is_measured_by_its_own_model() -> None:
     fits = local_fits(site_0=-1.4, site_1=-7.1, site_2=-1.4, site_3=-1.0)
     members, _ = members_of([doubted], fits, reached)
     assert members == ("site 0", "site 1")
+
+
+def test_where_all_are_doubted_the_answers_of_all_tell_sites_that_disagree() -> None:
+    doubted = judged_as(**{name.replace(" ", "_"): IN_PART for name in parts()})
+    dialogue = opening([doubted], local_fits(), one_regression())
+    question = next(dialogue).question
+    honest = {name: answer(question, Site(name, rows)) for name, rows in parts().items()}
+    with pytest.raises(StopIteration) as end:
+        dialogue.send(honest)
+    opened = end.value.value
+    (joint,) = opened.each
+    assert set(joint) == set(parts())
+    everyone = Survey(tuple(SurveyedSite(name, 400.0) for name in parts()))
+    assert witnessed_by(everyone, opened.cross, joint, doubted.mixture.K).suspicions == {}
 
 
 def test_where_no_site_is_explained_there_is_nothing_to_refine() -> None:

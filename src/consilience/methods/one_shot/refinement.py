@@ -89,7 +89,7 @@ def opening(combinations: Sequence[Combination], fits: Mapping[str, LocalFit], o
     firsts = [reduce(add, (each[site][i] for site in taking)) for i in range(len(mixtures))]
     of_one = reduce(add, (answers[site].items[len(mixtures)] for site in taking))
     totals = {site: sum(heard[by][i].log_likelihood for by in taking) for i, site in enumerate(asked)}
-    heeded = {site: items for site, items in each.items() if site not in doubted}
+    heeded = {site: items for site, items in each.items() if site not in doubted} or each
     by_mixture = [{site: items[i] for site, items in heeded.items()} for i in range(len(mixtures))]
     compared = {site: models[site] for site in asked}
     return Opening(members, firsts, by_mixture, cross, of_one, compared, totals)
