@@ -49,27 +49,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"Consilience {version}"
 html_static_path = ["_static"]
 html_show_sourcelink = False
-html_sidebars = {
-    page: []
-    for page in (
-        "index",
-        "architecture",
-        "benchmarks",
-        "clustered-clients",
-        "dependencies",
-        "em-for-experts",
-        "categories-and-missing-values",
-        "how-a-mixture-is-fitted",
-        "how-to",
-        "minimax",
-        "one-shot-aggregation",
-        "pictures",
-        "running-on-a-cluster",
-        "saving-models",
-        "when-sites-differ",
-        "write-your-own-method",
-    )
-}
+html_sidebars = {page: [] for page in ("index", "reference")}  # the others list the pages of their section
 html_theme_options: dict[str, Any] = {
     "show_prev_next": False,
     "navbar_align": "left",

@@ -1,4 +1,4 @@
-"""docs/dependencies.rst says what pyproject.toml declares and what the code imports."""
+"""docs/develop/dependencies.rst says what pyproject.toml declares and what the code imports."""
 
 import re
 import tomllib
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PAGE = (ROOT / "docs" / "dependencies.rst").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "develop" / "dependencies.rst").read_text(encoding="utf-8")
 SOURCE = ROOT / "src" / "consilience"
 
 

@@ -435,7 +435,7 @@ class MixtureEstimator(BaseEstimator):
         """Write the fitted model to a JSON file, which :func:`consilience.load` reads.
 
         The file has the columns, the parameters in raw coordinates, their covariance, and where the model comes from;
-        no rows. Its schema is published in :doc:`/saving-models`.
+        no rows. Its schema is published in :doc:`/how-to/saving-models`.
 
         Parameters
         ----------
