@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
-from consilience import plot
+from consilience import MixtureOfExpertsRegressor, plot
 from consilience.errors import InvalidInputError
 from consilience.plot.marks import mark, shades
 
@@ -76,3 +76,11 @@ def test_another_number_of_features_is_an_error(regressor, feature):
 def test_an_unknown_feature_of_a_map_is_an_error_that_names_the_known_ones(regressor):
     with pytest.raises(InvalidInputError, match="feature='sex': expected one of 'age', 'dose', 'body mass index'"):
         plot.gate(regressor.model, regressor.X, ("age", "sex"))
+
+
+def test_a_gate_that_reads_one_column_needs_no_name(regressor):
+    _, X, y = regressor
+    model = MixtureOfExpertsRegressor(2, gate_features=["age"], expert_features=["dose"], random_state=0).fit(X, y)
+    assert plot.gate(model, X).get_xlabel() == "age"
+    assert plot.experts(model, X, y).get_xlabel().split("\n")[0] == "dose"
+    assert "other covariates" not in plot.experts(model, X, y).get_xlabel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import cycle
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ LONG_UP_TO = 32
 TERMS_SHOWN = 24
 EXPERTS_SHOWN = 6
 RESPONSES_SHOWN = 4
+NOTE_WIDTH = 110
+"""Least width at which notes are wrapped."""
 GAP = 2
 """Least number of spaces between two columns."""
 
@@ -43,11 +46,13 @@ def summary(estimator: Any, *, reference: int | None, level: float) -> str:
         *_expert_tables(estimator, level),
         _gate_table(estimator, reference, level),
         *_between_tables(estimator),
-        *notes(estimator),
     ]
     lines = "\n".join(section for section in sections if section).split("\n")
     width = max(len(line) for line in lines)
-    return "\n".join(["=" * width if line == "=" else "-" * width if line == "-" else line for line in lines])
+    ruled = ["=" * width if line == "=" else "-" * width if line == "-" else line for line in lines]
+    return "\n".join(
+        [*ruled, *(fill(note, max(width, NOTE_WIDTH), subsequent_indent="  ") for note in notes(estimator))]
+    )
 
 
 def head_rows(estimator: Any) -> list[tuple[str, str, str, str]]:

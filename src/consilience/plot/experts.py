@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from consilience.estimators.table import places_read
 from consilience.estimators.validation import check_level
 from consilience.model import Rows
 from consilience.numerics.arrays import Array
@@ -59,7 +60,7 @@ def experts(
     X : (n, d) array or frame
     y : (n,) or (n, q) array or frame
     feature : str or int
-        Name or column of the covariate; may be left out if there is only one.
+        Name or column of the covariate; may be left out if the experts read only one.
     response : str, int or class, optional
         Name or number of one of several responses, or a class; by default the only response, or the second of two
         classes.
@@ -88,7 +89,8 @@ def experts(
     """
     estimator = regression_of(model)
     check_level(level)
-    j, r = feature_place(estimator, feature), response_place(estimator, response)
+    _, read = places_read(estimator)
+    j, r = feature_place(estimator, feature, read), response_place(estimator, response)
     rows = estimator.rows(X, y, **metadata)
     ax = axes_of(ax)
     shown = _points(ax, estimator, rows, j, r)
@@ -105,7 +107,7 @@ def experts(
         label += f" / {estimator.mixture_.experts.size_name}" + _limited(
             ax, shown, means if bands is None else bands[1]
         )
-    ax.set_xlabel(feature_label(estimator, j) + withheld_note(estimator, "experts"))
+    ax.set_xlabel(feature_label(estimator, j, read) + withheld_note(estimator, "experts"))
     ax.set_ylabel(label)
     legend(ax)
     return ax

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
+from consilience.estimators.table import places_read
 from consilience.numerics.arrays import Array
 from consilience.plot.library import axes_of, legend
 from consilience.plot.marks import mark, shades
@@ -31,7 +32,7 @@ def gate(model: Any, X: Any, feature: Any = None, *, ax: Axes | None = None) -> 
     model : fitted mixture of experts or of regressions, or FederatedFit
     X : (n, d) array or frame
     feature : str, int or a pair of them
-        Name or column of the covariate, or of two for a map; may be left out if there is only one.
+        Name or column of the covariate, or of two for a map; may be left out if the gate reads only one.
     ax : Axes, optional
         Where to draw; a new figure by default.
 
@@ -64,7 +65,8 @@ def gate(model: Any, X: Any, feature: Any = None, *, ax: Axes | None = None) -> 
 
 def _columns(estimator: Any, feature: Any) -> list[int]:
     wanted = list(feature) if isinstance(feature, list | tuple) else [feature]
-    columns = [feature_place(estimator, each) for each in wanted]
+    read, _ = places_read(estimator)
+    columns = [feature_place(estimator, each, read) for each in wanted]
     if len(columns) not in (1, 2) or len(set(columns)) < len(columns):
         raise InvalidInputError(
             f"feature={feature!r}: expected one covariate, or two different ones for a map, of "
@@ -79,7 +81,7 @@ def _curves(ax: Axes, estimator: Any, X: Array, j: int) -> None:
         colour, marker, line = mark(k)
         ax.plot(values, probability, color=colour, linestyle=line, lw=1.8, marker=marker, ms=5.5, mec="white", mew=0.6,
                 markevery=(4 + 7 * k % 20, 20), label=expert_label(estimator, k))  # fmt: skip
-    ax.set(xlabel=feature_label(estimator, j), ylabel="gate probability", ylim=(-0.02, 1.02))
+    ax.set(xlabel=feature_label(estimator, j, places_read(estimator)[0]), ylabel="gate probability", ylim=(-0.02, 1.02))
 
 
 def _map(ax: Axes, estimator: Any, X: Array, i: int, j: int) -> None:

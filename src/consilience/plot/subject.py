@@ -60,12 +60,16 @@ def features(estimator: Any) -> list[str]:
     return terms(estimator)[int(estimator.mixture_.design.intercept) :]
 
 
-def feature_place(estimator: Any, feature: str | int | None) -> int:
-    """Return the column of a covariate; None is allowed for a model with one covariate."""
-    names = features(estimator)
-    if feature is None and len(names) == 1:
-        return 0
-    return place(feature, names, "feature")
+def feature_place(estimator: Any, feature: str | int | None, read: Sequence[int]) -> int:
+    """Return the column of a covariate; None is allowed if the gate or the experts ``read`` only one term beside 1."""
+    columns = _columns(estimator, read)
+    return columns[0] if feature is None and len(columns) == 1 else place(feature, features(estimator), "feature")
+
+
+def _columns(estimator: Any, read: Sequence[int]) -> list[int]:
+    """Return the columns of covariates among the terms that are read."""
+    first = int(estimator.mixture_.design.intercept)
+    return [term - first for term in read if term >= first]
 
 
 def place(wanted: str | int | None, names: Sequence[str], what: str) -> int:
@@ -103,10 +107,10 @@ def along(X: Array, j: int) -> tuple[Array, Array]:
     return values, rows
 
 
-def feature_label(estimator: Any, j: int) -> str:
-    """Return the name of a covariate, with a remark on the others."""
-    names = features(estimator)
-    return names[j] if len(names) == 1 else f"{names[j]}\n(other covariates at their means)"
+def feature_label(estimator: Any, j: int, read: Sequence[int]) -> str:
+    """Return the name of a covariate, with a remark on the others that are ``read``."""
+    name = features(estimator)[j]
+    return f"{name}\n(other covariates at their means)" if set(_columns(estimator, read)) - {j} else name
 
 
 # ---------------------------------------------------------------------- responses
