@@ -324,7 +324,9 @@ def best_candidates(
     if compare:
         each: Mapping[str, Answers] = yield Each(asked)
         heard = {site: answers.items for site, answers in each.items()}
-        cross = cross_likelihood(owners, heard, candidates[0].parameter_count, SUBSAMPLE)
+        sound = [i for i, mixture in enumerate(candidates) if not on_floor(mixture, penalty)]
+        likelihoods = {site: [answers[i] for i in sound] for site, answers in heard.items()}
+        cross = cross_likelihood([owners[i] for i in sound], likelihoods, candidates[0].parameter_count, SUBSAMPLE)
         total = reduce(add, each.values())
     else:
         total = yield Total(asked)
