@@ -1,8 +1,9 @@
 """What the studies share: their command line, replications that resume, CPU time, results as JSON.
 
 A full study writes ``results/NAME.json``; ``--quick`` is a smaller one that writes ``scratch/NAME-quick.json``, so
-that it never takes the place of the full figures. Replications are appended to ``scratch/NAME.jsonl`` one by one, and a
-study that was interrupted goes on where it stopped. All BLAS libraries get one thread: CPU time then means something.
+that it never takes the place of the full figures. Replications are appended to ``records/NAME.jsonl`` one by one, and a
+study that was interrupted goes on where it stopped, on another machine too if its records are committed meanwhile. All
+BLAS libraries get one thread: CPU time then means something.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from threadpoolctl import threadpool_limits
 import consilience
 
 HERE = Path(__file__).parents[1]
-RESULTS, SCRATCH = HERE / "results", HERE / "scratch"
+RESULTS, RECORDS, SCRATCH = HERE / "results", HERE / "records", HERE / "scratch"
 Record = dict[str, Any]
 
 threadpool_limits(1)
@@ -51,7 +52,7 @@ def stopwatch() -> Iterable[Stopwatch]:
 
 
 class Study:
-    """One study: its arguments, its scratch and its results."""
+    """One study: its arguments, its records and its results."""
 
     def __init__(self, script: str, description: str, options: Mapping[str, str] = MappingProxyType({})) -> None:
         self.name, self.subject = Path(script).stem, Path(script).parent.name
@@ -70,8 +71,8 @@ class Study:
 
     def replicate(self, keys: Iterable[str], run: Callable[[str], Record]) -> list[Record]:
         """``run(key)`` for each key that has no record yet; all records, in the order of the keys."""
-        SCRATCH.mkdir(exist_ok=True)
-        log = SCRATCH / f"{self.label}.jsonl"
+        log = (SCRATCH if self.quick else RECORDS) / f"{self.label}.jsonl"
+        log.parent.mkdir(exist_ok=True)
         if self.fresh:
             log.unlink(missing_ok=True)
         lines = log.read_text().splitlines() if log.exists() else []
