@@ -12,7 +12,7 @@ from consilience import MixtureOfRegressions
 from consilience.errors import DegenerateFitWarning
 from consilience.fit import Specification, fit_mixture, infer
 from consilience.fit.degrees import effective_rows, quantile
-from consilience.fit.inference import ROWS_PER_COEFFICIENT, default_kind, inverse_information, larger
+from consilience.fit.inference import ROWS_PER_COEFFICIENT, default_kind, inverse_information
 from consilience.model import Rows
 from simulated import simulated
 
@@ -94,6 +94,7 @@ def test_more_parameters_than_rows_are_said() -> None:
 def test_where_the_variance_depends_on_a_covariate_its_slope_has_the_error_of_the_sandwich() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((800, 2))
+    X -= X.mean(axis=0)  # the intercept is compared at the mean of the covariates
     y = X[:, 0] + np.exp(X[:, 0]) * rng.standard_normal(800)
     rows = Rows(X, y[:, None])
     fit = fit_mixture(rows, Specification(K=1, gate="constant"), rng=rng)
@@ -105,7 +106,14 @@ def test_where_the_variance_depends_on_a_covariate_its_slope_has_the_error_of_th
     assert default_kind(800) == "larger"
 
 
-def test_the_larger_of_two_covariances_keeps_the_correlations() -> None:
-    one = np.array([[1.0, 0.5], [0.5, 1.0]])
-    found = larger(one, np.diag([4.0, 0.1]))
-    np.testing.assert_allclose(found, [[4.0, 1.0], [1.0, 1.0]])
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_errors_of_mean_responses_do_not_depend_on_the_origin_of_the_covariates(shift: float) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 2))
+    y = X.sum(axis=1) + np.exp(0.5 * X[:, 0]) * rng.standard_normal(500)
+    model = MixtureOfRegressions(1, random_state=0).fit(X + shift, y)
+    errors = {}
+    for kind in ("observed", "sandwich", "larger"):
+        model.inference_ = model.infer(X + shift, y, kind=kind)
+        errors[kind] = model.predict_experts(X.mean(axis=0, keepdims=True) + shift, return_std_error=True)[1].item()
+    assert errors["larger"] == pytest.approx(max(errors["observed"], errors["sandwich"]), rel=1e-6)

@@ -12,7 +12,7 @@ from consilience.fit.checks import on_floor
 from consilience.fit.degrees import coefficients_per_row, corrected, degrees_of_freedom, effective_rows, quantile
 from consilience.fit.fitting import Fit
 from consilience.fit.newton import newton_step
-from consilience.fit.parameters import Parameters, identified, jacobian, parameters
+from consilience.fit.parameters import Parameters, coded_jacobian, identified, jacobian, parameters, to_raw
 from consilience.model.expectation import expect, score_products
 from consilience.model.information import coefficient_slice, gate_slice, is_informable, ridge
 from consilience.model.mixture import Mixture
@@ -155,8 +155,9 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     rows : Rows or None
         The rows of the fit; used for the sandwich, and if the fit ended without the information.
     kind : {"observed", "sandwich", "larger"}
-        ``"larger"`` takes for each parameter the larger of the two standard errors: the observed information is exact
-        for few rows but wrong if the variance depends on the covariates, and the sandwich the other way round.
+        ``"larger"`` takes for each parameter (for the intercept at the mean of the covariates) the larger of the two
+        standard errors: the observed information is exact for few rows but wrong if the variance depends on the
+        covariates, and the sandwich the other way round.
 
     Examples
     --------
@@ -185,11 +186,8 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
         )
     n, p = effective_rows(mixture, statistics, inverse), coefficients_per_row(mixture)
     withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement) | crowded(mixture, n, p)
-    D = jacobian(mixture, fit.permutation)
-    covariance = symmetrised(D @ inverse @ D.T)
-    if kind != "observed" and rows is not None:
-        sandwich = symmetrised(D @ inverse @ score_products(mixture, rows) @ inverse @ D.T)
-        covariance = sandwich if kind == "sandwich" else larger(covariance, sandwich)
+    scores = None if kind == "observed" or rows is None else inverse @ score_products(mixture, rows) @ inverse
+    covariance = _reported(fit, inverse, scores, kind)
     known = identified(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
         return Inference(estimates, covariance, kind, step.decrement, withheld, identified=known)
@@ -209,12 +207,29 @@ def default_kind(labels: float) -> str:
     return "larger" if labels <= SANDWICH_UP_TO else "observed"
 
 
-def larger(one: Array, other: Array) -> Array:
-    """Return the covariance ``one``, rescaled so that no variance is below that of ``other``, both ``(D, D)``."""
-    a, b = np.diagonal(one), np.diagonal(other)
-    scale = np.sqrt(np.maximum(a, b) / np.where(a > 0, a, 1.0))
-    found: Array = one * np.outer(scale, scale)
-    return found
+def _reported(fit: Fit, inverse: Array, sandwich: Array | None, kind: str) -> Array:
+    """Return the covariance ``(D, D)`` of the reported parameters from those ``(P, P)`` of the ascent."""
+    mixture = fit.ascent.mixture
+    if kind != "larger" or sandwich is None:
+        D = jacobian(mixture, fit.permutation)
+        return symmetrised(D @ (inverse if sandwich is None else sandwich) @ D.T)
+    # in centred coordinates: an intercept far from the rows is a combination of parameters that must cancel
+    D = coded_jacobian(mixture, fit.permutation)
+    D = to_raw(mixture, widening(D, inverse, sandwich)[:, None] * D)
+    return symmetrised(D @ inverse @ D.T)
+
+
+def widening(D: Array, one: Array, other: Array) -> Array:
+    """Return factors ``(D,)`` of the standard errors of ``D θ``: the larger of those by two covariances, by the first.
+
+    Examples
+    --------
+    >>> widening(np.eye(2), np.array([[1.0, 0.5], [0.5, 1.0]]), np.diag([4.0, 0.1]))
+    array([2., 1.])
+    """
+    a, b = (np.sum((D @ covariance) * D, axis=1) for covariance in (one, other))
+    factors: Array = np.sqrt(np.maximum(a, b) / np.where(a > 0, a, 1.0))
+    return factors
 
 
 def crowded(mixture: Mixture, rows: Array, p: int) -> dict[str, str]:

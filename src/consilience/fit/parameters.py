@@ -84,8 +84,39 @@ def jacobian(mixture: Mixture, permutation: IntArray) -> Array:
     -------
     (D, P) array
     """
-    T, K = mixture.design.to_raw(), mixture.K
-    gate = mixture.gate.read_jacobian(mixture.reads.to_raw())
+    return _jacobian(mixture, permutation, mixture.reads.to_raw(), mixture.design.to_raw())
+
+
+def coded_jacobian(mixture: Mixture, permutation: IntArray) -> Array:
+    """Compute the derivative of the parameters as reported, but on the design of ``mixture``, ``(D', P)``."""
+    return _jacobian(mixture, permutation, np.eye(mixture.reads.p), np.eye(mixture.design.p))
+
+
+def to_raw(mixture: Mixture, coded: Array) -> Array:
+    """Return rows ``(D', ·)`` for parameters on the design of ``mixture`` as rows ``(D, ·)`` for the reported ones.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> mixture, labels = soft(10, random_state=0).truth, np.arange(4)
+    >>> np.allclose(to_raw(mixture, coded_jacobian(mixture, labels)), jacobian(mixture, labels))
+    True
+    """
+    K, c, p = mixture.K, len(mixture.experts.coefficient_map()), mixture.design.p
+    width = mixture.reads.p if mixture.gate.reads_covariates else 1
+    T_gate = mixture.reads.to_raw() if mixture.gate.reads_covariates else np.eye(1)
+    gate, experts, shapes = np.split(coded, np.cumsum([K * width, K * c * p]))
+    parts = [
+        T @ part.reshape(-1, T.shape[1], coded.shape[1])
+        for T, part in ((T_gate, gate), (mixture.design.to_raw(), experts))
+    ]
+    return np.concatenate([*(part.reshape(-1, coded.shape[1]) for part in parts), shapes])
+
+
+def _jacobian(mixture: Mixture, permutation: IntArray, T_gate: Array, T: Array) -> Array:
+    """Compute the derivative of the parameters in the reported coding after maps of the coefficients."""
+    K = mixture.K
+    gate = mixture.gate.read_jacobian(T_gate)
     experts = kronecker(np.eye(K), kronecker(mixture.experts.coefficient_map(), T))
     shapes = mixture.experts.log_shapes_jacobian()
     D = np.zeros((len(gate) + len(experts) + len(shapes), mixture.parameter_count))
