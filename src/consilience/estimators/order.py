@@ -93,7 +93,8 @@ class OrderSelection:
         names = {"bic": "BIC", "icl": "ICL", "cv": "cross-validated density (within one standard error)"}
         found = {name: self.preferred(name) for name in names if name in self.scores}
         if len(set(found.values())) == 1:
-            return f"{_listed([names[name] for name in found])} prefer {found['bic']} experts."
+            K = found["bic"]
+            return f"{_listed([names[name] for name in found])} prefer {K} expert{'s' * (K > 1)}."
         parts = [f"{names[name]} prefers {K}" for name, K in found.items()]
         return f"{_listed(parts)} experts: {self._reading(found)}."
 
