@@ -1,5 +1,6 @@
-"""Columns of a table as values: names, kinds and levels, and their coding as covariates."""
+"""Columns of a table as values: names, kinds, levels and rules, and their coding as covariates."""
 
 from consilience.columns.dictionary import Column, Dictionary, Level
+from consilience.columns.rule import Rule
 
-__all__ = ["Column", "Dictionary", "Level"]
+__all__ = ["Column", "Dictionary", "Level", "Rule"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consilience.columns.rule import PLAIN, Rule
 from consilience.errors import InvalidInputError
 
 Level = str | bool | int | float
@@ -32,18 +33,22 @@ class Column:
         Levels of a category, in order; empty for a number.
     reference : level, optional
         Level against which the others are coded; the first by default.
+    rule : Rule
+        Range, missing values, transform and scaling of a number; a category may have a unit and a rule for missing
+        values ("refuse" or "drop"; a level of its own, such as "unknown", stands for values that are missing).
 
     Examples
     --------
     >>> Column("fuel", ("diesel", "gas", "petrol"), reference="petrol").terms
     ('fuel[diesel]', 'fuel[gas]')
-    >>> Column("age").terms
-    ('age',)
+    >>> Column("age").terms, Column("age", rule=Rule(centre=60, scale=15)).terms
+    (('age',), ('(age - 60)/15',))
     """
 
     name: str
     levels: tuple[Level, ...] = ()
     reference: Level | None = None
+    rule: Rule = PLAIN
 
     def __post_init__(self) -> None:
         if len(set(self.levels)) < len(self.levels):
@@ -56,6 +61,8 @@ class Column:
         if self.reference is not None and self.reference not in self.levels:
             known = ", ".join(map(str, self.levels)) if self.levels else "none: it is a column of numbers"
             raise InvalidInputError(f"{self.name} has no level {self.reference!r} to be the reference; it has {known}")
+        if self.levels and not replace(self.rule, missing="refuse", fill=None).is_plain:
+            raise InvalidInputError(f"{self.name} is a category: it has no range, transform, centre or scale")
 
     @property
     def is_category(self) -> bool:
@@ -71,7 +78,11 @@ class Column:
     @property
     def terms(self) -> tuple[str, ...]:
         """Names of the covariates of the column: its own, or one for each indicator."""
-        return tuple(f"{self.name}[{self.levels[i]}]" for i in self.coded) if self.is_category else (self.name,)
+        return (
+            tuple(f"{self.name}[{self.levels[i]}]" for i in self.coded)
+            if self.is_category
+            else (self.rule.term(self.name),)
+        )
 
     def indicators(self, codes: NDArray[np.integer]) -> NDArray[np.float64]:
         """Return the indicators ``(n, L - 1)`` of levels given by their places ``codes (n,)``."""
@@ -122,6 +133,11 @@ class Dictionary:
     def has_categories(self) -> bool:
         """Whether any column is a category."""
         return any(column.is_category for column in self.columns)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all columns are numbers that are read as they are."""
+        return not self.has_categories and all(column.rule.is_plain for column in self.columns)
 
 
 def check_chosen(typed: Iterable[str], chosen: Iterable[str]) -> None:

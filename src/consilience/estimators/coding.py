@@ -84,7 +84,7 @@ def coded(X: Any, dictionary: Dictionary) -> Array:
     array([ 1.,  0., nan])
     """
     parts = [
-        _indicators(_arrow(X, j, column.name), column) if column.is_category else _numbers(X, j, column.name)
+        _indicators(_arrow(X, j, column.name), column) if column.is_category else _ruled(X, j, column)
         for j, column in enumerate(dictionary.columns)
     ]
     return np.column_stack(parts) if parts else np.empty((len(X), 0))
@@ -154,6 +154,17 @@ def _indicators(values: pa.Array, column: Column) -> Array:
     found: Array = column.indicators(codes)
     found[codes == -1] = np.nan
     return found
+
+
+def _ruled(X: Any, j: int, column: Column) -> Array:
+    """Return the covariate ``(n, 1)`` of a column of numbers, by its rule."""
+    values = _numbers(X, j, column.name)
+    if outside := int(np.sum(~column.rule.contains(values))):
+        raise InvalidInputError(
+            f"column {column.name!r} has {outside} values outside its range, {column.rule.range_text}: correct them, "
+            "or leave those rows out"
+        )
+    return values if column.rule.is_plain else column.rule.values(values)
 
 
 def _numbers(X: Any, j: int, name: str) -> Array:

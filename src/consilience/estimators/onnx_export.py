@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from consilience._version import __version__
-from consilience.columns import Column
+from consilience.columns import Column, Rule
 from consilience.errors import InvalidInputError
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
@@ -115,16 +115,16 @@ def write_onnx(estimator: Any, path: str | Path) -> None:
 
 
 def _covariates(graph: Graph, estimator: Any) -> str:
-    """Return the covariates ``(n, terms)``, from one input ``X``, or one for each column if some are categories."""
+    """Return the covariates ``(n, terms)``, from one input ``X``, or one for each if any has levels or a rule."""
     columns = estimator.columns_
-    if not columns.has_categories:
+    if columns.is_plain:
         return graph.input("X", "DOUBLE", len(columns.columns))
     return graph.node("Concat", *(_column(graph, column) for column in columns.columns), axis=1)
 
 
 def _column(graph: Graph, column: Column) -> str:
     if not column.is_category:
-        return graph.input(column.name, "DOUBLE", 1)
+        return _ruled(graph, graph.input(column.name, "DOUBLE", 1), column.rule)
     if isinstance(column.levels[0], str):
         value, levels = graph.input(column.name, "STRING", 1), {"cats_strings": list(column.levels)}
     elif all(isinstance(level, bool) for level in column.levels):
@@ -140,6 +140,19 @@ def _column(graph: Graph, column: Column) -> str:
     coded = graph.node("OneHotEncoder", value, domain="ai.onnx.ml", zeros=0, **levels)  # an unknown level is an error
     kept = graph.node("Gather", coded, graph.constant(np.array(column.coded, dtype=np.int64)), axis=2)
     return graph.reshaped(graph.node("Cast", kept, to=11), len(column.coded))  # double
+
+
+def _ruled(graph: Graph, value: str, rule: Rule) -> str:
+    """Return the covariate of a column of numbers, by its rule; ranges are not checked."""
+    if rule.fill is not None:
+        value = graph.node("Where", graph.node("IsNaN", value), graph.constant(np.array(float(rule.fill))), value)
+    if rule.transform == "log1p":
+        value = graph.node("Add", value, graph.constant(np.array(1.0)))
+    if rule.transform != "none":
+        value = graph.node("Sqrt" if rule.transform == "sqrt" else "Log", value)
+    if rule.centre:
+        value = graph.node("Sub", value, graph.constant(np.array(float(rule.centre))))
+    return value if rule.scale == 1 else graph.node("Div", value, graph.constant(np.array(float(rule.scale))))
 
 
 # ---------------------------------------------------------------- outputs

@@ -59,12 +59,13 @@ def generator(random_state: Any) -> np.random.Generator:
 def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
     """Convert arrays or frames to float64 arrays, with scikit-learn's checks; column names are kept.
 
-    Categories become indicators, by the data dictionary ``columns_`` of the estimator, which ``reset`` reads from X.
+    Categories become indicators, and rules are applied, by the data dictionary ``columns_`` of the estimator, which
+    ``reset`` reads from X.
     """
     names, given = frames.column_names(X), {"dtype": np.float64, "ensure_all_finite": "allow-nan", **options}
     if reset:
         estimator.columns_ = _columns_of(estimator, X)
-    if estimator.columns_.has_categories:
+    if not estimator.columns_.is_plain:
         check_columns(estimator, X, names, reset=reset)
         found = _checked(coded(X, estimator.columns_), y, **given)
     elif names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from consilience.columns import Column, Dictionary
+from consilience.columns import Column, Dictionary, Rule
+from consilience.columns.rule import PLAIN
 from consilience.errors import InvalidInputError, MessageError
 from consilience.files import schema
 from consilience.files.json_text import parsed, written
@@ -215,14 +216,15 @@ def _column_document(column: Column) -> dict[str, Any]:
         found["levels"] = list(column.levels)
     if column.reference is not None:
         found["reference"] = column.reference
-    return found
+    rule = {name: value for name, value in asdict(column.rule).items() if value != getattr(PLAIN, name)}
+    return {**found, "rule": rule} if rule else found
 
 
 def _column_of(document: dict[str, Any]) -> Column:
     levels = tuple(document.get("levels", ()))
     if len({isinstance(level, str) for level in levels}) > 1:
         raise InvalidInputError(f"column {document['name'][:40]!r} has levels of text and of numbers")
-    return Column(document["name"], levels, document.get("reference"))
+    return Column(document["name"], levels, document.get("reference"), Rule(**document.get("rule", {})))
 
 
 def _classes_document(classes: np.ndarray | None) -> dict[str, Any] | None:

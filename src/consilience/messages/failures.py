@@ -49,6 +49,7 @@ class FailureCode(Enum):
     TOO_MANY_ROWS = "the site states more rows, or a larger share of all rows, than the run allows"
     # reported by the site
     TOO_COSTLY = "the question asks for more work or memory than the site allows"
+    VALUE_OUT_OF_RANGE = "a column has values outside the range that the study states: check units and missing codes"
 
     def __str__(self) -> str:
         return self.value

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from consilience.columns import Column, Dictionary, Level
+from consilience.columns import Column, Dictionary, Level, Rule
 from consilience.columns.arrow import TEXT, codes_of, plain
 from consilience.errors import InvalidInputError
 from consilience.messages.failures import FailureCode, SiteError
@@ -70,10 +70,10 @@ class Columns:
         """Number of covariates: of features, with the indicators of categories instead of these."""
         return len(self.features) if self.dictionary is None else len(self.dictionary.terms)
 
-    def category(self, name: str) -> Column | None:
-        """Return the category of this name among the features, if there is one."""
+    def feature(self, name: str) -> Column:
+        """Return the column of this name among the features; a plain number if there is no dictionary."""
         columns = () if self.dictionary is None else self.dictionary.columns
-        return next((column for column in columns if column.name == name and column.is_category), None)
+        return next((column for column in columns if column.name == name), Column(name))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,11 +153,12 @@ class Chunk:
         """Yield each column with its part of the buffer, ``(rows, size)``, and the function that reads it."""
         classes, d, at = self.columns.classes, len(self.columns.features), 0
         for i, name in enumerate(self.columns.numeric):
-            category = self.columns.category(name) if i < d else None
-            width = 1 if category is None else len(category.terms)
-            part, at = self.buffer[at : at + width], at + width
-            if category is not None:
-                yield name, part, partial(_indicators, category=category)
+            column = self.columns.feature(name) if i < d else Column(name)
+            part, at = self.buffer[at : at + len(column.terms)], at + len(column.terms)
+            if column.is_category:
+                yield name, part, partial(_indicators, category=column)
+            elif not column.rule.is_plain:
+                yield name, part, partial(_ruled, rule=column.rule)
             elif classes is not None and i == d:
                 yield name, part, partial(_codes, classes=classes)
             else:
@@ -236,6 +237,16 @@ def _numbers(column: pa.Array, name: str) -> NDArray[Any]:
     _check_nulls(column, name)
     numbers: NDArray[Any] = (column if plain else column.cast(pa.float64())).to_numpy()
     return numbers
+
+
+def _ruled(column: pa.Array, name: str, rule: Rule) -> NDArray[Any]:
+    """Return the covariate of a numeric column, by its rule."""
+    if rule.fill is not None:
+        column = column.cast(pa.float64()).fill_null(rule.fill)
+    values = np.asarray(_numbers(column, name), dtype=np.float64)
+    if not np.all(rule.contains(values)):
+        raise SiteError(FailureCode.VALUE_OUT_OF_RANGE, f"column {name!r}")
+    return rule.values(values)
 
 
 def _codes(column: pa.Array, name: str, classes: tuple[Label, ...]) -> NDArray[Any]:

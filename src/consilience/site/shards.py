@@ -275,9 +275,9 @@ def _csv_type(name: str, columns: Columns, schema: pa.Schema) -> Any:
         return pa.string()
     if columns.classes is not None and name in columns.target and str(inferred) in TEXT:
         return inferred
-    category = columns.category(name)
-    if category is not None:
-        return pa.string() if isinstance(category.levels[0], str) else _number_or_boolean(inferred)
+    levels = columns.feature(name).levels
+    if levels:
+        return pa.string() if isinstance(levels[0], str) else _number_or_boolean(inferred)
     if columns.classes is not None and name in columns.target and isinstance(columns.classes[0], str):
         return pa.string()
     return _number_or_boolean(inferred)
