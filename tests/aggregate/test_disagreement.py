@@ -52,6 +52,15 @@ def test_a_poor_local_maximum_of_one_site_does_not_name_it() -> None:
     assert judged(poor, joint(0.05, 0.05, -0.3)).named == {}
 
 
+def test_a_model_that_is_wrong_where_its_site_has_no_rows_does_not_name_the_site() -> None:
+    """A level of a category, or part of a range, is missing at the fourth site, and the fifth site is wrong."""
+    sites = cross([0, 0, 0, 0, 1])
+    values = sites.values.copy()
+    values[3, :3] -= 5.0  # its model on rows of others; theirs explain its rows
+    lacking = CrossLikelihood(sites.sites, values, sites.rows, sites.parameters)
+    assert set(judged(lacking, joint(0.1, 0.1, 0.1, 0.3, 0.3)).named) == {"e"}
+
+
 def test_sampling_error_and_sites_with_few_rows_are_not_judged() -> None:
     assert not judged(cross([0, 0, 1], rows=100, apart=0.1), joint(0.1, 0.1, 0.1)).named
     few = cross([0, 0, 0, 1])

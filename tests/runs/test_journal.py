@@ -214,7 +214,7 @@ def test_the_journal_of_other_sites_is_refused(path: Path) -> None:
 
 def test_the_journal_of_another_study_is_refused(path: Path) -> None:
     run(summaries(1), InProcess().over(small_sites()), Journal(path, "one"))
-    with pytest.raises(JournalError, match="other study or arguments"):
+    with pytest.raises(JournalError, match="another model, method or setting"):
         run(summaries(1), InProcess().over(small_sites()), Journal(path, "another"))
 
 

@@ -9,7 +9,9 @@ other's model estimates Jeffreys' divergence per row:
 with :math:`\ell_a` the log-likelihood per row of the rows of :math:`a`; the last term is its expectation for equal
 sites. A poor local maximum at one site cancels. The divergence also counts how a model continues outside the
 covariates of its site, so it decides only *who* is wrong; *that* something is wrong is seen from the joint mixture,
-which must explain the rows of each site about as well as the site's own model does.
+which must explain the rows of each site about as well as the site's own model does. A site is wrong only if the models
+of the majority do not fit its rows either: one that lacks a level of a category, or part of the range of a covariate,
+has a model that is far from the others' where it has no rows.
 """
 
 from __future__ import annotations
@@ -75,6 +77,12 @@ class CrossLikelihood:
         np.fill_diagonal(J, 0.0)
         return np.asarray(J)
 
+    def misfit(self) -> Array:
+        """Compute what the rows of site ``b`` lose per row under the model of site ``a``, corrected, ``(M, M)``."""
+        lost = np.diagonal(self.values) - self.values - self.parameters * (1 / self.rows[:, None] + 1 / self.rows) / 2
+        np.fill_diagonal(lost, 0.0)
+        return np.asarray(lost)
+
     def tolerance(self) -> Array:
         """Compute the divergence of pairs of sites that sampling error may cause, ``(M, M)``."""
         error = SIGMAS * np.sqrt(2 * self.parameters)
@@ -125,7 +133,9 @@ def judged(cross: CrossLikelihood, joint: Array) -> Verdict:
     J, slack = cross.divergence(), cross.tolerance()
     inside = J[np.ix_(agree, agree)][np.triu_indices(int(agree.sum()), 1)]
     usual = max(NEAR, FAR * float(np.median(inside)))
-    far = [m for m in np.flatnonzero(~agree) if np.median((J - slack)[m, agree]) > usual]
+    far = np.array([np.median((J - slack)[m, agree]) > usual for m in range(len(J))])
+    misfit = np.median((cross.misfit() - slack / 2)[agree], axis=0)  # a model may be far off only where it has no rows
+    far = np.flatnonzero(~agree & far & (misfit > NEAR / 2))
     return Verdict({cross.sites[m]: round(float(loss[m]), 3) for m in far}, False, unexplained)
 
 

@@ -416,9 +416,13 @@ def _warn(fitted: FederatedFit) -> None:
     left = "; ".join(f"{site}: {why}" for site, why in fitted.record.dropped.items() if site not in explained)
     if left:
         warn(f"some sites left the run: {left}. See FederatedFit.record", SetAsideWarning)
-    suspicions = "; ".join(f"{site}: {', '.join(said)}" for site, said in fitted.fit.survey.suspicions.items())
+    suspicions = fitted.fit.survey.suspicions
     if suspicions:
-        warn(f"the data of some sites may be wrong: {suspicions}. They were used as they are", SuspectDataWarning)
+        listed = "; ".join(f"{site}: {', '.join(said)}" for site, said in suspicions.items())
+        used = [site for site in suspicions if site not in explained]
+        end = "They" if len(used) == len(suspicions) else ", ".join(used)
+        note = f"{end} were used as they are" if used else "They were not used as a whole"
+        warn(f"the data of some sites may be wrong: {listed}. {note}", SuspectDataWarning)
 
 
 def _with_order(estimator: Any, K: int) -> Any:

@@ -26,8 +26,8 @@ from consilience.runs.journal_file import FrameFile, named, opened_for_appending
 HEADER, ROUND, QUESTION, ANSWER = range(4)
 DIFFERENCES = {
     "library": "another version of the library",
-    "study": "other study or arguments",
     "sites": "other sites",
+    "study": "another model, method or setting",
 }
 """Entries of the header that must be the same, with the words for another one."""
 SAME = 1e-9
@@ -109,9 +109,10 @@ class Journal:
     def _check_header(self, found: dict[str, Any], expected: dict[str, Any]) -> None:
         for name, what in DIFFERENCES.items():
             if found[name] != expected[name]:
+                versions = f" (written by version {found[name]}, this is {__version__})" * (name == "library")
                 raise JournalError(
-                    f"{self.path} is the journal of another run: it has {what} (written by version "
-                    f"{found['library']}, this is {__version__}); resume with the same, or give another path"
+                    f"{self.path} is the journal of another run: it has {what}{versions}; resume with the same, or "
+                    "give another path"
                 )
 
     def _read_round(self, sites: tuple[str, ...]) -> None:

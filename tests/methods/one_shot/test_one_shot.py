@@ -506,7 +506,7 @@ def test_the_journal_of_another_support_or_of_other_rounds_is_refused(tmp_path: 
     X = np.random.default_rng(0).normal(size=(200, 4))
     Federation(parts).fit(estimator, method=OneShot(refine=0, support=X), journal=journal)
     for method in (OneShot(refine=1, support=X), OneShot(refine=0), OneShot(refine=0, support=X + 1e-9)):
-        with pytest.raises(JournalError, match="other study or arguments"):
+        with pytest.raises(JournalError, match="another model, method or setting"):
             Federation(parts).fit(estimator, method=method, journal=journal)
 
 
