@@ -257,6 +257,21 @@ def test_experts_of_few_rows_or_groups_are_not_described() -> None:
     assert claims(text) == 0
 
 
+def test_a_sum_of_responsibilities_that_is_rounded_up_makes_no_groups() -> None:
+    data = simulated(gate="constant", n=200, d=1)
+    model = MixtureOfRegressions(2, random_state=0, n_init=2).fit(data.X, data.y)
+    model.n_rows_ = np.nextafter(200.0, 300.0) + 1e-12
+    assert "on 200 rows" in said(model)
+
+
+def test_a_single_effect_is_not_one_of_many() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 1))
+    text = said(MixtureOfRegressions(1).fit(x, 2 * x[:, 0] + rng.normal(size=100)))
+    assert "per standard deviation of x0" in text
+    assert "looked at" not in text
+
+
 def test_nothing_is_described_before_fit() -> None:
     with pytest.raises(NotFittedError):
         MixtureOfExpertsRegressor().describe()

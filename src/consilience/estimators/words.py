@@ -33,6 +33,8 @@ SHOWN = 3
 NAMED = 5
 """Maximum number of further covariates that are named."""
 WIDTH = 100
+ROUNDING = 1e-9
+"""Relative error up to which sums of responsibilities are equal."""
 
 
 def description(estimator: Any, level: float) -> str:
@@ -67,7 +69,8 @@ def _needless(estimator: Any) -> str:
 
 
 def _labels(estimator: Any) -> str:
-    return "rows" if estimator.n_rows_ <= estimator.n_labels_ else "groups"
+    """Return what has a label: rows, which are a sum of responsibilities and rounded, or groups of them."""
+    return "rows" if estimator.n_rows_ <= estimator.n_labels_ * (1 + ROUNDING) else "groups"
 
 
 def _experts(estimator: Any, level: float) -> list[str]:
@@ -234,7 +237,7 @@ def _reservations(estimator: Any, level: float) -> str:
     looked_at = effect_count(estimator)
     if estimator.mixture_.K > 1 and estimator.single_bic is None:
         told.append(f"Whether one {unit(estimator)} would do as well was not examined: see select_order.")
-    if looked_at:
+    if looked_at > 1:
         told.append(
             f"Each interval is for one statement by itself: if nothing had any effect, about {_percent(1 - level)} of "
             f"the {looked_at} effects that were looked at would be stated by chance."
