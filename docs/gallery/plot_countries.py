@@ -52,7 +52,7 @@ steep = int(model.coef_[:, 0].argmax())
 likely = model.responsibilities(X, y)[:, steep] > 0.5
 axes = plot.experts(model, X, y)
 for name, product, emission, on_steep in zip(table["country"], table["GNP"], table["CO2"], likely, strict=True):
-    if on_steep or product > 30 or emission > 10.4:
+    if on_steep or product > 40 or emission > 10.4:
         colour = "black" if on_steep else "0.4"
         axes.annotate(name, (product, emission), (4, -4), textcoords="offset points", fontsize=8.5, color=colour)
 plt.show()

@@ -43,7 +43,7 @@ print(model.summary())
 
 # %%
 # Does the column of the gate help? BIC compares with a gate that is constant, and with one that reads the column
-# of the experts. Differences of one or two units say little: 70 companies do not settle the question.
+# of the experts. Differences of one or two units say little.
 
 constant = MixtureOfExpertsRegressor(3, family="poisson", expert_features=[0], gate_features=[], random_state=0)
 same = MixtureOfExpertsRegressor(3, family="poisson", expert_features=[0], gate_features=[0], random_state=0)
