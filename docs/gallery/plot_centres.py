@@ -22,8 +22,8 @@ except DataNotFoundError:
     print("betablocker is not in the data directory: the centres below are simulated.")
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"Center": np.repeat(np.arange(1, 23), 2), "Treatment": ["Control", "Treated"] * 22})
-    table["Total"] = rng.integers(50, 900, 44)
-    level = np.repeat(np.array([-1.6, -2.3, -3.0])[rng.choice(3, 22, p=[0.25, 0.5, 0.25])], 2)
+    table["Total"] = rng.integers(300, 900, 44)
+    level = np.repeat(np.array([-1.5, -2.3, -3.1])[rng.integers(3, size=22)], 2)
     table["Deaths"] = rng.binomial(table["Total"], 1 / (1 + np.exp(-level + 0.26 * (table["Treatment"] == "Treated"))))
 
 X, deaths = table[["Treatment"]], table["Deaths"]

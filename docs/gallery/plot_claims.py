@@ -21,7 +21,7 @@ try:
 except DataNotFoundError:
     print("fremtpl2_frequency is not in the data directory: the policies below are simulated.")
     rng = np.random.default_rng(0)
-    age, years = rng.gamma(9, 5, 60_000).clip(0, 70).round() + 18, rng.beta(0.8, 0.8, 60_000).clip(0.01)
+    age, years = 18 + rng.gamma(2.5, 11, 60_000).round().clip(0, 72), rng.beta(0.8, 0.8, 60_000).clip(0.01)
     rate = 0.1 + 0.4 * np.exp(-(age - 18) / 4)
     table = pd.DataFrame({"DrivAge": age, "Exposure": years, "ClaimNb": rng.poisson(rate * years)})
 

@@ -32,7 +32,7 @@ except DataNotFoundError:
     table = pd.DataFrame({"station": np.repeat(CITY + OUTSIDE, 400)})
     table["dryness"], table["wind"] = rng.gamma(3, 5, 4800), rng.gamma(6, 0.18, 4800)
     clean = rng.random(4800) < 1 / (1 + np.exp(2 - 0.15 * table["dryness"]))
-    effect = np.where(table["station"].isin(OUTSIDE), -0.1, -0.6) + 0.1 * rng.normal(size=12).repeat(400)
+    effect = np.where(table["station"].isin(OUTSIDE), 0.1, -0.6) + 0.03 * rng.normal(size=12).repeat(400)
     table["dust"] = np.where(clean, 3.2 + effect * table["wind"], 4.9 - 0.1 * table["wind"]) + rng.normal(0, 0.7, 4800)
 
 columns = ["wind", "dryness"]  # log of 1 + m/s; degrees between the temperature and the dew point
