@@ -1,0 +1,258 @@
+"""The study file: what the coordinator asks of the sites, in TOML that people read.
+
+It names columns, a closed list of families and transforms, and numbers. It cannot name code, a path or an expression.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from consilience.columns import Column, Dictionary, Rule
+from consilience.columns.dictionary import MOST_LEVELS
+from consilience.errors import InvalidInputError
+from consilience.files.toml_text import parsed, read_toml, written
+
+FORMAT = "consilience-study"
+VERSION = 1
+MOST_EXPERTS = 20
+MOST_COLUMNS = 500
+SHOWN = 8
+"""Maximum number of problems that an error lists."""
+
+Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Level = bool | int | Finite | Text
+
+
+class Part(BaseModel):
+    """A part of a study: unknown entries are refused, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class NumberColumn(Part):
+    """A column of numbers."""
+
+    name: Text
+    kind: Literal["number"]
+    unit: Annotated[str, StringConstraints(max_length=100)] = ""
+    low: Finite | None = None
+    high: Finite | None = None
+    missing: Literal["refuse", "drop", "fill"] = "refuse"
+    fill: Finite | None = None
+    transform: Literal["none", "log", "log1p", "sqrt"] = "none"
+    centre: Finite = 0.0
+    scale: Finite = 1.0
+    about: Annotated[str, StringConstraints(max_length=1000)] = ""
+
+    def column(self) -> Column:
+        """Return the column as the library reads it."""
+        rule = Rule(
+            self.unit, self.low, self.high, self.missing, self.fill, self.transform, self.centre, self.scale
+        )  # fmt: skip
+        return Column(self.name, rule=rule)
+
+
+class CategoryColumn(Part):
+    """A column of categories: its levels are listed, so that no site has to disclose them."""
+
+    name: Text
+    kind: Literal["category"]
+    levels: Annotated[list[Level], Field(min_length=2, max_length=MOST_LEVELS)]
+    reference: Level | None = None
+    missing: Literal["refuse", "drop"] = "refuse"
+    about: Annotated[str, StringConstraints(max_length=1000)] = ""
+
+    def column(self) -> Column:
+        """Return the column as the library reads it."""
+        if len({isinstance(level, str) for level in self.levels}) > 1:
+            raise InvalidInputError(f"{self.name} has levels of text and of numbers: use one kind")
+        return Column(self.name, tuple(self.levels), self.reference, Rule(missing=self.missing))
+
+
+AnyColumn = Annotated[NumberColumn | CategoryColumn, Field(discriminator="kind")]
+
+
+class Model(Part):
+    """The mixture that is fitted.
+
+    Parameters
+    ----------
+    response : str
+        Name of the column of responses.
+    family : str
+        Family of the experts; "categorical" for classes.
+    gate : {"softmax", "constant"}
+    experts : list of int
+        Candidate numbers of experts.
+    gate_columns, expert_columns : list of str, optional
+        Columns that the gate and the experts read; all but the response by default.
+    exposure : str, optional
+        Column of exposures of counts, or of trials.
+    """
+
+    response: Text
+    family: Literal["gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma", "categorical"] = (
+        "gaussian"
+    )
+    gate: Literal["softmax", "constant"] = "softmax"
+    experts: Annotated[list[Annotated[int, Field(ge=1, le=MOST_EXPERTS)]], Field(min_length=1, max_length=MOST_EXPERTS)]
+    gate_columns: list[Text] | None = None
+    expert_columns: list[Text] | None = None
+    exposure: Text | None = None
+
+
+class Minimum(Part):
+    """Rules that the study asks of every site; a site's own policy may be stricter, never looser."""
+
+    rows: Annotated[int, Field(ge=1, le=10**9)] = 50
+    rows_per_level: Annotated[int, Field(ge=1, le=10**6)] = 5
+    rows_per_expert: Annotated[int, Field(ge=1, le=10**6)] = 10
+    require_signatures: bool = False
+
+
+class Study(Part):
+    """A study: columns, model, minimum rules, seed.
+
+    Examples
+    --------
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... [model]
+    ... response = "days"
+    ... experts = [2]
+    ... [[columns]]
+    ... name = "days"
+    ... kind = "number"
+    ... low = 0
+    ... high = 400
+    ... [[columns]]
+    ... name = "age"
+    ... kind = "number"
+    ... centre = 60
+    ... scale = 15
+    ... ''')
+    >>> study.covariates.terms
+    ('(age - 60)/15',)
+    """
+
+    format: Literal["consilience-study"]
+    version: Literal[1]
+    name: Text
+    title: Annotated[str, StringConstraints(max_length=1000)] = ""
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    max_rows: Annotated[int, Field(ge=1, le=10**12)] = 10**7
+    model: Model
+    minimum: Minimum = Minimum()
+    columns: Annotated[list[AnyColumn], Field(min_length=1, max_length=MOST_COLUMNS)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """Check what single entries cannot tell; errors carry sentences."""
+        names = [column.name for column in self.columns]
+        for name in [self.name, *names]:
+            check_name(name)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"columns: {', '.join(twice)} is listed twice")
+        read = {"model.response": [self.model.response], "model.exposure": [self.model.exposure or names[0]]}
+        read |= {
+            f"model.{part}": getattr(self.model, part) or [] for part in ("gate_columns", "expert_columns")
+        }  # fmt: skip
+        for place, wanted in read.items():
+            for name in wanted:
+                if name not in names:
+                    raise ValueError(f"{place}: there is no column {name!a}; the columns are {', '.join(names)}")
+        self._check_response()
+        for column in self.columns:
+            column.column()
+        return self
+
+    def _check_response(self) -> None:
+        is_category = isinstance(self._column(self.model.response), CategoryColumn)
+        if is_category != (self.model.family == "categorical"):
+            raise ValueError(
+                f"model.response: a response of kind {'category' if is_category else 'number'} does not fit family "
+                f"{self.model.family!r}; use family 'categorical' for a category, another for a number"
+            )
+        others = {self.model.response, self.model.exposure}
+        read = [*(self.model.gate_columns or ()), *(self.model.expert_columns or ())]
+        if others & set(read):
+            raise ValueError("model: the response or the exposure is among gate_columns or expert_columns")
+        sized = {"poisson", "negative_binomial", "binomial"}
+        if self.model.exposure is not None and self.model.family not in sized:
+            raise ValueError(f"model.exposure: family {self.model.family!r} has none; leave it out")
+
+    def _column(self, name: str) -> NumberColumn | CategoryColumn:
+        return next(column for column in self.columns if column.name == name)
+
+    @property
+    def covariates(self) -> Dictionary:
+        """Dictionary of the covariates: all columns but the response and the exposure."""
+        others = {self.model.response, self.model.exposure}
+        return Dictionary(tuple(column.column() for column in self.columns if column.name not in others))
+
+    @property
+    def response(self) -> Column:
+        """Column of the response."""
+        return self._column(self.model.response).column()
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that the study says, in canonical form, as ``sha256:...``."""
+        text = self.model_dump_json(exclude_none=True)
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Study:
+        """Return the study of TOML text; raise an error that lists what is wrong, and where."""
+        return cls._of(parsed(text))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Study:
+        """Return the study of a file."""
+        return cls._of(read_toml(path))
+
+    @classmethod
+    def _of(cls, tables: dict[str, Any]) -> Study:
+        version = tables.get("version")
+        if tables.get("format") == FORMAT and isinstance(version, int) and version > VERSION:
+            raise InvalidInputError(
+                f"the study has version {version}, and this library reads up to {VERSION}: install a newer one"
+            )
+        try:
+            return cls.model_validate(tables)
+        except ValidationError as error:
+            raise InvalidInputError(f"the study is not valid:\n{problems(error)}") from error
+
+    def to_text(self, comments: dict[str, str] | None = None) -> str:
+        """Return the study as TOML text."""
+        return written(self.model_dump(exclude_none=True), comments)
+
+
+def check_name(name: str) -> None:
+    """Raise an error for a name with control characters, or one that is not in Unicode's normal form."""
+    if any(unicodedata.category(letter)[0] in "CZ" and letter != " " for letter in name):
+        raise ValueError(f"name {name!a} has characters that cannot be seen")
+    if unicodedata.normalize("NFC", name) != name or name.strip() != name:
+        raise ValueError(f"name {name!a} is not in normal form (NFC, no spaces at the ends)")
+
+
+def problems(error: ValidationError) -> str:
+    """Return one line for each problem: where, what, and the value if it is short."""
+    found = error.errors(include_url=False, include_context=False)
+    lines = []
+    for each in found[:SHOWN]:
+        place = ".".join(str(part) for part in each["loc"] if part not in ("number", "category"))
+        said = each["msg"].removeprefix("Value error, ")
+        lines.append(f"  {place}: {said}" if place else f"  {said}")
+    more = [f"  and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+    return "\n".join([*lines, *more])
