@@ -48,8 +48,9 @@ doctest_test_doctest_blocks = ""  # examples in docstrings are run by pytest; he
 html_theme = "pydata_sphinx_theme"
 html_title = f"Consilience {version}"
 html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "reference")}  # the others list the pages of their section
+html_sidebars = {page: [] for page in ("index", "start-here", "for-r-users", "reference")}  # the others list the pages of their section
 html_theme_options: dict[str, Any] = {
     "show_prev_next": False,
     "navbar_align": "left",
