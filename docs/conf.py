@@ -1,5 +1,6 @@
 """Sphinx configuration. Builds without network: no intersphinx."""
 
+import doctest
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the numpydoc sections say types and shapes
 autosummary_generate = True
 numpydoc_show_class_members = False  # the class template lists them
+doctest_default_flags = doctest.ELLIPSIS | doctest.DONT_ACCEPT_TRUE_FOR_1  # messages of errors are compared too
 doctest_test_doctest_blocks = ""  # examples in docstrings are run by pytest; here only the pages' own
 
 html_theme = "pydata_sphinx_theme"
