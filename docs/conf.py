@@ -36,6 +36,8 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "write_computation_times": False,
     "abort_on_example_error": True,
+    "remove_config_comments": True,  # such as the number of the thumbnail
+    "within_subsection_order": "gallery_order.ReadingOrder",  # ours, in _ext
 }
 templates_path = ["_templates"]
 default_role = "code"

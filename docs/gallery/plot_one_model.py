@@ -8,6 +8,8 @@ at all. The second kind is rare among the young and frequent among the old. The 
 not observed.
 """
 
+# sphinx_gallery_thumbnail_number = 2
+
 import warnings
 
 import matplotlib.pyplot as plt
