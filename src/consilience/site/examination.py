@@ -1,0 +1,299 @@
+"""Whether the table of a site fits a study: what is wrong, in which column, how often, and what to do. Never a value.
+
+The coordinator of a study states names, kinds, levels and ranges; a site holds its own table against them before
+anything is fitted. Findings have counts only, so that they can be shown on a screen that others see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from consilience.columns import Column, Dictionary
+from consilience.columns.arrow import TEXT, codes_of, plain
+from consilience.numerics.arrays import Array
+from consilience.site.columns import is_number
+
+FACTORS = (10.0, 100.0, 1000.0, 0.1, 0.01, 0.001, 2.54, 0.4536, 2.2046, 0.0555, 18.02, 365.25)
+"""Factors between units that are often confused: decimal prefixes, inches, pounds, glucose in mg/dl, years in days."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about a table that does not fit the study.
+
+    Parameters
+    ----------
+    code : str
+        Short name of the kind of finding, the same in every version.
+    column : str
+        Name of the column; empty for the whole table.
+    rows : int
+        Number of rows concerned; 0 if it does not apply.
+    said, remedy : str
+        What was found, and what to do.
+    is_error : bool
+        Whether the table cannot be used as it is.
+    """
+
+    code: str
+    column: str
+    rows: int
+    said: str
+    remedy: str
+    is_error: bool = True
+
+    def __str__(self) -> str:
+        place = f"column {self.column!r}: " if self.column else ""
+        return f"{place}{self.said}. {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a study wants of a table: covariates, response and exposure, and numbers of rows."""
+
+    covariates: Dictionary
+    response: Column
+    exposure: Column | None = None
+    min_rows: int = 1
+    max_rows: int = 10**12
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns that are read."""
+        return (*self.covariates.columns, self.response, *(() if self.exposure is None else (self.exposure,)))
+
+
+@dataclass(frozen=True)
+class Examination:
+    """Findings about a table, and the numbers of rows that were read and that are used."""
+
+    findings: tuple[Finding, ...]
+    rows: int
+    used: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether the table can be used."""
+        return not any(finding.is_error for finding in self.findings)
+
+
+def examined(table: pa.Table, wanted: Wanted) -> Examination:
+    """Hold a table against what a study wants.
+
+    Examples
+    --------
+    >>> from consilience.columns import Rule
+    >>> wanted = Wanted(Dictionary((Column("age", rule=Rule("years", 18, 110)),)), Column("days"))
+    >>> found = examined(pa.table({"age": [61, 610], "days": [3.0, 4.0]}), wanted)
+    >>> print(found.findings[0])
+    column 'age': 1 of 2 rows are outside the range 18 to 110 years. Correct them, or ask the coordinator about it
+    """
+    findings = [finding for column in wanted.columns for finding in _column_findings(table, column)]
+    used = int(np.sum(complete(table, wanted.columns))) if all(not found.is_error for found in findings) else 0
+    if all(not found.is_error for found in findings):
+        findings += _size_findings(table.num_rows, used, wanted)
+    return Examination(tuple(findings), table.num_rows, used)
+
+
+def complete(table: pa.Table, columns: Iterable[Column]) -> np.ndarray:
+    """Return which rows are kept: those without a missing value in a column whose rule is to drop them, ``(n,)``."""
+    kept = np.ones(table.num_rows, dtype=bool)
+    for column in columns:
+        if column.rule.missing == "drop":
+            kept &= ~_missing(_array(table, column.name))
+    return kept
+
+
+def prepared(table: pa.Table, wanted: Wanted) -> pa.Table:
+    """Return the columns that are read, without the rows that the rules for missing values drop."""
+    names = list(dict.fromkeys(column.name for column in wanted.columns))
+    return table.select(names).filter(pa.array(complete(table, wanted.columns)))
+
+
+# ---------------------------------------------------------------------- findings about columns
+
+
+def _column_findings(table: pa.Table, column: Column) -> Iterator[Finding]:
+    number = table.column_names.count(column.name)
+    if number != 1:
+        yield _absent(table, column) if number == 0 else _twice(column)
+        return
+    values = _array(table, column.name)
+    missing = _missing(values)
+    if len(values) and missing.all():
+        yield Finding(
+            "ALL_MISSING", column.name, len(values), "all values are missing", "Export the column again, with values"
+        )
+        return
+    yield from _of_category(values, column) if column.is_category else _of_numbers(values, column)
+    if missing.any():
+        yield _of_missing(int(missing.sum()), len(values), column)
+
+
+def _absent(table: pa.Table, column: Column) -> Finding:
+    near = get_close_matches(column.name.casefold(), [name.casefold() for name in table.column_names], n=1, cutoff=0.7)
+    hint = f" There is a column of a similar name: {_original(near[0], table)!r}." if near else ""
+    return Finding(
+        "COLUMN_MISSING",
+        column.name,
+        0,
+        "the table has no column of this name",
+        f"Add it, or rename yours: names must agree letter by letter.{hint}",
+    )
+
+
+def _original(folded: str, table: pa.Table) -> str:
+    names: list[str] = table.column_names
+    return next(name for name in names if name.casefold() == folded)
+
+
+def _twice(column: Column) -> Finding:
+    return Finding("COLUMN_TWICE", column.name, 0, "the table has several columns of this name", "Rename all but one")
+
+
+def _of_missing(missing: int, rows: int, column: Column) -> Finding:
+    said = f"{missing:,} of {rows:,} rows have no value"
+    if column.rule.missing == "refuse":
+        return Finding(
+            "MISSING_VALUES",
+            column.name,
+            missing,
+            said,
+            "The study refuses missing values: complete them, or leave those rows out and tell the coordinator",
+        )
+    done = "these rows are left out" if column.rule.missing == "drop" else "the study's value takes their place"
+    return Finding("MISSING_VALUES", column.name, missing, f"{said}; {done}", "Nothing to do", is_error=False)
+
+
+def _of_category(values: pa.Array, column: Column) -> Iterator[Finding]:
+    if (str(values.type) in TEXT) != isinstance(column.levels[0], str) and not pa.types.is_boolean(values.type):
+        yield Finding(
+            "OTHER_TYPE",
+            column.name,
+            len(values),
+            f"the column is of type {values.type}, the study has levels of "
+            f"{'text' if isinstance(column.levels[0], str) else 'numbers'}",
+            "Recode the column with the levels of the study",
+        )
+        return
+    codes = codes_of(values, column.levels)
+    if unknown := int(np.sum(codes == -2)):
+        levels = ", ".join(map(str, column.levels))
+        yield Finding(
+            "UNKNOWN_LEVEL",
+            column.name,
+            unknown,
+            f"{unknown:,} of {len(values):,} rows have a level that the study does not list",
+            f"Recode them; the study lists {levels} (case and spaces count)",
+        )
+    absent = [str(level) for i, level in enumerate(column.levels) if not np.any(codes == i)]
+    if absent:
+        yield Finding(
+            "ABSENT_LEVEL",
+            column.name,
+            0,
+            f"no row has level {', '.join(absent)}",
+            "Nothing to do if that is so here: other sites may have it",
+            is_error=False,
+        )
+
+
+def _of_numbers(values: pa.Array, column: Column) -> Iterator[Finding]:
+    if not is_number(values.type):
+        yield _not_numbers(values, column)
+        return
+    numbers = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    if infinite := int(np.sum(np.isinf(numbers))):
+        yield Finding(
+            "INFINITE",
+            column.name,
+            infinite,
+            f"{infinite:,} of {len(values):,} rows are infinite",
+            "Replace them, or mark them as missing",
+        )
+    outside = int(np.sum(~column.rule.contains(numbers) & np.isfinite(numbers)))
+    if outside:
+        factor = _factor(numbers[np.isfinite(numbers)], column)
+        said = f"{outside:,} of {len(values):,} rows are outside the range {column.rule.range_text}"
+        remedy = (
+            f"After multiplication by {factor:g} nearly all would be inside: is the unit "
+            f"{column.rule.unit or 'that of the study'}?"
+            if factor
+            else "Correct them, or ask the coordinator about it"
+        )
+        yield Finding("OUT_OF_RANGE", column.name, outside, said, remedy)
+
+
+def _not_numbers(values: pa.Array, column: Column) -> Finding:
+    text = values.cast(pa.large_string()).drop_null() if str(values.type) in TEXT else pa.array([], pa.large_string())
+    commas = pc.sum(pc.match_substring_regex(text, r"^\s*[+-]?\d+,\d+\s*$")).as_py() or 0
+    if commas:
+        return Finding(
+            "DECIMAL_COMMA",
+            column.name,
+            commas,
+            f"{commas:,} of {len(values):,} rows have a decimal comma",
+            "Export the table with decimal points",
+        )
+    numeric = pc.sum(pc.match_substring_regex(text, r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$")).as_py() or 0
+    other = len(text) - numeric if len(text) else len(values)
+    return Finding(
+        "OTHER_TYPE",
+        column.name,
+        other,
+        f"the column is of type {values.type}, and {other:,} of {len(values):,} rows are not numbers",
+        "Export it as numbers, without units, signs such as < or >, or words",
+    )
+
+
+def _factor(numbers: Array, column: Column) -> float:
+    """Return a factor of units that brings nearly all values into the range; 0 if there is none."""
+    inside = float(np.mean(column.rule.contains(numbers)))
+    for factor in FACTORS:
+        if inside < 0.5 and np.mean(column.rule.contains(numbers * factor)) > 0.95:
+            return factor
+    return 0.0
+
+
+# ---------------------------------------------------------------------- findings about the table
+
+
+def _size_findings(rows: int, used: int, wanted: Wanted) -> list[Finding]:
+    found = []
+    if used < wanted.min_rows:
+        found.append(
+            Finding(
+                "TOO_FEW_ROWS",
+                "",
+                used,
+                f"{used:,} of {rows:,} rows can be used, and at least {wanted.min_rows:,} are needed",
+                "The site cannot take part with this table",
+            )
+        )
+    if used > wanted.max_rows:
+        found.append(
+            Finding(
+                "TOO_MANY_ROWS",
+                "",
+                used,
+                f"the table has more rows than the {wanted.max_rows:,} of the study",
+                "Ask the coordinator: is it the right table?",
+            )
+        )
+    return found
+
+
+def _array(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return plain(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+
+
+def _missing(values: pa.Array) -> np.ndarray:
+    found: np.ndarray = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    return found
