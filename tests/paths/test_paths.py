@@ -31,7 +31,7 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 VARYING = {
     r"^(round \d+, \w+).*": r"\1",  # seconds, and whether it came from the journal
     r"interrupted in round \d+": "interrupted in round …",  # a round or two may end before the signal arrives
-    r"[\d,]+ bytes sent": "… bytes sent",  # in this run
+    r"[\d,]+ bytes sent, [\d,]+ received": "… bytes sent, … received",  # since the run was resumed
     r"\(\d+ iterations\)": "(… iterations)",
     r"[=-]{4,}": "----",  # lines of a table are as long as its numbers
     r"\s+": " ",
