@@ -44,8 +44,7 @@ print(model.summary())
 
 
 def break_of(fitted):
-    intercept, slope = fitted.mixture_.raw().gate.alpha[0]
-    return -intercept / slope
+    return -fitted.gate_intercept_[0] / fitted.gate_coef_[0, 0]
 
 
 rng, breaks = np.random.default_rng(0), []
