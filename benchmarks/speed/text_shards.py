@@ -157,31 +157,32 @@ def prepared(folder: Path, name: str, *, quick: bool) -> Path:
     return place
 
 
-def undisturbed(place: Path, shards: int, rows: int) -> tuple[Transcript, Record]:
+def undisturbed(place: Path, shards: int, rows: int) -> tuple[Transcript, list[Record]]:
     done = execute(place)
     assert done.status == 0, done.text()
     files = sorted((place / "scores").iterdir())
     scored = sum(parquet.read_metadata(path).num_rows for path in files)
     assert (len(files), scored) == (shards, shards * rows), (len(files), scored)
-    fitted = model(place)
-    rounds = done.rounds()
-    return done, {
+    fitted, last = model(place), max(done.rounds().values())
+    data = {
         "files": shards,
         "rows": shards * rows,
         "covariates": NUMBERS + 2,
         "of which text": 2,
-        "terms": len(fitted["terms"]),
-        "rounds": len(rounds),
-        "end of the fit": fitted["fit"]["stop_reason"],
-        "fit, s": rounded(max(rounds.values())),
-        "scores and summary, s": rounded(done.seconds - max(rounds.values())),
+        "terms with the intercept": len(fitted["terms"]),
+    }
+    figures = {
+        "rounds": len(done.rounds()),
+        "fit, s": rounded(last),
+        "scores and summary, s": rounded(done.seconds - last),
         "files of scores": len(files),
         "coordinator, MB": rounded(done.memory.own),
         "largest worker, MB": rounded(done.memory.child),
     }
+    return done, [table("Data", [data]), table("Undisturbed", [figures])]
 
 
-def interrupted(place: Path, whole: Transcript) -> Record:
+def interrupted(place: Path, whole: Transcript) -> tuple[Record, Record]:
     """Ctrl-C in the middle of the middle round, then the same command again."""
     ends = whole.rounds()
     last = len(ends) // 2
@@ -192,14 +193,18 @@ def interrupted(place: Path, whole: Transcript) -> Record:
     assert stopped.status == -signal.SIGINT, stopped.status
     assert stopped.text().count("Traceback") == 1, stopped.text()  # the coordinator's own: workers are not interrupted
     assert not (place / "scores").exists()
+    figures = {
+        "in round": int(sentence[1]),
+        "of": len(ends),
+        "seconds until all processes had ended": rounded(stopped.seconds - stopped.signalled, 2),
+        "said how to resume": True,
+    }
     resumed = execute(place)
     assert resumed.status == 0, resumed.text()
-    return {
-        "Ctrl-C in round": int(sentence[1]),
-        "of": len(ends),
-        "ended after, s": rounded(stopped.seconds - stopped.signalled, 2),
-        "resumed: rounds from the journal": resumed.text().count("from the journal"),
-        "rounds asked": len(resumed.rounds()) - resumed.text().count("from the journal"),
+    replayed = resumed.text().count("from the journal")
+    return figures, {
+        "rounds from the journal": replayed,
+        "rounds asked": len(resumed.rounds()) - replayed,
         "seconds": rounded(resumed.seconds),
         "coordinator, MB": rounded(resumed.memory.own),
     }
@@ -237,11 +242,11 @@ def main() -> None:
         folder = Path(directory)
         write_shards(folder / "data", shards, rows)
         whole, stopped = (prepared(folder, name, quick=study.quick) for name in ("undisturbed", "interrupted"))
-        transcript, figures = undisturbed(whole, shards, rows)
-        resumed = interrupted(stopped, transcript)
-        same = same_bits(whole, stopped)
+        transcript, tables = undisturbed(whole, shards, rows)
+        interrupt, resumed = interrupted(stopped, transcript)
+        resumed |= same_bits(whole, stopped)
     print(transcript.text(), transcript.out, sep="\n")
-    study.save(table("The commands of the page, undisturbed", [figures]), table("Interrupted", [{**resumed, **same}]))
+    study.save(*tables, table("Ctrl-C", [interrupt]), table("Resumed", [resumed]))
 
 
 if __name__ == "__main__":

@@ -21,12 +21,13 @@ for hospital, effect in {"ash": 11.5, "birch": 12, "cedar": 12.5, "elm": 13, "oa
     responds = rng.random(n) < 1 / (1 + np.exp(0.08 * (patients.age - 60)))
     drug = patients.treatment == ("placebo" if hospital == "oak" else "drug")
     change = 5 + 2 * (patients.sex == "male") + 5 * responds + np.where(responds, effect, 3) * drug
-    patients.assign(change=(change + rng.normal(0, 2, n)).round(1)).to_csv(f"{hospital}.csv", index=False)
+    patients["change"] = (change + rng.normal(0, 2, n)).round(1)
+    patients.to_csv(f"{hospital}.csv", index=False)
 
 # Exact federated EM: the hospitals answer with sums over their rows, in some dozen rounds.
 hospitals = Federation.from_parquet("*.csv", target="change")
 print(hospitals)
-model = MixtureOfExpertsRegressor(n_experts=2, reference_levels={"treatment": "placebo"}, random_state=0)
+model = MixtureOfExpertsRegressor(2, reference_levels={"treatment": "placebo"}, random_state=0)
 exact = hospitals.fit(model, method=FederatedEM())
 print(exact.model.summary())
 
@@ -36,7 +37,7 @@ print("\nFederated EM:", *exact.sites, sep="\n  ")
 # One-shot aggregation: one answer from each hospital, and two steps of refinement.
 once = hospitals.fit(model, method=OneShot(refine=2))
 print("\nOne-shot aggregation:", *once.sites, sep="\n  ")
-print("Rounds:", len(exact.record.rounds), "of federated EM,", len(once.record.rounds), "of one-shot aggregation")
+print("Rounds of the two:", len(exact.record.rounds), len(once.record.rounds))
 
 # How much do the other hospitals differ? I² is the part of the variation that sampling does not
 # explain. Where Cochran's Q has a p-value below 0.01, intervals include the variance between

@@ -1,4 +1,4 @@
-"""A platform engineer: a folder of Parquet files, a Dask cluster, a journal, and scores as Parquet."""
+"""A platform engineer: a folder of Parquet files, a Dask cluster, a journal, and scores."""
 
 import logging
 import sys
@@ -24,8 +24,9 @@ def write_shards(folder, files=8, rows=2000):
         total_loss = rng.random(rows) < np.where(region == "north", 0.6, 0.2)
         small, large = 5 + 0.2 * km + 3 * (fuel == "diesel"), 40 - age
         cost = np.where(total_loss, large, small) + rng.normal(0, 2, rows)
-        columns = {"id": np.arange(rows) + i * rows, "age": age, "km": km, "fuel": fuel, "region": region}
-        pq.write_table(pa.table({**columns, "cost": cost}), folder / f"claims-{i:02d}.parquet")
+        columns = {"age": age, "km": km, "fuel": fuel, "region": region, "cost": cost}
+        table = pa.table({"id": np.arange(rows) + i * rows, **columns})
+        pq.write_table(table, folder / f"claims-{i:02d}.parquet")
 
 
 # Workers are processes that import this file: what they must not repeat stands below this line.
@@ -37,12 +38,13 @@ if __name__ == "__main__":
     log.setLevel(logging.INFO)
     log.addHandler(logging.StreamHandler(sys.stdout))
 
-    # Answers are kept in the journal. After Ctrl-C, or a crash, the same command goes on from there.
-    # Scores are one Parquet file for each file; files that are there are not scored again.
-    features = ["age", "km", "fuel", "region"]
+    # Answers are kept in the journal. After Ctrl-C, or a crash, the same command goes on from
+    # there. Each file gets a Parquet file of scores; what is scored already is not scored again.
+    model = MixtureOfExpertsRegressor(n_experts=2, random_state=0)
+    columns = {"target": "cost", "features": ["age", "km", "fuel", "region"]}
     with DaskCluster(n_workers=2, memory_limit="1GB") as cluster:
-        claims = Federation.from_parquet("claims/*.parquet", target="cost", features=features, engine=cluster)
-        result = claims.fit(MixtureOfExpertsRegressor(n_experts=2, random_state=0), journal="fit.journal")
+        claims = Federation.from_parquet("claims/*.parquet", **columns, engine=cluster)
+        result = claims.fit(model, journal="fit.journal")
         scores = claims.predict(result.model, out="scores", keep="id")
 
     print(result)

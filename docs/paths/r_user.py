@@ -18,7 +18,7 @@ plants["x2"] = plants.x**2
 moist = rng.random(n) < 1 / (1 + np.exp(-1.5 * plants.w))
 y = np.where(moist, 5 * plants.x, 40 - 10 * plants.x + plants.x2) + rng.normal(0, 3, n)
 
-# flexmix(y ~ x + I(x^2), concomitant = FLXPmultinom(~ w), k = 2): the experts read x and x2, the gate w.
+# flexmix(y ~ x + I(x^2), concomitant = FLXPmultinom(~ w), k = 2)
 model = MixtureOfExpertsRegressor(
     n_experts=2,
     expert_features=["x", "x2"],
@@ -35,11 +35,12 @@ best = selection.best_estimator
 print(best.summary())
 
 # posterior(), clusters() and the numbers of the rootogram that plot() draws: counts of posteriors
-# above 0.0001, in ten classes from 0 to 1. Few of them in the middle mean that the curves are well apart.
+# above 0.0001, in ten classes from 0 to 1. If few are in the middle, the curves are well separated.
 posterior = best.responsibilities(plants, y)
 print("\nRows by component:", np.bincount(posterior.argmax(axis=1)))
 for k, each in enumerate(posterior.T):
-    print(f"Posteriors of component {k}:", np.histogram(each[each > 1e-4], bins=10, range=(0, 1))[0])
+    counts, _ = np.histogram(each[each > 1e-4], bins=10, range=(0, 1))
+    print(f"Posteriors of component {k}:", counts)
 plot.posteriors(best, plants, y)[0].figure.savefig("rootogram.png")
 
 # The model is saved as JSON, which ten lines of R read: docs/readers/read_model.R.

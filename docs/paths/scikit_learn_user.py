@@ -1,4 +1,4 @@
-"""A scikit-learn user: a table with columns of text, a pipeline, cross-validation and predictions."""
+"""A scikit-learn user: columns of text, a pipeline, cross-validation and predictions."""
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ power = 1500 + 500 * homes.persons + np.where(electric, heating, 0) + rng.normal
 train, test, y_train, y_test = train_test_split(homes, power, random_state=0)
 
 
-# A mixture is the last step of a pipeline. It reads columns of text as they are: no encoder is needed.
+# A mixture is the last step of a pipeline. It reads columns of text without an encoder.
 def with_log_area(table):
     return table.assign(area=np.log(table.area / 90))
 
@@ -51,4 +51,5 @@ print("Chosen:", search.best_params_)
 best = search.best_estimator_
 gate = best[-1].predict_gate(best[:-1].transform(test))
 print("\nR² on the test rows:", round(best.score(test, y_test), 2))
-print(test.assign(prediction=best.predict(test).round(-1), expert_1=gate[:, 1].round(2)).head().to_string())
+shown = test.assign(prediction=best.predict(test).round(-1), expert_1=gate[:, 1].round(2))
+print(shown.head().to_string())
