@@ -54,7 +54,8 @@ html_title = f"Consilience {version}"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_show_sourcelink = False
-html_sidebars = {page: [] for page in ("index", "start-here", "for-r-users", "reference")}  # the others list the pages of their section
+SINGLE_PAGES = ("index", "start-here", "for-r-users", "reference")
+html_sidebars = {page: [] for page in SINGLE_PAGES}  # the others list the pages of their section
 html_theme_options: dict[str, Any] = {
     "show_prev_next": False,
     "navbar_align": "left",
