@@ -81,3 +81,13 @@ def test_a_constant_gate_is_a_softmax_gate_without_slopes():
     _, pi = SoftmaxGate(alpha).evaluate(panel)
     np.testing.assert_allclose(pi, np.broadcast_to(constant.probabilities[:, None], (3, 4)))
     assert constant.transformed(np.eye(3)) is constant
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_spread_of_a_certain_gate_is_not_rounded_below_zero(seed):
+    gate, panel = SoftmaxGate(np.array([[900.0, 0.0], [0.0, 0.0]])), np.ones((2, 500))
+    mass = np.random.default_rng(seed).uniform(0, 3, 500)
+    _, pi = gate.evaluate(panel)
+    weights = gate.weights(pi, pi * mass, mass, 2)
+    assert np.all(weights.plain >= 0)
+    assert weights.plain[2:] == pytest.approx(0.0, abs=1e-9)

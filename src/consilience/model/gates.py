@@ -194,7 +194,7 @@ class SoftmaxGate(Gate):
     def weights(self, pi: Array, tau: Array, mass: Array | float, p: int) -> Weights:
         """Return weights for the gradient ``Σ w (τ_k - π_k) x`` and the curvature, from ``pi, tau (K, n)``."""
         prior = pi if isinstance(mass, float) else pi * mass
-        spread = prior.sum(axis=1) - np.einsum("kn,kn->k", prior, pi)
+        spread = np.maximum(prior.sum(axis=1) - np.einsum("kn,kn->k", prior, pi), 0.0)  # a certain gate has 0, rounded
         return Weights(
             plain=np.concatenate([tau.sum(axis=1), spread]),
             first=tau[:-1] - prior[:-1],
