@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from consilience.columns import Column, Dictionary, Rule
-from consilience.columns.rule import PLAIN
+from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError, MessageError
 from consilience.files import schema
 from consilience.files.json_text import parsed, written
 from consilience.files.numbers import array, listed, number, real, vector
+from consilience.files.saved_columns import column_document, column_of
 from consilience.files.saved_inference import inference_document, inference_of
+from consilience.files.saved_mixture import mixture_document, mixture_of
 from consilience.fit.inference import Inference
 from consilience.fit.parameters import parameters
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
-from consilience.messages.checks import check_design, check_mixture
+from consilience.messages.checks import check_design
 from consilience.model.design import Design
-from consilience.model.families.base import Experts
-from consilience.model.families.registry import FAMILIES
-from consilience.model.gates import GATES, Gate
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
 
@@ -32,8 +30,6 @@ FORMAT = "consilience model"
 VERSION = 1
 """Version of the format that is written; all versions up to it are read."""
 PARTS = ("experts", "gate")
-LARGEST_COVARIANCES = 2**27
-"""Maximum number of covariances between responses, of all experts, in a mixture that is read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +148,11 @@ upgrade consilience
                 "version": VERSION,
                 "provenance": dict(self.provenance),
                 "estimator": {"class": self.estimator, "parameters": dict(self.parameters)},
-                "columns": [_column_document(column) for column in self.columns.columns],
+                "columns": [column_document(column) for column in self.columns.columns],
                 "named": self.named,
                 **{name: value for name, value in optional.items() if value is not None},
                 "terms": list(self.terms),
-                "mixture": _mixture_document(self.mixture),
+                "mixture": mixture_document(self.mixture),
                 "fit": _fit_document(self.fit),
                 "inference": inference_document(self.inference, self.terms),
             }
@@ -188,13 +184,13 @@ def _check_version(document: Any) -> None:
 
 
 def _fields(document: dict[str, Any]) -> dict[str, Any]:
-    terms, mixture = tuple(document["terms"]), _mixture_of(document["mixture"])
+    terms, mixture = tuple(document["terms"]), mixture_of(document["mixture"])
     if len(terms) != mixture.design.p:
         raise InvalidInputError(f"the model has {len(terms)} terms for {mixture.design.p} coefficients of an expert")
     return {
         "estimator": document["estimator"]["class"],
         "parameters": document["estimator"]["parameters"],
-        "columns": Dictionary(tuple(_column_of(each) for each in document["columns"])),
+        "columns": Dictionary(tuple(column_of(each) for each in document["columns"])),
         "terms": terms,
         "mixture": mixture,
         "inference": inference_of(document["inference"], parameters(mixture), terms),
@@ -207,24 +203,7 @@ def _fields(document: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# ---------------------------------------------------------------- columns and classes
-
-
-def _column_document(column: Column) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": column.name}
-    if column.is_category:
-        found["levels"] = list(column.levels)
-    if column.reference is not None:
-        found["reference"] = column.reference
-    rule = {name: value for name, value in asdict(column.rule).items() if value != getattr(PLAIN, name)}
-    return {**found, "rule": rule} if rule else found
-
-
-def _column_of(document: dict[str, Any]) -> Column:
-    levels = tuple(document.get("levels", ()))
-    if len({isinstance(level, str) for level in levels}) > 1:
-        raise InvalidInputError(f"column {document['name'][:40]!r} has levels of text and of numbers")
-    return Column(document["name"], levels, document.get("reference"), Rule(**document.get("rule", {})))
+# ---------------------------------------------------------------- classes
 
 
 def _classes_document(classes: np.ndarray | None) -> dict[str, Any] | None:
@@ -247,43 +226,6 @@ def _classes_of(document: dict[str, Any] | None) -> np.ndarray | None:
     if len({isinstance(value, str) for value in values}) > 1 or any(a >= b for a, b in pairwise(values)):
         raise InvalidInputError("the classes are of several types, or not in increasing order")
     return classes
-
-
-# ---------------------------------------------------------------- mixture
-
-
-def _mixture_document(mixture: Mixture) -> dict[str, Any]:
-    return {
-        "intercept": mixture.design.intercept,
-        "gate": {"kind": mixture.gate.kind, **_part_document(mixture.gate)},
-        "experts": {"family": mixture.experts.family, **_part_document(mixture.experts)},
-    }
-
-
-def _part_document(part: Gate | Experts) -> dict[str, Any]:
-    found = {name: getattr(part, name) for name in part.message_fields}
-    return {name: value if isinstance(value, str) else listed(value) for name, value in found.items()}
-
-
-def _mixture_of(document: dict[str, Any]) -> Mixture:
-    gate = _part_of(document["gate"], "kind", GATES)
-    experts = _part_of(document["experts"], "family", FAMILIES)
-    intercept: bool = document["intercept"]
-    if experts.K * experts.q**2 > LARGEST_COVARIANCES:
-        raise InvalidInputError(f"the mixture has {experts.K} experts of {experts.q} responses, which are too many")
-    mixture = Mixture(Design.raw(max(experts.p - intercept, 0), intercept), gate, experts)
-    check_mixture(mixture)
-    return mixture
-
-
-def _part_of(document: dict[str, Any], key: str, known: Mapping[str, Callable[..., Any]]) -> Any:
-    """Return a gate or experts from a JSON object; ``key`` has their name among the known ones."""
-    kind: Any = known[document[key]]
-    found = {}
-    for name, form in kind.message_fields.items():
-        axes = [each for each in form if isinstance(each, int)]
-        found[name] = array(document[name], axes, f"mixture.{name}") if axes else document[name]
-    return kind(**found)
 
 
 # ---------------------------------------------------------------- fit
