@@ -14,22 +14,22 @@ MOST_VALUES = 2**24
 """Maximum number of values, lists and objects in a file."""
 
 
-def read_text(path: str | Path) -> str:
-    """Return the text of a file; raise an error if it is missing, too large or not UTF-8."""
+def read_text(path: str | Path, what: str = "a saved model") -> str:
+    """Return the text of a file that is to be ``what``; raise an error if it is missing, too large or not UTF-8."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise InvalidInputError(f"the file cannot be read: {error.strerror}; pass the path of a saved model") from error
+        raise InvalidInputError(f"the file cannot be read: {error.strerror}; pass the path of {what}") from error
     if len(data) > MOST_BYTES:
         raise InvalidInputError(f"the file has more than {MOST_BYTES:,} bytes, the most that are read")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInputError("the file is not text in UTF-8: it is damaged, or not a saved model") from error
+        raise InvalidInputError(f"the file is not text in UTF-8: it is damaged, or not {what}") from error
 
 
-def parsed(text: str) -> Any:
+def parsed(text: str, what: str = "a saved model") -> Any:
     """Return the value of JSON text; raise an error for anything else, a key that occurs twice, and ``NaN``.
 
     Examples
@@ -39,7 +39,7 @@ def parsed(text: str) -> Any:
     >>> parsed('{"a": 1, "a": 2}')
     Traceback (most recent call last):
     ...
-    consilience.errors.InvalidInputError: the key 'a' occurs twice in an object: it is damaged, or not a saved model
+    consilience.errors.InvalidInputError: the key 'a' occurs twice in an object: the file is damaged
     """
     if sum(text.count(mark) for mark in ",[{") > MOST_VALUES:
         raise InvalidInputError(f"the file has more than {MOST_VALUES:,} values, the most that are read")
@@ -48,18 +48,16 @@ def parsed(text: str) -> Any:
     except InvalidInputError:
         raise
     except RecursionError as error:
-        raise InvalidInputError("the file is nested too deeply: it is damaged, or not a saved model") from error
+        raise InvalidInputError(f"the file is nested too deeply: it is damaged, or not {what}") from error
     except ValueError as error:  # not JSON, or an integer of thousands of digits
-        raise InvalidInputError(f"the file is not JSON ({error}): it is damaged, or not a saved model") from error
+        raise InvalidInputError(f"the file is not JSON ({error}): it is damaged, or not {what}") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise InvalidInputError(
-                f"the key {key[:40]!r} occurs twice in an object: it is damaged, or not a saved model"
-            )
+            raise InvalidInputError(f"the key {key[:40]!r} occurs twice in an object: the file is damaged")
         found[key] = value
     return found
 

@@ -32,15 +32,15 @@ WORDS = {
 
 
 @cache
-def published(version: int) -> Schema:
-    """Return the published schema of a version of the format.
+def published(version: int, kind: str = "model") -> Schema:
+    """Return the published schema of a version of a kind of file, "model" or "site".
 
     Examples
     --------
     >>> published(1)["title"]
     'Consilience model, version 1'
     """
-    text = files("consilience.files").joinpath(f"model-{version}.schema.json").read_text(encoding="utf-8")
+    text = files("consilience.files").joinpath(f"{kind}-{version}.schema.json").read_text(encoding="utf-8")
     schema: Schema = json.loads(text)
     return schema
 
