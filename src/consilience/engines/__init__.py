@@ -1,6 +1,7 @@
-"""Engines that carry questions to sites: in this process, or on the workers of a Dask cluster."""
+"""Engines that carry questions to sites: in this process, on the workers of a Dask cluster, or as files."""
 
 from consilience.engines.dask import DaskCluster
 from consilience.engines.inprocess import InProcess
+from consilience.engines.site_files import SiteFiles
 
-__all__ = ["DaskCluster", "InProcess"]
+__all__ = ["DaskCluster", "InProcess", "SiteFiles"]

@@ -15,25 +15,17 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from consilience.engines.inprocess import InProcess
-from consilience.errors import (
-    ConvergenceWarning,
-    DegenerateFitWarning,
-    InvalidInputError,
-    SetAsideWarning,
-    SuspectDataWarning,
-    UntrustedWarning,
-    warn,
-)
+from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
 from consilience.federation.arguments import check_engine, check_estimator, check_fitted, check_method, check_sites
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.explanations import explained
 from consilience.federation.federated_fit import CRITERIA, FederatedFit, FederatedOrders
+from consilience.federation.outcome import compared, fitted_model, warn_of
 from consilience.federation.progress import counted, shown
 from consilience.federation.scores import Scores, collected, scorings
 from consilience.fit.checks import checked_orders
 from consilience.fit.criteria import has_entropy_of_sums
 from consilience.fit.fitting import Fit
-from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.failures import Failure
 from consilience.messages.questions import LogLikelihood
@@ -42,7 +34,6 @@ from consilience.methods.federated_em import FederatedEM
 from consilience.methods.task import Method, Task
 from consilience.runs.consistency import UNLIMITED, Limits
 from consilience.runs.journal import Journal
-from consilience.runs.record import Record
 from consilience.runs.run import OnDrop, Run, run
 from consilience.site.scoring import Scored, scored
 from consilience.site.site import Site, check_label_count
@@ -216,7 +207,7 @@ class Federation:
             estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop, limits=limits
         )
         assert fitted is not None  # a single fit that is not possible raises an error  # noqa: S101
-        _warn(fitted)
+        warn_of(fitted)
         return fitted
 
     def select_order(
@@ -264,8 +255,8 @@ class Federation:
                 limits=limits,
                 icl=criterion == "icl",
             )
-        chosen = _compared(orders, fits, criterion)
-        _warn(chosen.best)
+        chosen = compared(orders, fits, criterion)
+        warn_of(chosen.best)
         if reason := chosen.set_aside.get(chosen.best_order):
             warn(f"the fits of all orders are degenerate ({reason}): try fewer experts", DegenerateFitWarning)
         return chosen
@@ -381,48 +372,9 @@ class Federation:
             )
         fits: Sequence[Fit | None] = done.value
         return [
-            None if fit is None else _fitted(model, fit, done.record) for model, fit in zip(models, fits, strict=True)
+            None if fit is None else fitted_model(model, fit, done.record)
+            for model, fit in zip(models, fits, strict=True)
         ]
-
-
-def _compared(orders: Sequence[int], fits: Sequence[FederatedFit | None], criterion: str) -> FederatedOrders:
-    """Return the comparison of the fits, with degenerate ones and orders without a fit set aside."""
-    reasons = {
-        K: "the sites have too few experts for it" if fit is None else fit.model.degeneracy
-        for K, fit in zip(orders, fits, strict=True)
-    }
-    set_aside = {K: reason for K, reason in reasons.items() if reason}
-    found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
-    return FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion, set_aside)
-
-
-def _fitted(model: Any, fit: Fit, record: Record) -> FederatedFit:
-    """Return the fitted model, and a copy of it for each site that has its own fit."""
-    fit = fit.with_dropped(record.dropped)
-    models = {site: copy(model).adopt(own) for site, own in fit.site_fits().items()}
-    return FederatedFit(model.adopt(fit), record, fit, models)
-
-
-def _warn(fitted: FederatedFit) -> None:
-    """Warn if rounds were too few, if the fit has doubts, or if a site is suspect or was not used as a whole."""
-    if fitted.fit.ascent.stop is StopReason.ROUNDS:
-        warn(f"{fitted.fit.ascent.stop}; raise rounds", ConvergenceWarning)
-    if fitted.fit.doubts:
-        warn(f"the result cannot be trusted: {'; '.join(fitted.fit.doubts)}", UntrustedWarning)
-    reasons = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
-    if reasons:
-        warn(f"some sites were not used as a whole: {reasons}. See FederatedFit.sites", SetAsideWarning)
-    explained = {site.name for site in fitted.sites if site.reasons}
-    left = "; ".join(f"{site}: {why}" for site, why in fitted.record.dropped.items() if site not in explained)
-    if left:
-        warn(f"some sites left the run: {left}. See FederatedFit.record", SetAsideWarning)
-    suspicions = fitted.fit.survey.suspicions
-    if suspicions:
-        listed = "; ".join(f"{site}: {', '.join(said)}" for site, said in suspicions.items())
-        used = [site for site in suspicions if site not in explained]
-        end = "They" if len(used) == len(suspicions) else ", ".join(used)
-        note = f"{end} were used as they are" if used else "They were not used as a whole"
-        warn(f"the data of some sites may be wrong: {listed}. {note}", SuspectDataWarning)
 
 
 def _with_order(estimator: Any, K: int) -> Any:

@@ -206,6 +206,12 @@ class Study(Part):
         return self._column(self.model.response).column()
 
     @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """Sorted classes of a categorical response; None for numbers."""
+        levels: tuple[Any, ...] = self.response.levels
+        return tuple(sorted(levels)) if levels else None
+
+    @property
     def identity(self) -> str:
         """Hash of all that the study says, in canonical form, as ``sha256:...``."""
         text = self.model_dump_json(exclude_none=True)
