@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from consilience import Federation
 from consilience.errors import InvalidInputError
-from consilience.federation.site_names import site_names
+from consilience.messages.site_names import site_names
 
 
 def test_names_are_in_normal_form() -> None:

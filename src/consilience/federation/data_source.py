@@ -14,9 +14,9 @@ from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import is_category
 from consilience.columns.dictionary import check_chosen, check_references
 from consilience.errors import InvalidInputError
-from consilience.federation.site_names import site_names
 from consilience.federation.text import some
 from consilience.messages.failures import SiteError
+from consilience.messages.site_names import site_names
 from consilience.model.rows import Groups, Rows
 from consilience.site import Columns, Shard, Site
 from consilience.site.columns import is_number
