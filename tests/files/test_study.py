@@ -78,7 +78,7 @@ def test_identity_depends_on_what_is_said_and_not_on_how():
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('family = "gaussian"', "family = \"__import__('os').system('id')\"", "model.family"),
+        ('family = "gaussian"', "family = \"__import__('os').system('id')\"", "is not one of gaussian"),
         ('response = "days"', 'response = "../../etc/passwd"', "model.response: there is no column"),
         ("experts = [1, 2, 3]", "experts = [1000000000]", "model.experts.0: Input should be less than or equal to 20"),
         ("experts = [1, 2, 3]", f"experts = {[2] * 1000}", "model.experts: List should have at most 20 items"),
@@ -102,7 +102,7 @@ def test_identity_depends_on_what_is_said_and_not_on_how():
         ('levels = ["f", "m"]', 'levels = ["f", "f", "m"]', "listed twice"),
         ('levels = ["f", "m"]', 'levels = ["m"]', "at least 2 items"),
         ('reference = "m"', 'reference = "x"', "no level 'x'"),
-        ('response = "days"', 'response = "sex"', "use family 'categorical'"),
+        ('response = "days"', 'response = "sex"', "use categorical"),
         ('gate_columns = ["age", "sex"]', 'gate_columns = ["days"]', "the response or the exposure is among"),
         ('gate_columns = ["age", "sex"]', 'exposure = "age"', "family 'gaussian' has none"),
         ("seed = 20261116", "seed = -1", "seed"),

@@ -16,6 +16,8 @@ from consilience.columns import Column, Dictionary, Rule
 from consilience.columns.dictionary import MOST_LEVELS
 from consilience.errors import InvalidInputError
 from consilience.files.toml_text import parsed, read_toml, written
+from consilience.model.families.registry import FAMILIES
+from consilience.model.gates import GATES
 
 FORMAT = "consilience-study"
 VERSION = 1
@@ -86,8 +88,9 @@ class Model(Part):
     response : str
         Name of the column of responses.
     family : str
-        Family of the experts; "categorical" for classes.
-    gate : {"softmax", "constant"}
+        Name of a family of experts, as in :data:`~consilience.model.FAMILIES`; the first by default.
+    gate : str
+        Name of a gate, as in :data:`~consilience.model.GATES`; the first by default.
     experts : list of int
         Candidate numbers of experts.
     gate_columns, expert_columns : list of str, optional
@@ -97,14 +100,20 @@ class Model(Part):
     """
 
     response: Text
-    family: Literal["gaussian", "student", "poisson", "negative_binomial", "binomial", "gamma", "categorical"] = (
-        "gaussian"
-    )
-    gate: Literal["softmax", "constant"] = "softmax"
+    family: Text = next(iter(FAMILIES))
+    gate: Text = next(iter(GATES))
     experts: Annotated[list[Annotated[int, Field(ge=1, le=MOST_EXPERTS)]], Field(min_length=1, max_length=MOST_EXPERTS)]
     gate_columns: list[Text] | None = None
     expert_columns: list[Text] | None = None
     exposure: Text | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Check that family and gate are among those of the library."""
+        for chosen, known in ((self.family, FAMILIES), (self.gate, GATES)):
+            if chosen not in known:
+                raise ValueError(f"{chosen!a} is not one of {', '.join(known)}")
+        return self
 
 
 class Minimum(Part):
@@ -177,18 +186,19 @@ class Study(Part):
         return self
 
     def _check_response(self) -> None:
+        family = FAMILIES[self.model.family]
         is_category = isinstance(self._column(self.model.response), CategoryColumn)
-        if is_category != (self.model.family == "categorical"):
+        if is_category != family.classes:
+            fitting = [name for name, kind in FAMILIES.items() if kind.classes == is_category]
             raise ValueError(
                 f"model.response: a response of kind {'category' if is_category else 'number'} does not fit family "
-                f"{self.model.family!r}; use family 'categorical' for a category, another for a number"
+                f"{self.model.family!r}; use {' or '.join(fitting)}"
             )
         others = {self.model.response, self.model.exposure}
         read = [*(self.model.gate_columns or ()), *(self.model.expert_columns or ())]
         if others & set(read):
             raise ValueError("model: the response or the exposure is among gate_columns or expert_columns")
-        sized = {"poisson", "negative_binomial", "binomial"}
-        if self.model.exposure is not None and self.model.family not in sized:
+        if self.model.exposure is not None and family.size_name is None:
             raise ValueError(f"model.exposure: family {self.model.family!r} has none; leave it out")
 
     def _column(self, name: str) -> NumberColumn | CategoryColumn:

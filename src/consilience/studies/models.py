@@ -8,6 +8,8 @@ from typing import Any
 from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.files.study import Study
 from consilience.methods.task import Task
+from consilience.model.families.registry import FAMILIES
+from consilience.model.gates import GATES
 
 
 def estimators_of(study: Study) -> list[Any]:
@@ -36,11 +38,10 @@ def _estimator(study: Study, K: int) -> Any:
         chosen["gate_features"] = model.gate_columns
     if model.expert_columns is not None:
         chosen["expert_features"] = model.expert_columns
-    if model.family == "categorical":
-        if model.gate == "constant":
-            chosen["gate_features"] = []
-        found: Any = MixtureOfExpertsClassifier(K, **chosen)
-    elif model.gate == "constant":
+    reads = GATES[model.gate].reads_covariates
+    if FAMILIES[model.family].classes:
+        found: Any = MixtureOfExpertsClassifier(K, **(chosen if reads else {**chosen, "gate_features": []}))
+    elif not reads:
         found = MixtureOfRegressions(K, family=model.family, **_without(chosen, "gate_features"))
     else:
         found = MixtureOfExpertsRegressor(K, family=model.family, **chosen)

@@ -1,0 +1,167 @@
+"""The commands of ``consilience``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from consilience.cli.catalogue import CommandError, Problem, reported_as
+from consilience.cli.drafting import EMPTY, drafted
+from consilience.cli.output import Output, check_free, console, write
+from consilience.cli.scoring import described, scored
+from consilience.estimators.loading import load
+from consilience.files.json_text import read_text
+from consilience.files.site_file import SiteFile
+from consilience.files.study import Study
+from consilience.site.tables import read_table
+from consilience.studies import combined, examined_for
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Fit one interpretable mixture model from data in many places. No command opens a network connection.",
+)
+site = typer.Typer(no_args_is_help=True, help="What a site runs: nothing leaves it until 'site release'.")
+app.add_typer(site, name="site")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data and errors.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, such as study.toml.")]
+
+
+@app.command()
+def init(
+    study: StudyPath,
+    table: Annotated[Path | None, typer.Option("--from", help="Table whose columns the draft describes.")] = None,
+    response: Annotated[str | None, typer.Option(help="Column of the response; needed with --from.")] = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a study file to complete: an example, or a draft with the columns of a table."""
+    if table is None:
+        text = EMPTY
+    else:
+        if response is None:
+            raise typer.BadParameter("--from needs --response, the column of the response")
+        with reported_as(Problem.TABLE):
+            rows = read_table(table)
+        with reported_as(Problem.STUDY):
+            text = drafted(rows, response, study.stem)
+    write(study, text, overwrite=overwrite)
+    Output(quiet=quiet).say(f"{study} written. Complete it, then send the same file to every site.")
+
+
+@site.command()
+def check(
+    study: StudyPath,
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file of the site.")],
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Hold a table against a study: what does not fit, where, how often, and what to do. No value is shown."""
+    wanted, output = _study(study), Output(as_json, quiet)
+    with reported_as(Problem.TABLE):
+        rows = read_table(table)
+    found = examined_for(wanted, rows)
+    lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
+    verdict = (
+        f"The table fits: {found.used:,} of {found.rows:,} rows can be used."
+        if found.fits
+        else "The table does not fit the study."
+    )
+    findings = [
+        {"code": each.code, "column": each.column, "rows": each.rows, "said": each.said, "remedy": each.remedy,
+         "error": each.is_error}
+        for each in found.findings
+    ]  # fmt: skip
+    output.data(
+        {"fits": found.fits, "rows": found.rows, "used": found.used, "findings": findings}, "\n".join([*lines, verdict])
+    )
+    if not found.fits:
+        raise CommandError(Problem.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
+
+
+@app.command()
+def combine(  # noqa: PLR0917 - typer makes options of them
+    study: StudyPath,
+    files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="The files that the sites released.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Combine the files of the sites into one model."""
+    wanted, output, sent = _study(study), Output(as_json, quiet), []
+    for path in files:
+        with reported_as(Problem.SITE_FILE):
+            sent.append(SiteFile.from_text(read_text(path, "a site file")))
+    with reported_as(Problem.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
+        orders = combined(wanted, sent)
+    model = orders.best.model
+    check_free(out, overwrite=overwrite)
+    with reported_as(Problem.OUTPUT):
+        model.save(out, site_names=True)
+    output.data(
+        described(model) | {"file": str(out), "sites": [str(each) for each in orders.best.sites]}, model.summary()
+    )
+    for each in orders.best.sites:
+        output.say(str(each))
+    output.say(f"{out} written.")
+
+
+@app.command()
+def show(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.")],
+    words: Annotated[bool, typer.Option("--words", help="Describe the model in sentences.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print a model: columns, coefficients with intervals, and notes."""
+    fitted = _model(model)
+    Output(as_json).data(described(fitted), fitted.describe() if words else fitted.summary())
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file.")],
+    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file with new rows.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Parquet or CSV file to write.")],
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Add predictions and the probability of each expert to the rows of a table."""
+    fitted, output = _model(model), Output(quiet=quiet)
+    with reported_as(Problem.TABLE):
+        rows = read_table(table)
+    check_free(out, overwrite=overwrite)
+    with reported_as(Problem.PREDICTION), output.working(f"Scoring {rows.num_rows:,} rows"):
+        scored(fitted, rows, out)
+    output.say(f"{out} written.")
+
+
+def _study(path: Path) -> Study:
+    with reported_as(Problem.STUDY):
+        return Study.read(path)
+
+
+def _model(path: Path) -> Any:
+    with reported_as(Problem.MODEL):
+        return load(path)
+
+
+def main() -> None:
+    """Run the command line; errors end with a code and a next step, never with a traceback of the library's own."""
+    try:
+        app()
+    except CommandError as error:
+        kind = error.problem.value
+        console().print(f"error {kind.code}: {error.said}", style="red", highlight=False, markup=False)
+        console().print(f"{kind.title}. {kind.remedy}", highlight=False, markup=False)
+        sys.exit(kind.status)
+    except KeyboardInterrupt:
+        console().print("interrupted", highlight=False)
+        sys.exit(130)

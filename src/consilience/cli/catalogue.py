@@ -1,0 +1,108 @@
+"""The errors of the command line: a code, an exit status and a next step for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+
+from consilience.errors import ConsilienceError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of error.
+
+    Parameters
+    ----------
+    code : str
+        Number by which people find it in the documentation; it never changes its meaning.
+    status : int
+        Exit status: 1 unexpected, 2 usage, 3 the input does not fit, 4 refused by a rule, 5 not to be trusted.
+    title, remedy : str
+        What it means, and what to do.
+    """
+
+    code: str
+    status: int
+    title: str
+    remedy: str
+
+
+class Problem(Enum):
+    """All kinds of errors, as the documentation lists them."""
+
+    UNEXPECTED = Kind(
+        "CSL-001", 1, "An error that was not foreseen", "Please report it, with the command and without any data."
+    )
+    STUDY = Kind(
+        "CSL-100",
+        3,
+        "The study file is not valid",
+        "Correct the entries that are named; 'consilience init --from table.csv' drafts a valid study.",
+    )
+    TABLE = Kind(
+        "CSL-110",
+        3,
+        "The table cannot be read",
+        "Export it again as Parquet, or as CSV in UTF-8 with one line of column names.",
+    )
+    MISFIT = Kind(
+        "CSL-111",
+        3,
+        "The table does not fit the study",
+        "Correct what 'consilience site check' names, or ask the coordinator to change the study.",
+    )
+    SITE_FILE = Kind(
+        "CSL-120", 5, "A site file is damaged or was changed", "Ask the site to send its file again; do not edit it."
+    )
+    COMBINATION = Kind(
+        "CSL-121",
+        3,
+        "The files of the sites cannot be combined",
+        "Pass one file of each site, all for this version of the study.",
+    )
+    MODEL = Kind(
+        "CSL-130", 3, "The model file is not valid", "Pass a file that 'consilience combine' or 'model.save' wrote."
+    )
+    PREDICTION = Kind(
+        "CSL-131",
+        3,
+        "The table cannot be scored with this model",
+        "The table needs the columns of the model; 'consilience show model.json' lists them.",
+    )
+    OUTPUT = Kind(
+        "CSL-140",
+        3,
+        "The output cannot be written",
+        "Choose another path, or pass --overwrite to replace the file.",
+    )
+
+
+class CommandError(Exception):
+    """An error of a command: what happened, in one sentence, and its kind."""
+
+    def __init__(self, problem: Problem, said: str) -> None:
+        super().__init__(said)
+        self.problem, self.said = problem, said
+
+
+@contextmanager
+def reported_as(problem: Problem) -> Iterator[None]:
+    """Report errors of the library within the block as a problem of this kind.
+
+    Examples
+    --------
+    >>> from consilience.errors import InvalidInputError
+    >>> try:
+    ...     with reported_as(Problem.STUDY):
+    ...         raise InvalidInputError("there is no seed")
+    ... except CommandError as error:
+    ...     print(error.problem.value.code, error)
+    CSL-100 there is no seed
+    """
+    try:
+        yield
+    except ConsilienceError as error:
+        raise CommandError(problem, str(error)) from error

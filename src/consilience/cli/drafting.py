@@ -1,0 +1,150 @@
+"""A draft of a study from a table: names, kinds, levels, and ranges that the coordinator has to widen or confirm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from consilience.columns.arrow import is_category, levels_of, plain
+from consilience.errors import InvalidInputError
+from consilience.files.study import FORMAT, VERSION, Study
+from consilience.model.families.registry import FAMILIES
+from consilience.model.gates import GATES
+
+MOST_LEVELS = 30
+"""A text column with more levels is an identifier or free text, and is left out of the draft."""
+COMMENTS = {
+    "name": "A short name, public.",
+    "seed": "Any whole number: every site uses it, so that a fit can be repeated.",
+    "max_rows": "A site that states more rows is refused.",
+    "model": f"What is fitted. Families: {', '.join(FAMILIES)}. Gates: {', '.join(GATES)}.",
+    "experts": "Candidate numbers of experts; BIC chooses.",
+    "minimum": "Rules for every site. A site's own policy may be stricter, never looser.",
+    "columns": (
+        "The data dictionary. Ranges were read from your table and rounded outwards: set them to what is possible,\n"
+        "not to what you have seen. Add units. A value outside its range fails the check at the site."
+    ),
+}
+EMPTY = """\
+# A study: what every site is asked to fit. Complete it, and send the same file to all sites.
+format = "consilience-study"
+version = 1
+# A short name, public.
+name = "my-study"
+title = ""
+# Any whole number: every site uses it, so that a fit can be repeated.
+seed = 1
+
+[model]
+# Name of the column of responses.
+response = "outcome"
+# gaussian, student, poisson, negative_binomial, binomial, gamma or categorical
+family = "gaussian"
+# softmax: the shares of the experts depend on covariates; constant: they do not
+gate = "softmax"
+# Candidate numbers of experts; BIC chooses.
+experts = [1, 2, 3]
+
+# Rules for every site. A site's own policy may be stricter, never looser.
+[minimum]
+rows = 50
+
+[[columns]]
+name = "outcome"
+kind = "number"
+unit = ""
+low = 0
+high = 100
+
+[[columns]]
+name = "age"
+kind = "number"
+unit = "years"
+low = 18
+high = 110
+# A covariate is (transform(x) - centre) / scale: public constants, the same at every site.
+centre = 60
+scale = 15
+
+[[columns]]
+name = "sex"
+kind = "category"
+levels = ["female", "male"]
+reference = "female"
+# refuse: a missing value is an error; drop: the row is left out
+missing = "refuse"
+"""
+
+
+def drafted(table: pa.Table, response: str, name: str) -> str:
+    """Return the text of a study with the columns of a table.
+
+    Examples
+    --------
+    >>> table = pa.table({"days": [1.5, 3.0, 8.0], "ward": ["a", "b", "a"], "age": [61, 47, 80]})
+    >>> [column.name for column in Study.from_text(drafted(table, "days", "stay")).columns]
+    ['days', 'ward', 'age']
+    """
+    if response not in table.column_names:
+        raise InvalidInputError(f"the table has no column {response!r}; it has {', '.join(table.column_names)}")
+    columns = [column for each in table.column_names if (column := _column(table, each)) is not None]
+    kinds = {column["name"]: column["kind"] for column in columns}
+    if response not in kinds:
+        raise InvalidInputError(f"column {response!r} has no values, or too many levels, for a response")
+    family = next(name for name, kind in FAMILIES.items() if kind.classes == (kinds[response] == "category"))
+    study = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": name,
+        "seed": 1,
+        "max_rows": 10**7,
+        "model": {"response": response, "family": family, "gate": next(iter(GATES)), "experts": [1, 2, 3]},
+        "minimum": {"rows": 50},
+        "columns": columns,
+    }
+    return Study.model_validate(study).to_text(COMMENTS)
+
+
+def _column(table: pa.Table, name: str) -> dict[str, Any] | None:
+    chunked = table.column(name)
+    values = plain(chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0))
+    missing = "drop" if values.null_count else "refuse"
+    if is_category(values.type):
+        levels = [level for level in levels_of([values]) if level is not None]
+        usable = 2 <= len(levels) <= MOST_LEVELS
+        return {"name": name, "kind": "category", "levels": levels, "missing": missing} if usable else None
+    numbers = np.asarray(values.drop_null().cast(pa.float64()).to_numpy(zero_copy_only=False))
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers):
+        return None
+    low, high = _outwards(float(numbers.min()), float(numbers.max()))
+    return {
+        "name": name,
+        "kind": "number",
+        "unit": "",
+        "low": low,
+        "high": high,
+        "missing": missing,
+        **_scaling(numbers),
+    }
+
+
+def _scaling(numbers: np.ndarray) -> dict[str, float]:
+    """Return round constants near the mean and the spread, so that none of them is an exact statistic of the table."""
+    spread = float(numbers.std())
+    if spread == 0:
+        return {"centre": 0.0, "scale": 1.0}
+    step = 10.0 ** np.floor(np.log10(spread))
+    return {
+        "centre": float(np.round(numbers.mean() / step) * step),
+        "scale": float(max(np.round(spread / step), 1) * step),
+    }
+
+
+def _outwards(low: float, high: float) -> tuple[float, float]:
+    """Return round numbers below and above, so that no smallest or largest value of the table is published."""
+    step = 10.0 ** np.floor(np.log10(max(high - low, 1e-9)))
+    below, above = (np.floor(low / step) - 1) * step, (np.ceil(high / step) + 1) * step
+    return float(max(below, 0.0) if low >= 0 else below), float(above)

@@ -1,0 +1,77 @@
+"""What commands print: data to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from consilience.cli.catalogue import CommandError, Problem
+from consilience.errors import ConsilienceWarning
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a command prints.
+
+    Parameters
+    ----------
+    as_json : bool
+        Whether data are printed as one JSON object.
+    quiet : bool
+        Whether nothing but data and errors is printed.
+    """
+
+    as_json: bool = False
+    quiet: bool = False
+
+    def data(self, document: Mapping[str, Any], text: str) -> None:
+        """Print data to standard output: the document as JSON, or the text."""
+        text = json.dumps(document, ensure_ascii=False, indent=2) if self.as_json else text
+        sys.stdout.write(f"{text}\n")
+
+    def say(self, text: str, style: str = "") -> None:
+        """Print a remark to standard error."""
+        if not self.quiet:
+            console().print(text, style=style, highlight=False, markup=False)
+
+    @contextmanager
+    def working(self, text: str) -> Iterator[None]:
+        """Show that a long step is under way; library warnings become remarks after it."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConsilienceWarning)
+            if self.quiet or not sys.stderr.isatty():
+                self.say(f"{text} ...")
+                yield
+            else:
+                with console().status(text):
+                    yield
+        for each in caught:
+            self.say(f"warning: {each.message}", style="yellow")
+
+
+def console() -> Console:
+    """Return the console of standard error; it has no colours if NO_COLOR is set or it is not a terminal."""
+    return Console(stderr=True, soft_wrap=True)
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """Raise an error if a file exists and may not be replaced."""
+    if path.exists() and not overwrite:
+        raise CommandError(Problem.OUTPUT, f"{path} exists")
+
+
+def write(path: Path, text: str, *, overwrite: bool) -> None:
+    """Write a file, unless it exists and may not be replaced."""
+    check_free(path, overwrite=overwrite)
+    try:
+        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(Problem.OUTPUT, f"{path} cannot be written: {error.strerror}") from error

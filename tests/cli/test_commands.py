@@ -1,0 +1,133 @@
+"""The commands as a new user runs them, on tables of three sites."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from consilience.cli import app as module
+from consilience.cli.catalogue import CommandError, Problem
+from consilience.files.study import Study
+from consilience.studies import site_file
+
+RUNNER = CliRunner()
+
+
+def table(n: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    age, ward = rng.integers(20, 100, n), rng.choice(["medical", "surgical"], n)
+    frail = rng.random(n) < 1 / (1 + np.exp(-(age - 60) / 5))
+    days = np.where(frail, 14 + 2 * (ward == "surgical"), 4) + rng.normal(size=n)
+    return pd.DataFrame({"days": days, "age": age, "ward": ward})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A study drafted from a table, and the files of three sites."""
+    place = tmp_path_factory.mktemp("study")
+    table(400, 0).to_csv(place / "example.csv", index=False)
+    done = RUNNER.invoke(
+        module.app, ["init", str(place / "stay.toml"), "--from", str(place / "example.csv"), "--response", "days"]
+    )
+    assert done.exit_code == 0, done.output
+    text = (place / "stay.toml").read_text().replace("experts = [1, 2, 3]", "experts = [2]")
+    (place / "stay.toml").write_text(text)
+    study = Study.read(place / "stay.toml")
+    for seed, name in enumerate(("ash", "birch", "elm")):
+        rows = table(400, seed)
+        rows.to_parquet(place / f"{name}.parquet", index=False)
+        sent = site_file(study, name, module.read_table(place / f"{name}.parquet"))
+        (place / f"{name}.json").write_text(sent.to_text())
+    return place
+
+
+def run(*arguments: object):
+    return RUNNER.invoke(module.app, [str(each) for each in arguments])
+
+
+def test_a_draft_is_a_study_with_round_ranges_and_no_exact_value(folder):
+    study = Study.read(folder / "stay.toml")
+    rows = table(400, 0)
+    age = study.covariates.columns[0]
+    assert age.rule.low < rows.age.min()
+    assert age.rule.high > rows.age.max()
+    assert study.covariates.terms[1] == "ward[surgical]"
+    assert "Ranges were read from your table" in (folder / "stay.toml").read_text()
+
+
+def test_the_example_of_a_study_is_valid(tmp_path):
+    assert run("init", tmp_path / "study.toml").exit_code == 0
+    assert Study.read(tmp_path / "study.toml").model.response == "outcome"
+    again = run("init", tmp_path / "study.toml")
+    assert isinstance(again.exception, CommandError)
+    assert again.exception.problem is Problem.OUTPUT
+    assert run("init", tmp_path / "study.toml", "--overwrite").exit_code == 0
+
+
+def test_check_says_that_a_table_fits_and_what_does_not(folder, tmp_path):
+    good = run("site", "check", folder / "stay.toml", folder / "ash.parquet", "--json")
+    assert good.exit_code == 0
+    assert json.loads(good.stdout)["used"] == 400
+    table(400, 1).assign(ward="?").to_csv(tmp_path / "wrong.csv", index=False)
+    wrong = run("site", "check", folder / "stay.toml", tmp_path / "wrong.csv")
+    assert wrong.exception.problem is Problem.MISFIT
+    assert "error: column 'ward': 400 of 400 rows have a level that the study does not list" in wrong.stdout
+
+
+def test_combine_show_and_predict(folder, tmp_path):
+    model = tmp_path / "model.json"
+    done = run(
+        "combine", folder / "stay.toml", *(folder / f"{name}.json" for name in ("ash", "birch", "elm")), "-o", model
+    )
+    assert done.exit_code == 0, done.output
+    assert "Mixture of experts, regression" in done.stdout
+    shown = run("show", model, "--json")
+    assert json.loads(shown.stdout)["columns"] == ["age", "ward"]
+    assert "Expert 0 holds for" in run("show", model, "--words").stdout
+    scored = run("predict", model, folder / "ash.parquet", "-o", tmp_path / "scored.parquet")
+    assert scored.exit_code == 0, scored.output
+    found = pd.read_parquet(tmp_path / "scored.parquet")
+    assert list(found) == ["days", "age", "ward", "prediction", "gate_0", "gate_1"]
+    assert np.corrcoef(found.days, found.prediction)[0, 1] > 0.5
+
+
+def test_a_changed_site_file_is_refused(folder, tmp_path):
+    changed = tmp_path / "ash.json"
+    changed.write_text((folder / "ash.json").read_text().replace('"site": "ash"', '"site": "oak"'))
+    done = run("combine", folder / "stay.toml", changed, "-o", tmp_path / "model.json")
+    assert done.exception.problem is Problem.SITE_FILE
+    assert not (tmp_path / "model.json").exists()
+
+
+def test_errors_have_a_code_a_next_step_and_a_status(tmp_path):
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from consilience.cli.app import main; main()",
+            "site",
+            "check",
+            "none.toml",
+            "none.csv",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "error CSL-100: none.toml cannot be read: No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_codes_are_distinct_and_have_a_remedy():
+    codes = [problem.value.code for problem in Problem]
+    assert len(set(codes)) == len(codes)
+    for problem in Problem:
+        assert problem.value.remedy.endswith(".")
+        assert 1 <= problem.value.status <= 5
