@@ -69,11 +69,11 @@ def test_the_example_of_a_study_is_valid(tmp_path):
 
 
 def test_check_says_that_a_table_fits_and_what_does_not(folder, tmp_path):
-    good = run("site", "check", folder / "stay.toml", folder / "ash.parquet", "--json")
+    good = run("site", "check", "ash", folder / "stay.toml", folder / "ash.parquet", "--json")
     assert good.exit_code == 0
     assert json.loads(good.stdout)["used"] == 400
     table(400, 1).assign(ward="?").to_csv(tmp_path / "wrong.csv", index=False)
-    wrong = run("site", "check", folder / "stay.toml", tmp_path / "wrong.csv")
+    wrong = run("site", "check", "ash", folder / "stay.toml", tmp_path / "wrong.csv")
     assert wrong.exception.problem is Problem.MISFIT
     assert "error: column 'ward': 400 of 400 rows have a level that the study does not list" in wrong.stdout
 
@@ -111,6 +111,7 @@ def test_errors_have_a_code_a_next_step_and_a_status(tmp_path):
             "from consilience.cli.app import main; main()",
             "site",
             "check",
+            "north",
             "none.toml",
             "none.csv",
         ],

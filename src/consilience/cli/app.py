@@ -58,6 +58,7 @@ def init(
 
 @site.command()
 def check(
+    name: Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")],
     study: StudyPath,
     table: Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file of the site.")],
     as_json: AsJson = False,
@@ -70,9 +71,9 @@ def check(
     found = examined_for(wanted, rows)
     lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
     verdict = (
-        f"The table fits: {found.used:,} of {found.rows:,} rows can be used."
+        f"The table of {name} fits: {found.used:,} of {found.rows:,} rows can be used."
         if found.fits
-        else "The table does not fit the study."
+        else f"The table of {name} does not fit the study."
     )
     findings = [
         {"code": each.code, "column": each.column, "rows": each.rows, "said": each.said, "remedy": each.remedy,
