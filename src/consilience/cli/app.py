@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from consilience.cli.catalogue import CommandError, Problem, reported_as
+from consilience.cli.demo import toured
 from consilience.cli.drafting import EMPTY, drafted
 from consilience.cli.output import Output, check_free, console, write
 from consilience.cli.scoring import described, scored
@@ -26,7 +27,9 @@ app = typer.Typer(
     help="Fit one interpretable mixture model from data in many places. No command opens a network connection.",
 )
 site = typer.Typer(no_args_is_help=True, help="What a site runs: nothing leaves it until 'site release'.")
+demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.")
 app.add_typer(site, name="site")
+app.add_typer(demo, name="demo")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data and errors.")]
@@ -142,6 +145,23 @@ def predict(
     with reported_as(Problem.PREDICTION), output.working(f"Scoring {rows.num_rows:,} rows"):
         scored(fitted, rows, out)
     output.say(f"{out} written.")
+
+
+@demo.command("hospitals")
+def demo_hospitals(
+    folder: Annotated[Path, typer.Argument(help="Folder for tables, study, site files and model.")] = Path("hospitals"),
+    no_input: Annotated[bool, typer.Option("--no-input", help="Do not ask before files are written.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a study of five simulated hospitals: a file from each of them, combined into one model."""
+    if not no_input:
+        typer.confirm(f"Write tables, a study, five site files and a model into {folder}?", abort=True, err=True)
+    output = Output(as_json, quiet)
+    model, largest = toured(folder, output)
+    said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"
+    output.data({**described(model), "largest_difference": largest}, f"{model.summary()}\n\n{said}")
+    output.say(f"Look at {folder}/ash.json: it is all that left a hospital. The model is {folder}/model.json.")
 
 
 def _study(path: Path) -> Study:

@@ -1,0 +1,60 @@
+"""The demonstration: five simulated hospitals, from their tables to one model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from consilience.cli.catalogue import Problem, reported_as
+from consilience.cli.output import Output, write
+from consilience.datasets.hospitals import STUDY, hospitals
+from consilience.files.json_text import read_text
+from consilience.files.site_file import SiteFile
+from consilience.files.study import Study
+from consilience.site.tables import read_table
+from consilience.studies import combined, examined_for, simulated, site_file
+
+
+def toured(folder: Path, output: Output) -> tuple[Any, float]:
+    """Run the whole tour in a folder; return the model, and its largest difference from the pooled fit."""
+    with reported_as(Problem.OUTPUT):
+        tables = _tables(folder)
+    output.say(f"1. {len(tables)} hospitals, one table each, and a study that all of them got: {folder}/study.toml")
+    study = Study.read(folder / "study.toml")
+    for name in tables:
+        found = examined_for(study, read_table(folder / f"{name}.parquet"))
+        output.say(f"   {name}: the table fits the study, {found.used:,} rows")
+    output.say("2. Each hospital fits its own model and writes one file, which can be read in an editor.")
+    for name, table in tables.items():
+        with output.working(f"   {name} fits"):
+            text = site_file(study, name, table).to_text()
+        write(folder / f"{name}.json", text, overwrite=True)
+    output.say("3. The coordinator combines the five files. No row has left a hospital.")
+    files = [SiteFile.from_text(read_text(folder / f"{name}.json", "a site file")) for name in tables]
+    with output.working("   combining"):
+        model = combined(study, files).best.model
+    model.save(folder / "model.json")
+    with output.working("   for comparison, all rows in one table"):
+        pooled = simulated(study, {"all": pa.concat_tables(tables.values())}).best.model
+    return model, difference(model, pooled)
+
+
+def difference(model: Any, pooled: Any) -> float:
+    """Return the largest difference of a coefficient from the pooled fit, in standard errors of the latter."""
+    errors = pooled.inference_.standard_errors().experts[..., 1:]
+    ours, theirs = (each.mixture_.experts.B[..., 1:] for each in (model, pooled))
+    by_level, pooled_by_level = (np.argsort(each.mixture_.experts.B[:, 0, 0]) for each in (model, pooled))
+    return float(np.max(np.abs(ours[by_level] - theirs[pooled_by_level]) / errors[pooled_by_level]))
+
+
+def _tables(folder: Path) -> dict[str, pa.Table]:
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = hospitals()
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    write(folder / "study.toml", STUDY, overwrite=True)
+    return tables
