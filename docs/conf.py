@@ -17,6 +17,7 @@ version = release = __version__
 sys.path.append(str(Path(__file__).parent / "_ext"))
 extensions = [
     "numpydoc",
+    "catalogue",  # ours, in _ext
     "results",  # ours, in _ext
     "structure",  # ours, in _ext
     "sphinx.ext.autodoc",
