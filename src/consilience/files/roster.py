@@ -1,0 +1,184 @@
+"""The roster of a study: the names of its sites and their public keys, against which signatures are checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from consilience.errors import InvalidInputError
+from consilience.files.signatures import KEY_BYTES, decoded, verified
+from consilience.files.site_file import SiteFile
+from consilience.files.study import Part, Text, check_name, problems
+from consilience.files.toml_text import parsed, read_toml, written
+from consilience.messages.site_names import site_names
+
+FORMAT = "consilience-roster"
+VERSION = 1
+MOST_SITES = 10_000
+
+
+class RosterSite(Part):
+    """A site of the roster: its name, and its public key if it has one."""
+
+    name: Text
+    key: Text | None = None
+
+
+class Roster(Part):
+    """Names and public keys of the sites of a study.
+
+    Examples
+    --------
+    >>> roster = Roster.from_text('''
+    ... format = "consilience-roster"
+    ... version = 1
+    ... [[sites]]
+    ... name = "north"
+    ... key = "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+    ... [[sites]]
+    ... name = "south"
+    ... ''')
+    >>> roster.names, roster.key_of("south") is None
+    (('north', 'south'), True)
+    """
+
+    format: Literal["consilience-roster"]
+    version: Literal[1]
+    sites: Annotated[list[RosterSite], Field(min_length=1, max_length=MOST_SITES)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """Check names and keys against each other; errors carry sentences."""
+        for site in self.sites:
+            check_name(site.name)
+        site_names(self.names)
+        owners: dict[bytes, str] = {}
+        for site in self.sites:
+            if site.key is None:
+                continue
+            try:
+                key = decoded(site.key, KEY_BYTES)
+            except InvalidInputError as error:
+                raise ValueError(f"the key of site {site.name!a}: {error}") from error
+            if key in owners:
+                raise ValueError(f"sites {owners[key]!a} and {site.name!a} have the same key: each needs its own")
+            owners[key] = site.name
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return tuple(site.name for site in self.sites)
+
+    def key_of(self, name: str) -> str | None:
+        """Return the public key of a site; None if the roster has none for it."""
+        return next((site.key for site in self.sites if site.name == name), None)
+
+    @classmethod
+    def from_text(cls, text: str) -> Roster:
+        """Return the roster of TOML text; raise an error that lists what is wrong, and where."""
+        return cls._of(parsed(text))
+
+    @classmethod
+    def read(cls, path: str | Path) -> Roster:
+        """Return the roster of a file."""
+        return cls._of(read_toml(path))
+
+    @classmethod
+    def _of(cls, tables: dict[str, Any]) -> Roster:
+        version = tables.get("version")
+        if tables.get("format") == FORMAT and isinstance(version, int) and version > VERSION:
+            raise InvalidInputError(
+                f"the roster has version {version}, and this library reads up to {VERSION}: install a newer one"
+            )
+        try:
+            return cls.model_validate(tables)
+        except ValidationError as error:
+            raise InvalidInputError(f"the roster is not valid:\n{problems(error)}") from error
+
+    def to_text(self) -> str:
+        """Return the roster as TOML text."""
+        return written(self.model_dump(exclude_none=True), {"sites": "Each site sends its name and its public key."})
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Whether the file of a site comes from that site, as far as a roster can tell.
+
+    Parameters
+    ----------
+    status : {"signed", "unsigned", "refused"}
+    said : str
+        The status in a sentence; for a refused file also what to do.
+    """
+
+    status: Literal["signed", "unsigned", "refused"]
+    said: str
+
+
+def checked(file: SiteFile, roster: Roster | None, require_signatures: bool = False) -> Signature:
+    """Check the signature of a file against a roster.
+
+    A file without a signature is "unsigned" if the roster has no key for its site, or if there is no roster. If the
+    roster has a key, a file without a signature is refused: otherwise it would suffice to remove it. A signature that
+    no roster confirms counts as none.
+
+    Parameters
+    ----------
+    file : SiteFile
+        Its signature is ``file.envelope["signature"]`` and covers the content hash, and with it the name of the site.
+    roster : Roster, optional
+    require_signatures : bool
+        Whether unsigned files are refused.
+
+    Raises
+    ------
+    ImportError
+        If there is a signature to check and the package cryptography is missing.
+    """
+    if roster is None:
+        return _unsigned(f"the file of {file.site!a} was not checked against a roster", require_signatures)
+    if file.site not in roster.names:
+        return Signature("refused", _unknown(file.site, roster))
+    key, signature = roster.key_of(file.site), file.envelope.get("signature")
+    if key is None:
+        return _unsigned(
+            f"the roster has no key of {file.site!a}: anybody can have written the file", require_signatures
+        )
+    if signature is None:
+        return Signature(
+            "refused",
+            f"the file of {file.site!a} has no signature although the roster has a key of this site: it was removed, "
+            "or the site did not sign. Ask for the signed file",
+        )
+    if verified(key, signature, file.hash):
+        return Signature("signed", f"signed by {file.site!a}")
+    return Signature("refused", _forged(file, signature, roster))
+
+
+def _unsigned(said: str, is_refused: bool) -> Signature:
+    if is_refused:
+        return Signature("refused", f"{said}. Signatures are required: use a roster with the site's public key")
+    return Signature("unsigned", said)
+
+
+def _unknown(name: str, roster: Roster) -> str:
+    try:
+        site_names([*roster.names, name])
+    except InvalidInputError:
+        return f"site {name!a} is not in the roster, but a name that looks alike is: ask where the file comes from"
+    return f"site {name!a} is not in the roster: add it with its public key, or leave the file out"
+
+
+def _forged(file: SiteFile, signature: object, roster: Roster) -> str:
+    """Say how a signature fails: it is another site's, or nobody's."""
+    for site in roster.sites:
+        if site.key is not None and verified(site.key, signature, file.hash):
+            return f"the file says that it is of {file.site!a} and was signed with the key of {site.name!a}"
+    return (
+        f"the signature of the file of {file.site!a} does not fit its content and the key in the roster: the file was "
+        "changed, or signed with another key. Ask the site for its file, and compare the public keys"
+    )
