@@ -113,7 +113,7 @@ def decided(study: str, used: UsedRows, earlier: Iterable[Earlier], min_rows: in
 
 def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
     """Return by how many rows the sets differ, or a lower bound of at least ``min_rows``; None if nobody can tell."""
-    fewer = abs(used.table.num_rows - earlier.rows)
+    fewer = abs(used.n - earlier.rows)
     if fewer >= min_rows:
         return fewer
     tags = used.tags_in(earlier.columns)
@@ -122,8 +122,7 @@ def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
 
 def _looks_recoded(used: UsedRows, earlier: Earlier, apart: int, min_rows: int) -> bool:
     """Whether the sets have nearly the same number of rows, and none in common."""
-    rows = used.table.num_rows
-    return abs(rows - earlier.rows) < min_rows and apart == rows + earlier.rows > 0
+    return abs(used.n - earlier.rows) < min_rows and apart == used.n + earlier.rows > 0
 
 
 def _too_near(earlier: Earlier, min_rows: int) -> Decision:

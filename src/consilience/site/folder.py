@@ -96,8 +96,9 @@ class SiteFolder:
             )
         partial = goal.with_name(f".{goal.name}.partial-{secrets.token_hex(4)}")
         try:
+            partial.mkdir(mode=0o700, parents=True)
             for part in FOLDERS:
-                (partial / part).mkdir(parents=True)
+                (partial / part).mkdir()
             _fill(partial, normal, policy, now)
             partial.rename(goal)
         except OSError as error:

@@ -70,8 +70,8 @@ def record(
     study: str,
     used: UsedRows,
     data: bytes | None = None,
-    details: Mapping[str, Any] | None = None,
     *,
+    details: Mapping[str, Any] | None = None,
     head: str | None = None,
     now: datetime | None = None,
 ) -> ledger.Entry:

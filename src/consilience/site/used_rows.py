@@ -50,6 +50,11 @@ class UsedRows:
         return cls(table.filter(pa.array(complete(table, read))), names, secret)
 
     @property
+    def n(self) -> int:
+        """Number of rows."""
+        return int(self.table.num_rows)
+
+    @property
     def tags(self) -> RowTags:
         """Tags in the columns that are read."""
         found = self.tags_in(self.read)
