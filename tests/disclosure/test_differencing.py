@@ -1,0 +1,246 @@
+"""Attacks by the difference of two releases: they recover a row without the rule, and are refused with it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from consilience.errors import InvalidInputError
+from consilience.files.study import Study
+from consilience.site.differencing import Earlier, decided
+from consilience.site.folder import SiteFolder
+from consilience.site.releases import decided_for, earlier_of, record, stored
+from consilience.site.used_rows import UsedRows
+from consilience.studies.local import examined_for, site_file, wanted_of
+
+MIN_ROWS = 10
+TEXT = """
+format = "consilience-study"
+version = 1
+name = "stay"
+seed = 1
+model = {response = "days", experts = [1]}
+minimum = {rows = 20}
+
+[[columns]]
+name = "days"
+kind = "number"
+low = 0
+high = 400
+
+[[columns]]
+name = "age"
+kind = "number"
+low = 18
+high = 110
+"""
+EXTRA = '\n[[columns]]\nname = "weight"\nkind = "number"\nmissing = "drop"\n'
+STUDY = Study.from_text(TEXT)
+RENAMED = Study.from_text(TEXT.replace('"stay"', '"stay again"'))
+NARROWER = Study.from_text(TEXT.replace("high = 110", "high = 104"))
+WIDER = Study.from_text(TEXT + EXTRA)
+
+
+def table(n: int = 200, seed: int = 3) -> pa.Table:
+    """Rows of which the first is that of the oldest person, whose weight is not known."""
+    rng = np.random.default_rng(seed)
+    age = np.r_[105.0, rng.uniform(20, 100, n - 1)]
+    weight = [None, *rng.uniform(50, 100, n - 1)]
+    return pa.table({"days": rng.gamma(3.0, 2.0, n), "age": age, "weight": weight})
+
+
+ROWS = table()
+TARGET = np.array([ROWS["days"][0].as_py(), ROWS["age"][0].as_py()])
+STRANGER = table(1, seed=9)
+
+
+@dataclass(frozen=True)
+class Releasing:
+    """A site that releases its file for a study, with the rule against differences or without it."""
+
+    folder: SiteFolder
+    has_rule: bool
+
+    def __call__(self, study: Study, rows: pa.Table) -> tuple[str, bytes | str]:
+        """Return the outcome, and what leaves or why nothing does."""
+        used = UsedRows.of(rows, wanted_of(study).columns, self.folder.secret)
+        head = self.folder.entries[-1].hash
+        if self.has_rule:
+            found = decided_for(self.folder, study.identity, used, MIN_ROWS)
+            if found.outcome == "refused":
+                return "refused", found.said
+            if found.outcome == "stored":
+                return "stored", stored(self.folder, found.entry)
+        data = site_file(study, self.folder.name, rows).to_text().encode()
+        record(self.folder, "release", study.identity, used, data, head=head)
+        return "allowed", data
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Releasing:
+    return Releasing(SiteFolder.init("north", "", tmp_path), has_rule=True)
+
+
+@pytest.fixture
+def unguarded(tmp_path: Path) -> Releasing:
+    return Releasing(SiteFolder.init("south", "", tmp_path), has_rule=False)
+
+
+def sums(data: bytes) -> np.ndarray:
+    """Return the sums of the response and the age that a released file discloses."""
+    columns = json.loads(data)["content"]["columns"]
+    means = [columns["response_means"][0], columns["covariate_means"][0]]
+    return columns["rows"] * np.array(means)
+
+
+ATTACKS = {
+    "removed": (STUDY, ROWS.slice(1)),
+    "removed, by a new study name": (RENAMED, ROWS.slice(1)),
+    "removed, by a changed range": (NARROWER, ROWS.slice(1)),
+    "left out, by a column with a missing value": (WIDER, ROWS),
+}
+
+
+@pytest.mark.parametrize(("study", "rows"), ATTACKS.values(), ids=ATTACKS)
+class TestOneRowLess:
+    def test_the_attack_succeeds_without_the_rule(self, unguarded, study, rows):
+        _, before = unguarded(STUDY, ROWS)
+        outcome, after = unguarded(study, rows)
+        assert outcome == "allowed"
+        np.testing.assert_allclose(sums(before) - sums(after), TARGET, rtol=1e-9)
+
+    def test_the_attack_is_refused_with_the_rule(self, guarded, study, rows):
+        assert guarded(STUDY, ROWS)[0] == "allowed"
+        outcome, said = guarded(study, rows)
+        assert outcome == "refused"
+        assert "entry 2 of the ledger" in said
+        assert "wait until at least 10 rows" in said
+        assert len(earlier_of(guarded.folder)) == 1
+
+    def test_the_attack_is_refused_in_the_other_order(self, guarded, study, rows):
+        assert guarded(study, rows)[0] == "allowed"
+        assert guarded(STUDY, ROWS)[0] == "refused"
+
+
+def test_a_changed_range_makes_the_site_remove_the_row_and_never_selects_it():
+    assert not examined_for(NARROWER, ROWS).fits
+    assert examined_for(NARROWER, ROWS.slice(1)).fits
+
+
+def test_an_added_row_is_recovered_without_the_rule_and_refused_with_it(guarded, unguarded):
+    _, before = unguarded(STUDY, ROWS.slice(1))
+    _, after = unguarded(STUDY, ROWS)
+    np.testing.assert_allclose(sums(after) - sums(before), TARGET, rtol=1e-9)
+    assert guarded(STUDY, ROWS.slice(1))[0] == "allowed"
+    assert guarded(STUDY, ROWS)[0] == "refused"
+
+
+def test_a_swapped_row_is_recovered_by_who_knows_the_other_and_refused_with_the_rule(guarded, unguarded):
+    swapped = pa.concat_tables([STRANGER.cast(ROWS.schema), ROWS.slice(1)])
+    known = np.array([STRANGER["days"][0].as_py(), STRANGER["age"][0].as_py()])
+    _, before = unguarded(STUDY, ROWS)
+    _, after = unguarded(STUDY, swapped)
+    np.testing.assert_allclose(sums(before) - sums(after) + known, TARGET, rtol=1e-9)
+    assert guarded(STUDY, ROWS)[0] == "allowed"
+    assert guarded(STUDY, swapped)[0] == "refused"
+
+
+def test_a_corrected_value_is_a_swapped_row(guarded):
+    assert guarded(STUDY, ROWS)[0] == "allowed"
+    age = ROWS["age"].to_numpy().copy()
+    age[5] += 0.5
+    assert guarded(STUDY, ROWS.set_column(1, "age", pa.array(age)))[0] == "refused"
+
+
+def test_the_same_rows_in_another_order_return_the_stored_bytes(guarded):
+    _, first = guarded(STUDY, ROWS)
+    order = np.random.default_rng(0).permutation(ROWS.num_rows)
+    outcome, again = guarded(STUDY, ROWS.take(order).select(["age", "weight", "days"]))
+    assert (outcome, again) == ("stored", first)
+    assert len(guarded.folder.entries) == 2
+
+
+def test_the_same_rows_for_another_study_are_allowed(guarded):
+    assert guarded(STUDY, ROWS)[0] == "allowed"
+    assert guarded(RENAMED, ROWS)[0] == "allowed"
+
+
+@pytest.mark.parametrize("many", [1, 9, 10, 50])
+def test_the_limit_is_min_rows(guarded, many):
+    assert guarded(STUDY, ROWS)[0] == "allowed"
+    assert guarded(STUDY, ROWS.slice(many))[0] == ("refused" if many < MIN_ROWS else "allowed")
+
+
+@pytest.mark.parametrize("many", [1, 4])
+def test_refusals_say_the_same_whatever_the_number_of_rows_and_no_value(guarded, many):
+    guarded(STUDY, ROWS)
+    said = guarded(STUDY, ROWS.slice(many))[1]
+    assert said == guarded(STUDY, ROWS.slice(many + 1))[1]
+    assert "105" not in said
+    assert str(ROWS.num_rows) not in said
+
+
+def test_a_table_that_lacks_an_earlier_column_is_refused_unless_its_number_of_rows_is_far_off(guarded):
+    assert guarded(WIDER, ROWS)[0] == "allowed"
+    fewer = ROWS.select(["days", "age"])
+    outcome, said = guarded(STUDY, fewer)
+    assert (outcome, "lacks columns that were read there: 'weight'" in said) == ("refused", True)
+    assert guarded(STUDY, fewer.slice(20))[0] == "allowed"
+
+
+def test_every_earlier_release_counts_and_not_only_the_last(guarded):
+    assert guarded(STUDY, ROWS)[0] == "allowed"
+    assert guarded(STUDY, ROWS.slice(0, 100))[0] == "allowed"
+    assert guarded(STUDY, ROWS.slice(1))[0] == "refused"
+    assert guarded(STUDY, ROWS.slice(0, 99))[0] == "refused"
+
+
+def test_a_run_counts_as_a_release_and_has_no_bytes_to_return(guarded):
+    used = UsedRows.of(ROWS, wanted_of(STUDY).columns, guarded.folder.secret)
+    record(guarded.folder, "run", STUDY.identity, used)
+    assert guarded(STUDY, ROWS.slice(1))[0] == "refused"
+    assert guarded(STUDY, ROWS)[0] == "allowed"
+
+
+def test_recoding_a_column_in_all_rows_is_noted(guarded):
+    assert guarded(STUDY, ROWS)[0] == "allowed"
+    recoded = ROWS.set_column(1, "age", pa.array(ROWS["age"].to_numpy() - 0.25)).slice(1)
+    used = UsedRows.of(recoded, wanted_of(STUDY).columns, guarded.folder.secret)
+    found = decided_for(guarded.folder, STUDY.identity, used, MIN_ROWS)
+    assert (found.outcome, found.entry) == ("allowed", 2)
+    assert "no row of entry 2 of the ledger is found again" in found.said
+
+
+def test_changed_or_missing_tags_and_releases_stop_everything(guarded):
+    guarded(STUDY, ROWS)
+    (kept,) = (guarded.folder.path / "releases").iterdir()
+    kept.write_bytes(kept.read_bytes() + b" ")
+    with pytest.raises(InvalidInputError, match="does not have the hash"):
+        guarded(STUDY, ROWS)
+    (tags,) = (guarded.folder.path / "tags").iterdir()
+    data = tags.read_bytes()
+    tags.write_bytes(data[:-16] + bytes([255]) * 16)
+    with pytest.raises(InvalidInputError, match="does not have the hash"):
+        guarded(STUDY, ROWS.slice(1))
+    tags.unlink()
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        guarded(STUDY, ROWS.slice(1))
+
+
+def test_two_processes_cannot_both_release_what_each_alone_may(guarded):
+    head = guarded.folder.entries[-1].hash
+    one, two = (UsedRows.of(rows, wanted_of(STUDY).columns, guarded.folder.secret) for rows in (ROWS, ROWS.slice(1)))
+    record(guarded.folder, "release", STUDY.identity, one, b"one", head=head)
+    with pytest.raises(InvalidInputError, match="decide again"):
+        record(guarded.folder, "release", STUDY.identity, two, b"two", head=head)
+
+
+def test_min_rows_is_at_least_one():
+    used = UsedRows(ROWS, ("age",), bytes(32))
+    with pytest.raises(InvalidInputError, match="min_rows=0"):
+        decided("sha256:a", used, [Earlier(1, "sha256:a", ("age",), 200, lambda: used.tags)], 0)
