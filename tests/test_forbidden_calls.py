@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "consilience"
 SITE_PATH = ("site", "files", "columns", "studies", "cli")
 
-CODE_MODULES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml", "code"}
+CODE_MODULES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml"}
 CODE_NAMES = {"eval", "exec", "compile", "__import__", "execfile"}
 CODE_ATTRIBUTES = {
     "os.system",
@@ -25,7 +25,7 @@ CODE_PREFIXES = ("os.exec", "os.spawn", "os.posix_spawn")
 POSIX_MODULES = {"fcntl", "pwd", "grp", "resource", "termios", "tty", "pty", "posix", "syslog", "crypt", "spwd"}
 POSIX_OS = {
     *("fork", "forkpty", "wait", "wait3", "wait4", "waitid", "killpg", "nice", "sync", "uname", "chroot", "chown"),
-    *("fchown", "lchown", "fchmod", "fchdir", "mkfifo", "mknod", "umask_posix", "getloadavg", "sysconf", "statvfs"),
+    *("fchown", "lchown", "fchmod", "fchdir", "mkfifo", "mknod", "getloadavg", "sysconf", "statvfs"),
     *("getuid", "geteuid", "getgid", "getegid", "getgroups", "getpgid", "getpgrp", "getsid", "setsid", "setuid"),
     *("setgid", "setpgid", "getpriority", "setpriority", "openpty", "lockf", "pread", "pwrite", "sendfile", "readv"),
     *("O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC", "O_SYNC", "O_NONBLOCK", "sched_getaffinity", "confstr", "fpathconf"),
@@ -33,10 +33,10 @@ POSIX_OS = {
 }
 POSIX_SIGNAL = {
     *("SIGKILL", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGSTOP", "SIGCONT", "SIGPIPE"),
-    *("alarm", "setitimer", "pause", "sigwait", "pthread_kill", "pthread_sigmask", "set_wakeup_fd"),
+    *("alarm", "setitimer", "pause", "sigwait", "pthread_kill", "pthread_sigmask"),
 }
 POSIX_ATTRIBUTES = {*(f"os.{name}" for name in POSIX_OS), *(f"signal.{name}" for name in POSIX_SIGNAL)}
-POSIX_METHODS = {"owner", "group", "is_mount"}  # of pathlib.Path
+POSIX_METHODS = {"owner", "is_mount"}  # of pathlib.Path
 POSIX_PLACES = ("/proc/", "/dev/", "/etc/", "/sys/", "/tmp/")
 
 

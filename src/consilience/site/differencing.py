@@ -111,6 +111,23 @@ def decided(study: str, used: UsedRows, earlier: Iterable[Earlier], min_rows: in
     return note
 
 
+def check_unchanged(used: UsedRows, begun: Earlier) -> None:
+    """Raise an error if the rows are not exactly those with which a run began: the run ends there.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> used = UsedRows(pa.table({"age": [61, 70]}), ("age",), bytes(32))
+    >>> check_unchanged(used, Earlier(2, "sha256:a", ("age",), 2, lambda: used.tags, is_release=False))
+    """
+    tags = used.tags_in(begun.columns)
+    if tags is None or tags != begun.load():
+        raise InvalidInputError(
+            f"the rows are not those with which the run of entry {begun.entry} of the ledger began: the run ends. "
+            "Begin a new run; it is held against this one"
+        )
+
+
 def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
     """Return by how many rows the sets differ, or a lower bound of at least ``min_rows``; None if nobody can tell."""
     fewer = abs(used.n - earlier.rows)
