@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from consilience import MixtureOfRegressions
-from consilience.errors import DegenerateFitWarning
+from consilience import MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience.errors import DegenerateFitWarning, RankDeficientWarning
 from consilience.fit import Specification, fit_mixture, infer
 from consilience.fit.degrees import effective_rows, quantile
 from consilience.fit.inference import ROWS_PER_COEFFICIENT, default_kind, inverse_information
@@ -117,3 +117,10 @@ def test_errors_of_mean_responses_do_not_depend_on_the_origin_of_the_covariates(
         model.inference_ = model.infer(X + shift, y, kind=kind)
         errors[kind] = model.predict_experts(X.mean(axis=0, keepdims=True) + shift, return_std_error=True)[1].item()
     assert errors["larger"] == pytest.approx(max(errors["observed"], errors["sandwich"]), rel=1e-6)
+
+
+def test_a_design_without_columns_has_no_parameters_to_centre() -> None:
+    model = MixtureOfExpertsRegressor(1, fit_intercept=False, random_state=0)
+    with pytest.warns(RankDeficientWarning):
+        model.fit(np.zeros((2, 1)), np.array([0.6, 0.1]))
+    assert np.all(np.isnan(model.inference_.standard_errors().experts))

@@ -107,10 +107,11 @@ def to_raw(mixture: Mixture, coded: Array) -> Array:
     T_gate = mixture.reads.to_raw() if mixture.gate.reads_covariates else np.eye(1)
     gate, experts, shapes = np.split(coded, np.cumsum([K * width, K * c * p]))
     parts = [
-        T @ part.reshape(-1, T.shape[1], coded.shape[1])
-        for T, part in ((T_gate, gate), (mixture.design.to_raw(), experts))
+        T @ part.reshape(number, T.shape[1], coded.shape[1])
+        for number, T, part in ((K, T_gate, gate), (K * c, mixture.design.to_raw(), experts))
     ]
-    return np.concatenate([*(part.reshape(-1, coded.shape[1]) for part in parts), shapes])
+    P = coded.shape[1]
+    return np.concatenate([*(part.reshape(part.shape[0] * part.shape[1], P) for part in parts), shapes])
 
 
 def _jacobian(mixture: Mixture, permutation: IntArray, T_gate: Array, T: Array) -> Array:

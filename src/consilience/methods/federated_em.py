@@ -324,7 +324,7 @@ def best_candidates(
     if compare:
         each: Mapping[str, Answers] = yield Each(asked)
         heard = {site: answers.items for site, answers in each.items()}
-        sound = [i for i, mixture in enumerate(candidates) if not on_floor(mixture, penalty)]
+        sound = [i for i in range(len(owners)) if not on_floor(candidates[i], penalty)]  # guesses have no owner
         likelihoods = {site: [answers[i] for i in sound] for site, answers in heard.items()}
         cross = cross_likelihood([owners[i] for i in sound], likelihoods, candidates[0].parameter_count, SUBSAMPLE)
         total = reduce(add, each.values())
