@@ -88,11 +88,23 @@ class CovariateSummary:
 
     def log_density(self, X: Array) -> Array:
         """Compute the log density of the points ``X (n, d)``, up to a constant common to summaries of these columns."""
+        total, _ = log_sum_exp(self._log_joint(X))
+        return total.ravel()
+
+    def responsibilities(self, X: Array) -> Array:
+        """Compute the probability of each class given the points ``X (n, d)``, ``(n, G)``.
+
+        Rare values of columns with few values are replaced by the nearest that is described, as in the fit.
+        """
+        near = [_nearest(v, column) if len(v) else column for v, column in zip(self.levels, X.T, strict=True)]
+        return np.asarray(log_sum_exp(self._log_joint(np.column_stack(near)))[1].T)
+
+    def _log_joint(self, X: Array) -> Array:
+        """Compute ``log weight_g + log p(x_i | g)``, ``(G, n)``."""
         codes = tuple(_codes(values, column) for values, column in zip(self.levels, X.T, strict=True))
         shares = [np.column_stack([share, np.full(len(share), RARE)]) if share.size else share for share in self.shares]
         classes = _Classes(self.weights, self.means, unpack(self.covariances), shares)
-        total, _ = log_sum_exp(classes.log_joint(X[:, self.many], codes))
-        return total.ravel()
+        return classes.log_joint(X[:, self.many], codes)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw ``n`` points ``(n, d)``, stratified by class to reduce variance."""
