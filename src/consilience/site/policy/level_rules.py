@@ -124,4 +124,4 @@ def _of_pairs(factors: list[Factor], policy: Policy) -> Iterator[Check]:
 def _least(counts: np.ndarray, limit: int) -> tuple[float, IntArray]:
     """Return the least count that is not zero, and the places of those below the limit."""
     positive = counts[counts > 0]
-    return float(positive.min(initial=np.inf)), np.flatnonzero((counts > 0) & (counts < limit))
+    return float(positive.min()) if len(positive) else float("inf"), np.flatnonzero((counts > 0) & (counts < limit))

@@ -46,7 +46,7 @@ class ExpertLimits(Part):
     effective_rows: Count
     dominance_rows: Annotated[int, Field(ge=1, le=100)]
     dominance_percent: Annotated[Finite, Field(gt=0, le=100)]
-    residual_degrees: Annotated[int, Field(ge=0, le=10**6)]
+    residual_degrees: Annotated[int, Field(ge=-(10**6), le=10**6)]
 
 
 class CovariateLimits(Part):
@@ -77,7 +77,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "min_rows": 50, "rows_per_level": 10, "rows_per_pair": 5, "rows_per_parameter": 10.0, "max_experts": 10,
             },
             "experts": {
-                "rows_per_expert": 20, "effective_rows": 20, "dominance_rows": 2, "dominance_percent": 75.0,
+                "rows_per_expert": 20, "effective_rows": 20, "dominance_rows": 2, "dominance_percent": 50.0,
                 "residual_degrees": 10,
             },
             "covariates": {"rows_per_class": 20},
@@ -102,7 +102,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             },
             "experts": {
                 "rows_per_expert": 1, "effective_rows": 1, "dominance_rows": 1, "dominance_percent": 100.0,
-                "residual_degrees": 0,
+                "residual_degrees": -(10**6),
             },
             "covariates": {"rows_per_class": 1},
             "release": {"allow_no_input": True, "require_signatures": False},
