@@ -46,6 +46,7 @@ class ExpertLimits(Part):
     effective_rows: Count
     dominance_rows: Annotated[int, Field(ge=1, le=100)]
     dominance_percent: Annotated[Finite, Field(gt=0, le=100)]
+    missing_information_percent: Annotated[Finite, Field(gt=0, le=100)]
     residual_degrees: Annotated[int, Field(ge=-(10**6), le=10**6)]
 
 
@@ -77,7 +78,8 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "min_rows": 50, "rows_per_level": 10, "rows_per_pair": 5, "rows_per_parameter": 10.0, "max_experts": 10,
             },
             "experts": {
-                "rows_per_expert": 20, "effective_rows": 20, "dominance_rows": 2, "dominance_percent": 50.0,
+                "rows_per_expert": 20, "effective_rows": 20, "dominance_rows": 2, "dominance_percent": 75.0,
+                "missing_information_percent": 50.0,
                 "residual_degrees": 10,
             },
             "covariates": {"rows_per_class": 20},
@@ -90,6 +92,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             },
             "experts": {
                 "rows_per_expert": 10, "effective_rows": 10, "dominance_rows": 2, "dominance_percent": 90.0,
+                "missing_information_percent": 75.0,
                 "residual_degrees": 5,
             },
             "covariates": {"rows_per_class": 10},
@@ -102,6 +105,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             },
             "experts": {
                 "rows_per_expert": 1, "effective_rows": 1, "dominance_rows": 1, "dominance_percent": 100.0,
+                "missing_information_percent": 100.0,
                 "residual_degrees": -(10**6),
             },
             "covariates": {"rows_per_class": 1},
@@ -112,7 +116,9 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 )  # fmt: skip
 """Limits of each profile: "hospital" is the default, "research" has those of common output checks, "open" none."""
 
-LOWER_IS_STRICTER = ("max_experts", "dominance_percent", "max_leverage", "allow_no_input")
+LOWER_IS_STRICTER = (
+    "max_experts", "dominance_percent", "missing_information_percent", "max_leverage", "allow_no_input"
+)  # fmt: skip
 """Limits that are stricter when lower; the others are stricter when higher."""
 
 COMMENTS = {
@@ -133,6 +139,10 @@ COMMENTS = {
     "effective_rows": "The same, counted so that a few rows with large parts do not count as many.",
     "dominance_rows": "No sum may rest on few rows: the largest contributions, this many of them, ...",
     "dominance_percent": "... together make up at most this percentage of the sum.",
+    "missing_information_percent": (
+        "The same limit for rows that lie between two experts: standard errors depend on them, and would show them.\n"
+        "If it fails, one number is stated in place of each such matrix."
+    ),
     "residual_degrees": "Rows of an expert beyond the number of its coefficients.",
     "covariates": "Limits on the summary of the covariates, which describes them by a few classes of rows.",
     "rows_per_class": "Rows that a class of the summary stands for.",

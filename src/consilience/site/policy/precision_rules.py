@@ -35,7 +35,7 @@ def precision_rules(rows: Rows, model: SiteModel, weights: WeightedRows, policy:
 
 
 def _checks(rows: Rows, model: SiteModel, weights: WeightedRows, policy: Policy) -> Iterator[Check]:
-    most, limit = policy.experts.dominance_rows, policy.experts.dominance_percent
+    most, limit = policy.experts.dominance_rows, policy.experts.missing_information_percent
     flat = flattened_experts(model)
     for k, missing in enumerate(weights.missing):
         size = _sizes(model.mixture, rows, weights.tau[k])

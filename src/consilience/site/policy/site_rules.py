@@ -60,7 +60,7 @@ def numbers_of(rows: Rows, study: Study) -> dict[str, Array]:
 
 
 def _column_rules(rows: Rows, study: Study, policy: Policy) -> Iterator[Check]:
-    """Yield the dominance in the sum of squares of each column of numbers, and in its sums within levels."""
+    """Yield the dominance in the sum of squares of each column of numbers, and in its sum within each level."""
     most, limit = policy.experts.dominance_rows, policy.experts.dominance_percent
     columns = numbers_of(rows, study)
     if study.classes is None:
@@ -69,11 +69,13 @@ def _column_rules(rows: Rows, study: Study, policy: Policy) -> Iterator[Check]:
         columns[study.model.exposure] = rows.exposure
     factors = factors_of(rows, study)
     for name, values in columns.items():
-        squares = (values - values.mean()) ** 2
-        worst, where = dominance(squares, most), ""
+        gap = np.abs(values - values.mean())
+        worst, where = dominance(gap**2, most), ""
         for factor in factors if name not in {each.name for each in factors} else ():
             for code, level in enumerate(factor.levels):
-                share = dominance(np.where(factor.codes == code, squares, 0.0), most)
+                within = factor.codes == code
+                rare = within.sum() < policy.site.rows_per_level  # another rule's concern
+                share = 0.0 if rare else dominance(gap[within], most)
                 if share > worst:
                     worst, where = share, f"within {level}"
         yield Check.at_most("site", "column_dominance", name, limit, worst, detail=where)
