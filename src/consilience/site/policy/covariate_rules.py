@@ -21,7 +21,10 @@ MEMBER = 0.5
 
 
 def covariate_rules(rows: Rows, summary: CovariateSummary | None, study: Study, policy: Policy) -> list[Check]:
-    """Check the rows behind each class of the summary, and behind each share of a value within a class."""
+    """Check the rows behind each class of the summary, and behind each share of a value within a class.
+
+    Rows per parameter are rows per mean of a column; covariances count as a check of degrees of freedom only.
+    """
     if summary is None:
         return []
     resp = summary.responsibilities(rows.X)  # (n, G)
@@ -41,6 +44,8 @@ def _of_class(
     limits, many = policy.experts, summary.many
     mass, effective = sampled * float(weight.sum()), sampled * effective_rows(weight)
     yield Check.at_least("covariates", "rows_per_class", scope, policy.covariates.rows_per_class, min(mass, effective))
+    per_column = min(mass, effective) / (len(many) + 1)
+    yield Check.at_least("covariates", "rows_per_parameter", scope, policy.site.rows_per_parameter, per_column)
     degrees = min(mass, effective) - len(many) - 1
     yield Check.at_least("covariates", "residual_degrees", scope, limits.residual_degrees, degrees)
     share = dominance(weight, limits.dominance_rows)

@@ -35,7 +35,7 @@ class SiteLimits(Part):
     min_rows: Count
     rows_per_level: Count
     rows_per_pair: Count
-    rows_per_parameter: Annotated[Finite, Field(ge=1, le=10**6)]
+    rows_per_parameter: Annotated[Finite, Field(ge=0, le=10**6)]
     max_experts: Annotated[int, Field(ge=1, le=MOST_EXPERTS)]
 
 
@@ -101,7 +101,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         },
         "open": {
             "site": {
-                "min_rows": 1, "rows_per_level": 1, "rows_per_pair": 1, "rows_per_parameter": 1.0, "max_experts": 20,
+                "min_rows": 1, "rows_per_level": 1, "rows_per_pair": 1, "rows_per_parameter": 0.0, "max_experts": 20,
             },
             "experts": {
                 "rows_per_expert": 1, "effective_rows": 1, "dominance_rows": 1, "dominance_percent": 100.0,
