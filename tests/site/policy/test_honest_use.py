@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -39,7 +41,7 @@ def test_a_release_without_changes_is_the_file_of_the_study() -> None:
     np.testing.assert_array_equal(release.fit.model.mixture.experts.B, file.fit.model.mixture.experts.B)
 
 
-def test_a_file_with_a_flattened_precision_and_merged_classes_is_combined_with_others() -> None:
+def test_files_with_merged_classes_are_combined() -> None:
     study = study_of(["a", "b"], gate="softmax")
     files = []
     for seed in range(3):
@@ -88,3 +90,21 @@ def test_too_few_rows_for_every_number_of_experts() -> None:
     assert release.fit is None
     assert "rows_per_parameter" in release.refusal
     assert "fewer columns" in release.refusal
+
+
+def test_a_flattened_precision_changes_no_coefficient_and_standard_errors_little() -> None:
+    study = study_of(["a"])
+    sent, kept = [], []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        a = rng.normal(size=300)
+        columns = {"y": np.where(rng.random(300) < 0.5, 5.0, -5.0) + a + rng.normal(size=300), "a": a}
+        file = site_file(study, f"site {seed}", pa.table(columns))
+        release = releasable(question_of(study), rows_from(study, **columns), study, Policy.of_profile())
+        assert any("precision" in step for step in release.steps)
+        sent.append(file)
+        kept.append(replace(file, fit=release.fit))
+    plain, flat = (combined(study, files).best.model for files in (sent, kept))
+    np.testing.assert_array_equal(plain.coef_, flat.coef_)
+    errors, others = (model.inference_.standard_errors().experts for model in (plain, flat))
+    np.testing.assert_allclose(errors, others, rtol=1e-4)
