@@ -83,6 +83,7 @@ def test_text_and_file_round_trip(tmp_path):
         ("version = 1", "version = 2", "install a newer one"),
         ('format = "consilience-roster"', 'format = "x"', "format"),
     ],
+    ids=range(11),  # keys are drawn anew in every process and cannot be names of tests
 )
 def test_what_is_wrong_in_a_roster_is_refused(old, new, said):
     text = ROSTER.to_text()
