@@ -483,6 +483,10 @@ class MomentExperts(Protocol):
         """Return the diagonal of each expert's information for known labels, ``(K, f)``: a bound on precisions."""
         ...
 
+    def labelled_precision(self, second: Array) -> Array:
+        """Return each expert's information for known labels, ``(K, f, f)``, from ``second (K, p, p)``."""
+        ...
+
 
 def arrays_problem(arrays: Mapping[str, tuple[Array, tuple[int, ...]]]) -> str:
     """Return the reason why arrays have unexpected shapes or are not finite, in one sentence; empty if valid.

@@ -533,6 +533,11 @@ class GaussianExperts(Experts):
         bound: Array = (inverse[:, :, None] * moments[:, None]).reshape(self.K, -1)
         return bound
 
+    def labelled_precision(self, second: Array) -> Array:
+        """Return ``Σ_k⁻¹ ⊗ S_k``, ``(K, q p, q p)``: the information for known labels."""
+        inverses = np.linalg.inv(self.matrices)
+        return np.array([kronecker(a, S) for a, S in zip(inverses, second, strict=True)])
+
     # ------------------------------------------------------------------ one model per site
 
     def shape_values(self) -> Array:

@@ -14,10 +14,10 @@ from dataclasses import replace
 import numpy as np
 
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.model.families.gaussian import GaussianExperts
+from consilience.model.families.base import MomentExperts
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
-from consilience.numerics.arrays import Array, kronecker, pack, unpack
+from consilience.numerics.arrays import Array, pack, unpack
 from consilience.numerics.linalg import solve_symmetric
 from consilience.site.policy.check import Check, dominance
 from consilience.site.policy.policy import Policy
@@ -43,7 +43,7 @@ def _checks(rows: Rows, model: SiteModel, weights: WeightedRows, policy: Policy)
         share = 0.0 if flat[k] else dominance(missing * size, most, NEGLIGIBLE * full)
         check = Check.at_most("precision", "missing_information", f"expert {k + 1}", limit, share)
         yield replace(check, place=k)
-    if not isinstance(model.mixture.experts, GaussianExperts):  # its weights are the responsibilities
+    if not isinstance(model.mixture.experts, MomentExperts):  # its weights are the responsibilities
         worst = max((dominance(np.abs(row), most) for row in weights.curvature), default=0.0)
         yield Check.at_most("precision", "information", "all experts", limit, worst)
 
@@ -58,10 +58,9 @@ def _sizes(mixture: Mixture, rows: Rows, tau: Array) -> Array:
 def complete_precision(model: SiteModel) -> Array | None:
     """Compute ``Σ_k⁻¹ ⊗ S_k`` of Gaussian experts, the precision for known labels, ``(K, f, f)``; else None."""
     experts = model.mixture.experts
-    if not isinstance(experts, GaussianExperts) or not len(model.second):
+    if not isinstance(experts, MomentExperts) or not len(model.second):
         return None
-    inverses = np.linalg.inv(experts.matrices)
-    return np.array([kronecker(a, S) for a, S in zip(inverses, unpack(model.second), strict=True)])
+    return experts.labelled_precision(unpack(model.second))
 
 
 def flattened_experts(model: SiteModel) -> np.ndarray:

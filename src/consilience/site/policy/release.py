@@ -102,7 +102,7 @@ def evidence(verdict: Verdict) -> dict[str, Any]:
     Examples
     --------
     >>> policy = Policy.of_profile("open")
-    >>> verdict = Verdict((Check.at_least("site", "min_rows", "site", 50, 61, "only here"),), policy, policy)
+    >>> verdict = Verdict((Check.at_least("site", "min_rows", "site", 50, 61, detail="only here"),), policy, policy)
     >>> evidence(verdict)["rules"]
     [{'rule': 'min_rows', 'scope': 'site', 'limit': 50.0, 'result': 'kept'}]
     """
