@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,8 @@ from typer.testing import CliRunner
 
 from consilience.cli import app as module
 from consilience.cli.catalogue import CommandError, Problem
+from consilience.cli.output import Output
+from consilience.errors import SetAsideWarning
 from consilience.files.study import Study
 from consilience.studies import site_file
 
@@ -132,3 +135,28 @@ def test_codes_are_distinct_and_have_a_remedy():
     for problem in Problem:
         assert problem.value.remedy.endswith(".")
         assert 1 <= problem.value.status <= 5
+
+
+def test_an_unforeseen_error_shows_no_value(monkeypatch, capsys):
+    def broken():
+        raise RuntimeError("patient 4711")
+
+    monkeypatch.setattr(module, "app", broken)
+    with pytest.raises(SystemExit) as end:
+        module.main()
+    said = capsys.readouterr().err
+    assert end.value.code == 1
+    assert "error CSL-001: RuntimeError" in said
+    assert "4711" not in said
+
+
+def test_warnings_are_shown_also_if_quiet(capsys):
+    with Output(quiet=True).working("combining"):
+        warnings.warn("the sites disagree", SetAsideWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: the sites disagree\n"
+
+
+def test_an_output_that_exists_is_named_before_anything_is_read(folder, tmp_path):
+    (tmp_path / "model.json").write_text("{}")
+    done = run("combine", folder / "stay.toml", tmp_path / "none.json", "-o", tmp_path / "model.json")
+    assert done.exception.problem is Problem.OUTPUT

@@ -105,6 +105,13 @@ def test_identity_depends_on_what_is_said_and_not_on_how():
         ('response = "days"', 'response = "sex"', "use categorical"),
         ('gate_columns = ["age", "sex"]', 'gate_columns = ["days"]', "the response or the exposure is among"),
         ('gate_columns = ["age", "sex"]', 'exposure = "age"', "family 'gaussian' has none"),
+        ("high = 400", "high = 400\ncentre = 5", "days is the response or the exposure"),
+        (
+            "low = 0\nhigh = 400",
+            'low = 1\ntransform = "log"',
+            "days is the response or the exposure",
+        ),
+        ("high = 400", 'high = 400\nmissing = "fill"\nfill = 3', "days is the response or the exposure"),
         ("seed = 20261116", "seed = -1", "seed"),
         ("seed = 20261116", 'seed = "1"', "seed"),
         ("version = 1", "version = 2", "version 2, and this library reads up to 1: install a newer one"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -26,13 +26,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Fit one interpretable mixture model from data in many places. No command opens a network connection.",
 )
-site = typer.Typer(no_args_is_help=True, help="What a site runs: nothing leaves it until 'site release'.")
+site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
 demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.")
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data and errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data, warnings and errors.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, such as study.toml.")]
 
@@ -101,13 +101,13 @@ def combine(  # noqa: PLR0917 - typer makes options of them
 ) -> None:
     """Combine the files of the sites into one model."""
     wanted, output, sent = _study(study), Output(as_json, quiet), []
+    check_free(out, overwrite=overwrite)
     for path in files:
         with reported_as(Problem.SITE_FILE):
             sent.append(SiteFile.from_text(read_text(path, "a site file")))
     with reported_as(Problem.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
         orders = combined(wanted, sent)
     model = orders.best.model
-    check_free(out, overwrite=overwrite)
     with reported_as(Problem.OUTPUT):
         model.save(out, site_names=True)
     output.data(
@@ -175,14 +175,20 @@ def _model(path: Path) -> Any:
 
 
 def main() -> None:
-    """Run the command line; errors end with a code and a next step, never with a traceback of the library's own."""
+    """Run the command line; an error ends with a code and a next step, and without values of a table."""
     try:
         app()
     except CommandError as error:
-        kind = error.problem.value
-        console().print(f"error {kind.code}: {error.said}", style="red", highlight=False, markup=False)
-        console().print(f"{kind.title}. {kind.remedy}", highlight=False, markup=False)
-        sys.exit(kind.status)
+        _end(error)
+    except Exception as error:  # noqa: BLE001 - the text of an unforeseen error may have values of a table
+        _end(CommandError(Problem.UNEXPECTED, type(error).__name__))
     except KeyboardInterrupt:
         console().print("interrupted", highlight=False)
         sys.exit(130)
+
+
+def _end(error: CommandError) -> NoReturn:
+    kind = error.problem.value
+    console().print(f"error {kind.code}: {error.said}", style="red", highlight=False, markup=False)
+    console().print(f"{kind.title}. {kind.remedy}", highlight=False, markup=False)
+    sys.exit(kind.status)

@@ -89,7 +89,9 @@ def drafted(table: pa.Table, response: str, name: str) -> str:
     """
     if response not in table.column_names:
         raise InvalidInputError(f"the table has no column {response!r}; it has {', '.join(table.column_names)}")
-    columns = [column for each in table.column_names if (column := _column(table, each)) is not None]
+    columns = [
+        column for each in table.column_names if (column := _column(table, each, scaled=each != response)) is not None
+    ]
     kinds = {column["name"]: column["kind"] for column in columns}
     if response not in kinds:
         raise InvalidInputError(f"column {response!r} has no values, or too many levels, for a response")
@@ -107,7 +109,7 @@ def drafted(table: pa.Table, response: str, name: str) -> str:
     return Study.model_validate(study).to_text(COMMENTS)
 
 
-def _column(table: pa.Table, name: str) -> dict[str, Any] | None:
+def _column(table: pa.Table, name: str, *, scaled: bool) -> dict[str, Any] | None:
     chunked = table.column(name)
     values = plain(chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0))
     missing = "drop" if values.null_count else "refuse"
@@ -127,7 +129,7 @@ def _column(table: pa.Table, name: str) -> dict[str, Any] | None:
         "low": low,
         "high": high,
         "missing": missing,
-        **_scaling(numbers),
+        **(_scaling(numbers) if scaled else {}),
     }
 
 

@@ -26,7 +26,7 @@ class Output:
     as_json : bool
         Whether data are printed as one JSON object.
     quiet : bool
-        Whether nothing but data and errors is printed.
+        Whether nothing but data, warnings and errors is printed.
     """
 
     as_json: bool = False
@@ -53,8 +53,8 @@ class Output:
             else:
                 with console().status(text):
                     yield
-        for each in caught:
-            self.say(f"warning: {each.message}", style="yellow")
+        for each in caught:  # also if quiet: a result that may be wrong is never silent
+            console().print(f"warning: {each.message}", style="yellow", highlight=False, markup=False)
 
 
 def console() -> Console:

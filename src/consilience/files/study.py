@@ -5,7 +5,6 @@ It names columns, a closed list of families and transforms, and numbers. It cann
 
 from __future__ import annotations
 
-import hashlib
 import unicodedata
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -15,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from consilience.columns import Column, Dictionary, Rule
 from consilience.columns.dictionary import MOST_LEVELS
 from consilience.errors import InvalidInputError
+from consilience.files.canonical import content_hash
 from consilience.files.toml_text import parsed, read_toml, written
 from consilience.model.families.registry import FAMILIES
 from consilience.model.gates import GATES
@@ -200,6 +200,16 @@ class Study(Part):
             raise ValueError("model: the response or the exposure is among gate_columns or expert_columns")
         if self.model.exposure is not None and family.size_name is None:
             raise ValueError(f"model.exposure: family {self.model.family!r} has none; leave it out")
+        self._check_read_as_they_are()
+
+    def _check_read_as_they_are(self) -> None:
+        for name in filter(None, (self.model.response, self.model.exposure)):
+            rule = self._column(name).column().rule
+            if rule.transform != "none" or rule.centre != 0 or rule.scale != 1 or rule.fill is not None:
+                raise ValueError(
+                    f"columns: {name} is the response or the exposure, which is read as it is: leave out transform, "
+                    "centre, scale and fill"
+                )
 
     def _column(self, name: str) -> NumberColumn | CategoryColumn:
         return next(column for column in self.columns if column.name == name)
@@ -224,8 +234,7 @@ class Study(Part):
     @property
     def identity(self) -> str:
         """Hash of all that the study says, in canonical form, as ``sha256:...``."""
-        text = self.model_dump_json(exclude_none=True)
-        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        return content_hash(self.model_dump(exclude_none=True))
 
     @classmethod
     def from_text(cls, text: str) -> Study:
