@@ -8,10 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from consilience.files.study import CategoryColumn, Minimum, Model, NumberColumn, Study
-from consilience.messages.questions import FitSite
 from consilience.model.rows import Rows
 from consilience.site.policy import Policy
-from consilience.studies import task_of
 from consilience.studies.local import rows_of
 
 LEAST = Minimum(rows=1, rows_per_level=1, rows_per_expert=1)
@@ -29,10 +27,6 @@ def study_of(
         format="consilience-study", version=1, name="test", seed=3, model=Model(**chosen), minimum=minimum,
         columns=columns,
     )  # fmt: skip
-
-
-def question_of(study: Study) -> FitSite:
-    return task_of(study).fit_site(describe=True)
 
 
 def rows_from(study: Study, **columns: np.ndarray) -> Rows:

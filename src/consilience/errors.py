@@ -141,6 +141,10 @@ class RoundStoppedError(ConsilienceError):
         self.record = record
 
 
+class RefusedError(ConsilienceError):
+    """Raised if the rules of a site do not allow what was asked; the message says which, without counts or values."""
+
+
 class ConsilienceWarning(UserWarning):
     """Base class of all warnings of the library.
 

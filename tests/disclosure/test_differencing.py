@@ -77,7 +77,7 @@ class Releasing:
             if found.outcome == "stored":
                 return "stored", stored(self.folder, found.entry)
         data = site_file(study, self.folder.name, rows).to_text().encode()
-        record(self.folder, "release", study.identity, used, data, head=head)
+        record(self.folder, "release", study.identity, used.tags, data, head=head)
         return "allowed", data
 
 
@@ -202,7 +202,7 @@ def test_every_earlier_release_counts_and_not_only_the_last(guarded):
 
 def test_a_run_counts_as_a_release_and_has_no_bytes_to_return(guarded):
     used = UsedRows.of(ROWS, wanted_of(STUDY).columns, guarded.folder.secret)
-    record(guarded.folder, "run", STUDY.identity, used)
+    record(guarded.folder, "run", STUDY.identity, used.tags)
     assert guarded(STUDY, ROWS.slice(1))[0] == "refused"
     assert guarded(STUDY, ROWS)[0] == "allowed"
 
@@ -235,9 +235,9 @@ def test_changed_or_missing_tags_and_releases_stop_everything(guarded):
 def test_two_processes_cannot_both_release_what_each_alone_may(guarded):
     head = guarded.folder.entries[-1].hash
     one, two = (UsedRows.of(rows, wanted_of(STUDY).columns, guarded.folder.secret) for rows in (ROWS, ROWS.slice(1)))
-    record(guarded.folder, "release", STUDY.identity, one, b"one", head=head)
+    record(guarded.folder, "release", STUDY.identity, one.tags, b"one", head=head)
     with pytest.raises(InvalidInputError, match="decide again"):
-        record(guarded.folder, "release", STUDY.identity, two, b"two", head=head)
+        record(guarded.folder, "release", STUDY.identity, two.tags, b"two", head=head)
 
 
 def test_min_rows_is_at_least_one():

@@ -18,7 +18,8 @@ from consilience.site.local_fit import local_fit
 from consilience.site.policy import Policy, Release, checked, evidence, releasable
 from consilience.site.policy.precision_rules import complete_precision
 from consilience.site.site import Site
-from policy_cases import failed_rules, policy_with, question_of, rows_from, study_of
+from consilience.studies.local import question_of
+from policy_cases import failed_rules, policy_with, rows_from, study_of
 
 OFF = {"rows_per_expert": 1, "effective_rows": 1, "residual_degrees": -1000, "dominance_percent": 100.0}
 """Limits with which no rule on experts binds."""

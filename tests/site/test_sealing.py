@@ -32,7 +32,9 @@ def folder(tmp_path):
 def released(folder, rows=TABLE):
     file = sealed(folder, site_file())
     used = UsedRows(rows, ("age",), folder.secret)
-    return file, record(folder, "release", STUDY, used, file.to_text().encode(), details={"approved_by": "A. Person"})
+    return file, record(
+        folder, "release", STUDY, used.tags, file.to_text().encode(), details={"approved_by": "A. Person"}
+    )
 
 
 def test_a_sealed_file_is_signed_for_the_roster_and_its_content_is_as_before(folder):
@@ -89,10 +91,10 @@ def test_an_entry_says_who_approved_and_which_rows_were_used(folder):
 
 def test_the_same_rows_are_kept_once(folder):
     released(folder)
-    record(folder, "run", STUDY, UsedRows(TABLE, ("age",), folder.secret))
+    record(folder, "run", STUDY, UsedRows(TABLE, ("age",), folder.secret).tags)
     assert len(list((folder.path / "tags").iterdir())) == 1
     with pytest.raises(InvalidInputError, match="has bytes that are kept"):
-        record(folder, "release", STUDY, UsedRows(TABLE, ("age",), folder.secret))
+        record(folder, "release", STUDY, UsedRows(TABLE, ("age",), folder.secret).tags)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_the_ledger_cannot_name_a_file_elsewhere(folder):
 
 
 def test_data_that_change_during_a_run_end_it(folder):
-    record(folder, "run", STUDY, UsedRows(TABLE, ("age",), folder.secret))
+    record(folder, "run", STUDY, UsedRows(TABLE, ("age",), folder.secret).tags)
     (begun,) = earlier_of(folder)
     check_unchanged(UsedRows(TABLE.take(list(range(39, -1, -1))), ("age",), folder.secret), begun)
     for changed in (TABLE.slice(1), pa.table({"age": list(range(20))}), TABLE.rename_columns(["years"])):

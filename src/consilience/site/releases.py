@@ -33,7 +33,7 @@ def earlier_of(folder: SiteFolder) -> list[Earlier]:
             details = entry.details
             try:
                 columns, rows = tuple(details["columns"]), int(details["rows"])
-                load = partial(_tags, folder, str(details["tags"]))
+                load = partial(kept_tags, folder, str(details["tags"]))
                 found.append(Earlier(entry.number, details["study"], columns, rows, load, entry.kind == "release"))
             except (KeyError, TypeError, ValueError) as error:
                 raise InvalidInputError(
@@ -55,7 +55,7 @@ def decided_for(folder: SiteFolder, study: str, used: UsedRows, min_rows: int) -
     >>> used, fewer = (UsedRows(rows.slice(n), ("age",), folder.secret) for n in (0, 1))
     >>> decided_for(folder, "sha256:a", used, 10).outcome
     'allowed'
-    >>> entry = record(folder, "release", "sha256:a", used, b"the file")
+    >>> entry = record(folder, "release", "sha256:a", used.tags, b"the file")
     >>> decided_for(folder, "sha256:b", fewer, 10).outcome
     'refused'
     >>> stored(folder, decided_for(folder, "sha256:a", used, 10).entry)
@@ -68,7 +68,7 @@ def record(
     folder: SiteFolder,
     kind: Literal["release", "run"],
     study: str,
-    used: UsedRows,
+    tags: RowTags,
     data: bytes | None = None,
     *,
     details: Mapping[str, Any] | None = None,
@@ -83,7 +83,8 @@ def record(
     kind : {"release", "run"}
     study : str
         Identity of the study, ``sha256:...``.
-    used : UsedRows
+    tags : RowTags
+        Tags of the rows used.
     data : bytes, optional
         What leaves; a release has them.
     details : mapping, optional
@@ -94,16 +95,15 @@ def record(
     """
     if (kind == "release") != (data is not None):
         raise InvalidInputError("a release, and no run, has bytes that are kept")
-    tags = used.tags
     found: dict[str, Any] = {
         **(details or {}),
         "study": study,
         "columns": list(tags.columns),
         "rows": tags.n,
-        "tags": _kept(folder.path / "tags", tags.data, ".tags"),
+        "tags": keep_tags(folder, tags),
     }
     if data is not None:
-        found["file"] = _kept(folder.path / "releases", data, ".json")
+        found["file"] = kept(folder.path / "releases", data)
     return ledger.append(folder.path / LEDGER, kind, found, head=head, now=now)
 
 
@@ -112,10 +112,16 @@ def stored(folder: SiteFolder, entry: int | None) -> bytes:
     named = [each.details.get("file") for each in folder.entries if each.number == entry and each.kind == "release"]
     if not named or not isinstance(named[0], str):
         raise InvalidInputError(f"entry {entry} of the ledger is not a release")
-    return _checked(folder.path / "releases", named[0], ".json", MOST_BYTES)
+    return kept_bytes(folder.path / "releases", named[0], MOST_BYTES)
 
 
-def _tags(folder: SiteFolder, named: str) -> RowTags:
+def keep_tags(folder: SiteFolder, tags: RowTags) -> str:
+    """Store the tags of rows in the folder, unless they are there; return their hash."""
+    return kept(folder.path / "tags", tags.data, ".tags")
+
+
+def kept_tags(folder: SiteFolder, named: str) -> RowTags:
+    """Return the stored tags with this hash; raise an error if the file was changed."""
     path = _path(folder.path / "tags", named, ".tags")
     tags = RowTags.read(path)
     if tags.hash != named:
@@ -123,18 +129,19 @@ def _tags(folder: SiteFolder, named: str) -> RowTags:
     return tags
 
 
-def _kept(folder: Path, data: bytes, suffix: str) -> str:
+def kept(folder: Path, data: bytes, suffix: str = ".json") -> str:
     """Write bytes to a file that is named by their hash, unless it is there; return the hash."""
     named = f"sha256:{hashlib.sha256(data).hexdigest()}"
     path = _path(folder, named, suffix)
     if path.exists():
-        _checked(folder, named, suffix, len(data))
+        kept_bytes(folder, named, len(data), suffix)
     else:
         write_once(path, data)
     return named
 
 
-def _checked(folder: Path, named: str, suffix: str, most: int) -> bytes:
+def kept_bytes(folder: Path, named: str, most: int, suffix: str = ".json") -> bytes:
+    """Return the bytes of the file with this hash; raise an error if it was changed."""
     path = _path(folder, named, suffix)
     data = read_capped(path, most)
     if f"sha256:{hashlib.sha256(data).hexdigest()}" != named:

@@ -3,5 +3,15 @@
 from consilience.studies.combination import combined, simulated
 from consilience.studies.local import examined_for, site_file
 from consilience.studies.models import estimators_of, task_of
+from consilience.studies.site_fit import SiteFit, fit_at_site
 
-__all__ = ["combined", "estimators_of", "examined_for", "simulated", "site_file", "task_of"]
+__all__ = [
+    "SiteFit",
+    "combined",
+    "estimators_of",
+    "examined_for",
+    "fit_at_site",
+    "simulated",
+    "site_file",
+    "task_of",
+]

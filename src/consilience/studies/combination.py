@@ -17,7 +17,9 @@ from consilience.files.study import Study
 from consilience.methods.one_shot.one_shot import OneShot
 from consilience.runs.consistency import Limits
 from consilience.runs.run import run
-from consilience.studies.local import site_of
+from consilience.site import Site
+from consilience.site.policy import Policy
+from consilience.studies.local import checked_rows, site_file
 from consilience.studies.models import estimators_of, task_of
 
 
@@ -41,9 +43,22 @@ def combined(study: Study, files: Iterable[SiteFile]) -> FederatedOrders:
     return _compared(study, SiteFiles(dict(sorted(by_site.items()))))
 
 
-def simulated(study: Study, tables: Mapping[str, pa.Table]) -> FederatedOrders:
-    """Run a study on tables in this process: the same result, to the bit, as by files."""
-    return _compared(study, InProcess().over([site_of(study, name, tables[name]) for name in sorted(tables)]))
+def simulated(study: Study, tables: Mapping[str, pa.Table], policy: Policy | None = None) -> FederatedOrders:
+    """Run a study on tables in this process: the same result, to the bit, as by files.
+
+    Parameters
+    ----------
+    study : Study
+    tables : mapping of str to pyarrow.Table
+        Table of each site.
+    policy : Policy, optional
+        Policy that every site applies to its fit, as ``consilience site fit`` does; no rules without one.
+    """
+    if policy is not None:
+        return combined(study, [site_file(study, name, table, policy) for name, table in tables.items()])
+    return _compared(
+        study, InProcess().over([Site(name, checked_rows(study, tables[name])) for name in sorted(tables)])
+    )
 
 
 def _compared(study: Study, engine: Any) -> FederatedOrders:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pyarrow as pa
 
-from consilience.errors import InvalidInputError
+from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
-from consilience.messages.questions import LocalFit
+from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.rows import Rows
 from consilience.site import Columns, Site
 from consilience.site.answer import answer
 from consilience.site.columns import Chunk
 from consilience.site.examination import Examination, Wanted, examined, prepared
+from consilience.site.policy import Policy, Release, evidence, releasable
 from consilience.studies.models import estimators_of, task_of
 
 
@@ -45,15 +43,15 @@ def examined_for(study: Study, table: pa.Table) -> Examination:
     return examined(table, wanted_of(study))
 
 
-def site_of(study: Study, name: str, table: pa.Table) -> Site:
-    """Return a site with the rows of a table; raise an error that lists what does not fit the study."""
+def checked_rows(study: Study, table: pa.Table) -> Rows:
+    """Return the rows of a table, with covariates by the study's rules; raise an error that lists what does not fit."""
     found = examined_for(study, table)
     if not found.fits:
         raise InvalidInputError(
             "the table does not fit the study:\n"
             + "\n".join(f"  {finding}" for finding in found.findings if finding.is_error)
         )
-    return Site(name, rows_of(study, prepared(table, wanted_of(study))))
+    return rows_of(study, prepared(table, wanted_of(study)))
 
 
 def rows_of(study: Study, table: pa.Table) -> Rows:
@@ -72,8 +70,49 @@ def rows_of(study: Study, table: pa.Table) -> Rows:
     return chunk.rows()
 
 
-def site_file(study: Study, name: str, table: pa.Table, evidence: Mapping[str, Any] | None = None) -> SiteFile:
+def release_of(study: Study, table: pa.Table, policy: Policy) -> Release:
+    """Fit a site's own mixture to a table that fits the study, so that it keeps the site's policy.
+
+    Parameters
+    ----------
+    study : Study
+    table : pyarrow.Table
+    policy : Policy
+        The site's own; the study may tighten it.
+
+    Examples
+    --------
+    >>> from consilience.datasets.hospitals import STUDY, hospitals
+    >>> found = release_of(Study.from_text(STUDY), hospitals()["ash"], Policy.of_profile("hospital"))
+    >>> found.refusal, found.verdict.kept
+    ('', True)
+    """
+    return releasable(question_of(study), checked_rows(study, table), study, policy)
+
+
+def question_of(study: Study) -> FitSite:
+    """Return the one question of a study to a site: fit your own mixture and describe your covariates."""
+    return task_of(study).fit_site(describe=True)
+
+
+def site_file(study: Study, name: str, table: pa.Table, policy: Policy | None = None) -> SiteFile:
     """Fit a site's own mixture and return the file that would leave the site; nothing is written or sent.
+
+    Parameters
+    ----------
+    study : Study
+    name : str
+        Name of the site.
+    table : pyarrow.Table
+    policy : Policy, optional
+        Policy that the fit must keep. Without one no rule is applied: for data of one owner.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table does not fit the study.
+    RefusedError
+        If nothing that keeps the policy can be released.
 
     Examples
     --------
@@ -91,10 +130,22 @@ def site_file(study: Study, name: str, table: pa.Table, evidence: Mapping[str, A
     >>> site_file(study, "north", table).terms
     ('(intercept)', 'age')
     """
-    models = estimators_of(study)
-    question = task_of(study, models).fit_site(describe=True)
-    fit = answer(question, site_of(study, name, table))
+    if policy is not None:
+        return file_of(study, name, release_of(study, table, policy))
+    fit = answer(question_of(study), Site(name, checked_rows(study, table)))
     if not isinstance(fit, LocalFit):
         raise TypeError(f"a site answered FitSite with {type(fit).__name__}")
-    intercept = ("(intercept)",) if models[0].fit_intercept else ()
-    return SiteFile(study.identity, name, (*intercept, *models[0].columns_.terms), fit, dict(evidence or {}))
+    return SiteFile(study.identity, name, terms_of(study), fit)
+
+
+def file_of(study: Study, name: str, release: Release) -> SiteFile:
+    """Return the file of a fit that keeps the policy, with the evidence; raise an error if there is none."""
+    if release.fit is None:
+        raise RefusedError(release.refusal)
+    return SiteFile(study.identity, name, terms_of(study), release.fit, evidence(release.verdict))
+
+
+def terms_of(study: Study) -> tuple[str, ...]:
+    """Return the names of the coefficients of an expert."""
+    model = estimators_of(study)[0]
+    return (*(("(intercept)",) if model.fit_intercept else ()), *model.columns_.terms)

@@ -13,7 +13,8 @@ from consilience.files.site_file import SiteFile
 from consilience.model.rows import Rows
 from consilience.site.policy import Policy, releasable
 from consilience.studies import combined, site_file
-from policy_cases import policy_with, question_of, rows_from, study_of
+from consilience.studies.local import question_of
+from policy_cases import policy_with, rows_from, study_of
 
 NAMES = [f"x{j}" for j in range(20)]
 

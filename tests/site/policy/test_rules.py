@@ -20,7 +20,8 @@ from consilience.site.policy.precision_rules import flattened, flattened_experts
 from consilience.site.policy.site_rules import read_parameters
 from consilience.site.policy.weighted_rows import weighted_rows
 from consilience.site.site import Site
-from policy_cases import failed_rules, policy_with, question_of, rows_from, study_of
+from consilience.studies.local import question_of
+from policy_cases import failed_rules, policy_with, rows_from, study_of
 
 WEIGHTS = arrays(np.float64, st.integers(1, 30), elements=st.floats(0, 1e6))
 

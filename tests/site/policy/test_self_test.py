@@ -5,7 +5,8 @@ import numpy as np
 from consilience.model.rows import Rows
 from consilience.site.policy import self_test
 from consilience.site.policy.self_test import attack_auc
-from policy_cases import question_of, rows_from, study_of
+from consilience.studies.local import question_of
+from policy_cases import rows_from, study_of
 
 
 def rows_of_size(n: int, d: int) -> tuple[object, Rows]:

@@ -1,0 +1,102 @@
+"""A site's fit for a study, under its own policy and ledger: what would leave is kept in the site's folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from consilience.errors import RefusedError
+from consilience.files.study import Study
+from consilience.model.rows import Rows
+from consilience.site import ledger
+from consilience.site.approval import keep_again, keep_fit, record_refusal
+from consilience.site.fit_report import FitReport
+from consilience.site.folder import SiteFolder
+from consilience.site.policy import Policy, Release, largest_leverage, releasable, self_test
+from consilience.site.releases import decided_for
+from consilience.site.used_rows import UsedRows
+from consilience.studies.local import checked_rows, file_of, question_of, wanted_of
+
+
+@dataclass(frozen=True)
+class SiteFit:
+    """What ``fit_at_site`` did.
+
+    Parameters
+    ----------
+    entry : Entry
+        Entry of the ledger.
+    released_by : int, optional
+        Entry by which the same rows were released for the same study before; nothing was fitted then.
+    """
+
+    entry: ledger.Entry
+    released_by: int | None = None
+
+
+def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table) -> SiteFit:
+    """Fit a site's own mixture under its policy, and keep it in the site's folder; nothing leaves.
+
+    The rows are compared with those of all earlier releases of the site. If they were released for this study before,
+    nothing is fitted: the same file is released again.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    study : Study
+    table : pyarrow.Table
+
+    Raises
+    ------
+    InvalidInputError
+        If the table does not fit the study.
+    RefusedError
+        If nothing may leave; the refusal is recorded in the ledger.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from consilience.datasets.hospitals import STUDY, hospitals
+    >>> from consilience.site.approval import released
+    >>> folder = SiteFolder.init("ash", Policy.of_profile("hospital").to_text(), tempfile.mkdtemp())
+    >>> found = fit_at_site(folder, Study.from_text(STUDY), hospitals()["ash"])
+    >>> found.entry.kind, len(released(folder, "A. Person")) > 1_000
+    ('fit', True)
+    """
+    rows, policy = checked_rows(study, table), Policy.from_text(folder.policy)
+    used = UsedRows.of(table, wanted_of(study).columns, folder.secret)
+    applied = policy.stricter(study.minimum)
+    if applied.release.require_signatures and folder.public_key is None:
+        raise _refused(folder, study, NO_KEY)
+    decision = decided_for(folder, study.identity, used, applied.site.min_rows)
+    if decision.outcome == "stored" and decision.entry is not None:
+        return SiteFit(keep_again(folder, decision.entry), decision.entry)
+    if decision.outcome == "refused":
+        raise _refused(folder, study, decision.said)
+    release = releasable(question_of(study), rows, study, policy)
+    if release.fit is None:
+        raise _refused(folder, study, release.refusal)
+    report = _report(study, folder.name, rows, release, (decision.said,) if decision.said else ())
+    return SiteFit(keep_fit(folder, report, used.tags))
+
+
+NO_KEY = "signatures are required and the site has no key: install consilience[secure], then run 'consilience site key'"
+
+
+def _refused(folder: SiteFolder, study: Study, reason: str) -> RefusedError:
+    record_refusal(folder, study.identity, reason)
+    return RefusedError(reason)
+
+
+def _report(study: Study, name: str, rows: Rows, release: Release, notes: tuple[str, ...]) -> FitReport:
+    file = file_of(study, name, release)
+    model = file.fit.model
+    return FitReport(
+        file,
+        release.verdict.checks,
+        release.steps,
+        notes,
+        0.0 if model is None else largest_leverage(model.mixture, rows),
+        self_test(question_of(study), rows, study.seed, None if model is None else model.mixture.K),
+    )
