@@ -15,6 +15,7 @@ from consilience.cli.catalogue import CommandError, Problem
 from consilience.cli.output import Output
 from consilience.errors import SetAsideWarning
 from consilience.files.study import Study
+from consilience.site.tables import read_table
 from consilience.studies import site_file
 
 RUNNER = CliRunner()
@@ -43,7 +44,7 @@ def folder(tmp_path_factory):
     for seed, name in enumerate(("ash", "birch", "elm")):
         rows = table(400, seed)
         rows.to_parquet(place / f"{name}.parquet", index=False)
-        sent = site_file(study, name, module.read_table(place / f"{name}.parquet"))
+        sent = site_file(study, name, read_table(place / f"{name}.parquet"))
         (place / f"{name}.json").write_text(sent.to_text())
     return place
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -10,15 +12,18 @@ import typer
 
 from consilience.cli.catalogue import CommandError, Problem, reported_as
 from consilience.cli.demo import toured
+from consilience.cli.doctor import findings
 from consilience.cli.drafting import EMPTY, drafted
+from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, StudyPath, Where, study_of, table_of
 from consilience.cli.output import Output, check_free, console, write
 from consilience.cli.scoring import described, scored
+from consilience.cli.site_commands import site
 from consilience.estimators.loading import load
 from consilience.files.json_text import read_text
+from consilience.files.roster import Roster, checked
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
-from consilience.site.tables import read_table
-from consilience.studies import combined, examined_for
+from consilience.studies import combined
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -26,15 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Fit one interpretable mixture model from data in many places. No command opens a network connection.",
 )
-site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
 demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.")
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data, warnings and errors.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
-StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, such as study.toml.")]
 
 
 @app.command()
@@ -51,43 +50,11 @@ def init(
     else:
         if response is None:
             raise typer.BadParameter("--from needs --response, the column of the response")
-        with reported_as(Problem.TABLE):
-            rows = read_table(table)
+        rows = table_of(table)
         with reported_as(Problem.STUDY):
             text = drafted(rows, response, study.stem)
     write(study, text, overwrite=overwrite)
     Output(quiet=quiet).say(f"{study} written. Complete it, then send the same file to every site.")
-
-
-@site.command()
-def check(
-    name: Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")],
-    study: StudyPath,
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file of the site.")],
-    as_json: AsJson = False,
-    quiet: Quiet = False,
-) -> None:
-    """Hold a table against a study: what does not fit, where, how often, and what to do. No value is shown."""
-    wanted, output = _study(study), Output(as_json, quiet)
-    with reported_as(Problem.TABLE):
-        rows = read_table(table)
-    found = examined_for(wanted, rows)
-    lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
-    verdict = (
-        f"The table of {name} fits: {found.used:,} of {found.rows:,} rows can be used."
-        if found.fits
-        else f"The table of {name} does not fit the study."
-    )
-    findings = [
-        {"code": each.code, "column": each.column, "rows": each.rows, "said": each.said, "remedy": each.remedy,
-         "error": each.is_error}
-        for each in found.findings
-    ]  # fmt: skip
-    output.data(
-        {"fits": found.fits, "rows": found.rows, "used": found.used, "findings": findings}, "\n".join([*lines, verdict])
-    )
-    if not found.fits:
-        raise CommandError(Problem.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
 
 
 @app.command()
@@ -95,16 +62,18 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     study: StudyPath,
     files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="The files that the sites released.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
+    roster: Annotated[Path | None, typer.Option(help="Roster with the sites' names and public keys.")] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Combine the files of the sites into one model."""
-    wanted, output, sent = _study(study), Output(as_json, quiet), []
+    wanted, output, sent = study_of(study), Output(as_json, quiet), []
     check_free(out, overwrite=overwrite)
     for path in files:
         with reported_as(Problem.SITE_FILE):
             sent.append(SiteFile.from_text(read_text(path, "a site file")))
+    _check_signatures(wanted, sent, roster, output)
     with reported_as(Problem.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
         orders = combined(wanted, sent)
     model = orders.best.model
@@ -139,18 +108,31 @@ def predict(
 ) -> None:
     """Add predictions and the probability of each expert to the rows of a table."""
     fitted, output = _model(model), Output(quiet=quiet)
-    with reported_as(Problem.TABLE):
-        rows = read_table(table)
+    rows = table_of(table)
     check_free(out, overwrite=overwrite)
     with reported_as(Problem.PREDICTION), output.working(f"Scoring {rows.num_rows:,} rows"):
         scored(fitted, rows, out)
     output.say(f"{out} written.")
 
 
+@app.command()
+def doctor(
+    site_name: Annotated[str | None, typer.Option("--site", help="Site whose folder is checked too.")] = None,
+    where: Where = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Check the installation and, if named, the folder of a site."""
+    found = list(findings(where, site_name))
+    lines = [f"{'PROBLEM' if each.is_problem else 'ok':<8} {each.what:<16} {each.said}" for each in found]
+    Output(as_json).data({"findings": [asdict(each) for each in found]}, "\n".join(lines))
+    if any(each.is_problem for each in found):
+        raise CommandError(Problem.INSTALLATION, f"{sum(each.is_problem for each in found)} problems")
+
+
 @demo.command("hospitals")
 def demo_hospitals(
     folder: Annotated[Path, typer.Argument(help="Folder for tables, study, site files and model.")] = Path("hospitals"),
-    no_input: Annotated[bool, typer.Option("--no-input", help="Do not ask before files are written.")] = False,
+    no_input: NoInput = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -161,12 +143,24 @@ def demo_hospitals(
     model, largest = toured(folder, output)
     said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"
     output.data({**described(model), "largest_difference": largest}, f"{model.summary()}\n\n{said}")
-    output.say(f"Look at {folder}/ash.json: it is all that left a hospital. The model is {folder}/model.json.")
+    output.say(f"{folder}/ash.json is all that left a hospital; {folder}/sites/ash has its policy and its ledger.")
+    output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
 
 
-def _study(path: Path) -> Study:
-    with reported_as(Problem.STUDY):
-        return Study.read(path)
+def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | None, output: Output) -> None:
+    """Check every file against the roster; unsigned files are named, or refused if the study requires signatures."""
+    known = None
+    if roster is not None:
+        with reported_as(Problem.ROSTER):
+            known = Roster.read(roster)
+    for file in files:
+        try:
+            found = checked(file, known, study.minimum.require_signatures)
+        except ImportError as error:
+            raise CommandError(Problem.EXTRA, str(error)) from error
+        if found.status == "refused":
+            raise CommandError(Problem.SIGNATURE, found.said)
+        output.say(found.said)
 
 
 def _model(path: Path) -> Any:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
-from consilience.errors import ConsilienceError
+from consilience.errors import ConsilienceError, RefusedError
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,51 @@ class Problem(Enum):
         "The table does not fit the study",
         "Correct what 'consilience site check' names, or ask the coordinator to change the study.",
     )
+    FOLDER = Kind(
+        "CSL-112",
+        3,
+        "The folder of the site cannot be used",
+        "Make it with 'consilience site init NAME', pass --in if it is elsewhere, or restore it from a backup.",
+    )
+    POLICY = Kind(
+        "CSL-113",
+        3,
+        "The fit cannot be made",
+        "Correct what is named; 'consilience doctor --site NAME' checks folder, policy and ledger.",
+    )
+    RELEASE = Kind(
+        "CSL-114",
+        3,
+        "There is nothing to release",
+        "Run 'consilience site fit' first, then 'consilience site preview'.",
+    )
+    REFUSED = Kind(
+        "CSL-115",
+        4,
+        "The rules of the site do not allow this",
+        "Do what the message says; the limits are in policy.toml, and the refusal is in the ledger.",
+    )
+    DECLINED = Kind("CSL-116", 4, "The release was not approved", "Run the command again to approve it.")
+    LEDGER = Kind(
+        "CSL-117",
+        5,
+        "The ledger of the site is not whole",
+        "Restore it from a backup; 'consilience site log repair' drops a last line that a crash left unfinished.",
+    )
     SITE_FILE = Kind(
         "CSL-120", 5, "A site file is damaged or was changed", "Ask the site to send its file again; do not edit it."
+    )
+    SIGNATURE = Kind(
+        "CSL-122",
+        5,
+        "A file is not signed as the roster says",
+        "Ask the site for its signed file, and compare the public key on another way, such as by telephone.",
+    )
+    ROSTER = Kind(
+        "CSL-123",
+        3,
+        "The roster is not valid",
+        "Correct the entries that are named; 'consilience site key' prints a key.",
     )
     COMBINATION = Kind(
         "CSL-121",
@@ -71,6 +114,10 @@ class Problem(Enum):
         3,
         "The table cannot be scored with this model",
         "The table needs the columns of the model; 'consilience show model.json' lists them.",
+    )
+    EXTRA = Kind("CSL-132", 3, "A package is missing", "Run the command that the message names.")
+    INSTALLATION = Kind(
+        "CSL-133", 3, "The installation has problems", "Mend the lines that are marked, then run 'consilience doctor'."
     )
     OUTPUT = Kind(
         "CSL-140",
@@ -89,8 +136,14 @@ class CommandError(Exception):
 
 
 @contextmanager
-def reported_as(problem: Problem) -> Iterator[None]:
+def reported_as(problem: Problem, refused: Problem | None = None) -> Iterator[None]:
     """Report errors of the library within the block as a problem of this kind.
+
+    Parameters
+    ----------
+    problem : Problem
+    refused : Problem, optional
+        Kind of an error that says that the rules of a site do not allow something.
 
     Examples
     --------
@@ -104,5 +157,7 @@ def reported_as(problem: Problem) -> Iterator[None]:
     """
     try:
         yield
+    except RefusedError as error:
+        raise CommandError(refused or problem, str(error)) from error
     except ConsilienceError as error:
         raise CommandError(problem, str(error)) from error

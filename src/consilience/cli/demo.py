@@ -15,8 +15,11 @@ from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
+from consilience.site.approval import released
+from consilience.site.folder import SiteFolder, slug
+from consilience.site.policy import Policy
 from consilience.site.tables import read_table
-from consilience.studies import combined, examined_for, simulated, site_file
+from consilience.studies import combined, examined_for, fit_at_site, simulated
 
 
 def toured(folder: Path, output: Output) -> tuple[Any, float]:
@@ -28,11 +31,11 @@ def toured(folder: Path, output: Output) -> tuple[Any, float]:
     for name in tables:
         found = examined_for(study, read_table(folder / f"{name}.parquet"))
         output.say(f"   {name}: the table fits the study, {found.used:,} rows")
-    output.say("2. Each hospital fits its own model and writes one file, which can be read in an editor.")
+    output.say("2. Each hospital fits its own model under its own policy, and releases one file that people can read.")
     for name, table in tables.items():
         with output.working(f"   {name} fits"):
-            text = site_file(study, name, table).to_text()
-        write(folder / f"{name}.json", text, overwrite=True)
+            data = _released(folder / "sites", study, name, table)
+        write(folder / f"{name}.json", data.decode(), overwrite=True)
     output.say("3. The coordinator combines the five files. No row has left a hospital.")
     files = [SiteFile.from_text(read_text(folder / f"{name}.json", "a site file")) for name in tables]
     with output.working("   combining"):
@@ -41,6 +44,17 @@ def toured(folder: Path, output: Output) -> tuple[Any, float]:
     with output.working("   for comparison, all rows in one table"):
         pooled = simulated(study, {"all": pa.concat_tables(tables.values())}).best.model
     return model, difference(model, pooled)
+
+
+def _released(parent: Path, study: Study, name: str, table: pa.Table) -> bytes:
+    """Fit and release at a hospital, with a folder of its own; the second time it releases the same bytes."""
+    place = parent / slug(name)
+    if place.exists():
+        site = SiteFolder.open(place)
+    else:
+        site = SiteFolder.init(name, Policy.of_profile("hospital").to_text(), parent)
+    fit_at_site(site, study, table)
+    return released(site, "demonstration")
 
 
 def difference(model: Any, pooled: Any) -> float:

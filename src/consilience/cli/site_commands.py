@@ -1,0 +1,220 @@
+"""The commands of a site: its folder, check, fit, preview, release, annex and ledger. Nothing is sent."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from consilience.cli.annex import annex_of
+from consilience.cli.catalogue import CommandError, Problem, reported_as
+from consilience.cli.options import (
+    AsJson,
+    NoInput,
+    Overwrite,
+    Quiet,
+    SiteName,
+    StudyPath,
+    TablePath,
+    Where,
+    folder_of,
+    study_of,
+    table_of,
+)
+from consilience.cli.output import Output, check_free, write
+from consilience.cli.preview import document_of, text_of
+from consilience.files.json_text import read_text
+from consilience.files.site_file import SiteFile
+from consilience.site import ledger
+from consilience.site.approval import earlier_release, last_fit, released
+from consilience.site.folder import LEDGER, POLICY, SiteFolder, slug
+from consilience.site.policy import PROFILES, Policy
+from consilience.site.sealing import verified_ledger
+from consilience.studies import examined_for, fit_at_site
+
+site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
+log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
+site.add_typer(log, name="log")
+
+HERE = Path()
+Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]
+
+
+@site.command()
+def init(name: SiteName, profile: Profile = "hospital", where: Where = HERE, quiet: Quiet = False) -> None:
+    """Make the folder of a site: policy, key, ledger."""
+    if profile not in PROFILES:
+        raise typer.BadParameter(f"--profile: expected one of {', '.join(PROFILES)}")
+    with reported_as(Problem.FOLDER):
+        folder = SiteFolder.init(name, Policy.from_tables(_tables(profile)).to_text(), where)
+    output = Output(quiet=quiet)
+    output.say(
+        f"{folder.path} made. Read {folder.path / POLICY}: its limits decide what may leave, and they are yours."
+    )
+    if folder.public_key is None:
+        output.say("Files will be unsigned: install consilience[secure], then run 'consilience site key'.")
+    else:
+        output.say(f"Send this public key to the coordinator, for the roster: {folder.public_key}")
+
+
+def _tables(profile: str) -> dict[str, Any]:
+    return {"format": "consilience-policy", "version": 1, "profile": profile}
+
+
+@site.command()
+def key(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+    """Print the public key of a site; make a key first if the site has none."""
+    folder = folder_of(name, where)
+    with reported_as(Problem.FOLDER):
+        try:
+            public = folder.public_key or folder.make_key()
+        except ImportError as error:
+            raise CommandError(Problem.EXTRA, str(error)) from error
+    Output(as_json).data({"site": folder.name, "key": public}, public)
+
+
+@site.command()
+def check(name: SiteName, study: StudyPath, table: TablePath, as_json: AsJson = False, quiet: Quiet = False) -> None:
+    """Hold a table against a study: what does not fit, where, how often, and what to do. No value is shown."""
+    wanted, output = study_of(study), Output(as_json, quiet)
+    found = examined_for(wanted, table_of(table))
+    lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
+    verdict = (
+        f"The table of {name} fits: {found.used:,} of {found.rows:,} rows can be used."
+        if found.fits
+        else f"The table of {name} does not fit the study."
+    )
+    findings = [
+        {"code": each.code, "column": each.column, "rows": each.rows, "said": each.said, "remedy": each.remedy,
+         "error": each.is_error}
+        for each in found.findings
+    ]  # fmt: skip
+    output.data(
+        {"fits": found.fits, "rows": found.rows, "used": found.used, "findings": findings}, "\n".join([*lines, verdict])
+    )
+    if not found.fits:
+        raise CommandError(Problem.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
+
+
+@site.command()
+def fit(name: SiteName, study: StudyPath, table: TablePath, where: Where = HERE, quiet: Quiet = False) -> None:
+    """Fit the site's own model under its policy, and keep it in the site's folder. Nothing leaves."""
+    folder, wanted, output = folder_of(name, where), study_of(study), Output(quiet=quiet)
+    rows = table_of(table)
+    if not examined_for(wanted, rows).fits:
+        raise CommandError(Problem.MISFIT, f"run 'consilience site check {name} {study} {table}' for the findings")
+    with reported_as(Problem.POLICY, refused=Problem.REFUSED), output.working(f"{folder.name} fits"):
+        done = fit_at_site(folder, wanted, rows)
+    if done.released_by is not None:
+        output.say(f"These rows were released for this study before (entry {done.released_by}): nothing was fitted.")
+    else:
+        output.say(f"Fitted and kept in {folder.path}. Nothing has left. Look at it: consilience site preview {name}")
+
+
+@site.command()
+def preview(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+    """Show field by field what would leave, every check, and an attack on it."""
+    folder = folder_of(name, where)
+    with reported_as(Problem.RELEASE):
+        last = last_fit(folder)
+        ledger.append(folder.path / LEDGER, "preview", {"fit": last.entry.number})
+    Output(as_json).data(document_of(last.report), text_of(last.report))
+
+
+@site.command()
+def release(  # noqa: PLR0917 - typer makes options of them
+    name: SiteName,
+    out: Annotated[Path, typer.Option("-o", "--out", help="File to write: all that leaves.")],
+    by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
+    no_input: NoInput = False,
+    overwrite: Overwrite = False,
+    where: Where = HERE,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
+    """Show the preview, ask for approval, record it, and write the one file that leaves."""
+    folder, output = folder_of(name, where), Output(quiet=quiet)
+    check_free(out, overwrite=overwrite)
+    with reported_as(Problem.RELEASE, refused=Problem.REFUSED):
+        last, policy = last_fit(folder), Policy.from_text(folder.policy)
+        before = earlier_release(folder, last)
+    if before is None:
+        if no_input and not policy.release.allow_no_input:
+            raise CommandError(Problem.REFUSED, "the policy does not allow a release without the question to a person")
+        Output(quiet=quiet and no_input).say(text_of(last.report))  # a person who is asked has seen it
+        if not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
+            raise CommandError(Problem.DECLINED, "nothing was released")
+    with reported_as(Problem.RELEASE, refused=Problem.REFUSED):
+        data = released(folder, by or getpass.getuser())
+    write(out, data.decode(), overwrite=overwrite)
+    if before is None:
+        output.say(f"{out} written: send it. The ledger has the release.")
+    else:
+        output.say(f"{out} written: the same bytes that entry {before.number} of the ledger released.")
+
+
+@site.command()
+def annex(
+    name: SiteName,
+    study: StudyPath,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Markdown file to write.")] = None,
+    overwrite: Overwrite = False,
+    where: Where = HERE,
+) -> None:
+    """Write one page for the data-protection file: what leaves, limits, threats, and what is not protected."""
+    folder, wanted = folder_of(name, where), study_of(study)
+    with reported_as(Problem.POLICY):
+        text = annex_of(folder, wanted)
+    if out is None:
+        Output().data({}, text)
+    else:
+        write(out, text, overwrite=overwrite)
+
+
+@log.command("show")
+def log_show(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+    """List the entries of the ledger."""
+    entries = folder_of(name, where).entries
+    lines = [f"{each.number:>5}  {each.time}  {each.kind:<8} {_details(each)}" for each in entries]
+    found = [{"number": each.number, "time": each.time, "kind": each.kind, "details": each.details} for each in entries]
+    Output(as_json).data({"entries": found}, "\n".join(lines))
+
+
+def _details(entry: ledger.Entry) -> str:
+    """Return what an entry says, without hashes of files and lists of columns."""
+    shown = {key: value for key, value in entry.details.items() if key not in ("tags", "file", "secret", "columns")}
+    return ", ".join(f"{key} {str(value)[:23]}" for key, value in shown.items())
+
+
+@log.command("verify")
+def log_verify(
+    name: SiteName,
+    files: Annotated[list[Path] | None, typer.Argument(metavar="[FILES...]", help="Files that left the site.")] = None,
+    where: Where = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Check the chain of the ledger, also against the files that left the site."""
+    path = where / slug(name)
+    verdict = ledger.verify(path / LEDGER) if (path / LEDGER).is_file() else None
+    if verdict is not None and verdict.is_whole:
+        sent = []
+        for each in files or []:
+            with reported_as(Problem.SITE_FILE):
+                sent.append(SiteFile.from_text(read_text(each, "a site file")))
+        verdict = verified_ledger(folder_of(name, where), sent)
+    if verdict is None:
+        raise CommandError(Problem.FOLDER, f"there is no ledger in {path}")
+    Output(as_json).data(
+        {"whole": verdict.is_whole, "entries": len(verdict.entries), "said": str(verdict)}, str(verdict)
+    )
+    if not verdict.is_whole:
+        raise CommandError(Problem.LEDGER, str(verdict))
+
+
+@log.command("repair")
+def log_repair(name: SiteName, where: Where = HERE) -> None:
+    """Drop a last line that was not written to its end, as after a crash; nothing else is changed."""
+    with reported_as(Problem.LEDGER):
+        found = ledger.repair(where / slug(name) / LEDGER)
+    Output().say("the last line was not whole: it was dropped" if found else "the ledger is whole: nothing was changed")

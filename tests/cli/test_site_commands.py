@@ -1,0 +1,246 @@
+"""The commands of a site, as its data manager and privacy officer run them."""
+
+import json
+import re
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from consilience.cli.app import app
+from consilience.cli.preview import FIELDS, RULES, fields_of
+from consilience.datasets.hospitals import STUDY, hospitals
+from consilience.files.site_file import SiteFile
+from consilience.files.study import Study
+from consilience.site.approval import last_fit
+from consilience.site.folder import SiteFolder
+from consilience.site.policy import Policy
+from consilience.studies import simulated, site_file
+
+RUNNER = CliRunner()
+TABLES = hospitals()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with a study and the table of one hospital, in which commands run."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY)
+    pq.write_table(TABLES["ash"], tmp_path / "ash.parquet")
+    return tmp_path
+
+
+def run(*arguments: object, answer: str | None = None):
+    return RUNNER.invoke(app, [str(each) for each in arguments], input=answer)
+
+
+def done(*arguments: object, answer: str | None = None):
+    found = run(*arguments, answer=answer)
+    assert found.exit_code == 0, found.output + repr(found.exception)
+    return found
+
+
+def code(found) -> str:
+    return found.exception.problem.value.code
+
+
+def fitted(*options: object) -> None:
+    done("site", "init", "ash", *options)
+    done("site", "fit", "ash", "study.toml", "ash.parquet")
+
+
+def test_the_way_of_a_site_from_its_folder_to_the_file(place):
+    fitted()
+    shown = done("site", "preview", "ash").stdout
+    file = done("site", "release", "ash", "-o", "ash.json", "--by", "A. Person", answer="y\n")
+    assert shown.strip() in file.stderr  # the person who is asked has seen what leaves
+    sent = SiteFile.from_text((place / "ash.json").read_text())
+    assert sent.site == "ash"
+    assert all(rule["result"] == "kept" for rule in sent.evidence["rules"])
+    kinds = [entry["kind"] for entry in json.loads(done("site", "log", "show", "ash", "--json").stdout)["entries"]]
+    assert kinds == ["init", "fit", "preview", "release"]
+    assert "A. Person" in done("site", "log", "show", "ash").stdout
+    assert "A. Person" not in (place / "ash.json").read_text()
+    assert "whole" in done("site", "log", "verify", "ash", "ash.json").stdout
+
+
+def test_a_preview_names_every_field_and_every_rule(place):
+    fitted()
+    report = last_fit(SiteFolder.open(place / "ash")).report
+    shown = done("site", "preview", "ash").stdout
+    assert {name for name, _, _ in fields_of(report.file)} <= set(FIELDS)
+    for name, meaning, _ in fields_of(report.file):
+        assert name in shown
+        assert meaning in shown
+    assert {check.rule for check in report.checks} <= set(RULES)
+    assert shown.count("\n  kept ") == len(report.checks)
+    assert "Largest leverage" in shown
+    assert re.search(r"in \d\d% of all cases", shown)
+    found = json.loads(done("site", "preview", "ash", "--json").stdout)
+    assert 0.4 < found["membership_auc"] < 0.7
+    assert 0 < found["leverage"] < 0.2
+
+
+def test_nothing_leaves_without_a_yes(place):
+    fitted()
+    refused = run("site", "release", "ash", "-o", "ash.json", answer="n\n")
+    assert code(refused) == "CSL-116"
+    assert not (place / "ash.json").exists()
+    assert [entry.kind for entry in SiteFolder.open(place / "ash").entries] == ["init", "fit"]
+    assert code(run("site", "release", "ash", "-o", "ash.json", "--no-input")) == "CSL-115"  # the policy wants a person
+
+
+def test_a_program_may_release_where_the_policy_allows_it(place):
+    fitted("--profile", "research")
+    done("site", "release", "ash", "-o", "ash.json", "--no-input")
+    assert (place / "ash.json").exists()
+
+
+def test_the_same_rows_and_study_are_the_same_bytes(place):
+    fitted()
+    done("site", "release", "ash", "-o", "one.json", answer="y\n")
+    done("site", "release", "ash", "-o", "two.json", "--no-input")  # it left before
+    again = done("site", "fit", "ash", "study.toml", "ash.parquet")
+    assert "released for this study before" in again.stderr
+    done("site", "release", "ash", "-o", "three.json", "--no-input")
+    assert len({(place / f"{name}.json").read_bytes() for name in ("one", "two", "three")}) == 1
+
+
+def test_one_row_less_is_refused_and_recorded(place):
+    fitted()
+    done("site", "release", "ash", "-o", "ash.json", answer="y\n")
+    pq.write_table(TABLES["ash"].slice(1), place / "fewer.parquet")
+    refused = run("site", "fit", "ash", "study.toml", "fewer.parquet")
+    assert code(refused) == "CSL-115"
+    assert SiteFolder.open(place / "ash").entries[-1].kind == "refusal"
+
+
+def test_a_policy_changed_after_the_fit_needs_another_fit(place):
+    fitted()
+    path = place / "ash" / "policy.toml"
+    path.write_text(path.read_text().replace("min_rows = 50", "min_rows = 60"))
+    refused = run("site", "release", "ash", "-o", "ash.json", answer="y\n")
+    assert code(refused) == "CSL-115"
+    assert "policy was changed" in str(refused.exception)
+
+
+def test_a_fit_made_before_another_release_needs_another_fit(place):
+    fitted()
+    (place / "other.toml").write_text(STUDY.replace('name = "hospital-stay"', 'name = "other"'))
+    done("site", "fit", "ash", "other.toml", "ash.parquet")
+    folder = SiteFolder.open(place / "ash")
+    done("site", "release", "ash", "-o", "other.json", answer="y\n")
+    first = folder.entries[1]
+    assert first.kind == "fit"
+    done("site", "fit", "ash", "study.toml", "ash.parquet")  # a new fit is compared with the release
+    done("site", "release", "ash", "-o", "ash.json", answer="y\n")
+
+
+def test_too_few_rows_are_refused_with_what_to_do(place):
+    pq.write_table(TABLES["ash"].slice(0, 60), place / "ash.parquet")
+    (place / "study.toml").write_text(STUDY.replace("rows = 200", "rows = 20"))
+    done("site", "init", "ash")
+    path = place / "ash" / "policy.toml"
+    path.write_text(path.read_text().replace("min_rows = 50", "min_rows = 100"))
+    refused = run("site", "fit", "ash", "study.toml", "ash.parquet")
+    assert code(refused) == "CSL-115"
+    assert "use more rows" in str(refused.exception)
+
+
+def test_signatures_are_checked_against_the_roster(place):
+    pytest.importorskip("cryptography")
+    fitted()
+    done("site", "release", "ash", "-o", "ash.json", answer="y\n")
+    key = json.loads(done("site", "key", "ash", "--json").stdout)["key"]
+    roster = f'format = "consilience-roster"\nversion = 1\n[[sites]]\nname = "ash"\nkey = "{key}"\n'
+    (place / "roster.toml").write_text(roster)
+    assert "signed by 'ash'" in done("combine", "study.toml", "ash.json", "--roster", "roster.toml").stderr
+    stripped = json.loads((place / "ash.json").read_text())
+    stripped["envelope"]["signature"] = None
+    (place / "stripped.json").write_text(json.dumps(stripped))
+    refused = run("combine", "study.toml", "stripped.json", "--roster", "roster.toml", "-o", "two.json")
+    assert code(refused) == "CSL-122"
+    (place / "roster.toml").write_text(roster.replace('"ash"', '"elm"'))
+    assert code(run("combine", "study.toml", "ash.json", "--roster", "roster.toml", "-o", "two.json")) == "CSL-122"
+
+
+def test_a_study_that_requires_signatures_refuses_unsigned_files(place):
+    (place / "study.toml").write_text(STUDY.replace("[minimum]\n", "[minimum]\nrequire_signatures = true\n"))
+    sent = site_file(Study.read(place / "study.toml"), "ash", TABLES["ash"])
+    (place / "ash.json").write_text(sent.to_text())
+    assert code(run("combine", "study.toml", "ash.json")) == "CSL-122"
+
+
+def test_a_tampered_ledger_is_named(place):
+    fitted()
+    path = place / "ash" / "ledger.jsonl"
+    path.write_text(path.read_text().replace('"rows":900', '"rows":901'))
+    found = run("site", "log", "verify", "ash")
+    assert code(found) == "CSL-117"
+    assert "line 2" in found.stdout
+    assert code(run("site", "preview", "ash")) == "CSL-112"
+
+
+def test_the_beginning_of_a_line_after_a_crash_is_dropped(place):
+    done("site", "init", "ash")
+    path = place / "ash" / "ledger.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"version":1')
+    assert code(run("site", "log", "verify", "ash")) == "CSL-117"
+    done("site", "log", "repair", "ash")
+    done("site", "log", "verify", "ash")
+
+
+def test_an_annex_says_what_leaves_what_limits_it_and_what_is_not_protected(place):
+    done("site", "init", "ash")
+    text = done("site", "annex", "ash", "study.toml").stdout
+    for field in FIELDS:
+        assert f"`{field}`" in text
+    assert "`min_rows` = 200" in text  # the study's, which is stricter
+    assert "## What is not protected" in text
+    assert "no guarantee" in text
+    done("site", "annex", "ash", "study.toml", "-o", "annex.md")
+    assert (place / "annex.md").read_text() == text
+
+
+def test_a_doctor_finds_what_is_missing(place):
+    assert "PROBLEM" not in done("doctor").stdout
+    assert code(run("doctor", "--site", "ash")) == "CSL-133"
+    done("site", "init", "ash")
+    assert "profile hospital" in done("doctor", "--site", "ash").stdout
+    (place / "ash" / "secret.key").write_text("00\n")
+    found = run("doctor", "--site", "ash")
+    assert code(found) == "CSL-133"
+    assert "secret.key" in found.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("fit", "ash", "study.toml", "ash.parquet"),
+        ("preview", "ash"),
+        ("release", "ash", "-o", "x.json"),
+        ("log", "show", "ash"),
+        ("log", "verify", "ash"),
+        ("annex", "ash", "study.toml"),
+    ],
+)
+def test_a_site_without_a_folder_is_told_how_to_make_one(place, command):
+    found = run("site", *command)
+    assert code(found) == "CSL-112"
+    assert "site init" in found.exception.problem.value.remedy
+
+
+@pytest.mark.slow
+def test_files_of_sites_and_a_simulation_under_the_same_policy_are_one_model(place):
+    study, paths = Study.read(place / "study.toml"), []
+    for name, table in TABLES.items():
+        pq.write_table(table, place / f"{name}.parquet")
+        done("site", "init", name)
+        done("site", "fit", name, "study.toml", f"{name}.parquet")
+        done("site", "release", name, "-o", f"{name}.json", answer="y\n")
+        paths.append(f"{name}.json")
+    done("combine", "study.toml", *paths, "-o", "model.json")
+    by_files = json.loads(done("show", "model.json", "--json").stdout)
+    model = simulated(study, TABLES, Policy.of_profile("hospital")).best.model
+    model.save(place / "simulated.json")
+    assert by_files == json.loads(done("show", "simulated.json", "--json").stdout)
