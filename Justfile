@@ -87,6 +87,10 @@ sbom:
     mkdir -p dist
     uvx --from 'cyclonedx-bom>=7' cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible --output-file dist/sbom.json .venv-sbom
 
+# an offline wheelhouse: `pip install --no-index --find-links FOLDER 'consilience[secure]'` needs nothing else
+bundle folder="dist/bundle":
+    python -m pip wheel --quiet --wheel-dir {{ folder }} '.[secure]'
+
 # the wheel, into dist/
 build:
     python -m pip wheel --no-deps --wheel-dir dist .
