@@ -14,26 +14,33 @@ setup:
     python -m pip install --editable . --group dev
     pre-commit install
 
-# fast lane: the tests that are not slow
+# fast lane: the tests that are not slow; the full lane also runs the examples in docstrings
 test *args:
-    pytest -m "not slow" -n 2 --dist worksteal {{ args }}
+    pytest tests -m "not slow and not long" -n 2 --dist worksteal {{ args }}
 
-# full lane: every test, with the coverage of the fast lane
+# full lane: the tests of `just check`
 test-all *args:
-    pytest -m "not slow" -n 2 --dist worksteal --cov {{ args }}
-    pytest -m slow -n 2 --dist worksteal {{ args }}
+    pytest -m "not long" -n 2 --dist worksteal {{ args }}
+
+# long lane: many draws, killed processes, fresh environments; before a release, and after a change that they are about
+test-long *args:
+    pytest -m long -n 2 --dist worksteal {{ args }}
+
+# the full lane with coverage, which nearly doubles its time
+coverage *args:
+    pytest -m "not long" -n 2 --dist worksteal --cov --cov-report=term --cov-fail-under=95 {{ args }}
 
 # fast lane on the lowest versions that pyproject.toml declares, in an environment of its own
 test-lowest *args:
     uv venv --clear --python 3.11 .venv-lowest
     uv pip install --python .venv-lowest --resolution lowest-direct --editable '.[dask,plot]' --group test
-    .venv-lowest/bin/pytest -m "not slow" -n 2 --dist worksteal {{ args }}
+    .venv-lowest/bin/pytest -m "not slow and not long" -n 2 --dist worksteal {{ args }}
 
 # fast lane on another Python, as in `just test-python 3.13`, in an environment of its own
 test-python version *args:
     uv venv --clear --python {{ version }} .venv-python
     uv pip install --python .venv-python --editable '.[dask,plot]' --group test
-    .venv-python/bin/pytest -m "not slow" -n 2 --dist worksteal {{ args }}
+    .venv-python/bin/pytest -m "not slow and not long" -n 2 --dist worksteal {{ args }}
 
 # everything, from an empty environment
 check:

@@ -37,6 +37,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "write_computation_times": False,
     "abort_on_example_error": True,
+    "parallel": 2,
     "remove_config_comments": True,  # such as the number of the thumbnail
     "within_subsection_order": "gallery_order.ReadingOrder",  # ours, in _ext
 }

@@ -34,6 +34,7 @@ def importers(package: str) -> set[str]:
     return {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in files}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("section", "requirements"),
     [

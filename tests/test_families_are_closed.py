@@ -39,6 +39,7 @@ def words_tested_for(tree: ast.AST) -> set[str]:
     return set().union(*map(words_of, tests)) & NAMES if tests else set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 def test_no_module_names_a_concrete_family_or_gate_or_tests_for_one(module: str) -> None:
     tree = ast.parse((SOURCE / module).read_text(encoding="utf-8"))

@@ -107,6 +107,7 @@ def found_in(folders: tuple[str, ...], rule) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_module_can_run_code_from_data():
     assert found_in((".",), code_from_data) == []
 

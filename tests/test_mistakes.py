@@ -201,6 +201,7 @@ FILES: dict[str, tuple[str, Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", FILES)
 def test_the_file_and_the_column_are_named(mistake: str, tmp_path: Path) -> None:
     name, make, said = FILES[mistake]

@@ -30,6 +30,7 @@ def names(tmp_path_factory):
     return found
 
 
+@pytest.mark.slow
 def test_quick_start_fits_saves_and_draws(names):
     model, X = names["model"], names["X"]
     assert names["loaded"].summary() == model.summary()

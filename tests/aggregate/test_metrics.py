@@ -35,6 +35,7 @@ def read(mixture: Mixture, order: list[int] | None = None) -> tuple[np.ndarray, 
     return values.gate.ravel(), values.experts.ravel(), values.log_shapes.ravel()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", SHAPES)
 @given(data=st.data())
 def test_errors_are_those_of_the_parameters_people_read(family: str, data: st.DataObject) -> None:

@@ -266,6 +266,7 @@ def test_the_simulated_tables_are_those_r_saw(name: str) -> None:
         assert np.allclose(found[column], sums, rtol=0, atol=1e-12 * sums[1]), column
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_poisson_and_binomial_experts_agree(name: str) -> None:
     case, fit, ours = fitted(name)
@@ -326,6 +327,7 @@ def test_gaussian_experts_reach_the_maximum_that_flexmix_is_below(name: str) -> 
     assert distance(log_sigma, maximum["log_sigma"], errors["log_sigma"]) < reach
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_the_variance_factor_of_flexmix_reproduces_its_gaussian_experts(name: str) -> None:
     case = case_of(CASES[name])

@@ -54,6 +54,7 @@ def both(X: np.ndarray, structure: str, seed: int) -> tuple[Ours, Theirs]:
     return ours, theirs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_same_start_ends_at_the_same_mixture(structure: str, seed: int) -> None:
@@ -72,6 +73,7 @@ def test_the_same_start_ends_at_the_same_mixture(structure: str, seed: int) -> N
         assert np.allclose(ours.covariances_[k], theirs.covariances_[l], atol=5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_the_same_mixture_has_the_same_densities_and_criteria(structure: str) -> None:
     X = points(0)

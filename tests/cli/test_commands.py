@@ -53,6 +53,7 @@ def run(*arguments: object):
     return RUNNER.invoke(module.app, [str(each) for each in arguments])
 
 
+@pytest.mark.slow
 def test_a_draft_is_a_study_with_round_ranges_and_no_exact_value(folder):
     study = Study.read(folder / "stay.toml")
     rows = table(400, 0)
@@ -107,6 +108,7 @@ def test_a_changed_site_file_is_refused(folder, tmp_path):
     assert not (tmp_path / "model.json").exists()
 
 
+@pytest.mark.slow
 def test_errors_have_a_code_a_next_step_and_a_status(tmp_path):
     done = subprocess.run(
         [

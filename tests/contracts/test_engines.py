@@ -119,6 +119,7 @@ def answered(question: Expect, site: Site) -> bytes:
     return encode(decode(respond(question, site)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 @pytest.mark.parametrize("number", [1, 5, 16])
 def test_own_questions_have_the_bits_of_asking_one_by_one(
@@ -230,6 +231,7 @@ def test_digests_are_of_each_sites_own_answer(over: Over, tmp_path: Path) -> Non
     assert digests(over(sites, False)) == digests(reference(sites, False))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_sites_that_cannot_be_read_are_named_and_the_others_go_on(over: Over, tmp_path: Path, in_memory: bool) -> None:
     sites, mixture = write_sites(tmp_path, 16, 3_000)
@@ -243,6 +245,7 @@ def test_sites_that_cannot_be_read_are_named_and_the_others_go_on(over: Over, tm
     assert str(FailureCode.DATA_UNREADABLE) in got.record.dropped["site-09"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_a_site_whose_numbers_overflow_is_blamed_and_no_other(over: Over, tmp_path: Path, in_memory: bool) -> None:

@@ -222,6 +222,7 @@ PASSING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", PASSING.values(), ids=list(PASSING))
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_told_of_a_fit_passes_the_border(kind: dict[str, Any], attack: Attack) -> None:
@@ -294,6 +295,7 @@ def test_sums_that_cannot_be_used_are_refused_and_the_site_named(
     assert done.record.dropped == {"liar": str(code)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attack", "troubles"),
     [

@@ -114,6 +114,7 @@ def lone_row(fit: LocalFit, study: Study) -> np.ndarray:
     return np.column_stack([S[:, at, age], np.einsum("kp,kp->k", S[:, at], B)]) / S[:, at, at][:, None]
 
 
+@pytest.mark.slow
 def test_an_expert_with_one_row_of_a_level_does_not_give_that_row() -> None:
     study, rows = lone_level()
     row = np.array([rows.X[7, 0], rows.Y[7, 0]])
@@ -221,6 +222,7 @@ def test_a_study_can_tighten_the_policy() -> None:
     assert released(plain, rows).verdict.kept
 
 
+@pytest.mark.slow
 def test_no_more_experts_than_the_policy_allows() -> None:
     study, rows = lone_level()
     assert released(study, rows, dominance_percent=100.0).fit.model.mixture.K == 2
@@ -231,6 +233,7 @@ def test_no_more_experts_than_the_policy_allows() -> None:
     assert "max_experts" in failed_rules(checked(fit, rows, study, policy_with(max_experts=1)))
 
 
+@pytest.mark.slow
 def test_a_start_of_the_coordinator_is_not_used() -> None:
     study, rows = lone_level()
     crafted = local_fit(question_of(study), Site("a", rows.take(np.arange(60)))).model.mixture

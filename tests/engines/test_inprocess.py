@@ -65,6 +65,7 @@ MISBEHAVIOUR = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), MISBEHAVIOUR, ids=[how.__name__ for how, _ in MISBEHAVIOUR])
 @pytest.mark.parametrize("request_type", [Total, Each])
 def test_misbehaviour_is_named_and_the_others_are_unharmed(calls: Calls, how, code, request_type) -> None:

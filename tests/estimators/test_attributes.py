@@ -47,6 +47,7 @@ def test_covariances_are_stored_by_structure_and_variances_are_their_diagonals(s
     assert np.allclose(model.variances_, np.diagonal(model.mixture_.experts.matrices, axis1=1, axis2=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [2, 3])
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 def test_classifier_shapes(C: int, gate: str) -> None:
@@ -95,6 +96,7 @@ def test_mixture_of_regressions_has_constant_shares() -> None:
     assert poisson.fit(counts.X, counts.y).coef_.shape == (K, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_gaussian_mixture_shapes(structure: str) -> None:
     rng = np.random.default_rng(0)

@@ -200,6 +200,7 @@ def test_a_start_below_the_variance_floor_is_lifted() -> None:
 # ---------------------------------------------------------------------- columns that say nothing, or too much
 
 
+@pytest.mark.slow
 @QUIET
 @with_y
 @pytest.mark.parametrize("value", [0.0, 3.0, 1e9])
@@ -268,6 +269,7 @@ def test_more_experts_than_groups_is_named() -> None:
         FITS["regressor"](X, groups=np.zeros(N))
 
 
+@pytest.mark.slow
 @QUIET
 @every_kind
 def test_more_experts_than_distinct_rows_is_finite(fit) -> None:
@@ -276,6 +278,7 @@ def test_more_experts_than_distinct_rows_is_finite(fit) -> None:
     assert_finite(model)
 
 
+@pytest.mark.slow
 @QUIET
 @pytest.mark.parametrize("name", FITS)
 def test_three_experts_on_two_distinct_rows_predict_them(name: str) -> None:
@@ -315,6 +318,7 @@ def test_fewer_rows_than_columns_is_warned_of() -> None:
 # ---------------------------------------------------------------------- scales
 
 
+@pytest.mark.slow
 @QUIET
 @every_kind
 @pytest.mark.parametrize("scale", [1e-8, 1e8])

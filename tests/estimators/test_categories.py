@@ -61,6 +61,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", FRAMES)
 def test_a_frame_with_categories_is_coded_as_by_hand(library):
     table, y = frame()
@@ -201,6 +202,7 @@ def parts(table, y):
     return {f"site {m}": (table[site == m].reset_index(drop=True), y[site == m]) for m in range(3)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [FederatedEM(n_climbs=2), OneShot(refine=1)], ids=["FederatedEM", "OneShot"])
 def test_sites_with_different_levels_share_a_dictionary(method):
     table, y = frame()
@@ -219,6 +221,7 @@ def shards(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_shards_with_text_columns_are_read_like_a_frame(shards, suffix):
     table, y = frame()

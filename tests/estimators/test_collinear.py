@@ -98,6 +98,7 @@ def test_redundant_columns_are_named_and_have_no_standard_errors():
     assert np.all(model.coef_[:, [3, 4]] == 0)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_without_the_redundant_columns():
     x, level, mean, rng = data()
     y, designs = response("softmax", mean, rng), codings(x, level)
@@ -144,6 +145,7 @@ def test_a_column_that_is_collinear_at_one_site_only_is_combined_rightly():
     assert np.all(np.isfinite(result.model.inference_.standard_errors().experts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refine", [0, 1])
 def test_redundant_columns_of_all_sites_are_named_by_one_shot(refine):
     x, level, mean, rng = data()

@@ -44,6 +44,7 @@ def fitted(family, table, y, **options):
     return MixtureOfExpertsRegressor(2, family=family, random_state=0, n_init=3, **options).fit(table, y, **trials)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_columns_that_are_not_read_have_no_coefficients_and_are_not_counted(family):
     table, eta, rng = data()
@@ -114,6 +115,7 @@ METHODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_read_the_columns_they_are_told_to(method):
     table, eta, rng = data(n=2400)
@@ -138,6 +140,7 @@ def test_unknown_columns_are_named(name, features):
         MixtureOfExpertsRegressor(2, **{name: features}).fit(table, eta)
 
 
+@pytest.mark.slow
 def test_the_patent_data_agree_with_flexmix():
     """Three Poisson regressions on R&D, with a gate on R&D per sales: log-likelihood -197.675, AIC 415.350."""
     try:

@@ -79,6 +79,7 @@ def test_fit_parameters_reach_fit_and_criteria() -> None:
     assert selection.scores["aic"][0] == pytest.approx(alone.aic(data.X, data.y, **metadata))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::consilience.errors.DegenerateFitWarning")
 def test_disagreeing_starts_are_a_warning_that_names_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     two = GaussianMixture(2, random_state=0).fit(three_clusters()).log_likelihood_  # that of three is higher

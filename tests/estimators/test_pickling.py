@@ -99,6 +99,7 @@ def as_dict(frame: object) -> dict[str, list]:
     return frame.to_dict(as_series=False) if isinstance(frame, pl.DataFrame) else frame.to_dict(orient="list")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_fitted_estimators_survive(fitted, way, tmp_path: Path) -> None:
     model, X, y, kind = fitted
@@ -114,6 +115,7 @@ def test_fitted_estimators_survive(fitted, way, tmp_path: Path) -> None:
     assert_same(again.infer(X, y).covariance, model.infer(X, y).covariance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_every_attribute_survives_with_its_bits(fitted, way, tmp_path: Path) -> None:
     model, *_ = fitted

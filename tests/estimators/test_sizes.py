@@ -29,6 +29,7 @@ def of_row(sizes: dict[str, np.ndarray], i: int, n: int) -> dict[str, np.ndarray
     return {name: np.full(n, values[i]) for name, values in sizes.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("family", regression_families())
 def test_the_density_integrates_to_one(family: str, gate: str) -> None:

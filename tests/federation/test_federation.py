@@ -60,6 +60,7 @@ def split(case: Simulated, sites: int = 3) -> dict[str, dict[str, np.ndarray]]:
     return parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ESTIMATORS)
 @pytest.mark.parametrize("group_size", [1, 5])
 def test_the_federated_model_is_the_pooled_one(family: str, group_size: int) -> None:
@@ -153,6 +154,7 @@ def clusters(centres: tuple[float, ...], n: int = 90) -> np.ndarray:
     return rng.permutation(np.concatenate([rng.normal(c, 1, (n, 1)) for c in centres]))
 
 
+@pytest.mark.slow
 def test_criteria_of_orders_are_those_of_the_pooled_rows() -> None:
     X = clusters((0.0, 5.0))
     frame = pl.DataFrame({"a": X[:, 0]})
@@ -183,6 +185,7 @@ def test_icl_that_sites_do_not_state_is_refused_before_the_run_and_shown_as_unkn
     assert "—" in repr(chosen)
 
 
+@pytest.mark.slow
 def test_a_degenerate_order_is_set_aside() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 1))

@@ -89,6 +89,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "classes" else ()) for n in CASES])
 def test_every_estimator_has_a_model_for_each_site(name: str) -> None:
     case, estimator = CASES[name]
@@ -103,6 +104,7 @@ def test_every_estimator_has_a_model_for_each_site(name: str) -> None:
     assert len({id(model) for model in (result.model, *result.models.values())}) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "structure", ["full", "tied", *(pytest.param(s, marks=pytest.mark.slow) for s in ("diag", "spherical"))]
 )
@@ -153,6 +155,7 @@ def test_a_method_without_models_of_sites_has_none() -> None:
 # ---------------------------------------------------------------------- standard errors and text
 
 
+@pytest.mark.slow
 def test_the_summary_of_the_centre_has_standard_errors_of_its_coefficients(shared: FederatedFit) -> None:
     errors = shared.model.inference_.standard_errors()
     assert np.all(errors.experts > 0)

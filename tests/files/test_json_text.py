@@ -26,6 +26,7 @@ def test_floats_are_the_same_to_the_bit_after_a_round_trip(values: list[float]) 
     assert all(math.isnan(v) or real(parsed(written(number(v)))) == v for v in values)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.lists(st.lists(st.none() | st.booleans() | st.integers() | st.text())) | st.dictionaries(st.text(), st.text())

@@ -16,6 +16,7 @@ READERS = Path(__file__).parents[2] / "docs" / "readers"
 MODEL = Path(__file__).parent / "version-1" / "gaussian.json"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["read_model.py", "read_model.R"])
 def test_a_reader_needs_ten_lines_and_the_file(reader: str, tmp_path: Path) -> None:
     command = "Rscript" if reader.endswith(".R") else sys.executable

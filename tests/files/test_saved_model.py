@@ -80,6 +80,7 @@ def test_the_schema_lists_every_gate_and_family_with_its_fields(part: str, key: 
 # ---------------------------------------------------------------- files of this version
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_older_files_stay_readable(path: Path) -> None:
     model, expected = consilience.load(path), EXPECTED[path.stem]
@@ -244,6 +245,7 @@ def outcome(data: bytes, path: Path) -> str:
     return "read"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_mutated_files_are_read_or_refused_with_a_sentence(number: int, tmp_path: Path) -> None:
     texts = [path.read_text(encoding="utf-8") for path in FILES]

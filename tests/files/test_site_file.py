@@ -147,6 +147,7 @@ def test_bombs_are_refused(bomb):
         SiteFile.from_text(bomb)
 
 
+@pytest.mark.slow
 def test_a_billion_experts_are_refused_before_anything_is_allocated(text):
     many = rehashed(text, lambda c: c["model"]["mixture"]["experts"].update(B=[[[0.0]]] * 200_000))
     with pytest.raises(InvalidInputError):

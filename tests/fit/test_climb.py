@@ -100,6 +100,7 @@ def test_climb_can_be_driven_by_hand() -> None:
     assert ascent.stop is driven.stop is StopReason.CONVERGED_NEWTON
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("group_size", [1, 4])
 def test_sum_over_two_sites_gives_the_pooled_iteration(family: str, group_size: int) -> None:

@@ -71,6 +71,7 @@ def test_many_covariates_withhold_the_experts_and_name_the_figures() -> None:
     assert np.isnan(model.to_frame()["std_error"]).all()
 
 
+@pytest.mark.slow
 def test_fewer_covariates_keep_the_experts_but_not_always_their_variances() -> None:
     X, y = two_regressions(20, 260)
     inference = MixtureOfRegressions(2, random_state=0, n_init=2).fit(X, y).inference_

@@ -105,6 +105,7 @@ def test_parameters_keep_their_shapes_when_flat() -> None:
 # ---------------------------------------------------------------------- on data from the model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("group_size", [1, 5])
 def test_on_data_from_the_model_information_and_sandwich_agree_and_cover_the_truth(
@@ -249,6 +250,7 @@ def test_gate_spread_is_the_least_sum_of_pi_times_one_minus_pi() -> None:
 # ---------------------------------------------------------------------- bootstrap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "group_size"), [("gaussian", 1), ("poisson", 4)])
 def test_bootstrap_agrees_with_the_information(family: str, group_size: int) -> None:
     data = simulated(family, gate="constant", n=400, d=1, group_size=group_size, exposure=family in SIZED, seed=1)
@@ -333,6 +335,7 @@ def test_bootstrap_withholds_where_experts_cannot_be_matched() -> None:
     assert np.all(np.isnan(drawn.standard_errors().flat()))
 
 
+@pytest.mark.slow
 @QUIET
 def test_bootstrap_withholds_what_the_information_withholds() -> None:
     data = simulated(n=60)

@@ -49,6 +49,7 @@ def ungrouped(data: Simulated) -> Rows:
     return replace(data.rows, groups=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("grouped", [False, True])
@@ -75,6 +76,7 @@ def test_starts_too_see_weights_as_repetition_and_no_order(family: str) -> None:
         assert fit.log_likelihood == pytest.approx(fits[0][0].log_likelihood, rel=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("grouped", [False, True])
 def test_rows_may_be_permuted(family: str, grouped: bool) -> None:
@@ -84,6 +86,7 @@ def test_rows_may_be_permuted(family: str, grouped: bool) -> None:
     assert_same(fitted(rows, data.specification, data.truth)[1], fitted(shuffled, data.specification, data.truth)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 def test_experts_of_the_start_may_be_relabelled(family: str, gate: str) -> None:
@@ -123,6 +126,7 @@ def back_to_old_units(inference: Inference, D: Array, c: Array, *, intercept: bo
     return A @ estimates.flat(), np.where(known, np.sqrt(np.diagonal(A @ covariance @ A.T)), np.nan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize(
@@ -157,6 +161,7 @@ def test_own_starts_do_not_depend_on_positive_units(family: str) -> None:
     assert np.allclose(se, all_errors(before), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 def test_one_row_per_group_is_row_labels(family: str, gate: str) -> None:

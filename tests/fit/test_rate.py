@@ -41,6 +41,7 @@ def at_the_top(fit: Fit, rows: Rows) -> Mixture:
     return mixture
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 @pytest.mark.parametrize("group_size", [1, 3])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -77,6 +78,7 @@ def test_em_steps_shrink_by_the_rate(family: str) -> None:
     assert contraction(data, fit) == pytest.approx(rate_of(fit, data.rows).rate, rel=0.01)
 
 
+@pytest.mark.slow
 def test_overlapping_experts_are_slow() -> None:
     far = simulated(n=2000, seed=1)
     near = replace(far.truth, experts=replace(far.truth.experts, B=0.3 * far.truth.experts.B))

@@ -103,6 +103,7 @@ def test_no_more_is_tried_if_all_of_three_kinds_meet(
     assert is_sure(StartEnds(values, kinds)) is sure
 
 
+@pytest.mark.slow
 def test_a_tight_expert_inside_a_wide_one_is_found() -> None:
     rng = np.random.default_rng(3)
     X = rng.standard_normal((1500, 6))

@@ -37,6 +37,7 @@ def ground_of(data: Simulated, K: int = 3) -> StartSample:
 # ---------------------------------------------------------------------- kinds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(set(KINDS), key=lambda kind: kind.__name__))
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("group_size", [1, 4])

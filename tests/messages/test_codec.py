@@ -558,6 +558,7 @@ def most_information(model: SiteModel) -> Array:
     return np.array([np.kron(np.linalg.inv(S), A) for S, A in pairs])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 @pytest.mark.parametrize("q", [1, 2])
 @pytest.mark.parametrize("structure", STRUCTURES)
@@ -573,6 +574,7 @@ def test_the_border_takes_what_sites_are_sure_of_and_no_more(structure: str, q: 
             assert received(encode(surer), question) == Failure(FailureCode.UNREADABLE_ANSWER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_iter", [1, 2, 3])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_a_fit_that_was_cut_short_is_not_too_sure(structure: str, max_iter: int) -> None:
@@ -635,6 +637,7 @@ def test_where_gates_are_compared_a_model_without_covariates_is_a_failure() -> N
     assert received(encode(with_model(covariates=None)), question) == Failure(FailureCode.WRONG_SHAPE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 def test_a_description_is_there_if_it_was_asked_for_and_is_needed(family: str, gate: str) -> None:

@@ -126,6 +126,7 @@ def test_the_answer_is_that_of_some_labels_over_the_share(shape: Shape, share: f
     assert any(np.all(np.abs(found.to_array() - each) <= SUM_TOLERANCE * scale) for each in expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "gate", "labels"), [("gaussian-full", "softmax", "row"), ("poisson", "constant", "group")]
 )

@@ -90,6 +90,7 @@ def test_one_iteration_is_the_pooled_one(family: str, gate: str, labels: str, da
     assert apart.trace == pytest.approx(pooled.trace, rel=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "gate", "labels"), CASES)
 def test_twenty_iterations_are_the_pooled_ones(family: str, gate: str, labels: str) -> None:
     case = simulated(family, gate=gate, n=900, group_size=3 if labels == "group" else 1, weights=True, seed=5)

@@ -37,6 +37,7 @@ from strategies import FAMILIES, GATES, SUM_TOLERANCE, Shape, contributions, lab
 # ---------------------------------------------------------------------- statistics without second moments
 
 
+@pytest.mark.slow
 @given(shape=shapes())
 def test_a_score_is_the_pass_without_second_moments(shape: Shape) -> None:
     mixture, rows = shape.problem()
@@ -199,6 +200,7 @@ def test_too_long_steps_are_halved() -> None:
 # ---------------------------------------------------------------------- sites
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gate", "group_size"), CASES)
 @settings(max_examples=12)
 @given(sites=st.integers(1, 7), seed=st.integers(0, 2**32 - 1))
@@ -216,6 +218,7 @@ def test_one_iteration_is_the_pooled_one(gate: str, group_size: int, sites: int,
     assert apart.trace == pytest.approx(pooled.ascent.trace, rel=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gate", "group_size"), CASES)
 def test_twenty_iterations_are_the_pooled_ones(gate: str, group_size: int) -> None:
     case = simulated(gate=gate, n=300, group_size=group_size, seed=5)

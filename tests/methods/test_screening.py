@@ -91,6 +91,7 @@ def weighted(times: float) -> dict[str, dict[str, np.ndarray]]:
     return parts
 
 
+@pytest.mark.slow
 def test_a_site_that_claims_nearly_all_rows_is_named() -> None:
     _, said = fit(weighted(1e6))  # type: ignore[arg-type]
     assert any("s0: it has 100 % of all rows: the result is nearly its own" in str(each.message) for each in said)
@@ -98,6 +99,7 @@ def test_a_site_that_claims_nearly_all_rows_is_named() -> None:
     assert not said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [Limits(max_rows=1e6), Limits(max_share=0.9)], ids=["rows", "share"])
 def test_limits_refuse_a_site_that_claims_more(limits: Limits) -> None:
     with pytest.raises(RoundStoppedError, match="s0: the site states more rows, or a larger share"):

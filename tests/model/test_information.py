@@ -72,6 +72,7 @@ def exact(mixture, rows, penalty):
 # ---------------------------------------------------------------------- finite differences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", ["row", pytest.param("group", marks=pytest.mark.slow)])
 @gates
 @families
@@ -99,6 +100,7 @@ def test_score_and_information_match_differences_in_random_directions(shape, pen
         assert abs(second + u @ J @ u) <= TOLERANCE * np.abs(J).max()
 
 
+@pytest.mark.slow
 @labelled
 @gates
 @families

@@ -232,6 +232,7 @@ def test_exposure_reaches_the_samples_block_by_block(monkeypatch):
 # ---------------------------------------------------------------------- quantiles
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(shape=shapes(family=gaussian, q=1), probability=st.floats(0.001, 0.999))
 def test_a_gaussian_quantile_has_the_probability_below_it(shape, probability):

@@ -136,6 +136,7 @@ def test_a_flat_array_of_two_axes_is_refused():
 # ---------------------------------------------------------------------- relabelling
 
 
+@pytest.mark.slow
 @given(shape=shapes(labels="row", K=st.integers(2, 4)))
 def test_relabelling_experts_permutes_their_statistics(shape):
     mixture, rows = shape.problem()

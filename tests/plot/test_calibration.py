@@ -68,6 +68,7 @@ def test_residuals_of_one_of_several_responses_are_those_of_its_margin(two_respo
     assert ax.get_ylabel() == "quantile residual of total"
 
 
+@pytest.mark.slow
 def test_a_column_of_a_gaussian_mixture_is_a_response(two_responses):
     Y = two_responses.y
     model = GaussianMixture(2, random_state=0).fit(Y)
@@ -92,6 +93,7 @@ def test_a_far_outlier_has_a_finite_residual(lines):
     assert np.all(np.isfinite(residuals(plot.calibration(model, X, far))[1]))
 
 
+@pytest.mark.slow
 def test_reliability_compares_frequencies_with_mean_probabilities(binary):
     model, X, y = binary
     ax = plot.calibration(model, X, y)

@@ -98,6 +98,7 @@ def test_lines_of_several_responses_are_grouped_by_response(two_responses, class
     assert labels(plot.coefficients(classifier.model, ["x1"])) == ["mild: x1", "none: x1", "severe: x1"]
 
 
+@pytest.mark.slow
 def test_components_of_a_gaussian_mixture_have_means(lines):
     model = GaussianMixture(2, random_state=0).fit(np.column_stack([lines.X, lines.y]))
     ax = plot.coefficients(model)

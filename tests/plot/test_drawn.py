@@ -32,6 +32,7 @@ def outside(figure) -> float:
     return max(-box.x0, -box.y0, box.x1 - width, box.y1 - height)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", PICTURES.values(), ids=PICTURES)
 def test_a_new_figure_holds_all_of_its_text(draw, request):
     ax = draw(request.getfixturevalue)
@@ -45,6 +46,7 @@ def test_given_axes_are_returned_and_no_figure_is_made(draw, request):
     assert plt.get_fignums() == [figure.number]
 
 
+@pytest.mark.slow
 def test_a_picture_can_be_saved_as_vectors(regressor):
     file = io.BytesIO()
     plot.experts(*regressor, "age").figure.savefig(file, format="svg")

@@ -78,6 +78,7 @@ def test_an_unknown_feature_of_a_map_is_an_error_that_names_the_known_ones(regre
         plot.gate(regressor.model, regressor.X, ("age", "sex"))
 
 
+@pytest.mark.slow
 def test_a_gate_that_reads_one_column_needs_no_name(regressor):
     _, X, y = regressor
     model = MixtureOfExpertsRegressor(2, gate_features=["age"], expert_features=["dose"], random_state=0).fit(X, y)

@@ -30,6 +30,7 @@ def rings(ax):
     return [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.lines if line.get_markersize() == RINGS]
 
 
+@pytest.mark.slow
 def test_curves_are_the_criteria_by_increasing_order(selection):
     ax = plot.orders(selection)
     found = curves(ax)
@@ -63,6 +64,7 @@ def test_doubtful_fits_are_open_markers_and_are_explained(X):
     np.testing.assert_array_equal(open_[0], expected)
 
 
+@pytest.mark.slow
 def test_a_federated_selection_has_aic_and_bic(federation):
     with warnings.catch_warnings(action="ignore"):  # far is unlike the others
         found = federation.select_order(MixtureOfRegressions(random_state=0, n_init=1), [1, 2])

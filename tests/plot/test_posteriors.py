@@ -50,6 +50,7 @@ def test_panels_may_be_given(lines):
         plot.posteriors(*lines, ax=given[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("K", [1, 4, 5])
 def test_any_number_of_components(K):
     X = np.random.default_rng(0).normal(size=(300, 1)) + 20 * (np.arange(300) % K)[:, None]

@@ -67,6 +67,7 @@ def fit(folder: Path, engine: Any = None, journal: Path | None = None, **options
     return federation.fit(MixtureOfRegressions(2, random_state=0), journal=journal, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [2, 3, 5])
 @pytest.mark.parametrize("change", [{"shift": 1.0}, {"shift": 1e-9}, {"rows": 199}], ids=["shift", "hair", "fewer"])
 def test_a_file_that_changes_between_rounds_is_named(tmp_path: Path, at: int, change: dict[str, Any]) -> None:
@@ -76,6 +77,7 @@ def test_a_file_that_changes_between_rounds_is_named(tmp_path: Path, at: int, ch
     assert stopped.value.sites == ("c.parquet",)
 
 
+@pytest.mark.slow
 def test_a_site_whose_data_changed_is_left_out_if_runs_continue(tmp_path: Path) -> None:
     write(tmp_path)
     engine = Meddling(4, lambda: write(tmp_path, shift=1.0))
@@ -88,6 +90,7 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_data_that_change_before_a_resume_are_named(tmp_path: Path) -> None:
     write(tmp_path)
     journal = tmp_path / "run.journal"
@@ -100,6 +103,7 @@ def test_data_that_change_before_a_resume_are_named(tmp_path: Path) -> None:
     assert fit(tmp_path, None, journal).model.converged_
 
 
+@pytest.mark.slow
 def test_data_that_change_after_the_end_are_named_on_a_replay(tmp_path: Path) -> None:
     write(tmp_path)
     journal = tmp_path / "run.journal"
@@ -110,6 +114,7 @@ def test_data_that_change_after_the_end_are_named_on_a_replay(tmp_path: Path) ->
         fit(tmp_path, None, journal)
 
 
+@pytest.mark.slow
 def test_a_finished_journal_is_replayed_though_sites_are_gone(tmp_path: Path) -> None:
     write(tmp_path)
     journal = tmp_path / "run.journal"

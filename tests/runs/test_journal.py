@@ -357,6 +357,7 @@ def test_changed_content_with_an_intact_chain_is_refused_by_name(
         run(mixed(), InProcess().over(small_sites()), Journal(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "payload",
     [

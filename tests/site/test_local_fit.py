@@ -174,6 +174,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", CASES)
 def test_rows_in_a_file_give_the_fit_of_rows_in_memory(
     options: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

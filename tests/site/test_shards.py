@@ -237,6 +237,7 @@ def test_unknown_class(tmp_path, labels, classes, suffix):
     assert code(Shard(uri, Columns((), ("y",), classes=classes))) is FailureCode.UNKNOWN_CLASS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", FORMATS)
 @pytest.mark.parametrize("labels", [["b", "a", "c", "b"], [10, 9, -1, 10]], ids=["text", "whole"])
 def test_groups_are_those_of_the_labels_and_the_shard_is_one_chunk(tmp_path, labels, suffix):

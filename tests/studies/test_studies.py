@@ -102,6 +102,7 @@ def test_files_and_simulation_give_the_same_model_to_the_bit(kind: str) -> None:
     assert by_files.mixture_.parameter_count == in_process.mixture_.parameter_count
 
 
+@pytest.mark.slow
 def test_the_python_interface_gives_the_same_model(study: Study, files: list[SiteFile]) -> None:
     (estimator,) = estimators_of(study)
     parts = {}
@@ -127,6 +128,7 @@ def test_the_model_reads_raw_tables_by_the_rules_of_the_study(study: Study, file
         model.predict(new.assign(age=[4, 8]))
 
 
+@pytest.mark.slow
 def test_the_content_is_the_same_twice(study: Study, files: list[SiteFile]) -> None:
     again = site_file(study, "ash", tables()["ash"])
     assert again.hash == files[0].hash

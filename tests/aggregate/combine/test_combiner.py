@@ -146,6 +146,7 @@ def models_of(sites: int = 4, **options: object) -> dict[str, SiteModel]:
     return fitted_models(case_of(**options), sites)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])
 def test_names_of_experts_and_the_order_and_names_of_sites_do_not_matter(family: str, plan: str) -> None:
@@ -189,6 +190,7 @@ KINDS: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("more_points")
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 @pytest.mark.parametrize("kind", KINDS)

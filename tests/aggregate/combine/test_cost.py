@@ -20,6 +20,7 @@ def two_mixtures(shape: Shape):
     return mixture, other.in_coordinates(mixture.design), rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @given(data=st.data())
 def test_divergence_is_nothing_to_itself_and_never_negative(family: str, data: st.DataObject) -> None:

@@ -63,6 +63,7 @@ SUPPORTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("support", SUPPORTS)
 @pytest.mark.parametrize("apart", [0.0, 0.3, 50.0])
 @pytest.mark.parametrize("number", [1, 3, 34])

@@ -92,6 +92,7 @@ def distance(combination: Combination, reference: Mixture) -> float:
 # ---------------------------------------------------------------------- bad sites
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [0.0, 1.0], ids=["like patients", "other patients"])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_bad_sites_are_named_and_honest_ones_are_not(attack: str, apart: float) -> None:
@@ -110,6 +111,7 @@ def test_bad_sites_are_named_whoever_they_are(attack: str, seed: int) -> None:
     assert set(combination.set_aside) == bad
 
 
+@pytest.mark.slow
 def test_the_mixture_is_the_one_of_the_honest_sites_alone() -> None:
     models = honest_models(SITES, 600)
     with_bad, bad = attacked(models, random_model)
@@ -194,6 +196,7 @@ def test_one_bad_site_of_three_is_named() -> None:
     assert set(combined(models).set_aside) == {"site 01"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "gate", "shift"), [("poisson", "softmax", 1.0), ("gaussian", "constant", 3.0)])
 def test_other_families_and_constant_gates_are_judged_too(family: str, gate: str, shift: float) -> None:
     case = simulated(family, gate=gate, n=10 * 600, seed=3)

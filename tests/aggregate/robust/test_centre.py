@@ -376,6 +376,7 @@ ROBUST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("far", [1e3, 1e6, 1e9, 1e12])
 @pytest.mark.parametrize("centre", ROBUST)
 def test_two_fifths_of_the_points_cannot_carry_a_centre_away(centre: str, far: float) -> None:
@@ -535,6 +536,7 @@ def test_honest_sites_are_kept_and_their_variance_is_found(D: int, between: floa
     assert abs(estimated - between) < 0.05 + few
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("far", [1e3, 1e6, 1e12])
 def test_sites_far_off_count_nothing_and_keep_their_own(far: float) -> None:
     for seed in range(5):
@@ -550,6 +552,7 @@ def test_sites_far_off_count_nothing_and_keep_their_own(far: float) -> None:
         np.testing.assert_allclose(found.estimates[6:], alone.estimates, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", [0.0, 1.0, 3.0, 10.0])
 def test_a_site_that_claims_to_know_all_has_no_more_than_twice_the_say(shift: float) -> None:
     for seed in range(20):

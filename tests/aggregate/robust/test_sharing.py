@@ -491,6 +491,7 @@ def divided(z: np.ndarray) -> tuple[float, np.ndarray]:
     return found.division, found.kept[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("M", [5, 10, 20, 50])
 @pytest.mark.parametrize("D", [1, 2, 10, 30])
 def test_honest_sites_do_not_fall_into_camps(M: int, D: int) -> None:
@@ -500,6 +501,7 @@ def test_honest_sites_do_not_fall_into_camps(M: int, D: int) -> None:
         assert divided(np.sqrt(1 + seed % 3) * rng.normal(size=(M, D)))[0] < 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("M", [20, 50])
 @pytest.mark.parametrize("D", [10, 30])
 def test_sites_moved_the_same_way_are_a_camp_or_are_refused(M: int, D: int) -> None:

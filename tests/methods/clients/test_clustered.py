@@ -131,6 +131,7 @@ def test_rounds_ask_for_directions_then_clients_then_sums(fleet: Fleet, whole: F
     assert [r.question for r in once.record.rounds] == ["Several", "Clients"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 @pytest.mark.parametrize("moments", ["sums", "clients"])
 def test_the_end_is_the_maximum_that_rows_in_one_place_have(structure: str, moments: str, fleet: Fleet) -> None:
@@ -170,6 +171,7 @@ def test_a_site_may_be_empty(fleet: Fleet, whole: FederatedFit) -> None:
     assert fit.log_likelihood == pytest.approx(whole.fit.log_likelihood, rel=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moments", ["sums", "clients"])
 def test_clients_with_one_row_take_part_without_spoiling_the_fit(moments: str) -> None:
     """An expert that fits a few of them exactly has a high likelihood, and is not what was looked for."""
@@ -180,6 +182,7 @@ def test_clients_with_one_row_take_part_without_spoiling_the_fit(moments: str) -
     assert np.abs(found - mixed.theta).max() < 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_moments_of_clients_lead_where_sums_lead(structure: str, fleet: Fleet) -> None:
     model = regressions(covariance_type=structure)
@@ -287,6 +290,7 @@ def test_the_number_of_clusters_is_chosen_by_its_criterion() -> None:
 # ---------------------------------------------------------------------- units
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [ClusteredClients(), ClusteredClients("clients"), ClusteredClients(iterations=5)])
 def test_units_and_origins_do_not_matter(method: ClusteredClients) -> None:
     """Columns far from centred cost one round more; parameters and standard errors map back."""

@@ -159,6 +159,7 @@ def watched(
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_first_phase_is_the_algorithm(seed: int) -> None:
     data = fleet(seed)

@@ -250,6 +250,7 @@ def test_the_first_rounds_are_forgotten() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 8])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_half_of_the_clients_of_sites_lead_near_the_fit_of_all(number: int, seed: int, everyone: FederatedFit) -> None:
@@ -420,6 +421,7 @@ def test_where_nobody_is_away_to_skip_is_to_stop(everyone: FederatedFit) -> None
     assert abs(done.fit.log_likelihood - everyone.fit.log_likelihood) <= 2 * decrement_bound(G)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("time", [2, 3, 4])
 def test_a_site_that_leaves_for_good_leaves_the_exact_fit_of_the_others(
     time: int, monkeypatch: pytest.MonkeyPatch
@@ -462,6 +464,7 @@ def study(engine: Any, path: Path | None, method: ClusteredClients | None = None
     return run(dialogue, engine.over(sites), None if path is None else Journal(path), on_drop="skip")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [ClusteredClients(), pytest.param(ClusteredClients(participation=0.5), marks=pytest.mark.slow)],
@@ -479,6 +482,7 @@ def test_a_run_with_skipped_sites_is_replayed_from_its_journal(tmp_path: Path, m
     assert len(again.record.rounds) == len(first.record.rounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("until", [2])
 def test_an_interrupted_run_with_skipped_sites_goes_on_where_it_was(tmp_path: Path, until: int) -> None:
     path = tmp_path / "journal"

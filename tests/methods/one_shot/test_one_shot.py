@@ -92,6 +92,7 @@ def test_without_refinement_one_question_is_asked_of_each_site() -> None:
     assert "Each(FitSite)" in str(done.record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refine", [1, 2, 9])
 def test_refinement_evaluates_each_step_and_takes_as_many_as_said_or_fewer(refine: int) -> None:
     done = one_shot(soft_parts(), OneShot(refine=refine))
@@ -103,6 +104,7 @@ def test_refinement_evaluates_each_step_and_takes_as_many_as_said_or_fewer(refin
     assert done.value[0].ascent.passes == len(questions) - 1
 
 
+@pytest.mark.slow
 def test_orders_side_by_side_share_their_rounds() -> None:
     specifications = [Specification(K=K) for K in (2, 3)]
     dialogue = OneShot(refine=3).dialogue(Task(specifications, 4, 1, seed=0, n_init=1, start=soft_truth()))
@@ -138,6 +140,7 @@ def test_one_round_brings_it_nearer() -> None:
     assert np.all(np.isfinite(one.inference.standard_errors().experts))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [0.0, 1.0], ids=["like patients", "other patients"])
 def test_in_the_end_it_is_the_pooled_fit(apart: float) -> None:
     parts = soft_parts(apart=apart)
@@ -182,6 +185,7 @@ def test_classes_from_the_sites_own_starts_come_near_the_pooled_maximum_at_once(
     assert fit.log_likelihood > reference.log_likelihood - 0.5 * case.truth.parameter_count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 def test_groups_are_combined_for_gaussian_experts(gate: str) -> None:
     case = simulated(gate=gate, n=6_000, group_size=3, seed=4)
@@ -201,6 +205,7 @@ def test_groups_of_other_families_are_refused_by_name() -> None:
         run(dialogue, InProcess().over(sites_of(parted(case.rows, 2))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refine", [0, 2])
 def test_of_other_families_groups_are_left_without_a_model_where_others_have_rows(refine: int) -> None:
     by_row, grouped = (simulated("poisson", n=800, group_size=size, seed=1) for size in (1, 4))
@@ -288,6 +293,7 @@ def test_a_site_without_a_model_is_named_with_the_reason() -> None:
     assert str(small) == "small: no model: it has too few rows for a fit of its own, or the fit failed"
 
 
+@pytest.mark.slow
 def test_a_site_without_a_model_is_asked_in_every_round_of_refinement(calls: Calls) -> None:
     done = one_shot(unequal_parts(), OneShot(refine=4))
     assert done.value[0].members is None
@@ -425,6 +431,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("claim", HOSTILE)
 def test_no_claim_of_one_site_stops_or_rules_the_others(claim: str, calls: Calls) -> None:
@@ -653,6 +660,7 @@ def test_a_site_without_a_model_needs_no_support() -> None:
     assert [site.status for site in fit.combination.sites] == ["no model", "used", "used", "used"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 def test_covariates_are_described_where_they_are_asked_for_and_needed(family: str, gate: str) -> None:
@@ -746,6 +754,7 @@ def test_reasons_to_stop_are_sentences() -> None:
         assert ":" in str(reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", ["expert", "row"])
 @pytest.mark.parametrize("support", ["summaries", "given", "public"])
 def test_every_plan_and_support_leads_to_the_pooled_fit(plan: str, support: str) -> None:
@@ -760,6 +769,7 @@ def test_every_plan_and_support_leads_to_the_pooled_fit(plan: str, support: str)
     assert in_errors(fit.inference, pooled(3, 1_000)[1]) < 1e-3
 
 
+@pytest.mark.slow
 def test_the_sites_own_starts_lead_there_too() -> None:
     case = simulated(n=1_800, seed=5)
     dialogue = OneShot(refine=6).dialogue(Task([case.specification], 2, 1, seed=0, n_init=2))

@@ -117,6 +117,7 @@ LOWEST = -1.5
 REACHED = {"site 0": (-1.2,), "site 1": (LOWEST,), "site 3": (-1.3,)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("doubt", [SET_ASIDE, IN_PART], ids=["set aside", "used in part"])
 @pytest.mark.parametrize(
     ("own", "reached", "returns"),
@@ -240,6 +241,7 @@ def flipped() -> Rows:
     return Rows(rows.X, -rows.Y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_row", [None, -3.0, -1e3, -1e6])
 def test_a_foreign_site_does_not_talk_itself_in_with_a_low_likelihood(per_row: float | None, calls: Calls) -> None:
     if per_row is not None:
@@ -251,6 +253,7 @@ def test_a_foreign_site_does_not_talk_itself_in_with_a_low_likelihood(per_row: f
     assert fit.ascent.statistics.weight == 1_600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("more", "returns"), [(0.0, True), (1.0, False)])
 def test_a_site_that_claims_to_do_better_alone_is_left_alone(more: float, returns: bool, calls: Calls) -> None:
     calls.misbehave(

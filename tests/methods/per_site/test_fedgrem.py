@@ -132,6 +132,7 @@ def assert_follows(fit: SharedFit, expected: dict[str, tuple[np.ndarray, np.ndar
     np.testing.assert_allclose(fit.mixture.experts.B.reshape(len(centre), -1), centre[fit.permutation], atol=2e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("sizes", [(100, 100, 100, 100), (60, 80, 100, 900)], ids=["equal", "one is large"])
 @pytest.mark.parametrize("h", [0.0, 1.0], ids=["alike", "differing"])

@@ -136,6 +136,7 @@ def question_of(case, n_sites_columns=(2, 1)) -> FitSite:
     return FitSite(case.specification, (2,), 0, start=case.truth, columns=n_sites_columns, describe=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_site_has_its_own_fit_in_common_coordinates(family: str) -> None:
     case = simulated(family, n=300)

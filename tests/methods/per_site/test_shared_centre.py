@@ -131,6 +131,7 @@ def test_one_site_has_its_own_fit() -> None:
     np.testing.assert_array_equal(fit.sites[0].shrinkage, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "gate"), [(f, g) for f in FAMILIES for g in GATES])
 def test_one_site_of_any_family_has_nearly_its_own_fit(family: str, gate: str) -> None:
     case = case_of(family, gate, 400)
@@ -141,6 +142,7 @@ def test_one_site_of_any_family_has_nearly_its_own_fit(family: str, gate: str) -
     assert found.log_likelihood > own.log_likelihood - 0.5  # rounds end at a tenth of a standard error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("M", [2, 3, 6])
 def test_identical_sites_have_the_pooled_fit(M: int) -> None:
     rows = gaussian_sites(1)[0]["site 0"]
@@ -629,6 +631,7 @@ def test_who_is_asked_is_drawn_by_the_seed() -> None:
     assert once[0] != asked(4)[0]
 
 
+@pytest.mark.slow
 def test_all_sites_asked_is_no_roll_call() -> None:
     assert plain(5).record.rounds[0].question == "FitSite"
 

@@ -29,6 +29,7 @@ def test_no_refusal_on_soft_gates_with_2000_rows(seed: int) -> None:
     assert release.fit.model.mixture.K == 4
 
 
+@pytest.mark.slow
 def test_a_release_without_changes_is_the_file_of_the_study() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=300)
@@ -42,6 +43,7 @@ def test_a_release_without_changes_is_the_file_of_the_study() -> None:
     np.testing.assert_array_equal(release.fit.model.mixture.experts.B, file.fit.model.mixture.experts.B)
 
 
+@pytest.mark.slow
 def test_files_with_merged_classes_are_combined() -> None:
     study = study_of(["a", "b"], gate="softmax")
     files = []
@@ -82,6 +84,7 @@ def test_refusals_name_levels_and_remedies_and_no_counts() -> None:
     )
 
 
+@pytest.mark.slow
 def test_too_few_rows_for_every_number_of_experts() -> None:
     rng = np.random.default_rng(3)
     study = study_of(NAMES, experts=[2])
@@ -93,6 +96,7 @@ def test_too_few_rows_for_every_number_of_experts() -> None:
     assert "fewer columns" in release.refusal
 
 
+@pytest.mark.slow
 def test_a_flattened_precision_changes_no_coefficient_and_standard_errors_little() -> None:
     study = study_of(["a"])
     sent, kept, steps = [], [], []

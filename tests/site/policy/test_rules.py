@@ -194,6 +194,7 @@ def test_a_flattened_precision_is_a_multiple_and_keeps_the_trace(fitted) -> None
     assert np.abs(model.precision[1] / fit.model.precision[1] - 1)[[0, 3, 5]].max() < 0.3
 
 
+@pytest.mark.slow
 def test_a_file_without_a_model_is_checked_too() -> None:
     study, rows, _ = two_groups(60)
     verdict = checked(LocalFit(column_summary(rows), None, None), rows, study, policy_with(min_rows=100))
