@@ -71,7 +71,7 @@ docs:
 bench name *args:
     python -m "$(ls benchmarks/*/{{ name }}.py | grep -v ^benchmarks/lib/ | sed 's/\.py$//' | tr / .)" {{ args }}
 
-# mutate a million messages, answers, questions and journals
+# mutate a million messages, answers, questions, journals and files
 fuzz number="1000000" seed="0":
     cd tests && python fuzzing.py {{ number }} {{ seed }}
 

@@ -1,6 +1,7 @@
-"""Mutated messages, answers, questions and journals: each is read or refused by name, quickly and in little memory.
+"""Mutated messages, journals and files: each is read or refused by name, quickly and in little memory.
 
-``python tests/fuzzing.py NUMBER [SEED]`` mutates that many; a test of the full lane mutates a fixed 5,000.
+``python tests/fuzzing.py NUMBER [SEED]`` mutates that many in a process of its own; tests of the full lane mutate a
+fixed 5,000 messages, answers, questions and journals, and 2,000 files.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from consilience.messages.table import KINDS, ROW_OF, received
 from consilience.model import Rows
 from consilience.runs import Journal, run
 from consilience.site import Site, respond
+from fuzzing_files import FILE_READERS
 from strategies import Shape
 
 WHOLE = (0, 1, -1, 2, 3, 7, 255, 10**4, 10**6, 10**9, 2**31 - 1, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63))
@@ -304,7 +306,7 @@ if __name__ == "__main__":
 
     logging.disable(logging.CRITICAL)
     given = [int(argument.replace("_", "")) for argument in sys.argv[1:]]
-    done = fuzz(*given)
+    done = fuzz(*given, readers=(*READERS, *FILE_READERS))
     lines = [f"{count:>9,}  {name}" for name, count in sorted(done.counts.items())]
     lines.append(f"slowest {done.slowest:.2f} s CPU, growth {done.growth / 1024:.0f} MB, {len(done.problems)} problems")
     sys.stdout.write("\n".join([*lines, *done.problems[:50], ""]))
