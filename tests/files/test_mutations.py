@@ -15,6 +15,7 @@ done = fuzz(2_000, readers=FILE_READERS)
 assert sum(done.counts.values()) == 2_000
 for reader in FILE_READERS:
     assert done.counts[f"{{reader.__name__}}: refused"] > 20, done.counts
+    assert not done.counts[f"{{reader.__name__}}: refused without a sentence"]
 assert done.growth < MOST_GROWTH, done.growth
 assert not done.problems, done.problems
 """
