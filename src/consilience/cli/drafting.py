@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from consilience.columns.arrow import is_category, levels_of, plain
 from consilience.errors import InvalidInputError
-from consilience.files.study import FORMAT, VERSION, Study
+from consilience.files.study import Study
 from consilience.model.families.registry import FAMILIES
 from consilience.model.gates import GATES
 
@@ -97,8 +97,8 @@ def drafted(table: pa.Table, response: str, name: str) -> str:
         raise InvalidInputError(f"column {response!r} has no values, or too many levels, for a response")
     family = next(name for name, kind in FAMILIES.items() if kind.classes == (kinds[response] == "category"))
     study = {
-        "format": FORMAT,
-        "version": VERSION,
+        "format": Study.kind,
+        "version": Study.newest,
         "name": name,
         "seed": 1,
         "max_rows": 10**7,

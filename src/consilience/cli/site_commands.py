@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -47,8 +47,9 @@ def init(name: SiteName, profile: Profile = "hospital", where: Where = HERE, qui
     """Make the folder of a site: policy, key, ledger."""
     if profile not in PROFILES:
         raise typer.BadParameter(f"--profile: expected one of {', '.join(PROFILES)}")
+    stated = {"format": Policy.kind, "version": Policy.newest, "profile": profile}
     with reported_as(Problem.FOLDER):
-        folder = SiteFolder.init(name, Policy.from_tables(_tables(profile)).to_text(), where)
+        folder = SiteFolder.init(name, Policy.from_tables(stated).to_text(), where)
     output = Output(quiet=quiet)
     output.say(
         f"{folder.path} made. Read {folder.path / POLICY}: its limits decide what may leave, and they are yours."
@@ -57,10 +58,6 @@ def init(name: SiteName, profile: Profile = "hospital", where: Where = HERE, qui
         output.say("Files will be unsigned: install consilience[secure], then run 'consilience site key'.")
     else:
         output.say(f"Send this public key to the coordinator, for the roster: {folder.public_key}")
-
-
-def _tables(profile: str) -> dict[str, Any]:
-    return {"format": "consilience-policy", "version": 1, "profile": profile}
 
 
 @site.command()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from consilience.errors import InvalidInputError
 from consilience.files.signatures import KEY_BYTES, decoded, verified
 from consilience.files.site_file import SiteFile
-from consilience.files.study import Part, Text, check_name, problems
-from consilience.files.toml_text import parsed, read_toml, written
+from consilience.files.toml_file import Part, Text, TomlFile, check_name
+from consilience.files.toml_text import written
 from consilience.messages.site_names import site_names
 
-FORMAT = "consilience-roster"
-VERSION = 1
 MOST_SITES = 10_000
 
 
@@ -27,7 +24,7 @@ class RosterSite(Part):
     key: Text | None = None
 
 
-class Roster(Part):
+class Roster(TomlFile):
     """Names and public keys of the sites of a study.
 
     Examples
@@ -45,6 +42,8 @@ class Roster(Part):
     (('north', 'south'), True)
     """
 
+    called = "roster"
+    kind = "consilience-roster"
     format: Literal["consilience-roster"]
     version: Literal[1]
     sites: Annotated[list[RosterSite], Field(min_length=1, max_length=MOST_SITES)]
@@ -76,28 +75,6 @@ class Roster(Part):
     def key_of(self, name: str) -> str | None:
         """Return the public key of a site; None if the roster has none for it."""
         return next((site.key for site in self.sites if site.name == name), None)
-
-    @classmethod
-    def from_text(cls, text: str) -> Roster:
-        """Return the roster of TOML text; raise an error that lists what is wrong, and where."""
-        return cls._of(parsed(text))
-
-    @classmethod
-    def read(cls, path: str | Path) -> Roster:
-        """Return the roster of a file."""
-        return cls._of(read_toml(path))
-
-    @classmethod
-    def _of(cls, tables: dict[str, Any]) -> Roster:
-        version = tables.get("version")
-        if tables.get("format") == FORMAT and isinstance(version, int) and version > VERSION:
-            raise InvalidInputError(
-                f"the roster has version {version}, and this library reads up to {VERSION}: install a newer one"
-            )
-        try:
-            return cls.model_validate(tables)
-        except ValidationError as error:
-            raise InvalidInputError(f"the roster is not valid:\n{problems(error)}") from error
 
     def to_text(self) -> str:
         """Return the roster as TOML text."""

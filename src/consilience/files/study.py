@@ -5,36 +5,22 @@ It names columns, a closed list of families and transforms, and numbers. It cann
 
 from __future__ import annotations
 
-import unicodedata
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from consilience.columns import Column, Dictionary, Rule
 from consilience.columns.dictionary import MOST_LEVELS
 from consilience.errors import InvalidInputError
 from consilience.files.canonical import content_hash
-from consilience.files.toml_text import parsed, read_toml, written
+from consilience.files.toml_file import Finite, Part, Text, TomlFile, check_name
+from consilience.files.toml_text import written
 from consilience.model.families.registry import FAMILIES
 from consilience.model.gates import GATES
 
-FORMAT = "consilience-study"
-VERSION = 1
 MOST_EXPERTS = 20
 MOST_COLUMNS = 500
-SHOWN = 8
-"""Maximum number of problems that an error lists."""
-
-Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Level = bool | int | Finite | Text
-
-
-class Part(BaseModel):
-    """A part of a study: unknown entries are refused, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class NumberColumn(Part):
@@ -125,7 +111,7 @@ class Minimum(Part):
     require_signatures: bool = False
 
 
-class Study(Part):
+class Study(TomlFile):
     """A study: columns, model, minimum rules, seed.
 
     Examples
@@ -153,6 +139,8 @@ class Study(Part):
     ('(age - 60)/15',)
     """
 
+    called = "study"
+    kind = "consilience-study"
     format: Literal["consilience-study"]
     version: Literal[1]
     name: Text
@@ -236,48 +224,6 @@ class Study(Part):
         """Hash of all that the study says, in canonical form, as ``sha256:...``."""
         return content_hash(self.model_dump(exclude_none=True))
 
-    @classmethod
-    def from_text(cls, text: str) -> Study:
-        """Return the study of TOML text; raise an error that lists what is wrong, and where."""
-        return cls._of(parsed(text))
-
-    @classmethod
-    def read(cls, path: str | Path) -> Study:
-        """Return the study of a file."""
-        return cls._of(read_toml(path))
-
-    @classmethod
-    def _of(cls, tables: dict[str, Any]) -> Study:
-        version = tables.get("version")
-        if tables.get("format") == FORMAT and isinstance(version, int) and version > VERSION:
-            raise InvalidInputError(
-                f"the study has version {version}, and this library reads up to {VERSION}: install a newer one"
-            )
-        try:
-            return cls.model_validate(tables)
-        except ValidationError as error:
-            raise InvalidInputError(f"the study is not valid:\n{problems(error)}") from error
-
     def to_text(self, comments: dict[str, str] | None = None) -> str:
         """Return the study as TOML text."""
         return written(self.model_dump(exclude_none=True), comments)
-
-
-def check_name(name: str) -> None:
-    """Raise an error for a name with control characters, or one that is not in Unicode's normal form."""
-    if any(unicodedata.category(letter)[0] in "CZ" and letter != " " for letter in name):
-        raise ValueError(f"name {name!a} has characters that cannot be seen")
-    if unicodedata.normalize("NFC", name) != name or name.strip() != name:
-        raise ValueError(f"name {name!a} is not in normal form (NFC, no spaces at the ends)")
-
-
-def problems(error: ValidationError) -> str:
-    """Return one line for each problem: where, what, and the value if it is short."""
-    found = error.errors(include_url=False, include_context=False)
-    lines = []
-    for each in found[:SHOWN]:
-        place = ".".join(str(part) for part in each["loc"] if part not in ("number", "category"))
-        said = each["msg"].removeprefix("Value error, ")
-        lines.append(f"  {place}: {said}" if place else f"  {said}")
-    more = [f"  and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-    return "\n".join([*lines, *more])

@@ -8,19 +8,17 @@ single numbers rest on, not what a recipient with other knowledge can infer, and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from consilience.errors import InvalidInputError
 from consilience.files.canonical import content_hash
-from consilience.files.study import MOST_EXPERTS, Finite, Minimum, Part, problems
-from consilience.files.toml_text import parsed, read_toml, written
+from consilience.files.study import MOST_EXPERTS, Minimum
+from consilience.files.toml_file import Finite, Part, TomlFile
+from consilience.files.toml_text import written
 
-FORMAT = "consilience-policy"
-VERSION = 1
 Profile = Literal["hospital", "research", "open"]
 Question = Literal[
     "Summarise", "FitSite", "Expect", "LogLikelihood", "Score", "Sample", "FitLocally", "SquaredResponses", "Pairs",
@@ -156,7 +154,7 @@ COMMENTS = {
 """What each entry means, in plain words."""
 
 
-class Policy(Part):
+class Policy(TomlFile):
     """Limits that what leaves a site must keep. They are no guarantee of privacy.
 
     Examples
@@ -173,6 +171,8 @@ class Policy(Part):
     200
     """
 
+    called = "policy"
+    kind = "consilience-policy"
     format: Literal["consilience-policy"]
     version: Literal[1]
     profile: Profile
@@ -185,38 +185,19 @@ class Policy(Part):
     @classmethod
     def of_profile(cls, profile: Profile = "hospital") -> Policy:
         """Return the policy of a profile, unchanged."""
-        return cls.from_tables({"format": FORMAT, "version": VERSION, "profile": profile})
+        return cls.from_tables({"format": cls.kind, "version": cls.newest, "profile": profile})
 
     @classmethod
-    def from_text(cls, text: str) -> Policy:
-        """Return the policy of TOML text; limits that it does not state are those of its profile."""
-        return cls.from_tables(parsed(text))
-
-    @classmethod
-    def read(cls, path: str | Path) -> Policy:
-        """Return the policy of a file."""
-        return cls.from_tables(read_toml(path))
-
-    @classmethod
-    def from_tables(cls, tables: Mapping[str, Any]) -> Policy:
-        """Return the policy of parsed TOML; raise an error that lists what is wrong, and where."""
-        version, profile = tables.get("version"), tables.get("profile", "hospital")
-        if tables.get("format") != FORMAT:
-            raise InvalidInputError(f'the file is not a policy: expected format = "{FORMAT}"')
-        if isinstance(version, int) and version > VERSION:
-            raise InvalidInputError(
-                f"the policy has version {version}, and this library reads up to {VERSION}: install a newer one"
-            )
+    def from_tables(cls, tables: Mapping[str, Any]) -> Self:
+        """Return the policy of parsed TOML; limits that it does not state are those of its profile."""
+        profile = tables.get("profile", "hospital")
         if not isinstance(profile, str) or profile not in PROFILES:
             raise InvalidInputError(f"the policy has profile {profile!r}: expected one of {', '.join(PROFILES)}")
         filled = {**tables, "profile": profile}
         for name, limits in PROFILES[profile].items():
             stated = tables.get(name, {})
             filled[name] = {**limits, **stated} if isinstance(stated, Mapping) else stated
-        try:
-            return cls.model_validate(filled)
-        except ValidationError as error:
-            raise InvalidInputError(f"the policy is not valid:\n{problems(error)}") from error
+        return super().from_tables(filled)
 
     def to_text(self) -> str:
         """Return the policy as TOML text, with a comment in plain words for each entry."""
