@@ -16,6 +16,7 @@ TABLES = {
     "flexmix_starts": "seizure",
     "mmash": "mmash_actigraph",
     "real_refinement": "mmash_actigraph",
+    "real_releases": "parkinsons",
     "real_starts": "seizure",
     "shared_centre_digits": "pendigits",
 }
