@@ -38,7 +38,7 @@ def test_two_equal_camps_are_seen(M: int) -> None:
         assert f"two camps, {M // 2} against {M // 2}" in each.text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("M", [4, 6, 8, 12])
 @pytest.mark.parametrize("how", [{"h": 0.0}, {"h": 0.3}, {"h": 0.1, "common": 1.5}])
 def test_honest_sites_are_rarely_taken_for_camps(M: int, how: dict[str, float]) -> None:

@@ -65,6 +65,7 @@ def test_federated_climbs_do_not_end_below_the_fit_to_all_rows() -> None:
     assert density(result.model) == pytest.approx(result.fit.log_likelihood, rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("refine", [0, 1, 4])
 def test_a_combined_fit_of_hospitals_is_above_one_regression_or_says_so(refine: int) -> None:
     with warnings.catch_warnings(record=True) as said:

@@ -149,7 +149,9 @@ def test_a_site_that_fails_at_its_own_question_is_named_and_the_others_go_on(ove
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+@pytest.mark.parametrize(
+    "in_memory", [False, pytest.param(True, marks=pytest.mark.long)], ids=["streamed", "in memory"]
+)
 @pytest.mark.parametrize("group_size", [1, 4], ids=["rows", "groups"])
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 @pytest.mark.parametrize("family", FAMILIES)

@@ -97,6 +97,7 @@ def test_without_liars_nobody_is_named() -> None:
         assert honest().models[name].predict(X).shape == (N,)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
 def test_models_of_honest_sites_withstand_three_liars_in_ten(name: str) -> None:
     assert harm(attacked(name), honest()) < 0.6
@@ -152,6 +153,7 @@ def test_liars_stop_a_study_that_says_so() -> None:
         Federation(sites(), engine=Drill({"site 01": attacks.not_a_number})).fit(estimator, SharedCentre())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("M", "many"), [(11, 5), pytest.param(20, 9, marks=pytest.mark.slow)])
 def test_where_nearly_half_lie_the_result_is_finite_and_not_trusted(M: int, many: int) -> None:
     liars = tuple(f"site {m:02d}" for m in range(many))

@@ -464,6 +464,7 @@ def test_a_slow_site_has_nearly_all_of_the_deadline(cluster: DaskCluster, tmp_pa
         assert str(FailureCode.DATA_UNREADABLE) in got.record.dropped["site-04"]
 
 
+@pytest.mark.long
 @needs_pipes
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_a_site_that_hangs_in_every_block_harms_no_other(cluster: DaskCluster, tmp_path: Path, in_memory: bool) -> None:
@@ -547,6 +548,7 @@ def mortal() -> Iterator[DaskCluster]:
         yield opened
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("in_memory", "trials"), [(True, 5), (False, 2)], ids=["in memory", "streamed"])
 def test_killed_workers_cost_time_only(
     mortal: DaskCluster, many_rows: tuple[list[Site], Mixture], in_memory: bool, trials: int
@@ -567,6 +569,7 @@ def test_killed_workers_cost_time_only(
         assert not again.record.dropped
 
 
+@pytest.mark.long
 def test_a_worker_killed_during_a_fit_costs_time_only(mortal: DaskCluster, tmp_path: Path) -> None:
     sites, _ = write_sites(tmp_path, 16, 30_000, n_experts=3, n_features=5)
     rng = random.Random(0)

@@ -81,6 +81,7 @@ def at_first(action: Callable[[], Any]) -> Callable[[str, int, int], None]:
 # ---------------------------------------------------------------- workers
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("deadline", "in_memory", "large"),
     [(12.0, False, False), (12.0, True, True), (None, True, False), (None, False, True)],
@@ -134,6 +135,7 @@ def test_a_worker_that_goes_on_does_no_harm_and_is_used_again(
     assert engine._watch.workers is None
 
 
+@pytest.mark.long
 def test_a_worker_killed_while_the_other_is_stopped_costs_time_only(
     study: tuple[list[Site], Mixture, bytes], stop: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_workers_that_are_all_stopped_are_named_failures_in_time(
 # ---------------------------------------------------------------- the scheduler
 
 
+@pytest.mark.long
 def test_a_stopped_scheduler_is_a_named_error_in_time(
     clusters: Any,
     study: tuple[list[Site], Mixture, bytes],

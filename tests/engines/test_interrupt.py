@@ -84,7 +84,7 @@ def interrupted(engine: str, folder: Path, when: Callable[[str], bool]) -> str:
     return "".join(said)
 
 
-@pytest.mark.parametrize("engine", ["inprocess", "dask"])
+@pytest.mark.parametrize("engine", ["inprocess", pytest.param("dask", marks=pytest.mark.long)])
 def test_ctrl_c_in_a_fit_and_resumed_gives_the_same_bits(
     engine: str, data: Path, undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -491,7 +491,7 @@ def test_whatever_the_data_parameters_are_finite_or_the_error_is_named(problem) 
     assert_fitted_or_named(problem)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(max_examples=500)
 @given(problems())
 def test_whatever_the_data_and_however_often(problem) -> None:

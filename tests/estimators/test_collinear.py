@@ -60,7 +60,9 @@ def fitted(name, X, y):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] if name == "classes" else []) for name in ESTIMATORS]
+)
 def test_criteria_and_predictions_do_not_depend_on_the_coding(name):
     x, level, mean, rng = data()
     y, designs = response(name, mean, rng), codings(x, level)

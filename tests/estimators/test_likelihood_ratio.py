@@ -66,7 +66,7 @@ def test_weights_and_impossible_numbers_are_errors() -> None:
 
 
 @QUIET
-@pytest.mark.slow
+@pytest.mark.long
 def test_level_is_about_right_for_one_regression() -> None:
     """With data of one regression p-values are about uniform: few are 0.05, and their median is in the middle."""
     p_values = []

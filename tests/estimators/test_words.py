@@ -302,7 +302,7 @@ NOISE = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
 @pytest.mark.parametrize("kind", NOISE)
 def test_noise_is_described_no_more_often_than_the_level_allows(kind: str) -> None:

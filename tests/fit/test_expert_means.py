@@ -116,7 +116,7 @@ def test_no_rows_have_no_predictions() -> None:
     assert expert_means(random_mixture("poisson", Shape()), np.empty((0, 2))).shape == (0, 3, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "binomial", "gamma", "student", "negative_binomial"])
 def test_intervals_of_expert_means_cover(family: str) -> None:
     X = np.random.default_rng(9).normal(size=(20, 2))

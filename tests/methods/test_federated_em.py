@@ -153,7 +153,7 @@ def test_of_starts_that_are_equally_likely_the_least_penalised_is_climbed() -> N
     assert end.value.value.mixtures == [flat]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_no_site_can_fit_a_start_is_guessed() -> None:
     case = simulated(n=300, seed=2)
     (fit,) = federated(
@@ -164,7 +164,7 @@ def test_where_no_site_can_fit_a_start_is_guessed() -> None:
     assert fit.log_likelihood <= pooled.log_likelihood + 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("gate", GATES)
 def test_guesses_are_mixtures_that_can_be_asked_about(family: str, gate: str) -> None:

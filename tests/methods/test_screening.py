@@ -57,7 +57,7 @@ def harm(result: Any, pooled: Any) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("many", [1, 4])
+@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("lie", LIES.values(), ids=list(LIES))
 def test_liars_are_set_aside_by_name_and_do_no_harm(lie: Lie, many: int) -> None:
     pooled, quiet = fit(honest())

@@ -146,7 +146,7 @@ def value(number: str) -> float:
     return float(number.replace(",", ""))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_scikit_learn_user_has_a_model_within_two_minutes(core: Environment, empty: Path) -> None:
     printed, first = core.transcript(PATHS / "scikit_learn_user.py", empty)
     sys.stdout.write(f"installed in {core.wall:.0f} s ({core.cpu:.0f} s of CPU), first model {first:.0f} s later\n")
@@ -155,13 +155,13 @@ def test_scikit_learn_user_has_a_model_within_two_minutes(core: Environment, emp
     assert (core.cpu if busy else core.wall) + first <= LONGEST  # the time of others does not count
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_biostatistician(complete: Environment, empty: Path) -> None:
     printed, _ = complete.transcript(PATHS / "biostatistician.py", empty)
     compare(printed, "biostatistician", empty)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_r_user(complete: Environment, empty: Path) -> None:
     with_r = shutil.which("Rscript") is not None
     if with_r and subprocess.run(["Rscript", "-e", "library(jsonlite)"], capture_output=True, check=False).returncode:
@@ -171,7 +171,7 @@ def test_r_user(complete: Environment, empty: Path) -> None:
     assert (empty / "rootogram.png").stat().st_size > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_platform_engineer_presses_ctrl_c_and_goes_on(complete: Environment, empty: Path) -> None:
     script, errors = PATHS / "platform_engineer.py", empty.parent / "errors.txt"
     with complete.start(script, empty, errors) as process:

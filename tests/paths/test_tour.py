@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LONGEST = 180.0
 """Seconds that the demonstration may take."""
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def variables(*first: Path) -> dict[str, str]:

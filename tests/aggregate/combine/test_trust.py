@@ -216,7 +216,7 @@ def test_nobody_is_named_where_all_are_honest_and_patients_differ(seed: int) -> 
     assert combined(honest_models(SITES, 600, seed=seed, apart=1.0)).set_aside == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("n", "apart"), [(600, 0.0), (600, 1.0), (2_000, 2.0)])
 def test_over_many_truths_hardly_any_honest_site_is_named(n: int, apart: float) -> None:
     named = [len(combined(soft_models(SITES, n, seed=seed, apart=apart)).set_aside) for seed in range(4, 24)]

@@ -156,7 +156,11 @@ def test_in_the_end_it_is_the_pooled_fit(apart: float) -> None:
     assert in_errors(fit.inference, infer(exact)) < 1e-3
 
 
-CASES = [(family, gate) for family in FAMILIES for gate in ("softmax", "constant")]
+CASES = [
+    pytest.param(family, gate, marks=[pytest.mark.long] if family == "negative_binomial" else [])
+    for family in FAMILIES
+    for gate in ("softmax", "constant")
+]
 
 
 @pytest.mark.slow
@@ -175,7 +179,7 @@ def test_every_model_ends_at_the_pooled_maximum(family: str, gate: str) -> None:
         assert fit.log_likelihood == pytest.approx(reference.log_likelihood, abs=0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
 def test_classes_from_the_sites_own_starts_come_near_the_pooled_maximum_at_once(gate: str) -> None:
     case = softly_categorical(gate=gate, n=8_000)  # classes say little about experts: EM takes hundreds of rounds
@@ -455,7 +459,7 @@ def test_the_right_order_is_selected() -> None:
     assert chosen.best.fit.combination.set_aside == {}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::consilience.errors.DegenerateFitWarning")  # of an order that is too high
 def test_the_right_order_is_selected_among_more(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: dict[tuple[bytes, str], bytes] = {}

@@ -147,7 +147,7 @@ def order_by_bic(rows, family):
     return int(np.argmin(values)) + 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_bic_finds_two_experts_with_heavy_tails_where_gaussian_experts_need_a_third(seed):
     X, y = two(400, seed=seed)

@@ -19,7 +19,7 @@ from policy_cases import policy_with, rows_from, study_of
 NAMES = [f"x{j}" for j in range(20)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 105))
 def test_no_refusal_on_soft_gates_with_2000_rows(seed: int) -> None:
     data = soft(2000, random_state=seed)
