@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from consilience import __version__
+from consilience._version import __version__
 from consilience.cli.preview import FIELDS
 from consilience.files.study import Study
 from consilience.site.folder import SiteFolder

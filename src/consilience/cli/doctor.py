@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from consilience import __version__
+from consilience._version import __version__
 from consilience.errors import ConsilienceError
 from consilience.site.folder import SiteFolder, slug
 from consilience.site.policy import Policy
