@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import consilience
 from consilience.cli import app as module
 from consilience.cli.catalogue import CommandError, Problem
 from consilience.cli.output import Output
@@ -163,3 +164,7 @@ def test_an_output_that_exists_is_named_before_anything_is_read(folder, tmp_path
     (tmp_path / "model.json").write_text("{}")
     done = run("combine", folder / "stay.toml", tmp_path / "none.json", "-o", tmp_path / "model.json")
     assert done.exception.problem is Problem.OUTPUT
+
+
+def test_the_version_is_printed():
+    assert run("--version").stdout == f"consilience {consilience.__version__}\n"

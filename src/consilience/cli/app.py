@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from consilience._version import __version__
 from consilience.cli.catalogue import CommandError, Problem, reported_as
 from consilience.cli.demo import toured
 from consilience.cli.doctor import findings
@@ -29,11 +30,25 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Fit one interpretable mixture model from data in many places. No command opens a network connection.",
 )
 demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.")
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        Output().data({}, f"consilience {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Fit one interpretable mixture model from data in many places. No command opens a network connection."""
 
 
 @app.command()
