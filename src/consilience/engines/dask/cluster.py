@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
@@ -43,6 +44,8 @@ SETTINGS = {
     "distributed.admin.system-monitor.interval": "5s",
     "distributed.worker.profile.enabled": False,
 }
+POLL_SECONDS, WATCH_SECONDS, LONELY_SECONDS = 0.02, 1.0, 60
+"""Seconds between looks for results and for workers, and without any worker after which work is given up."""
 LEAST_MEMORY = 100_000_000
 """Memory in bytes below which a worker cannot even import this package."""
 # By default Dask gives up the slot of a worker that is still empty 15 s after a loss, even after repeated losses.
@@ -172,12 +175,28 @@ class DaskCluster:
         places = {future.key: i for i, future in enumerate(futures)}
         ended = distributed().as_completed(futures, self._client.loop, with_results=True, raise_errors=False)
         try:
-            for future, result in ended:
-                self._check_open()
-                yield places[future.key], self._result(future, result)
+            while not ended.is_empty():
+                for future, result in self._next_results(ended):
+                    yield places[future.key], self._result(future, result)
         finally:  # what no one holds, the scheduler forgets: done or not
             for future in (*futures, once):
                 future.release()
+
+    def _next_results(self, ended: Any) -> list[tuple[Any, Any]]:
+        """Wait for results; raise an error if the cluster is closed, does not answer, or has no worker for a while."""
+        last_worker = time.monotonic()
+        checked = last_worker
+        while not (found := ended.next_batch(block=False)):
+            time.sleep(POLL_SECONDS)
+            self._check_open()
+            now = time.monotonic()
+            if now - checked > WATCH_SECONDS:
+                checked = now
+                if answered(self._client, CONNECT_SECONDS, self._client.nthreads):
+                    last_worker = now
+            if now - last_worker > LONELY_SECONDS:
+                raise EngineError(f"all workers were lost, and none has come in {LONELY_SECONDS} s: start some again")
+        return list(found)
 
     def _result(self, future: Any, result: Any) -> Any:
         """Return the result of a task, or None if its workers were lost; raise any other error."""
