@@ -1,0 +1,1 @@
+"""A site's policy for rounds: what may be asked, and what a row may contribute to all answers together."""

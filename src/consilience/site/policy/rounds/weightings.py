@@ -1,0 +1,131 @@
+"""The vectors by which a question weighs the rows of a site.
+
+The sums of an answer at a mixture are ``Σ_i w_i m(x_i, y_i)`` with polynomials ``m`` of low degree in the columns and
+weights ``w`` that the mixture chooses: responsibilities ``τ_k``, gate weights ``π_k`` and products ``π_k π_l``, with the
+observed information products ``τ_k τ_l``, the log density and its absolute value. Families whose sums are not
+polynomials of the columns, such as counts and classes, add the factors of their own. Whoever chooses the mixture chooses
+the weights; what a combination of answers can single out depends on the span of these vectors alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import Expect
+from consilience.messages.questions import CriticSums, LogLikelihood, Question, Sample, ScoreSums, Several
+from consilience.model.mixture import Mixture
+from consilience.model.posterior import Posterior
+from consilience.model.rows import Rows
+from consilience.numerics.arrays import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Weighting:
+    """A mixture by which rows are weighted, and which of its weights the answer uses.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    gate : bool
+        Whether sums over gate weights and their products are in the answer.
+    information : bool
+        Whether the observed information is in the answer: products of responsibilities.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> data = soft(100, n_experts=2, n_features=2, random_state=0)
+    >>> Weighting(data.truth, gate=True, information=False).vectors(Rows(data.X, data.y[:, None])).shape
+    (9, 100)
+    """
+
+    mixture: Mixture
+    gate: bool = True
+    information: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each of the first vectors is, as far as it is known without rows; for messages at the site."""
+        pairs = [f"{k + 1}, {l + 1}" for k, l in _pairs(self.mixture.K)]
+        found = [f"responsibilities of expert {k + 1}" for k in range(self.mixture.K)]
+        found += ["log density", "absolute log density"]
+        if self.gate and self.mixture.gate.reads_covariates:
+            found += [f"gate weights of expert {k + 1}" for k in range(self.mixture.K)]
+            found += [f"products of gate weights of experts {pair}" for pair in pairs]
+        if self.information:
+            found += [f"products of responsibilities of experts {pair}" for pair in pairs]
+        return tuple(found)
+
+    def vectors(self, rows: Rows) -> Array:
+        """Compute the weights of some rows, ``(c, n)``; c is the same for all rows of a site."""
+        if rows.groups is not None or rows.weight is not None:
+            raise InvalidInputError("there are no rules for rounds over rows with groups or weights: pass plain rows")
+        parts = [self._of_block(at, block.panel.shape[0]) for block, at in self.mixture.posteriors(rows)]
+        return np.concatenate(parts, axis=1) if parts else np.empty((0, 0))
+
+    def _of_block(self, at: Posterior, p: int) -> Array:
+        tau = at.tau
+        found = [tau, at.log_density[None], np.abs(at.log_density)[None]]
+        if self.gate and self.mixture.gate.reads_covariates:
+            pi = np.broadcast_to(at.pi, tau.shape)
+            found += [pi, _products(pi)]
+        if self.information:
+            found.append(_products(tau))
+        return np.concatenate([*found, *self._of_family(at, p)])
+
+    def _of_family(self, at: Posterior, p: int) -> Iterator[Array]:
+        """Yield weights of the family's own, unless its sums are ``Σ τ m(x, y)`` with polynomials ``m``."""
+        weights = self.mixture.experts.weights(at.at, at.tau, p)
+        if weights.second.shape == at.tau.shape and np.array_equal(weights.second, at.tau):
+            return
+        yield np.asarray(weights.first)
+        yield np.asarray(weights.second)
+        if self.information:
+            linear = self.mixture.experts.scores(at.at).linear  # (K, channels, n)
+            yield _products((at.tau[:, None] * linear).reshape(-1, at.tau.shape[1]))
+
+
+def _pairs(K: int) -> list[tuple[int, int]]:
+    return [(k, l) for k in range(K) for l in range(k, K)] if K > 1 else []
+
+
+def _products(vectors: Array) -> Array:
+    """Multiply all pairs of K vectors ``(K, n)``, each with itself too; none for K = 1 of weights that are 1."""
+    pairs = _pairs(len(vectors))
+    if not pairs:
+        return np.empty((0, vectors.shape[1]))
+    k, l = np.array(pairs).T
+    return np.asarray(vectors[k] * vectors[l])
+
+
+def weightings_of(question: Question) -> tuple[Weighting, ...]:
+    """Return the weightings of a question; none for questions whose sums do not depend on a mixture.
+
+    A likelihood counts with its responsibilities: what a mixture hides in its log density shows in them.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.messages import Summarise
+    >>> truth = soft(10, random_state=0).truth
+    >>> [each.information for each in weightings_of(Several((Summarise(2, 1), Expect(truth, information=True))))]
+    [True]
+    """
+    match question:
+        case Several():
+            return tuple(each for part in question.questions for each in weightings_of(part))
+        case Sample():
+            return weightings_of(question.question)
+        case Expect():
+            return (Weighting(question.mixture, information=question.information),)
+        case ScoreSums():
+            return (Weighting(question.mixture),)
+        case LogLikelihood():
+            return (Weighting(question.mixture, gate=False),)
+        case CriticSums():
+            return (Weighting(question.mixture),)
+    return ()
