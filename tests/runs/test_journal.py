@@ -37,7 +37,7 @@ from consilience.messages.dialogue import Dialogue
 from consilience.model import Rows
 from consilience.runs import Journal, run
 from consilience.runs import journal as journal_module
-from consilience.runs.journal import is_same_question
+from consilience.messages.same import is_same_question
 from consilience.runs.journal_file import FrameFile, joined, separated
 from consilience.runs.record import ANSWERED, FROM_JOURNAL
 from consilience.site import Site, respond

@@ -50,6 +50,7 @@ class FailureCode(Enum):
     # reported by the site
     TOO_COSTLY = "the question asks for more work or memory than the site allows"
     VALUE_OUT_OF_RANGE = "a column has values outside the range that the study states: check units and missing codes"
+    REFUSED = "the site refuses the question and ends the run: the reason is in its own ledger"
 
     def __str__(self) -> str:
         return self.value

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from consilience._version import __version__
 from consilience.errors import JournalError, MessageError
 from consilience.messages.codec import Message, fingerprint_of
 from consilience.messages.failures import Failure, FailureCode
+from consilience.messages.same import is_same_question
 from consilience.runs.engine import Reply
 from consilience.runs.journal_file import FrameFile, named, opened_for_appending, separated
 
@@ -30,8 +29,6 @@ DIFFERENCES = {
     "study": "another model, method or setting",
 }
 """Entries of the header that must be the same, with the words for another one."""
-SAME = 1e-9
-"""Relative tolerance, per value, within which a repeated question equals the journaled one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,21 +207,6 @@ class Journal:
         self.rounds.append(ClosedRound(request, tuple(asked), question, tuple(answers), failures))
         self.open_question, self.open_replies = None, []
         self._round.restart()
-
-
-def is_same_question(journaled: bytes, question: bytes) -> bool:
-    """Whether two encoded questions agree in type and shape, and in every value to ``SAME``.
-
-    Examples
-    --------
-    >>> from consilience.messages import Summarise, encode
-    >>> is_same_question(encode(Summarise(1, 1)), encode(Summarise(2, 1)))
-    False
-    """
-    a, b = Message.from_bytes(journaled), Message.from_bytes(question)
-    if a.kind != b.kind or not np.array_equal(a.head, b.head) or a.body.shape != b.body.shape:
-        return False
-    return bool(np.allclose(a.body, b.body, rtol=SAME, atol=SAME))
 
 
 def _json(value: Any) -> bytes:

@@ -21,8 +21,8 @@ from consilience.files.toml_text import written
 
 Profile = Literal["hospital", "research", "open"]
 Question = Literal[
-    "Summarise", "FitSite", "Expect", "LogLikelihood", "Score", "Sample", "FitLocally", "SquaredResponses", "Pairs",
-    "Clients", "Anchors", "Sizes", "LocalSteps", "Compare",
+    "Summarise", "FitSite", "Expect", "LogLikelihood", "ScoreSums", "Sample", "ProposeStart", "SquaredResponses",
+    "Pairs", "Clients", "Anchors", "Sizes", "LocalSteps", "CriticSums", "Identify",
 ]  # fmt: skip
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
@@ -66,9 +66,18 @@ class RoundRules(Part):
 
     questions: list[Question]
     max_leverage: Annotated[Finite, Field(gt=0, le=1)]
+    count_information: bool
+    rows_per_column: Annotated[Finite, Field(ge=0, le=10**6)]
+    replay_check: bool
+    max_refusals: Annotated[int, Field(ge=1, le=10**6)]
+    max_operations: Annotated[Finite, Field(gt=0, le=1e18)]
+    max_memory: Annotated[int, Field(ge=1, le=10**6)]
 
 
-_ROUNDS = {"questions": ["Summarise", "FitSite", "Expect", "LogLikelihood"], "max_leverage": 0.5}
+_ROUNDS = {
+    "questions": ["Summarise", "FitSite", "Expect", "LogLikelihood"], "max_leverage": 0.5, "count_information": True,
+    "rows_per_column": 10.0, "replay_check": True, "max_refusals": 3, "max_operations": 1e13, "max_memory": 1000,
+}  # fmt: skip
 PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "hospital": {
@@ -95,7 +104,7 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             },
             "covariates": {"rows_per_class": 10},
             "release": {"allow_no_input": True, "require_signatures": False},
-            "rounds": _ROUNDS,
+            "rounds": {**_ROUNDS, "count_information": False, "max_refusals": 10},
         },
         "open": {
             "site": {
@@ -108,14 +117,19 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             },
             "covariates": {"rows_per_class": 1},
             "release": {"allow_no_input": True, "require_signatures": False},
-            "rounds": {**_ROUNDS, "questions": list(get_args(Question)), "max_leverage": 1.0},
+            "rounds": {
+                **_ROUNDS, "questions": list(get_args(Question)), "max_leverage": 1.0, "count_information": False,
+                "rows_per_column": 0.0, "replay_check": False, "max_refusals": 10**6, "max_operations": 1e18,
+                "max_memory": 10**6,
+            },
         },
     }
 )  # fmt: skip
 """Limits of each profile: "hospital" is the default, "research" has those of common output checks, "open" none."""
 
 LOWER_IS_STRICTER = (
-    "max_experts", "dominance_percent", "missing_information_percent", "max_leverage", "allow_no_input"
+    "max_experts", "dominance_percent", "missing_information_percent", "max_leverage", "allow_no_input",
+    "max_refusals", "max_operations", "max_memory",
 )  # fmt: skip
 """Limits that are stricter when lower; the others are stricter when higher."""
 
@@ -150,6 +164,18 @@ COMMENTS = {
     "rounds": "For studies with several rounds of questions; a study with one file does not use it.",
     "questions": "Questions that this site answers.",
     "max_leverage": "Largest influence of a row on all answers so far, between 0 and 1.",
+    "count_information": (
+        "Whether rows between two experts, on which standard errors depend, count in this influence. If not, only\n"
+        "their dominance is limited, as in a file: use it with coordinators that follow the study."
+    ),
+    "rows_per_column": "Rows for each column, where sums of fourth powers are asked; squared for pairs of rows.",
+    "replay_check": (
+        "Whether this site computes itself what the study asks next, and answers nothing else; for methods that need\n"
+        "sums over sites only."
+    ),
+    "max_refusals": "Questions that may be refused, in all runs together; then nothing is answered any more.",
+    "max_operations": "Largest number of multiplications for one question.",
+    "max_memory": "Largest memory for one question, in megabytes.",
 }
 """What each entry means, in plain words."""
 

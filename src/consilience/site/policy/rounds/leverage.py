@@ -1,23 +1,23 @@
 """Rule L: no row may have much leverage in the span of all vectors by which the rows were ever weighted.
 
-Let ``W (n, R)`` have the weight vectors of all answers as columns. A combination ``c`` of answers is a sum over rows with
-the weights ``W c``, so that the best approximation of row i alone, ``e_i``, is its projection on the span of W. The
-leverage
+Let ``W (n, R)`` have the weight vectors of all answers as columns. A combination ``c`` of answers is a sum over rows
+with the weights ``W c``, so that the best approximation of row i alone, ``e_i``, is its projection on the span of W.
+The leverage
 
     h_i = e_iᵀ P_W e_i,    0 ≤ h_i ≤ 1,
 
-is 1 if some combination of the answers is a function of row i alone. Limits on single vectors and on pairs of vectors do
-not bound it: combinations of four large sets can be one row.
+is 1 if some combination of the answers is a function of row i alone. Limits on single vectors and on pairs of vectors
+do not bound it: combinations of four large sets can be one row.
 
-The vectors are computed in blocks of rows from the mixtures, twice: once for the Gram matrix of the vectors, once for
-the leverages. Vectors that add nothing to the span are left out, so that memory is ``r²`` numbers for a span of
-dimension r, and ``r`` times a block of rows.
+The vectors are computed in blocks of rows from the mixtures, in several passes: for their products, and for the
+leverages. Vectors that add nothing to the span are left out, so that memory is ``r²`` numbers for a span of dimension
+r, and ``r`` times a block of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -28,28 +28,37 @@ from consilience.site.policy.rounds.weightings import Weighting
 
 BLOCK = 2048
 """Rows in a block."""
-NEW = 1e-6
-"""Part of a vector, by length, that must be outside the span of the vectors before it for the vector to count."""
+NEW = 1e-10
+"""Part of a vector, by length, outside the span of the others that counts: rounding hides what is smaller."""
+CLEAR = 1e-4
+"""Part of a vector that is computed well from the products of the vectors."""
 Chunks = Callable[[], Iterable[Rows]]
 """Reads the rows of a site again, in chunks."""
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """Vectors of one weighting that span something new.
+class Level:
+    """Vectors of some weightings that add m dimensions to a span of r.
 
     Parameters
     ----------
-    weighting : Weighting
-    places : (c,) array of int
-        Places of the vectors among those of the weighting.
-    scale : (c,) array
+    weightings : tuple of Weighting
+    owner, place : (m,) array of int
+        Place of the weighting of each vector, and place of the vector among those of the weighting.
+    scale : (m,) array
         Lengths of the vectors.
+    projection : (m, r) array
+        Products with the orthonormal basis so far.
+    factor : (m, m) array
+        Cholesky factor of the products of what is left of the vectors, lower triangular.
     """
 
-    weighting: Weighting
-    places: IntArray
+    weightings: tuple[Weighting, ...]
+    owner: IntArray
+    place: IntArray
     scale: Array
+    projection: Array
+    factor: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +67,8 @@ class Span:
 
     Parameters
     ----------
-    kept : tuple of Kept
-        A basis, r vectors in all.
-    order : (r,) array of int
-        Order of the vectors of the basis in the factor.
-    factor : (r, r) array
-        Cholesky factor of the Gram matrix of the basis, lower triangular.
+    levels : tuple of Level
+        Each adds to the span of those before it.
 
     Examples
     --------
@@ -75,19 +80,38 @@ class Span:
     (5, True)
     """
 
-    kept: tuple[Kept, ...] = ()
-    order: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    factor: Array = field(default_factory=lambda: np.empty((0, 0)))
+    levels: tuple[Level, ...] = ()
 
     @property
     def rank(self) -> int:
         """Dimension of the span."""
-        return len(self.factor)
+        return sum(len(level.factor) for level in self.levels)
 
-    def basis(self, rows: Rows) -> Array:
-        """Compute the basis at some rows, ``(r, n)``."""
-        parts = [each.weighting.vectors(rows)[each.places] / each.scale[:, None] for each in self.kept]
-        return np.asarray(np.concatenate(parts)[self.order]) if parts else np.empty((0, rows.n))
+    def orthonormal(self, rows: Rows) -> Array:
+        """Compute an orthonormal basis at some rows, ``(r, n)``.
+
+        Each level is computed from those before it by the same operations, whatever follows: parts of vectors that
+        are small beside them are differences in which rounding must not change.
+        """
+        Q = np.empty((self.rank, rows.n))
+        done, known = 0, dict[int, Array]()
+        for level in self.levels:
+            V = _vectors(level.weightings, level.owner, level.place, rows, known) / level.scale[:, None]
+            m = len(V)
+            V -= level.projection @ Q[:done]
+            Q[done : done + m] = solve_triangular(level.factor, V, lower=True, check_finite=False)
+            done += m
+        return Q
+
+
+def _vectors(
+    weightings: Sequence[Weighting], owner: IntArray, place: IntArray, rows: Rows, known: dict[int, Array]
+) -> Array:
+    """Compute some vectors of weightings at some rows, ``(m, n)``; those that are ``known`` are not computed again."""
+    for j in np.unique(owner):
+        if id(weightings[j]) not in known:
+            known[id(weightings[j])] = weightings[j].vectors(rows)
+    return np.array([known[id(weightings[j])][i] for j, i in zip(owner, place, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -109,6 +133,9 @@ class Thin:
 def extended(span: Span, weightings: Sequence[Weighting], chunks: Chunks) -> tuple[Span, Thin]:
     """Add the vectors of some weightings to a span; also return the thinnest of them.
 
+    Parts of a vector that are small beside the vector count too, if sums in double precision can show them. They are
+    found in several levels: each adds the clearest parts, and computes what is left of the other vectors.
+
     Parameters
     ----------
     span : Span
@@ -116,28 +143,26 @@ def extended(span: Span, weightings: Sequence[Weighting], chunks: Chunks) -> tup
     chunks : callable
         Returns the rows of the site, in chunks.
     """
-    largest = _largest(weightings, chunks)
-    peak = np.concatenate([*largest, np.empty(0)])
-    if not np.all(np.isfinite(peak)):
+    new = _measured(weightings, chunks)
+    if not np.all(np.isfinite(new.scale)):
         return span, Thin(0.0, "weights that are not finite")
-    present = peak > 0
-    unit = np.where(present, peak, 1.0)
-    C, G, total = np.zeros((span.rank, len(peak))), np.zeros((len(peak), len(peak))), np.zeros(len(peak))
-    for rows in blocks(chunks) if len(peak) else ():
-        new = np.concatenate([each.vectors(rows) for each in weightings]) / unit[:, None]
-        C += span.basis(rows) @ new.T
-        G += new @ new.T
-        total += np.abs(new).sum(axis=1)
-    length = np.where(present, np.sqrt(np.diag(G)), 1.0)
-    thin = _thinnest(weightings, largest, np.where(present, (total / length) ** 2, np.inf))
-    chosen, factor = _new_directions(span.factor, C / length, G / np.outer(length, length), present)
-    return _joined(span, _kept(weightings, largest, chosen, unit * length), chosen, factor), thin
+    pending = np.flatnonzero(new.scale > 0)
+    while len(pending):
+        A, G = _residuals(span, new, pending, chunks)
+        length = np.sqrt(np.maximum(np.diag(G), 0.0))
+        clear = length > NEW
+        pending, A, G, length = pending[clear], A[:, clear], G[np.ix_(clear, clear)], length[clear]
+        chosen, L = _pivoted(G / np.outer(length, length))
+        if len(chosen):
+            span = Span((*span.levels, new.level(pending[chosen], A[:, chosen].T, length[chosen, None] * L)))
+        pending = np.delete(pending, chosen)
+    return span, new.thin
 
 
 def leverages(span: Span, chunks: Chunks) -> Iterator[Array]:
     """Yield the leverages of the rows, block by block."""
     for rows in blocks(chunks):
-        yield np.sum(solve_triangular(span.factor, span.basis(rows), lower=True, check_finite=False) ** 2, axis=0)
+        yield np.sum(span.orthonormal(rows) ** 2, axis=0)
 
 
 def largest_leverage(span: Span, chunks: Chunks) -> float:
@@ -154,72 +179,87 @@ def blocks(chunks: Chunks) -> Iterator[Rows]:
             yield rows.take(np.arange(start, min(start + BLOCK, rows.n)))
 
 
-def _largest(weightings: Sequence[Weighting], chunks: Chunks) -> list[Array]:
-    """Compute the largest absolute value of each vector, by weighting: squares of tiny weights would vanish."""
-    found: list[Array] = []
+@dataclass(frozen=True, eq=False)
+class _New:
+    """Vectors of new weightings: where each stands, its length (0 if it vanishes), and the thinnest of them."""
+
+    weightings: Sequence[Weighting]
+    owner: IntArray  # (c,)  place of the weighting
+    place: IntArray  # (c,)  place among the vectors of the weighting
+    scale: Array  # (c,)
+    thin: Thin
+
+    def at(self, rows: Rows, wanted: IntArray) -> Array:
+        """Compute some of the vectors at some rows, with length 1 over all rows."""
+        return _vectors(self.weightings, self.owner[wanted], self.place[wanted], rows, {}) / self.scale[wanted, None]
+
+    def level(self, chosen: IntArray, projection: Array, factor: Array) -> Level:
+        """Return the level of some of the vectors."""
+        owners, owner = np.unique(self.owner[chosen], return_inverse=True)
+        mine = tuple(self.weightings[j] for j in owners)
+        return Level(mine, owner, self.place[chosen], self.scale[chosen], np.ascontiguousarray(projection), factor)
+
+
+def _measured(weightings: Sequence[Weighting], chunks: Chunks) -> _New:
+    """Compute lengths and effective rows of vectors; squares of tiny weights would vanish, hence the largest first."""
+    peaks: list[Array] = []
     for rows in blocks(chunks):
         here = [np.abs(each.vectors(rows)).max(axis=1) for each in weightings]
-        found = [np.maximum(a, b) for a, b in zip(found, here, strict=True)] if found else here
-    return found
+        peaks = [np.maximum(a, b) for a, b in zip(peaks, here, strict=True)] if peaks else here
+    owner = np.repeat(np.arange(len(peaks)), [len(each) for each in peaks])
+    place = np.concatenate([*(np.arange(len(each)) for each in peaks), np.empty(0, dtype=np.int64)])
+    peak = np.concatenate([*peaks, np.empty(0)])
+    if not np.all(np.isfinite(peak)):
+        return _New(weightings, owner, place, peak, Thin(0.0))
+    unit = np.where(peak > 0, peak, 1.0)
+    total, squares = np.zeros(len(peak)), np.zeros(len(peak))
+    for rows in blocks(chunks) if len(peak) else ():
+        V = np.abs(np.concatenate([each.vectors(rows) for each in weightings])) / unit[:, None]
+        total += V.sum(axis=1)
+        squares += np.einsum("cn,cn->c", V, V)
+    effective = np.where(peak > 0, total**2 / np.where(peak > 0, squares, 1.0), np.inf)
+    thin = Thin()
+    if len(peak):
+        at = int(np.argmin(effective))
+        names = weightings[owner[at]].names
+        thin = Thin(float(effective[at]), names[place[at]] if place[at] < len(names) else "weights of the family")
+    return _New(weightings, owner, place, np.where(peak > 0, unit * np.sqrt(squares), 0.0), thin)
 
 
-def _thinnest(weightings: Sequence[Weighting], largest: Sequence[Array], effective: Array) -> Thin:
-    if not len(effective):
-        return Thin()
-    names = [
-        each.names[i] if i < len(each.names) else "weights of the family"
-        for each, vectors in zip(weightings, largest, strict=True)
-        for i in range(len(vectors))
-    ]
-    at = int(np.argmin(effective))
-    return Thin(float(effective[at]), names[at])
+def _residuals(span: Span, new: _New, pending: IntArray, chunks: Chunks) -> tuple[Array, Array]:
+    """Project vectors on a span: coefficients ``A (r, c)`` on its orthonormal basis, products ``G (c, c)`` of the rest.
 
-
-def _new_directions(factor: Array, C: Array, G: Array, present: Array) -> tuple[IntArray, Array]:
-    """Select vectors that add to a span, the one with the largest new part first; return them and the new factor.
-
-    Parameters
-    ----------
-    factor : (r, r) array
-        Cholesky factor of the old basis.
-    C : (r, c) array
-        Products of the old basis with the new vectors.
-    G : (c, c) array
-        Products of the new vectors, with diagonal 1.
-    present : (c,) array of bool
-        Which of the new vectors are not 0.
+    The rest is computed row by row and projected once more, so that it is exact even if it is small.
     """
-    A = solve_triangular(factor, C, lower=True, check_finite=False) if len(factor) else C
-    S = G - A.T @ A
-    rest = np.where(present, np.diag(S), 0.0)
+    first = np.zeros((span.rank, len(pending)))
+    for rows in blocks(chunks) if span.rank else ():
+        first += span.orthonormal(rows) @ new.at(rows, pending).T
+    again, G = np.zeros_like(first), np.zeros((len(pending), len(pending)))
+    for rows in blocks(chunks):
+        Q = span.orthonormal(rows)
+        R = new.at(rows, pending) - first.T @ Q
+        again += Q @ R.T
+        G += R @ R.T
+    return first + again, G - again.T @ again
+
+
+def _pivoted(G: Array) -> tuple[IntArray, Array]:
+    """Factor products ``G (c, c)`` of vectors of length 1, the clearest part first, as long as parts are clear.
+
+    Returns
+    -------
+    chosen : (m,) array of int
+    L : (m, m) array
+        Cholesky factor of the chosen, lower triangular.
+    """
+    rest = np.ones(len(G))
     order: list[int] = []
     L = np.zeros_like(G)
-    while len(order) < len(G) and rest.max() > NEW**2:
+    while len(order) < len(G) and rest.max() > CLEAR**2:
         j, m = int(rest.argmax()), len(order)
-        L[:, m] = (S[:, j] - L[:, :m] @ L[j, :m]) / np.sqrt(rest[j])
+        L[:, m] = (G[:, j] - L[:, :m] @ L[j, :m]) / np.sqrt(rest[j])
         order.append(j)
         rest = rest - L[:, m] ** 2
         rest[order] = 0.0
     chosen = np.array(order, dtype=np.int64)
-    below = np.tril(L[chosen][:, : len(order)])
-    return chosen, np.block([[factor, np.zeros((len(factor), len(order)))], [A[:, chosen].T, below]])
-
-
-def _kept(
-    weightings: Sequence[Weighting], largest: Sequence[Array], chosen: IntArray, scale: Array
-) -> Iterator[tuple[Kept, IntArray]]:
-    """Yield the chosen vectors of each weighting, with their places among the chosen."""
-    first = 0
-    for each, vectors in zip(weightings, largest, strict=True):
-        mine = np.flatnonzero((chosen >= first) & (chosen < first + len(vectors)))
-        if len(mine):
-            yield Kept(each, chosen[mine] - first, scale[chosen[mine]]), mine
-        first += len(vectors)
-
-
-def _joined(span: Span, kept: Iterable[tuple[Kept, IntArray]], chosen: IntArray, factor: Array) -> Span:
-    found = list(kept)
-    places = np.concatenate([*(mine for _, mine in found), np.empty(0, dtype=np.int64)])
-    order = np.empty(len(chosen), dtype=np.int64)
-    order[places] = np.arange(len(chosen))
-    return Span((*span.kept, *(each for each, _ in found)), np.append(span.order, span.rank + order), factor)
+    return chosen, np.tril(L[chosen][:, : len(order)])

@@ -1,9 +1,9 @@
 """The vectors by which a question weighs the rows of a site.
 
 The sums of an answer at a mixture are ``Σ_i w_i m(x_i, y_i)`` with polynomials ``m`` of low degree in the columns and
-weights ``w`` that the mixture chooses: responsibilities ``τ_k``, gate weights ``π_k`` and products ``π_k π_l``, with the
-observed information products ``τ_k τ_l``, the log density and its absolute value. Families whose sums are not
-polynomials of the columns, such as counts and classes, add the factors of their own. Whoever chooses the mixture chooses
+weights ``w`` that the mixture chooses: responsibilities ``τ_k``, gate weights ``π_k``, products ``π_k π_l`` (and
+``τ_k τ_l`` with the observed information), the log density and its absolute value. Families whose sums are not
+polynomials of the columns, such as counts and classes, add factors of their own. Whoever chooses the mixture chooses
 the weights; what a combination of answers can single out depends on the span of these vectors alone.
 """
 
@@ -30,6 +30,8 @@ class Weighting:
     Parameters
     ----------
     mixture : Mixture
+    sums : bool
+        Whether sums over responsibilities and gate weights are in the answer; otherwise it is a likelihood only.
     gate : bool
         Whether sums over gate weights and their products are in the answer.
     information : bool
@@ -44,21 +46,27 @@ class Weighting:
     """
 
     mixture: Mixture
+    sums: bool = True
     gate: bool = True
     information: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What each of the first vectors is, as far as it is known without rows; for messages at the site."""
-        pairs = [f"{k + 1}, {l + 1}" for k, l in _pairs(self.mixture.K)]
-        found = [f"responsibilities of expert {k + 1}" for k in range(self.mixture.K)]
-        found += ["log density", "absolute log density"]
-        if self.gate and self.mixture.gate.reads_covariates:
-            found += [f"gate weights of expert {k + 1}" for k in range(self.mixture.K)]
+        """What the vectors are, in words for the site; those of the family itself come after them."""
+        K, pairs = self.mixture.K, [f"{k + 1}, {m + 1}" for k, m in _pairs(self.mixture.K)]
+        found = ["log density", "absolute log density"]
+        if self.sums:
+            found += [f"responsibilities of expert {k + 1}" for k in range(K)]
+        if self.sums and self._reads_gate:
+            found += [f"gate weights of expert {k + 1}" for k in range(K)]
             found += [f"products of gate weights of experts {pair}" for pair in pairs]
         if self.information:
             found += [f"products of responsibilities of experts {pair}" for pair in pairs]
         return tuple(found)
+
+    @property
+    def _reads_gate(self) -> bool:
+        return self.gate and self.mixture.gate.reads_covariates
 
     def vectors(self, rows: Rows) -> Array:
         """Compute the weights of some rows, ``(c, n)``; c is the same for all rows of a site."""
@@ -68,19 +76,20 @@ class Weighting:
         return np.concatenate(parts, axis=1) if parts else np.empty((0, 0))
 
     def _of_block(self, at: Posterior, p: int) -> Array:
-        tau = at.tau
-        found = [tau, at.log_density[None], np.abs(at.log_density)[None]]
-        if self.gate and self.mixture.gate.reads_covariates:
-            pi = np.broadcast_to(at.pi, tau.shape)
+        found = [at.log_density[None], np.abs(at.log_density)[None]]
+        if self.sums:
+            found.append(at.tau)
+        if self.sums and self._reads_gate:
+            pi = np.broadcast_to(at.pi, at.tau.shape)
             found += [pi, _products(pi)]
         if self.information:
-            found.append(_products(tau))
+            found.append(_products(at.tau))
         return np.concatenate([*found, *self._of_family(at, p)])
 
     def _of_family(self, at: Posterior, p: int) -> Iterator[Array]:
         """Yield weights of the family's own, unless its sums are ``Σ τ m(x, y)`` with polynomials ``m``."""
         weights = self.mixture.experts.weights(at.at, at.tau, p)
-        if weights.second.shape == at.tau.shape and np.array_equal(weights.second, at.tau):
+        if not self.sums or (weights.second.shape == at.tau.shape and np.array_equal(weights.second, at.tau)):
             return
         yield np.asarray(weights.first)
         yield np.asarray(weights.second)
@@ -90,7 +99,7 @@ class Weighting:
 
 
 def _pairs(K: int) -> list[tuple[int, int]]:
-    return [(k, l) for k in range(K) for l in range(k, K)] if K > 1 else []
+    return [(k, m) for k in range(K) for m in range(k, K)] if K > 1 else []
 
 
 def _products(vectors: Array) -> Array:
@@ -98,14 +107,12 @@ def _products(vectors: Array) -> Array:
     pairs = _pairs(len(vectors))
     if not pairs:
         return np.empty((0, vectors.shape[1]))
-    k, l = np.array(pairs).T
-    return np.asarray(vectors[k] * vectors[l])
+    k, m = np.array(pairs).T
+    return np.asarray(vectors[k] * vectors[m])
 
 
 def weightings_of(question: Question) -> tuple[Weighting, ...]:
     """Return the weightings of a question; none for questions whose sums do not depend on a mixture.
-
-    A likelihood counts with its responsibilities: what a mixture hides in its log density shows in them.
 
     Examples
     --------
@@ -115,17 +122,13 @@ def weightings_of(question: Question) -> tuple[Weighting, ...]:
     >>> [each.information for each in weightings_of(Several((Summarise(2, 1), Expect(truth, information=True))))]
     [True]
     """
-    match question:
-        case Several():
-            return tuple(each for part in question.questions for each in weightings_of(part))
-        case Sample():
-            return weightings_of(question.question)
-        case Expect():
-            return (Weighting(question.mixture, information=question.information),)
-        case ScoreSums():
-            return (Weighting(question.mixture),)
-        case LogLikelihood():
-            return (Weighting(question.mixture, gate=False),)
-        case CriticSums():
-            return (Weighting(question.mixture),)
+    if isinstance(question, Several):
+        return tuple(each for part in question.questions for each in weightings_of(part))
+    match question.question if isinstance(question, Sample) else question:
+        case Expect() as asked:
+            return (Weighting(asked.mixture, information=asked.information),)
+        case ScoreSums() | CriticSums() as asked:
+            return (Weighting(asked.mixture),)
+        case LogLikelihood() as asked:
+            return (Weighting(asked.mixture, sums=False),)
     return ()
