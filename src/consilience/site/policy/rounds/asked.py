@@ -68,7 +68,7 @@ class Asked:
         """Return the state after a refusal, which ends the run; in a run that has ended nothing changes."""
         return self if self.ended else replace(self, ended=True, refusals=self.refusals + 1)
 
-    def answered(self, question: bytes, totals: Sequence[bytes], fits: Sequence[Mixture], span: Span) -> Asked:
+    def answered(self, question: bytes, totals: Sequence[bytes], fits: Sequence[Mixture], span: Span | None) -> Asked:
         """Return the state after an answer, with the mixtures that the site fitted itself in it."""
         return replace(
             self,

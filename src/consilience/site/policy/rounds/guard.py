@@ -25,7 +25,7 @@ from consilience.site.policy.rounds.leverage import Span, extended
 from consilience.site.policy.rounds.question_rules import check_cost, check_kind, check_settings
 from consilience.site.policy.rounds.refusal import RefusedError
 from consilience.site.policy.rounds.replay import MakeDialogue, checked_question
-from consilience.site.policy.rounds.row_rules import check_numbers, check_weights
+from consilience.site.policy.rounds.row_rules import check_numbers, check_weights, weighs
 from consilience.site.policy.rounds.weightings import Weighting, weightings_of
 from consilience.site.policy.site_rules import site_rules
 from consilience.site.site import Site
@@ -139,7 +139,7 @@ def _answered(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: 
     span, _ = extended(
         span, _counted([each for mixture in own for each in own_weightings(mixture)], policy), site.chunks
     )
-    later = asked.answered(encode(told), totals, own, span)
+    later = asked.answered(encode(told), totals, own, span if weighs(policy) else None)
     return Outcome(reply, replace(later, fingerprint=site.fingerprint))
 
 
@@ -167,8 +167,8 @@ def _check_columns(site: Site, run: RoundsOf, asked: Asked) -> None:
 
 def _span(asked: Asked, site: Site, policy: Policy) -> Span:
     """Return the span of all weights so far, computed again if only the questions were stored."""
-    if asked.span is not None:
-        return asked.span
+    if asked.span is not None or not weighs(policy):
+        return asked.span or Span()
     return extended(Span(), _counted(asked.weightings, policy), site.chunks)[0]
 
 

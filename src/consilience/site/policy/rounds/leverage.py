@@ -130,7 +130,7 @@ class Thin:
     name: str = ""
 
 
-def extended(span: Span, weightings: Sequence[Weighting], chunks: Chunks) -> tuple[Span, Thin]:
+def extended(span: Span, weightings: Sequence[Weighting], chunks: Chunks, least: float = 0.0) -> tuple[Span, Thin]:
     """Add the vectors of some weightings to a span; also return the thinnest of them.
 
     Parts of a vector that are small beside the vector count too, if sums in double precision can show them. They are
@@ -142,10 +142,14 @@ def extended(span: Span, weightings: Sequence[Weighting], chunks: Chunks) -> tup
     weightings : sequence of Weighting
     chunks : callable
         Returns the rows of the site, in chunks.
+    least : float
+        Effective rows that each vector must have; otherwise the span is returned as it was.
     """
     new = _measured(weightings, chunks)
     if not np.all(np.isfinite(new.scale)):
         return span, Thin(0.0, "weights that are not finite")
+    if new.thin.effective < least:
+        return span, new.thin
     pending = np.flatnonzero(new.scale > 0)
     while len(pending):
         A, G = _residuals(span, new, pending, chunks)

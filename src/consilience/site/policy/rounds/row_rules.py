@@ -66,13 +66,13 @@ def check_weights(span: Span, weightings: Sequence[Weighting], chunks: Chunks, p
     Products of responsibilities, which the observed information needs, are held to the limit of the one file on the few
     rows that dominate them; whether they also count in the span is the policy's choice.
     """
-    if not weightings:
+    if not weightings or not weighs(policy):
         return span
     counted = weightings
     if not policy.rounds.count_information:
         check_information(weightings, chunks, policy)
         counted = [replace(each, information=False) for each in weightings]
-    wider, thin = extended(span, counted, chunks)
+    wider, thin = extended(span, counted, chunks, policy.experts.effective_rows)
     if thin.effective < policy.experts.effective_rows:
         raise RefusedError(
             "effective_rows",
@@ -83,10 +83,15 @@ def check_weights(span: Span, weightings: Sequence[Weighting], chunks: Chunks, p
         raise RefusedError(
             "max_leverage",
             f"all answers so far and this one together would rest on single rows, with a leverage of {h:.2f}: the "
-            f"limit of max_leverage is {policy.rounds.max_leverage:g}; a sharp gate, many rounds or few rows exceed it. "
-            f"{INSTEAD}",
+            f"limit of max_leverage is {policy.rounds.max_leverage:g}; a sharp gate, many rounds or few rows "
+            f"exceed it. {INSTEAD}",
         )
     return wider
+
+
+def weighs(policy: Policy) -> bool:
+    """Whether a policy limits the weights of rows at all."""
+    return policy.rounds.max_leverage < 1 or policy.experts.effective_rows > 1
 
 
 def check_information(weightings: Sequence[Weighting], chunks: Chunks, policy: Policy) -> None:
