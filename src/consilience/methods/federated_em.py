@@ -65,6 +65,10 @@ class FederatedEM(Method):
         Whether sites that a majority of the others does not resemble at all are set aside: the result explains their
         rows worse than their own model, by more than 0.25 in log-likelihood per row. The likelihood of the others is
         then maximised again. The result names them; sites that differ by less are named and used.
+    totals_only : bool
+        Whether to ask for sums over sites only: sites can then check that every question is the study's
+        (:mod:`consilience.site.policy.rounds.replay`). Starts are the given one, or drawn without rows; no site is
+        surveyed or set aside.
 
     Examples
     --------
@@ -80,6 +84,7 @@ class FederatedEM(Method):
     n_climbs: int = 4
     newton: bool = True
     screen: bool = True
+    totals_only: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_climbs <= CANDIDATES:
@@ -87,6 +92,8 @@ class FederatedEM(Method):
 
     def dialogue(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         """Return one fit for each specification; all are computed in the same messages."""
+        if self.totals_only:
+            return (yield from self._from_totals(task))
         summaries = yield from each_summary(task)
         survey, starters = surveyed(task, summaries), large_sites(summaries)
         problems = self._problems(task, summaries)
@@ -101,6 +108,12 @@ class FederatedEM(Method):
         problems = self._problems(task, {site: summaries[site] for site in members})
         again = [each.among(members, p, self.n_climbs) for each, p in zip(starts, problems, strict=True)]
         return (yield from climbs(problems, again, survey.with_reasons(named), members))
+
+    def _from_totals(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
+        summary: ColumnSummary = yield Total(Summarise(task.d, task.q))
+        problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
+        starts = yield from together([public_starts(p, task, self.n_climbs) for p in problems])
+        return (yield from climbs(problems, starts, Survey(), None))
 
     def _problems(self, task: Task, summaries: Mapping[str, ColumnSummary]) -> list[Problem]:
         return [task.problem(each, total_summary(summaries), newton=self.newton) for each in task.specifications]
@@ -185,6 +198,17 @@ def starting_points(
         return Starts([problem.from_start(task.start)])
     question = ProposeStart(problem.specification, problem.summary, task.seed, task.n_init)
     return (yield from best_candidates(question, problem.penalty, sites, wanted, compare=compare))
+
+
+def public_starts(problem: Problem, task: Task, wanted: int) -> Dialogue[Starts]:
+    """Return the given start, or the ``wanted`` best of those that are drawn without rows."""
+    problem.check()
+    if task.start is not None:
+        return Starts([problem.from_start(task.start)])
+    drawn = list(guesses(ProposeStart(problem.specification, problem.summary, task.seed, task.n_init)))
+    total: Answers = yield Total(Several(tuple(LogLikelihood(mixture) for mixture in drawn)))
+    order = sorted(range(len(drawn)), key=lambda i: -total.items[i].log_likelihood)
+    return Starts([drawn[i] for i in order[:wanted]])
 
 
 def ranked_ends(
