@@ -7,7 +7,9 @@ error of what it recovered, in standard deviations of the columns, or raises ``R
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from consilience.messages.questions import (
     FitSite,
     LogLikelihood,
     ProposeStart,
+    Sample,
     ScoreSums,
     Several,
     SquaredResponses,
@@ -40,7 +43,7 @@ CENTRE = np.array([60.0, 27.0, 0.5, 0.01])
 Ask = Callable[[Any], Any]
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 - a word of the attacker
     """The site refused."""
 
 
@@ -61,7 +64,7 @@ def free_ask(site: Site) -> Ask:
     """Return what asks a site without a guard."""
 
     def ask(question: Any) -> Any:
-        found = decode(respond(encode(question), site))
+        found = decode(respond(question, site))
         if isinstance(found, Failure):
             raise Refused(found.code.name)
         return found
@@ -236,7 +239,7 @@ def in_one_batch(ask: Ask, site: Site) -> float:
     m = float(DIRECTION @ CENTRE)
     edges = m + np.linspace(-0.03, 0.03, 200)
     answers = [each.experts for each in ask(Several(tuple(Expect(gated([t], DIRECTION, 1e7)) for t in edges))).items]
-    for a, b in zip(answers, answers[1:], strict=False):
+    for a, b in pairwise(answers):
         if abs(b.plain[0] - a.plain[0] - 1) < 1e-6:
             return error(site, row_of((b.first - a.first)[0], (b.second - a.second)[0]))
     raise AssertionError("no two hyperplanes have one row between them")
@@ -398,3 +401,32 @@ def anchors(ask: Ask, site: Site) -> float:
     found = np.sort(np.roots([1, -total, p1 - far**2 - total * far]).real)
     true = np.sort(site.data.Y[2 * place : 2 * place + 2, 0])
     return float(np.abs(found - true).max() / site.data.Y.std())
+
+
+# ---------------------------------------------------------------------- draws, codes, refusals
+
+
+def chosen_draw(ask: Ask, site: Site) -> float:
+    """A sample whose seed is chosen so that it has one row, if the draw follows from the seed and the site's name."""
+    n, seed = site.data.n, 5
+    u = np.sort(np.random.default_rng([seed, crc32(site.name.encode())]).random(n))
+    share = float((u[0] + u[1]) / 2)
+    found = ask(Sample(Expect(one(D)), share, seed)).scaled(share)
+    return error(site, row_of(found.experts.first[0], found.experts.second[0], found.weight))
+
+
+def upper_side(t: float) -> Expect:
+    """A question that weighs rows by whether their first column exceeds ``t``."""
+    return Expect(gated([t], np.array([1.0, 0, 0, 0]), 1e9))
+
+
+def bisected_refusals(ask: Ask, site: Site, low: float = 60.0, high: float = 110.0) -> float:
+    """Where refusals begin is a quantile of the first column: return the error of the nearest value."""
+    for _ in range(45):
+        t = (low + high) / 2
+        try:
+            found = ask(upper_side(t)).experts.plain[1]
+            low, high = (low, t) if found < 0.5 else (t, high)
+        except Refused:
+            high = t
+    return float(np.abs(site.data.X[:, 0] - low).min() / site.data.X[:, 0].std())

@@ -34,10 +34,10 @@ from consilience.messages import (
 )
 from consilience.messages.codec import fingerprint_of
 from consilience.messages.dialogue import Dialogue
+from consilience.messages.same import is_same_question
 from consilience.model import Rows
 from consilience.runs import Journal, run
 from consilience.runs import journal as journal_module
-from consilience.messages.same import is_same_question
 from consilience.runs.journal_file import FrameFile, joined, separated
 from consilience.runs.record import ANSWERED, FROM_JOURNAL
 from consilience.site import Site, respond

@@ -32,6 +32,8 @@ from consilience.site.site import Site
 
 REFUSAL = encode(Failure(FailureCode.REFUSED))
 """The one reply to a question that is refused, whatever the rule."""
+ENDED = "ended"
+"""The rule that refuses what comes after the end of a run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +118,13 @@ def guarded(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: Se
     except Exception as error:  # noqa: BLE001 - whatever happens at a site stays there: one code leaves
         refusal = RefusedError("unreadable", f"the question could not be answered: {type(error).__name__}")
         site.keep_trace(error)
-    return Outcome(REFUSAL, asked.refused(), refusal)
+    return Outcome(REFUSAL, asked if refusal.rule == ENDED else asked.refused(), refusal)
 
 
 def _answered(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: Sequence[bytes]) -> Outcome:
     policy = run.policy
     if asked.ended or asked.refusals >= policy.rounds.max_refusals:
-        raise RefusedError("ended", "a question of this run, or too many in all, was refused: the run has ended")
+        raise RefusedError(ENDED, "a question of this run, or too many in all, was refused: the run has ended")
     told = decoded_question(question)
     check_kind(told, policy)
     check_settings(told, run.fit)

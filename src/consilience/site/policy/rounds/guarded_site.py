@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from consilience.site import ledger
 from consilience.site.folder import LEDGER, SiteFolder
 from consilience.site.policy.rounds.asked import Asked
-from consilience.site.policy.rounds.guard import RoundsOf, guarded
+from consilience.site.policy.rounds.guard import ENDED, RoundsOf, guarded
 from consilience.site.policy.rounds.refusal import RefusedError
 from consilience.site.site import Site
 
@@ -80,7 +80,7 @@ class GuardedSite:
         """Return the reply to an encoded question; ``totals`` are those of the earlier rounds of the run."""
         found = guarded(question, self.site, self.run, self.asked, totals)
         if found.refusal is not None:
-            if self.charge is not None and not self.asked.ended:
+            if self.charge is not None and found.refusal.rule != ENDED:
                 self.charge(found.refusal, self.asked)
             self.refusals.append(found.refusal)
         self.asked = found.asked

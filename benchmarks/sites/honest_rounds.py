@@ -1,0 +1,138 @@
+"""Honest runs in rounds under a site's policy: how often they are refused, by which rule, in which round.
+
+Four sites with 20 covariates and four experts, from ``soft`` and from ``paper`` (a sharp gate), and every site with its
+guard. The profile "hospital" counts products of responsibilities in the leverage, "research" limits the rows that
+dominate them. Methods: ``OneShot(refine=1)``; ``FederatedEM(totals_only=True)`` from the public start that
+``OneShot(refine=0)`` gives, with the replay check; ``FederatedEM()`` with ``ProposeStart`` and ``ScoreSums`` on the
+list of questions; and other methods as they are. Aim: no refusal of the first two on ``soft``, at 2,000 and at 10,000
+rows a site; a refusal of the second on ``paper``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.lib.study import Record, Study, rounded, table
+from benchmarks.sites.honest_releases import ASKED, EXPERTS, FEATURES, GENERATORS
+from consilience import FederatedEM, FedGrEM, OneShot, SharedCentre
+from consilience.engines import InProcess
+from consilience.engines.guarded import GuardedSites
+from consilience.errors import RoundStoppedError
+from consilience.model.rows import Rows
+from consilience.runs import run
+from consilience.site import Site
+from consilience.site.answer import respond
+from consilience.site.policy import Policy
+from consilience.site.policy.rounds import GuardedSite, RoundsOf, guard, largest_leverage
+from consilience.studies import task_of
+
+SITES = 4
+METHODS: dict[str, Any] = {
+    "OneShot": OneShot(refine=1),
+    "totals": FederatedEM(totals_only=True),
+    "FederatedEM": FederatedEM(),
+    "SharedCentre": SharedCentre(),
+    "FedGrEM": FedGrEM(),
+}
+PROFILES = ("hospital", "research")
+CASES = {
+    "OneShot/soft/2000": 20,
+    "totals/soft/10000": 20,
+    "totals/paper/10000": 5,
+    "OneShot/soft/10000": 5,
+    "OneShot/paper/10000": 3,
+    "totals/soft/2000": 5,
+    "FederatedEM/soft/10000": 3,
+    "SharedCentre/soft/2000": 1,
+    "FedGrEM/soft/2000": 1,
+}
+QUICK = {"totals/soft/2000": 1, "totals/paper/2000": 1}
+
+
+class Remembered:
+    """Answers of sites that were computed once: both profiles ask the same."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[str, bytes], bytes] = {}
+
+    def __call__(self, question: bytes, site: Site) -> bytes:
+        key = site.name, question
+        if key not in self.known:
+            self.known[key] = respond(question, site)
+        return self.known[key]
+
+
+def policy_of(profile: str, method: str) -> Policy:
+    tables = Policy.of_profile(profile).model_dump()
+    if method == "FederatedEM":
+        tables["rounds"]["questions"] += ["ProposeStart", "ScoreSums"]
+    return Policy.from_tables(tables)
+
+
+def replication(key: str) -> Record:
+    """``method/generator/rows/seed``."""
+    method, name, rows, seed = key.split("/")
+    n = int(rows)
+    data = GENERATORS[name](SITES * n, n_features=FEATURES, n_experts=EXPERTS, random_state=int(seed))
+    sites = [Site(str(i), Rows(data.X[i::SITES], data.y[i::SITES][:, None])) for i in range(SITES)]
+    task = task_of(ASKED)
+    if method == "totals":
+        task = replace(task, start=run(OneShot(refine=0).dialogue(task), InProcess().over(sites)).value[0].mixture)
+    guard.respond = Remembered()  # type: ignore[attr-defined]
+    return {profile: guided(method, task, sites, policy_of(profile, method)) for profile in PROFILES}
+
+
+def guided(method: str, task: Any, sites: list[Site], policy: Policy) -> Record:
+    """Run a method over guarded sites; what became of it."""
+    chosen = METHODS[method]
+    dialogue = (lambda: chosen.dialogue(task)) if method == "totals" else None
+    rules = RoundsOf(policy, ASKED, task_of(ASKED).fit_site(describe=True), dialogue)
+    guards = [GuardedSite(site, rules) for site in sites]
+    with suppress(RoundStoppedError):
+        run(chosen.dialogue(task), GuardedSites(guards))
+    refused = [each.refusals[0] for each in guards if each.refusals]
+    spans = [each.asked.span for each in guards]
+    return {
+        "refused": bool(refused),
+        "sites": len(refused),
+        "rule": refused[0].rule if refused else "",
+        "reason": refused[0].reason if refused else "",
+        "rounds": max(each.asked.rounds for each in guards),
+        "leverage": max(
+            (largest_leverage(span, sites[i].chunks) for i, span in enumerate(spans) if span is not None), default=0.0
+        ),
+    }
+
+
+def outcome(records: list[Record], case: str, profile: str) -> Record:
+    mine = [r[profile] for r in records if r["key"].startswith(f"{case}/")]
+    method, name, rows = case.split("/")
+    stated = {"OneShot": "OneShot(refine=1)", "totals": "FederatedEM(totals_only=True), public start"}
+    rules = Counter(r["rule"] for r in mine if r["refused"])
+    answered = [r["leverage"] for r in mine if not r["refused"]]
+    return {
+        "method": stated.get(method, f"{method}()"),
+        "rows from": name,
+        "rows a site": int(rows),
+        "profile": profile,
+        "runs": len(mine),
+        "refused runs": sum(r["refused"] for r in mine),
+        "refusing sites": f"{sum(r['sites'] for r in mine)} of {SITES * len(mine)}",
+        "rules": ", ".join(f"{rule} {count}" for rule, count in rules.most_common()),
+        "rounds answered": f"{min(r['rounds'] for r in mine)}-{max(r['rounds'] for r in mine)}",
+        "largest leverage of completed runs": rounded(max(answered)) if answered else "",
+    }
+
+
+def main() -> None:
+    study = Study(__file__, __doc__)
+    cases = QUICK if study.quick else CASES
+    records = study.replicate([f"{case}/{seed}" for case, draws in cases.items() for seed in range(draws)], replication)
+    study.save(table("runs", [outcome(records, case, profile) for case in cases for profile in PROFILES]))
+
+
+if __name__ == "__main__":
+    main()
