@@ -133,6 +133,11 @@ LOWER_IS_STRICTER = (
 )  # fmt: skip
 """Limits that are stricter when lower; the others are stricter when higher."""
 
+ADDED_LATER = (
+    "count_information", "rows_per_column", "replay_check", "max_refusals", "max_operations", "max_memory"
+)  # fmt: skip
+"""Limits on rounds that the first policies of this version did not have."""
+
 COMMENTS = {
     "format": (
         "The policy of this site: what a file must keep before it may leave. The site owns this file.\n"
@@ -231,8 +236,15 @@ class Policy(TomlFile):
 
     @property
     def identity(self) -> str:
-        """Hash of all that the policy says, ``sha256:...``; comments and order do not count."""
-        return content_hash(self.model_dump())
+        """Hash of all that the policy says, ``sha256:...``; comments and order do not count.
+
+        Limits that were added later count where they differ from the profile's: older files keep their identity.
+        """
+        said, profile = self.model_dump(), PROFILES[self.profile]["rounds"]
+        said["rounds"] = {
+            name: value for name, value in said["rounds"].items() if name not in ADDED_LATER or value != profile[name]
+        }
+        return content_hash(said)
 
     @property
     def limits(self) -> dict[str, float]:
