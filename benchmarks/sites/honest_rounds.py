@@ -130,7 +130,8 @@ def outcome(records: list[Record], case: str, profile: str) -> Record:
 def main() -> None:
     study = Study(__file__, __doc__)
     cases = QUICK if study.quick else CASES
-    records = study.replicate([f"{case}/{seed}" for case, draws in cases.items() for seed in range(draws)], replication)
+    draws = [(seed, case) for case, count in cases.items() for seed in range(count)]
+    records = study.replicate([f"{case}/{seed}" for seed, case in sorted(draws, key=lambda at: at[0])], replication)
     study.save(table("runs", [outcome(records, case, profile) for case in cases for profile in PROFILES]))
 
 
