@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.lib.study import Record, Study, rounded, table
 from benchmarks.sites.honest_releases import ASKED, EXPERTS, FEATURES, GENERATORS
-from consilience import FederatedEM, FedGrEM, OneShot, SharedCentre
+from consilience import FederatedEM, OneShot, SharedCentre
 from consilience.engines import InProcess
 from consilience.engines.guarded import GuardedSites
 from consilience.errors import RoundStoppedError
@@ -35,7 +35,6 @@ METHODS: dict[str, Any] = {
     "totals": FederatedEM(totals_only=True),
     "FederatedEM": FederatedEM(),
     "SharedCentre": SharedCentre(),
-    "FedGrEM": FedGrEM(),
 }
 PROFILES = ("hospital", "research")
 CASES = {
@@ -47,7 +46,6 @@ CASES = {
     "totals/soft/2000": 5,
     "FederatedEM/soft/10000": 2,
     "SharedCentre/soft/2000": 1,
-    "FedGrEM/soft/2000": 1,
 }
 QUICK = {"totals/soft/2000": 1, "totals/paper/2000": 1}
 
