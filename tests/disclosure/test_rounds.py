@@ -27,7 +27,7 @@ from consilience.site import Site
 from consilience.site.answer import answer, respond
 from consilience.site.folder import SiteFolder
 from consilience.site.policy import Policy
-from consilience.site.policy.rounds import Asked, GuardedSite, RefusedError, RoundsOf, charge_to
+from consilience.site.policy.rounds import Asked, GuardedSite, RefusedQuestionError, RoundsOf, charge_to
 from consilience.site.policy.rounds.question_rules import check_settings
 from policy_cases import policy_with
 from round_attacks import D, Refused, free_ask, guarded_ask, hospital
@@ -129,9 +129,9 @@ def test_no_start_crosses_the_border() -> None:
 def test_settings_of_a_fit_are_the_studys(changed: dict[str, Any]) -> None:
     study = Task([Specification(K=2)], D, 1).fit_site(describe=False)
     check_settings(study, study)
-    with pytest.raises(RefusedError):
+    with pytest.raises(RefusedQuestionError):
         check_settings(replace(study, **changed), study)
-    with pytest.raises(RefusedError):
+    with pytest.raises(RefusedQuestionError):
         check_settings(replace(study, specification=replace(study.specification, reg_covar=1e-12)), study)
 
 

@@ -13,7 +13,7 @@ from consilience.site import ledger
 from consilience.site.approval import keep_again, keep_fit, record_refusal
 from consilience.site.fit_report import FitReport
 from consilience.site.folder import SiteFolder
-from consilience.site.policy import Policy, Release, largest_leverage, releasable, self_test
+from consilience.site.policy import Policy, Release, regression_leverage, releasable, self_test
 from consilience.site.releases import decided_for
 from consilience.site.used_rows import UsedRows
 from consilience.studies.local import checked_rows, file_of, question_of, wanted_of
@@ -97,6 +97,6 @@ def _report(study: Study, name: str, rows: Rows, release: Release, notes: tuple[
         release.verdict.checks,
         release.steps,
         notes,
-        0.0 if model is None else largest_leverage(model.mixture, rows),
+        0.0 if model is None else regression_leverage(model.mixture, rows),
         self_test(question_of(study), rows, study.seed, None if model is None else model.mixture.K),
     )

@@ -25,7 +25,7 @@ from consilience.site.policy.policy import Question as Listed
 from consilience.site.policy.rounds import (
     Asked,
     GuardedSite,
-    RefusedError,
+    RefusedQuestionError,
     RoundsOf,
     Span,
     Weighting,
@@ -120,9 +120,9 @@ def test_the_policy_lists_real_questions() -> None:
 def test_a_costly_question_is_refused_before_it_is_answered() -> None:
     weightings = [Weighting(soft(10, random_state=0).truth)] * 10
     check_cost(weightings, 0, 10_000, Policy.of_profile())
-    with pytest.raises(RefusedError, match="multiplications"):
+    with pytest.raises(RefusedQuestionError, match="multiplications"):
         check_cost(weightings, 0, 10_000, policy_with(max_operations=1e6))
-    with pytest.raises(RefusedError, match="MB"):
+    with pytest.raises(RefusedQuestionError, match="MB"):
         check_cost(weightings, 5000, 10_000, policy_with(max_memory=10))
 
 

@@ -1,7 +1,7 @@
 """A site's policy for the one file that leaves it: limits, rules, the verdict, and fits that keep them."""
 
 from consilience.site.policy.check import Check
-from consilience.site.policy.leverage import largest_leverage
+from consilience.site.policy.leverage import regression_leverage
 from consilience.site.policy.policy import PROFILES, Policy
 from consilience.site.policy.refit import Release, releasable
 from consilience.site.policy.release import Verdict, checked, evidence
@@ -16,7 +16,7 @@ __all__ = [
     "Verdict",
     "checked",
     "evidence",
-    "largest_leverage",
+    "regression_leverage",
     "releasable",
     "self_test",
 ]

@@ -9,7 +9,7 @@ from consilience.model.rows import Rows
 from consilience.site.policy.weighted_rows import weighted_rows
 
 
-def largest_leverage(mixture: Mixture, rows: Rows) -> float:
+def regression_leverage(mixture: Mixture, rows: Rows) -> float:
     """Compute the largest leverage of a row in the weighted regression of an expert.
 
     The leverage of row i in expert k is ``τ_ik x_iᵀ (Σ_j τ_jk x_j x_jᵀ)⁻¹ x_i``, between 0 and 1. At 1 the expert's
@@ -19,7 +19,7 @@ def largest_leverage(mixture: Mixture, rows: Rows) -> float:
     --------
     >>> from consilience.datasets import soft
     >>> data = soft(500, n_experts=2, n_features=2, random_state=0)
-    >>> 0 < largest_leverage(data.truth, Rows(data.X, data.y[:, None])) < 0.1
+    >>> 0 < regression_leverage(data.truth, Rows(data.X, data.y[:, None])) < 0.1
     True
     """
     panel, largest = mixture.design.panel(rows.X), 0.0

@@ -4,14 +4,14 @@ from consilience.site.policy.rounds.asked import Asked
 from consilience.site.policy.rounds.guard import Outcome, RoundsOf, guarded
 from consilience.site.policy.rounds.guarded_site import GuardedSite, charge_to
 from consilience.site.policy.rounds.leverage import Span, extended, largest_leverage
-from consilience.site.policy.rounds.refusal import RefusedError
+from consilience.site.policy.rounds.refusal import RefusedQuestionError
 from consilience.site.policy.rounds.weightings import Weighting, weightings_of
 
 __all__ = [
     "Asked",
     "GuardedSite",
     "Outcome",
-    "RefusedError",
+    "RefusedQuestionError",
     "RoundsOf",
     "Span",
     "Weighting",

@@ -13,7 +13,7 @@ from consilience.fit.climb import Expect
 from consilience.messages.table import decode, decoded_question, encode
 from consilience.model.mixture import Mixture
 from consilience.site.policy.rounds.leverage import Span
-from consilience.site.policy.rounds.refusal import RefusedError
+from consilience.site.policy.rounds.refusal import RefusedQuestionError
 from consilience.site.policy.rounds.weightings import Weighting, weightings_of
 
 FORMAT, VERSION = "consilience-rounds", 1
@@ -82,7 +82,9 @@ class Asked:
     def told(self, totals: Sequence[bytes]) -> Sequence[bytes]:
         """Return the totals of the run; raise an error if they are not one for each round, or differ from before."""
         if tuple(totals[: len(self.totals)]) != self.totals or len(totals) != self.rounds:
-            raise RefusedError("replay_check", "the totals that were shown are not those of the rounds of this run")
+            raise RefusedQuestionError(
+                "replay_check", "the totals that were shown are not those of the rounds of this run"
+            )
         return totals
 
     @property

@@ -23,7 +23,7 @@ from consilience.site.policy.release import checked
 from consilience.site.policy.rounds.asked import Asked, own_weightings
 from consilience.site.policy.rounds.leverage import Span, extended
 from consilience.site.policy.rounds.question_rules import check_cost, check_kind, check_settings
-from consilience.site.policy.rounds.refusal import RefusedError
+from consilience.site.policy.rounds.refusal import RefusedQuestionError
 from consilience.site.policy.rounds.replay import MakeDialogue, checked_question
 from consilience.site.policy.rounds.row_rules import check_numbers, check_weights, weighs
 from consilience.site.policy.rounds.weightings import Weighting, weightings_of
@@ -73,13 +73,13 @@ class Outcome:
         What leaves the site: an encoded answer, or the one failure.
     asked : Asked
         What was asked so far, to be stored before the reply leaves.
-    refusal : RefusedError or None
+    refusal : RefusedQuestionError or None
         Rule and reason of a refusal, for the site's ledger.
     """
 
     reply: bytes
     asked: Asked
-    refusal: RefusedError | None = None
+    refusal: RefusedQuestionError | None = None
 
 
 def guarded(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: Sequence[bytes] = ()) -> Outcome:
@@ -113,10 +113,10 @@ def guarded(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: Se
     """
     try:
         return _answered(question, site, run, asked, totals)
-    except RefusedError as error:
+    except RefusedQuestionError as error:
         refusal = error
     except Exception as error:  # noqa: BLE001 - whatever happens at a site stays there: one code leaves
-        refusal = RefusedError("unreadable", f"the question could not be answered: {type(error).__name__}")
+        refusal = RefusedQuestionError("unreadable", f"the question could not be answered: {type(error).__name__}")
         site.keep_trace(error)
     return Outcome(REFUSAL, asked if refusal.rule == ENDED else asked.refused(), refusal)
 
@@ -124,7 +124,7 @@ def guarded(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: Se
 def _answered(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: Sequence[bytes]) -> Outcome:
     policy = run.policy
     if asked.ended or asked.refusals >= policy.rounds.max_refusals:
-        raise RefusedError(ENDED, "a question of this run, or too many in all, was refused: the run has ended")
+        raise RefusedQuestionError(ENDED, "a question of this run, or too many in all, was refused: the run has ended")
     told = decoded_question(question)
     check_kind(told, policy)
     check_settings(told, run.fit)
@@ -157,14 +157,14 @@ def _check_columns(site: Site, run: RoundsOf, asked: Asked) -> None:
     """Raise an error if the rows have changed in the run, or if columns or levels break a rule; once in a run."""
     if asked.fingerprint is not None:
         if asked.fingerprint != site.watched().fingerprint:
-            raise RefusedError("data_changed", "the rows have changed since the first answer of the run")
+            raise RefusedQuestionError("data_changed", "the rows have changed since the first answer of the run")
         return
     if run.study is not None:
         rows = _rows(site)
         checks = site_rules(rows, None, run.study, run.policy) + level_rules(rows, run.study, run.policy)
         for check in checks:
             if not check.kept:
-                raise RefusedError(check.rule, f"{check.scope}: the limit of {check.rule} is {check.limit:g}")
+                raise RefusedQuestionError(check.rule, f"{check.scope}: the limit of {check.rule} is {check.limit:g}")
 
 
 def _span(asked: Asked, site: Site, policy: Policy) -> Span:
@@ -185,7 +185,7 @@ def _own_draw(question: Question, site: Site) -> Question:
     if not isinstance(question, Sample):
         return question
     if not site.key:
-        raise RefusedError("settings", "a sample needs a secret of the site, from which it is drawn")
+        raise RefusedQuestionError("settings", "a sample needs a secret of the site, from which it is drawn")
     mark = blake2b(str(question.seed).encode(), digest_size=4, key=site.key[:64])
     return replace(question, seed=int.from_bytes(mark.digest()))
 
@@ -193,14 +193,14 @@ def _own_draw(question: Question, site: Site) -> Question:
 def _own_mixtures(value: Answer | Failure, site: Site, run: RoundsOf) -> list[Mixture]:
     """Return the mixtures that a site fitted itself and that are in its answer, after the rules of the one file."""
     if isinstance(value, Failure):
-        raise RefusedError("unreadable", f"the question could not be answered: {value}")
+        raise RefusedQuestionError("unreadable", f"the question could not be answered: {value}")
     parts = value.items if isinstance(value, Answers) else (value,)
     fits = [part for part in parts if isinstance(part, LocalFit)]
     for fit in fits:
         if run.study is None:
-            raise RefusedError("settings", "there is no study whose columns a fit can be held against")
+            raise RefusedQuestionError("settings", "there is no study whose columns a fit can be held against")
         for check in checked(fit, _rows(site), run.study, run.policy).failed:
-            raise RefusedError(
+            raise RefusedQuestionError(
                 check.rule,
                 f"the site's own fit: {check.scope}: the limit of {check.rule} is {check.limit:g}. To do: use one "
                 "exchange by files, in which the site may merge experts before anything leaves",

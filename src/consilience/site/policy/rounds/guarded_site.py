@@ -9,10 +9,10 @@ from consilience.site import ledger
 from consilience.site.folder import LEDGER, SiteFolder
 from consilience.site.policy.rounds.asked import Asked
 from consilience.site.policy.rounds.guard import ENDED, RoundsOf, guarded
-from consilience.site.policy.rounds.refusal import RefusedError
+from consilience.site.policy.rounds.refusal import RefusedQuestionError
 from consilience.site.site import Site
 
-Charge = Callable[[RefusedError, Asked], None]
+Charge = Callable[[RefusedQuestionError, Asked], None]
 """Records a refusal at the site."""
 
 
@@ -29,12 +29,12 @@ def charge_to(folder: SiteFolder, study: str) -> Charge:
     --------
     >>> import tempfile
     >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
-    >>> charge_to(folder, "sha256:a")(RefusedError("max_leverage", "the answers rest on single rows"), Asked())
+    >>> charge_to(folder, "sha256:a")(RefusedQuestionError("max_leverage", "the answers rest on single rows"), Asked())
     >>> folder.entries[-1].kind, folder.entries[-1].details["rule"]
     ('refusal', 'max_leverage')
     """
 
-    def charge(refusal: RefusedError, asked: Asked) -> None:
+    def charge(refusal: RefusedQuestionError, asked: Asked) -> None:
         details = {"study": study, "round": asked.rounds + 1, "rule": refusal.rule, "reason": refusal.reason}
         ledger.append(folder.path / LEDGER, "refusal", details)
 
@@ -53,7 +53,7 @@ class GuardedSite:
         What was asked so far; it changes with every question.
     charge : callable or None
         Called with every refusal but those of a run that has ended, before the reply leaves.
-    refusals : list of RefusedError
+    refusals : list of RefusedQuestionError
         The refusals, with their reasons, which stay at the site.
 
     Examples
@@ -74,7 +74,7 @@ class GuardedSite:
     run: RoundsOf
     asked: Asked = field(default_factory=Asked)
     charge: Charge | None = None
-    refusals: list[RefusedError] = field(default_factory=list)
+    refusals: list[RefusedQuestionError] = field(default_factory=list)
 
     def reply(self, question: bytes, totals: Sequence[bytes] = ()) -> bytes:
         """Return the reply to an encoded question; ``totals`` are those of the earlier rounds of the run."""

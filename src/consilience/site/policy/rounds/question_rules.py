@@ -12,7 +12,7 @@ from consilience.messages.table import encode
 from consilience.numerics.arrays import triangle_size
 from consilience.site.policy.policy import Policy
 from consilience.site.policy.rounds.leverage import BLOCK
-from consilience.site.policy.rounds.refusal import RefusedError
+from consilience.site.policy.rounds.refusal import RefusedQuestionError
 from consilience.site.policy.rounds.weightings import Weighting
 
 PASSES = 8
@@ -59,14 +59,16 @@ def check_kind(question: Question, policy: Policy) -> None:
     >>> from consilience.messages import Sizes
     >>> try:
     ...     check_kind(Sizes(), Policy.of_profile())
-    ... except RefusedError as refusal:
+    ... except RefusedQuestionError as refusal:
     ...     print(refusal)
     the policy does not list Sizes: it shows the number of rows of each client
     """
     for part in parts_of(question):
         name = type(part).__name__
         if name not in policy.rounds.questions:
-            raise RefusedError("questions", f"the policy does not list {name}: {WHY_OFF.get(name, 'it is not known')}")
+            raise RefusedQuestionError(
+                "questions", f"the policy does not list {name}: {WHY_OFF.get(name, 'it is not known')}"
+            )
 
 
 def check_settings(question: Question, study: FitSite | None) -> None:
@@ -77,7 +79,9 @@ def check_settings(question: Question, study: FitSite | None) -> None:
     for part in parts_of(question):
         if isinstance(part, FitSite | ProposeStart):
             if study is None:
-                raise RefusedError("settings", "there is no study to compare a fit with: state the study of the run")
+                raise RefusedQuestionError(
+                    "settings", "there is no study to compare a fit with: state the study of the run"
+                )
             if isinstance(part, FitSite):
                 wanted: Question = replace(study, start=None, describe=part.describe)
             else:
@@ -85,7 +89,7 @@ def check_settings(question: Question, study: FitSite | None) -> None:
                 own = [each for each in orders if each.K == part.specification.K] or orders[:1]
                 wanted = ProposeStart(own[0], part.summary, study.seed, study.n_init)
             if not is_same_question(encode(wanted), encode(part)):
-                raise RefusedError(
+                raise RefusedQuestionError(
                     "settings", "orders, seed, starts, iterations and penalties are the study's, and no start is taken"
                 )
 
@@ -102,9 +106,13 @@ def check_cost(weightings: Sequence[Weighting], rank: int, n: int, policy: Polic
     work = n * (sums + PASSES * r * vectors + r * r)
     memory = 8 * (2 * r * r + 2 * BLOCK * r) / 1e6
     if work > policy.rounds.max_operations:
-        raise RefusedError("max_operations", f"the question takes about {work:.0e} multiplications: ask fewer mixtures")
+        raise RefusedQuestionError(
+            "max_operations", f"the question takes about {work:.0e} multiplications: ask fewer mixtures"
+        )
     if memory > policy.rounds.max_memory:
-        raise RefusedError("max_memory", f"the question takes about {memory:,.0f} MB: ask fewer mixtures at a time")
+        raise RefusedQuestionError(
+            "max_memory", f"the question takes about {memory:,.0f} MB: ask fewer mixtures at a time"
+        )
 
 
 def _vectors(weighting: Weighting) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from consilience.errors import ConsilienceError
+from consilience.errors import RefusedError
 
 
-class RefusedError(ConsilienceError):
-    """Error: a question breaks a rule of the site. The rule and the reason never leave the site.
+class RefusedQuestionError(RefusedError):
+    """Raised if a question breaks a rule of the site. The rule and the reason never leave the site.
 
     Parameters
     ----------
@@ -17,7 +17,7 @@ class RefusedError(ConsilienceError):
 
     Examples
     --------
-    >>> RefusedError("min_rows", "there are too few rows").rule
+    >>> RefusedQuestionError("min_rows", "there are too few rows").rule
     'min_rows'
     """
 

@@ -14,7 +14,7 @@ from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Question
 from consilience.messages.same import is_same_question
 from consilience.messages.table import decode, encode
-from consilience.site.policy.rounds.refusal import RefusedError
+from consilience.site.policy.rounds.refusal import RefusedQuestionError
 
 MakeDialogue = Callable[[], Dialogue[Any]]
 """Begins the dialogue of the study."""
@@ -37,9 +37,11 @@ def own_question(make: MakeDialogue, totals: Sequence[bytes], site: str) -> Ques
         for total in totals:
             request = dialogue.send(decode(total))
     except StopIteration as end:
-        raise RefusedError("replay_check", "the run of the study has ended, and nothing more is asked in it") from end
+        raise RefusedQuestionError(
+            "replay_check", "the run of the study has ended, and nothing more is asked in it"
+        ) from end
     if not isinstance(request, Total) or (request.sites is not None and site not in request.sites):
-        raise RefusedError("replay_check", "the study does not ask this site for a part of a total now")
+        raise RefusedQuestionError("replay_check", "the study does not ask this site for a part of a total now")
     return request.question
 
 
@@ -59,7 +61,7 @@ def checked_question(question: Question, make: MakeDialogue, totals: Sequence[by
     """
     wanted = own_question(make, totals, site)
     if not is_same_question(encode(wanted), encode(question)):
-        raise RefusedError(
+        raise RefusedQuestionError(
             "replay_check", "this is not what the study asks after these totals: ask the coordinator why"
         )
     return wanted

@@ -13,7 +13,7 @@ from consilience.site.policy.check import dominance
 from consilience.site.policy.policy import Policy
 from consilience.site.policy.rounds.leverage import Chunks, Span, extended, largest_leverage
 from consilience.site.policy.rounds.question_rules import order_of, parts_of
-from consilience.site.policy.rounds.refusal import RefusedError
+from consilience.site.policy.rounds.refusal import RefusedQuestionError
 from consilience.site.policy.rounds.weightings import Weighting
 
 INSTEAD = (
@@ -40,24 +40,27 @@ def check_numbers(question: Question, n: int, columns: int, policy: Policy) -> N
     --------
     >>> from consilience.messages import SquaredResponses
     >>> from consilience.model.design import Design
-    >>> check_numbers(SquaredResponses(Design.raw(20)), 100, 21, Policy.of_profile())
-    Traceback (most recent call last):
-    ...
-    consilience.site.policy.rounds.refusal.RefusedError: fourth moments of 21 columns need 210 rows: use fewer columns
+    >>> try:
+    ...     check_numbers(SquaredResponses(Design.raw(20)), 100, 21, Policy.of_profile())
+    ... except RefusedQuestionError as refusal:
+    ...     print(refusal)
+    fourth moments of 21 columns need 210 rows: use fewer columns
     """
     limits = policy.rounds
     if n < policy.site.min_rows:
-        raise RefusedError("min_rows", f"the policy asks for at least {policy.site.min_rows} rows")
+        raise RefusedQuestionError("min_rows", f"the policy asks for at least {policy.site.min_rows} rows")
     if order_of(question) == 4 and n < limits.rows_per_column * columns:
         least = limits.rows_per_column * columns
-        raise RefusedError(
+        raise RefusedQuestionError(
             "rows_per_column", f"fourth moments of {columns} columns need {least:g} rows: use fewer columns"
         )
     for part in parts_of(question):
         if isinstance(part, Pairs) and limits.rows_per_column > 0 and n < columns**2:
-            raise RefusedError("rows_per_column", f"pairs of rows with {columns} columns need {columns**2} rows")
+            raise RefusedQuestionError(
+                "rows_per_column", f"pairs of rows with {columns} columns need {columns**2} rows"
+            )
         if isinstance(part, Sample) and part.share * n < policy.site.min_rows:
-            raise RefusedError("min_rows", "the sample would have too few rows")
+            raise RefusedQuestionError("min_rows", "the sample would have too few rows")
 
 
 def check_weights(span: Span, weightings: Sequence[Weighting], chunks: Chunks, policy: Policy) -> Span:
@@ -74,13 +77,13 @@ def check_weights(span: Span, weightings: Sequence[Weighting], chunks: Chunks, p
         counted = [replace(each, information=False) for each in weightings]
     wider, thin = extended(span, counted, chunks, policy.experts.effective_rows)
     if thin.effective < policy.experts.effective_rows:
-        raise RefusedError(
+        raise RefusedQuestionError(
             "effective_rows",
             f"the {thin.name} rest on few rows: the limit of effective_rows is {policy.experts.effective_rows}, as "
             f"happens with a sharp gate or a small expert. {INSTEAD}",
         )
     if (h := largest_leverage(wider, chunks)) > policy.rounds.max_leverage:
-        raise RefusedError(
+        raise RefusedQuestionError(
             "max_leverage",
             f"all answers so far and this one together would rest on single rows, with a leverage of {h:.2f}: the "
             f"limit of max_leverage is {policy.rounds.max_leverage:g}; a sharp gate, many rounds or few rows "
@@ -105,7 +108,7 @@ def check_information(weightings: Sequence[Weighting], chunks: Chunks, policy: P
             for m in range(k):
                 share = dominance(tau[:, k] * tau[:, m], limits.dominance_rows)
                 if share > limits.missing_information_percent:
-                    raise RefusedError(
+                    raise RefusedQuestionError(
                         "missing_information_percent",
                         f"few rows lie between experts {m + 1} and {k + 1}, and standard errors would show them. "
                         f"{INSTEAD}",
