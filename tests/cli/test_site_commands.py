@@ -3,6 +3,8 @@
 import json
 import re
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
@@ -86,7 +88,7 @@ def test_nothing_leaves_without_a_yes(place):
     refused = run("site", "release", "ash", "-o", "ash.json", answer="n\n")
     assert code(refused) == "CSL-116"
     assert not (place / "ash.json").exists()
-    assert [entry.kind for entry in SiteFolder.open(place / "ash").entries] == ["init", "fit"]
+    assert [entry.kind for entry in SiteFolder.open(place / "ash").entries] == ["init", "fit", "decline"]
     assert code(run("site", "release", "ash", "-o", "ash.json", "--no-input")) == "CSL-115"  # the policy wants a person
 
 
@@ -113,6 +115,91 @@ def test_one_row_less_is_refused_and_recorded(place):
     refused = run("site", "fit", "ash", "study.toml", "fewer.parquet")
     assert code(refused) == "CSL-115"
     assert SiteFolder.open(place / "ash").entries[-1].kind == "refusal"
+    for command in (("preview",), ("release", "-o", "two.json")):  # nobody takes the fit before it for this one
+        later = run("site", command[0], "ash", *command[1:], answer="y\n")
+        assert code(later) == "CSL-115"
+        assert "a later fit was refused" in str(later.exception)
+
+
+def test_a_recoded_table_needs_the_statement_that_these_are_other_people(place):
+    fitted()
+    done("site", "release", "ash", "-o", "ash.json", answer="y\n")
+    older = TABLES["ash"].set_column(1, "age", pc.add(TABLES["ash"]["age"], 0.25)).slice(1)
+    pq.write_table(older, place / "recoded.parquet")
+    refused = run("site", "fit", "ash", "study.toml", "recoded.parquet")
+    assert code(refused) == "CSL-115"
+    assert "--other-people" in str(refused.exception)
+    done("site", "fit", "ash", "study.toml", "recoded.parquet", "--other-people", "patients of the year before")
+    assert "NOTE: stated: the rows are those of other people" in done("site", "preview", "ash").stdout
+    assert "patients of the year before" in done("site", "log", "show", "ash").stdout
+
+
+def test_a_file_that_the_ledger_does_not_name_is_found(place):
+    fitted()
+    done("site", "release", "ash", "-o", "ash.json", "--by", "A. Person", answer="y\n")
+    assert "released in entry 3" in done("site", "log", "verify", "ash", "ash.json").stdout
+    changed = json.loads((place / "ash.json").read_text())
+    changed["envelope"]["time"] = "2020-01-01T00:00:00Z"
+    (place / "changed.json").write_text(json.dumps(changed))
+    found = run("site", "log", "verify", "ash", "changed.json")
+    assert code(found) == "CSL-117"
+    assert "NOT in this ledger" in found.stdout
+    path = place / "ash" / "ledger.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))  # the release is cut off
+    assert code(run("site", "log", "verify", "ash", "ash.json")) == "CSL-117"
+
+
+def test_every_number_can_be_seen_before_it_leaves(place):
+    fitted()
+    shown = done("site", "preview", "ash", "--numbers").stdout
+    report = last_fit(SiteFolder.open(place / "ash")).report
+    for name, _, value in fields_of(report.file):
+        assert f"{name} = {json.dumps(value)}" in shown
+
+
+def test_nothing_is_approved_that_cannot_be_written(place):
+    fitted()
+    assert code(run("site", "release", "ash", "-o", "nowhere/ash.json", answer="y\n")) == "CSL-140"
+    assert [entry.kind for entry in SiteFolder.open(place / "ash").entries] == ["init", "fit"]
+
+
+def test_a_site_without_a_file_and_a_single_file_are_said(place):
+    sent = site_file(Study.from_text(STUDY), "ash", TABLES["ash"])
+    (place / "ash.json").write_text(sent.to_text())
+    sites = "".join(f'[[sites]]\nname = "{name}"\n' for name in ("ash", "elm"))
+    (place / "roster.toml").write_text(f'format = "consilience-roster"\nversion = 1\n{sites}')
+    said = done("combine", "study.toml", "ash.json", "--roster", "roster.toml").stderr
+    assert "without a file: elm" in said
+    assert "one file" in said
+    (place / "bad.json").write_text("{}")
+    assert "bad.json" in str(run("combine", "study.toml", "bad.json", "-o", "two.json").exception)
+
+
+def test_a_draft_has_no_value_of_few_rows(place):
+    rows = 60
+    table = pa.table(
+        {
+            "days": [float(i % 7) for i in range(rows)],
+            "ward": [*(["a", "b"] * 29), "Hans Meier", "Hans Meier"],
+            "surname": [f"name {i}" for i in range(rows)],
+            "number": list(range(90_000, 90_000 + rows)),
+            "born": pa.array(list(range(rows)), pa.date32()),
+            "weight": [f"{i},5" for i in range(rows)],
+            "age": [20.0 + i for i in range(rows)],
+        }
+    )
+    pq.write_table(table, place / "table.parquet")
+    said = done("init", "draft.toml", "--from", "table.parquet", "--response", "days").stderr
+    study = Study.read(place / "draft.toml")
+    assert [column.name for column in study.columns] == ["days", "ward", "age"]
+    assert study.columns[1].levels == ["a", "b"]
+    text = (place / "draft.toml").read_text()
+    for value in ("Meier", "name 1", "90001", ",5"):
+        assert value not in text
+        assert value not in said
+    for name in ("ward", "surname", "number", "born", "weight"):
+        assert f"column {name}" in said
+    assert "decimal commas" in said
 
 
 def test_a_policy_changed_after_the_fit_needs_another_fit(place):

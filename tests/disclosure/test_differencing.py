@@ -207,13 +207,17 @@ def test_a_run_counts_as_a_release_and_has_no_bytes_to_return(guarded):
     assert guarded(STUDY, ROWS)[0] == "allowed"
 
 
-def test_recoding_a_column_in_all_rows_is_noted(guarded):
+def test_a_column_recoded_in_all_rows_is_refused_unless_people_state_that_they_are_others(guarded):
     assert guarded(STUDY, ROWS)[0] == "allowed"
     recoded = ROWS.set_column(1, "age", pa.array(ROWS["age"].to_numpy() - 0.25)).slice(1)
     used = UsedRows.of(recoded, wanted_of(STUDY).columns, guarded.folder.secret)
     found = decided_for(guarded.folder, STUDY.identity, used, MIN_ROWS)
-    assert (found.outcome, found.entry) == ("allowed", 2)
+    assert (found.outcome, found.entry) == ("refused", 2)
     assert "no row of entry 2 of the ledger is found again" in found.said
+    assert "--other-people" in found.said
+    assert decided_for(guarded.folder, STUDY.identity, used, MIN_ROWS, other_people=True).outcome == "allowed"
+    fewer = UsedRows.of(ROWS.slice(1), wanted_of(STUDY).columns, guarded.folder.secret)  # a statement against the rows
+    assert decided_for(guarded.folder, STUDY.identity, fewer, MIN_ROWS, other_people=True).outcome == "refused"
 
 
 def test_changed_or_missing_tags_and_releases_stop_everything(guarded):

@@ -14,7 +14,9 @@ from consilience.site.policy.policy import COMMENTS
 THREATS = (
     ("A row is computed from the file", "sums rest on enough rows, none of which dominates; see the limits"),
     ("A row is computed from two files (rows added, removed or swapped between them)",
-     "rows are compared with all earlier releases by keyed tags; sets that differ by few rows are refused"),
+     "rows are compared with each earlier release by keyed tags; sets that differ by few rows are refused"),
+    ("The same with a column recoded, so that rows are not recognised",
+     "sets with nearly as many rows and none in common are refused, unless people state that these are other people"),
     ("A rare group is identified", "every level and pair of levels has no row or enough of them"),
     ("The coordinator chooses a model that follows single rows",
      "the site makes its own starts; an expert that fails is merged away; the number of experts is limited"),
@@ -32,6 +34,10 @@ UNPROTECTED = (
     ),
     "The file states means, variances and group sizes of the site: they describe its patients as a whole.",
     "Rows are compared with one earlier release at a time, not with combinations of several.",
+    "A second folder of the same site knows nothing of what the first released.",
+    "People at the site may state that rows are those of other people, where they cannot be compared; it is recorded.",
+    "A group of whom all have a property discloses it of each of them: the file has exact counts of pairs of levels.",
+    "A site that asks for other levels because a group is too small tells that the group is small.",
     "The policy, the secret of the tags and the ledger are files of the site: who can write them can change the rules.",
 )
 
@@ -66,9 +72,17 @@ def annex_of(folder: SiteFolder, study: Study) -> str:
             *(f"- `{name}`: {meaning}." for name, meaning in FIELDS.items()),
             "- `envelope`: time of release, place in the ledger, and the signature, if the site has a key.",
             "",
+            "## Releases for this study",
+            "",
+            *_releases(folder, study),
+            "",
             "## Limits that the file keeps",
             "",
-            *_limits(policy.stricter(study.minimum)),
+            *_limits(policy.stricter(study.minimum), "site", "experts", "covariates"),
+            "",
+            "## Settings of a release",
+            "",
+            *_limits(policy.stricter(study.minimum), "release"),
             "",
             "## Threats and what is done against them",
             "",
@@ -88,9 +102,18 @@ def _columns(study: Study) -> Iterator[str]:
         yield f"- `{column.name}` ({kind}){about}"
 
 
-def _limits(policy: Policy) -> Iterator[str]:
+def _releases(folder: SiteFolder, study: Study) -> Iterator[str]:
+    found = [entry for entry in folder.entries if entry.kind == "release" and entry.details["study"] == study.identity]
+    for entry in found:
+        who, rows, file = (entry.details.get(name) for name in ("approved_by", "rows", "file"))
+        yield f"- Entry {entry.number} of the ledger, {entry.time}: {rows} rows, approved by {who}, file {file}"
+    if not found:
+        yield "None yet."
+
+
+def _limits(policy: Policy, *parts: str) -> Iterator[str]:
     tables = policy.model_dump()
-    for part in ("site", "experts", "covariates", "release"):
+    for part in parts:
         for name, limit in tables[part].items():
-            said = COMMENTS[name].replace("\n", " ").rstrip(".")
+            said = COMMENTS[name].replace("\n", " ").removesuffix(", ...").removeprefix("... ").rstrip(".")
             yield f"- `{name}` = {str(limit).lower() if isinstance(limit, bool) else limit}: {said}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, StudyPath
 from consilience.cli.output import Output, check_free, console, write
 from consilience.cli.scoring import described, scored
 from consilience.cli.site_commands import site
+from consilience.errors import ConsilienceError
 from consilience.estimators.loading import load
 from consilience.files.json_text import read_text
 from consilience.files.roster import Roster, checked
@@ -60,6 +62,7 @@ def init(
     quiet: Quiet = False,
 ) -> None:
     """Write a study file to complete: an example, or a draft with the columns of a table."""
+    remarks: list[str] = []
     if table is None:
         text = EMPTY
     else:
@@ -67,8 +70,11 @@ def init(
             raise typer.BadParameter("--from needs --response, the column of the response")
         rows = table_of(table)
         with reported_as(Problem.STUDY):
-            text = drafted(rows, response, study.stem)
+            text, remarks = drafted(rows, response, study.stem)
+        remarks.append("The draft has levels and rounded ranges of your table: read it before you send it.")
     write(study, text, overwrite=overwrite)
+    for remark in remarks:
+        Output(quiet=quiet).say(remark)
     Output(quiet=quiet).say(f"{study} written. Complete it, then send the same file to every site.")
 
 
@@ -86,8 +92,12 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     wanted, output, sent = study_of(study), Output(as_json, quiet), []
     check_free(out, overwrite=overwrite)
     for path in files:
-        with reported_as(Problem.SITE_FILE):
+        try:
             sent.append(SiteFile.from_text(read_text(path, "a site file")))
+        except ConsilienceError as error:
+            raise CommandError(Problem.SITE_FILE, f"{path}: {error}") from error
+    if len(sent) == 1:
+        output.say("There is one file: the model is that of this site.", style="yellow")
     _check_signatures(wanted, sent, roster, output)
     with reported_as(Problem.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
         orders = combined(wanted, sent)
@@ -168,6 +178,9 @@ def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | No
     if roster is not None:
         with reported_as(Problem.ROSTER):
             known = Roster.read(roster)
+    absent = [] if known is None else sorted(set(known.names) - {file.site for file in files})
+    if absent:
+        output.say(f"In the roster, but without a file: {', '.join(absent)}", style="yellow")
     for file in files:
         try:
             found = checked(file, known, study.minimum.require_signatures)
@@ -185,10 +198,15 @@ def _model(path: Path) -> Any:
 
 def main() -> None:
     """Run the command line; an error ends with a code and a next step, and without values of a table."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without some sign shows a question mark
     try:
         app()
     except CommandError as error:
         _end(error)
+    except OSError as error:
+        _end(CommandError(Problem.FILE, f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}"))
     except Exception as error:  # noqa: BLE001 - the text of an unforeseen error may have values of a table
         _end(CommandError(Problem.UNEXPECTED, type(error).__name__))
     except KeyboardInterrupt:

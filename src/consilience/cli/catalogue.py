@@ -76,9 +76,9 @@ class Problem(Enum):
         "CSL-115",
         4,
         "The rules of the site do not allow this",
-        "Do what the message says; the limits are in policy.toml, and the refusal is in the ledger.",
+        "Do what the message says; the limits are in policy.toml.",
     )
-    DECLINED = Kind("CSL-116", 4, "The release was not approved", "Run the command again to approve it.")
+    DECLINED = Kind("CSL-116", 4, "The release was not approved", "Fit again, or change the study or the policy.")
     LEDGER = Kind(
         "CSL-117",
         5,
@@ -119,6 +119,7 @@ class Problem(Enum):
     INSTALLATION = Kind(
         "CSL-133", 3, "The installation has problems", "Mend the lines that are marked, then run 'consilience doctor'."
     )
+    FILE = Kind("CSL-141", 3, "A file or folder cannot be used", "Check that it exists, and who may read and write it.")
     OUTPUT = Kind(
         "CSL-140",
         3,

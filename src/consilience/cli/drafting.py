@@ -15,6 +15,8 @@ from consilience.model.gates import GATES
 
 MOST_LEVELS = 30
 """A text column with more levels is an identifier or free text, and is left out of the draft."""
+LEAST_ROWS = 10
+"""A level with fewer rows is left out: the study goes to everybody."""
 COMMENTS = {
     "name": "A short name, public.",
     "seed": "Any whole number: every site uses it, so that a fit can be repeated.",
@@ -78,23 +80,34 @@ missing = "refuse"
 """
 
 
-def drafted(table: pa.Table, response: str, name: str) -> str:
-    """Return the text of a study with the columns of a table.
+def drafted(table: pa.Table, response: str, name: str) -> tuple[str, list[str]]:
+    """Return the text of a study with the columns of a table, and remarks on what was left out.
+
+    Levels with few rows, identifiers, free text and dates are left out: the study goes to everybody.
 
     Examples
     --------
-    >>> table = pa.table({"days": [1.5, 3.0, 8.0], "ward": ["a", "b", "a"], "age": [61, 47, 80]})
-    >>> [column.name for column in Study.from_text(drafted(table, "days", "stay")).columns]
-    ['days', 'ward', 'age']
+    >>> table = pa.table({"days": [1.5, 3.0, 8.0] * 10, "ward": ["a", "b", "a"] * 10, "name": [*map(str, range(30))]})
+    >>> text, remarks = drafted(table, "days", "stay")
+    >>> [column.name for column in Study.from_text(text).columns], remarks
+    (['days', 'ward'], ['column name is left out: it has fewer than 2 levels with 10 rows each'])
     """
     if response not in table.column_names:
         raise InvalidInputError(f"the table has no column {response!r}; it has {', '.join(table.column_names)}")
-    columns = [
-        column for each in table.column_names if (column := _column(table, each, scaled=each != response)) is not None
-    ]
+    if twice := sorted({each for each in table.column_names if table.column_names.count(each) > 1}):
+        raise InvalidInputError(f"the table has two columns {', '.join(twice)}: rename one of each")
+    columns: list[dict[str, Any]] = []
+    remarks: list[str] = []
+    for each in table.column_names:
+        try:
+            column, more = _column(table, each, scaled=each != response)
+            columns.append(column)
+            remarks += more
+        except InvalidInputError as error:
+            remarks.append(f"column {each} is left out: {error}")
     kinds = {column["name"]: column["kind"] for column in columns}
     if response not in kinds:
-        raise InvalidInputError(f"column {response!r} has no values, or too many levels, for a response")
+        raise InvalidInputError(f"column {response!r} cannot be the response. " + "; ".join(remarks))
     family = next(name for name, kind in FAMILIES.items() if kind.classes == (kinds[response] == "category"))
     study = {
         "format": Study.kind,
@@ -106,31 +119,47 @@ def drafted(table: pa.Table, response: str, name: str) -> str:
         "minimum": {"rows": 50},
         "columns": columns,
     }
-    return Study.model_validate(study).to_text(COMMENTS)
+    return Study.model_validate(study).to_text(COMMENTS), remarks
 
 
-def _column(table: pa.Table, name: str, *, scaled: bool) -> dict[str, Any] | None:
+def _column(table: pa.Table, name: str, *, scaled: bool) -> tuple[dict[str, Any], list[str]]:
+    """Return a column of the draft, and remarks; raise an error that says why there is none."""
     chunked = table.column(name)
     values = plain(chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0))
     missing = "drop" if values.null_count else "refuse"
     if is_category(values.type):
-        levels = [level for level in levels_of([values]) if level is not None]
-        usable = 2 <= len(levels) <= MOST_LEVELS
-        return {"name": name, "kind": "category", "levels": levels, "missing": missing} if usable else None
+        levels, remarks = _levels(values, name)
+        return {"name": name, "kind": "category", "levels": levels, "missing": missing}, remarks
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)):
+        raise InvalidInputError(f"it is of type {values.type}; for a date, compute a number, such as days, first")
     numbers = np.asarray(values.drop_null().cast(pa.float64()).to_numpy(zero_copy_only=False))
     numbers = numbers[np.isfinite(numbers)]
     if not len(numbers):
-        return None
+        raise InvalidInputError("it has no values")
+    if scaled and pa.types.is_integer(values.type) and len(np.unique(numbers)) == len(numbers) > MOST_LEVELS:
+        raise InvalidInputError("every row has another whole number: it looks like an identifier")
     low, high = _outwards(float(numbers.min()), float(numbers.max()))
-    return {
-        "name": name,
-        "kind": "number",
-        "unit": "",
-        "low": low,
-        "high": high,
-        "missing": missing,
-        **(_scaling(numbers) if scaled else {}),
-    }
+    found = {"name": name, "kind": "number", "unit": "", "low": low, "high": high, "missing": missing}
+    return found | (_scaling(numbers) if scaled else {}), []
+
+
+def _levels(values: pa.Array, name: str) -> tuple[list[Any], list[str]]:
+    """Return the levels that enough rows have, and a remark on the others, without naming them."""
+    counts = {each["values"]: each["counts"] for each in values.drop_null().value_counts().to_pylist()}
+    common = {level for level, rows in counts.items() if rows >= LEAST_ROWS}
+    levels = [level for level in levels_of([values]) if level is not None and level in common]
+    if len(levels) > MOST_LEVELS:
+        raise InvalidInputError(f"it has more than {MOST_LEVELS} levels: free text, or an identifier")
+    if len(levels) < 2:
+        if counts and all(isinstance(level, str) and _is_decimal_comma(level) for level in counts):
+            raise InvalidInputError("its numbers have decimal commas: export it with points")
+        raise InvalidInputError(f"it has fewer than 2 levels with {LEAST_ROWS} rows each")
+    rare = len(counts) - len(levels)
+    return levels, [f"column {name}: {rare} rare levels are left out; add or merge them"] if rare else []
+
+
+def _is_decimal_comma(text: str) -> bool:
+    return "," in text and text.strip().lstrip("+-").replace(",", "", 1).isdigit()
 
 
 def _scaling(numbers: np.ndarray) -> dict[str, float]:

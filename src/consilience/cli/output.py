@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -63,15 +64,25 @@ def console() -> Console:
 
 
 def check_free(path: Path, *, overwrite: bool) -> None:
-    """Raise an error if a file exists and may not be replaced."""
+    """Raise an error if a file exists and may not be replaced, or if its folder cannot be written."""
     if path.exists() and not overwrite:
         raise CommandError(Problem.OUTPUT, f"{path} exists")
+    try:  # before work is done, or an approval is recorded
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise CommandError(Problem.OUTPUT, f"nothing can be written to {path.parent}: {error.strerror}") from error
 
 
 def write(path: Path, text: str, *, overwrite: bool) -> None:
+    """Write a text, unless the file exists and may not be replaced."""
+    write_bytes(path, (text if text.endswith("\n") else f"{text}\n").encode(), overwrite=overwrite)
+
+
+def write_bytes(path: Path, data: bytes, *, overwrite: bool) -> None:
     """Write a file, unless it exists and may not be replaced."""
     check_free(path, overwrite=overwrite)
     try:
-        path.write_text(text if text.endswith("\n") else f"{text}\n", encoding="utf-8")
+        path.write_bytes(data)
     except OSError as error:
         raise CommandError(Problem.OUTPUT, f"{path} cannot be written: {error.strerror}") from error

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
 from consilience.files.site_file import SiteFile
 from consilience.fit.parameters import parameters
+from consilience.site.entries import Entry
 from consilience.site.fit_report import FitReport
 from consilience.site.policy import Check
 
@@ -19,7 +21,8 @@ FIELDS = {
     "evidence": "the policy by hash, its profile, and for each rule the limit and whether it was kept; no counts",
     "columns.rows": "the number of rows used",
     "columns.covariate_means": "the mean of each covariate",
-    "columns.covariate_products": "variances and covariances of the covariates, times the number of rows",
+    "columns.covariate_products": "variances and covariances of the covariates, times the number of rows; for "
+    "categories these are exact counts of levels and pairs of levels",
     "columns.response_means": "the mean of the response",
     "columns.response_products": "the variance of the response, times the number of rows",
     "model.mixture": "the fitted model: gate, and coefficients and variance of each expert",
@@ -28,7 +31,7 @@ FIELDS = {
     "model.exposure": "the mean exposure of the rows",
     "model.label_counts": "expected number of rows of each expert by the gate",
     "model.rows_of_experts": "number of rows of each expert",
-    "model.second_moments": "sums of products of covariates among the rows of each expert",
+    "model.second_moments": "sums of products of covariates among the rows of each expert; for categories counts",
     "model.precision": "how precisely each coefficient is known (inverse of a covariance matrix)",
     "model.covariates.weights": "a summary of the covariates by a few classes of rows: the share of each class",
     "model.covariates.means": "means of the numbers in each class",
@@ -83,16 +86,20 @@ def _leaves(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, Any
             yield from _leaves(f"{name}.", value)
 
 
-def text_of(report: FitReport) -> str:
-    """Return the whole preview as text."""
+def text_of(report: FitReport, entry: Entry, *, numbers: bool = False) -> str:
+    """Return the whole preview as text; ``numbers`` adds every number that would leave."""
     file = report.file
-    numbers = {name: _numbers(value) for name, _, value in fields_of(file)}
+    values = [f"  {name} = {json.dumps(value)}" for name, _, value in fields_of(file)]
+    amounts = {name: _numbers(value) for name, _, value in fields_of(file)}
     kept = sum(check.kept for check in report.checks)
-    size = f"one file of {len(file.to_text()):,} bytes with {sum(numbers.values()):,} numbers"
+    made = f"{entry.time} (entry {entry.number} of the ledger)"
+    size = f"one file of {len(file.to_text()):,} bytes and an envelope, with {sum(amounts.values()):,} numbers"
     parts = [
+        f"Study {report.study_name} ({file.study[:15]}...), fitted {made} from {entry.details['rows']:,} rows.",
         f"What would leave {file.site}: {size}. No row is in it.",
+        *(f"NOTE: {note}" for note in report.notes),
         "",
-        *(f"  {name:<30} {_count(numbers[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
+        *(f"  {name:<30} {_count(amounts[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
         f"  {'(envelope)':<30} {'':>13}  time of release, place in the ledger, signature",
         "",
         "The model",
@@ -103,8 +110,8 @@ def text_of(report: FitReport) -> str:
     ]
     if report.steps:
         parts += ["", "Changed to keep the policy", *(f"  {step}" for step in report.steps)]
-    if report.notes:
-        parts += ["", "Notes", *(f"  {note}" for note in report.notes)]
+    if numbers:
+        parts += ["", "Every number", *values]
     return "\n".join([*parts, "", "Attack at the site", *(f"  {line}" for line in attack_lines(report)), "", UNSAID])
 
 
@@ -146,15 +153,18 @@ def attack_lines(report: FitReport) -> list[str]:
     return [leverage, str(report.membership)]
 
 
-def document_of(report: FitReport) -> dict[str, Any]:
+def document_of(report: FitReport, entry: Entry) -> dict[str, Any]:
     """Return the preview as a JSON object; it has counts and stays at the site."""
     return {
         "site": report.file.site,
         "study": report.file.study,
+        "study_name": report.study_name,
+        "fitted": entry.time,
+        "entry": entry.number,
         "hash": report.file.hash,
         "bytes": len(report.file.to_text()),
         "fields": [
-            {"name": name, "meaning": meaning, "numbers": _numbers(value)}
+            {"name": name, "meaning": meaning, "numbers": _numbers(value), "content": value}
             for name, meaning, value in fields_of(report.file)
         ],
         "checks": [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import hashlib
 from pathlib import Path
 from typing import Annotated
 
@@ -23,12 +24,19 @@ from consilience.cli.options import (
     study_of,
     table_of,
 )
-from consilience.cli.output import Output, check_free, write
+from consilience.cli.output import Output, check_free, write, write_bytes
 from consilience.cli.preview import document_of, text_of
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
 from consilience.site import ledger
-from consilience.site.approval import earlier_release, last_fit, released
+from consilience.site.approval import (
+    check_latest,
+    check_still_valid,
+    earlier_release,
+    last_fit,
+    record_decline,
+    released,
+)
 from consilience.site.folder import LEDGER, POLICY, SiteFolder, slug
 from consilience.site.policy import PROFILES, Policy
 from consilience.site.sealing import verified_ledger
@@ -96,28 +104,47 @@ def check(name: SiteName, study: StudyPath, table: TablePath, as_json: AsJson = 
 
 
 @site.command()
-def fit(name: SiteName, study: StudyPath, table: TablePath, where: Where = HERE, quiet: Quiet = False) -> None:
+def fit(  # noqa: PLR0917 - typer makes options of them
+    name: SiteName,
+    study: StudyPath,
+    table: TablePath,
+    where: Where = HERE,
+    other_people: Annotated[
+        str, typer.Option(help="Why the rows are of other people than earlier ones, if rows cannot be compared.")
+    ] = "",
+    quiet: Quiet = False,
+) -> None:
     """Fit the site's own model under its policy, and keep it in the site's folder. Nothing leaves."""
     folder, wanted, output = folder_of(name, where), study_of(study), Output(quiet=quiet)
     rows = table_of(table)
     if not examined_for(wanted, rows).fits:
         raise CommandError(Problem.MISFIT, f"run 'consilience site check {name} {study} {table}' for the findings")
     with reported_as(Problem.POLICY, refused=Problem.REFUSED), output.working(f"{folder.name} fits"):
-        done = fit_at_site(folder, wanted, rows)
+        done = fit_at_site(folder, wanted, rows, other_people)
     if done.released_by is not None:
         output.say(f"These rows were released for this study before (entry {done.released_by}): nothing was fitted.")
     else:
-        output.say(f"Fitted and kept in {folder.path}. Nothing has left. Look at it: consilience site preview {name}")
+        there = "" if where == HERE else f" --in {where}"
+        output.say(
+            f"Fitted and kept in {folder.path}. Nothing has left. Look at it: consilience site preview {name}{there}"
+        )
 
 
 @site.command()
-def preview(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+def preview(
+    name: SiteName,
+    where: Where = HERE,
+    numbers: Annotated[bool, typer.Option("--numbers", help="Print every number that would leave.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show field by field what would leave, every check, and an attack on it."""
     folder = folder_of(name, where)
-    with reported_as(Problem.RELEASE):
+    with reported_as(Problem.RELEASE, refused=Problem.REFUSED):
         last = last_fit(folder)
+        check_latest(folder, last)
+    with reported_as(Problem.FOLDER):
         ledger.append(folder.path / LEDGER, "preview", {"fit": last.entry.number})
-    Output(as_json).data(document_of(last.report), text_of(last.report))
+    Output(as_json).data(document_of(last.report, last.entry), text_of(last.report, last.entry, numbers=numbers))
 
 
 @site.command()
@@ -133,18 +160,24 @@ def release(  # noqa: PLR0917 - typer makes options of them
     """Show the preview, ask for approval, record it, and write the one file that leaves."""
     folder, output = folder_of(name, where), Output(quiet=quiet)
     check_free(out, overwrite=overwrite)
+    who = by or getpass.getuser()
     with reported_as(Problem.RELEASE, refused=Problem.REFUSED):
         last, policy = last_fit(folder), Policy.from_text(folder.policy)
+        check_latest(folder, last)
         before = earlier_release(folder, last)
+        if before is None:
+            check_still_valid(folder, last)
     if before is None:
         if no_input and not policy.release.allow_no_input:
             raise CommandError(Problem.REFUSED, "the policy does not allow a release without the question to a person")
-        Output(quiet=quiet and no_input).say(text_of(last.report))  # a person who is asked has seen it
+        shown = text_of(last.report, last.entry)
+        Output(quiet=quiet and no_input).say(shown)  # a person who is asked has seen it
         if not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
-            raise CommandError(Problem.DECLINED, "nothing was released")
+            record_decline(folder, last, who)
+            raise CommandError(Problem.DECLINED, "nothing has left; the ledger has your answer")
     with reported_as(Problem.RELEASE, refused=Problem.REFUSED):
-        data = released(folder, by or getpass.getuser())
-    write(out, data.decode(), overwrite=overwrite)
+        data = released(folder, who)
+    write_bytes(out, data, overwrite=overwrite)
     if before is None:
         output.say(f"{out} written: send it. The ledger has the release.")
     else:
@@ -181,7 +214,12 @@ def log_show(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> No
 def _details(entry: ledger.Entry) -> str:
     """Return what an entry says, without hashes of files and lists of columns."""
     shown = {key: value for key, value in entry.details.items() if key not in ("tags", "file", "secret", "columns")}
-    return ", ".join(f"{key} {str(value)[:23]}" for key, value in shown.items())
+    return ", ".join(f"{key} {_short(value)}" for key, value in shown.items())
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return f"{text[:23]}..." if text.startswith("sha256:") else text
 
 
 @log.command("verify")
@@ -202,11 +240,25 @@ def log_verify(
         verdict = verified_ledger(folder_of(name, where), sent)
     if verdict is None:
         raise CommandError(Problem.FOLDER, f"there is no ledger in {path}")
-    Output(as_json).data(
-        {"whole": verdict.is_whole, "entries": len(verdict.entries), "said": str(verdict)}, str(verdict)
-    )
+    releases = {str(each): _release_of(verdict, each) for each in files or []}
+    lines = [f"{path}: {said or 'NOT in this ledger'}" for path, said in releases.items()]
+    found = {"whole": verdict.is_whole, "entries": len(verdict.entries), "said": str(verdict), "files": releases}
+    Output(as_json).data(found, "\n".join([str(verdict), *lines]))
     if not verdict.is_whole:
         raise CommandError(Problem.LEDGER, str(verdict))
+    if not all(releases.values()):
+        raise CommandError(
+            Problem.LEDGER, "a file is of another site, was changed, or its entry was cut off the ledger"
+        )
+
+
+def _release_of(verdict: ledger.Verdict, path: Path) -> str:
+    """Return by which entry a file was released, to the byte; empty if by none."""
+    named = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    for entry in verdict.entries:
+        if entry.kind == "release" and entry.details.get("file") == named:
+            return f"released in entry {entry.number}, {entry.time}, approved by {entry.details.get('approved_by')}"
+    return ""
 
 
 @log.command("repair")

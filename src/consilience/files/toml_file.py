@@ -47,7 +47,9 @@ class TomlFile(Part):
         """Return the value of parsed TOML."""
         version = tables.get("version")
         if tables.get("format") != cls.kind:
-            raise InvalidInputError(f'the file is not a {cls.called}: expected format = "{cls.kind}"')
+            raise InvalidInputError(
+                f'the file is not a {cls.called}: begin it with format = "{cls.kind}" and version = 1'
+            )
         if isinstance(version, int) and version > cls.newest:
             raise InvalidInputError(
                 f"the {cls.called} has version {version}, and this library reads up to {cls.newest}: install a newer "

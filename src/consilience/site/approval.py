@@ -41,6 +41,7 @@ def keep_fit(folder: SiteFolder, report: FitReport, tags: RowTags, now: datetime
         "rows": tags.n,
         "tags": keep_tags(folder, tags),
         "fit": kept(folder.path / "fits", report.to_text().encode()),
+        **({"stated": list(report.notes)} if report.notes else {}),
     }
     return ledger.append(folder.path / LEDGER, "fit", details, now=now)
 
@@ -58,6 +59,11 @@ def record_refusal(folder: SiteFolder, study: str, reason: str, now: datetime | 
     """Record that nothing may leave for a study, and why; the reason stays at the site."""
     details = {"study": study, "reason": reason[:LONGEST_REASON]}
     return ledger.append(folder.path / LEDGER, "refusal", details, now=now)
+
+
+def record_decline(folder: SiteFolder, last: LastFit, who: str) -> ledger.Entry:
+    """Record that a person looked at a fit and did not approve it."""
+    return ledger.append(folder.path / LEDGER, "decline", {"fit": last.entry.number, "declined_by": who[:200]})
 
 
 def last_fit(folder: SiteFolder) -> LastFit:
@@ -78,12 +84,22 @@ def earlier_release(folder: SiteFolder, last: LastFit) -> ledger.Entry | None:
     return None
 
 
+def check_latest(folder: SiteFolder, last: LastFit) -> None:
+    """Raise an error if a fit was tried later and refused: people may take the one before it for that one."""
+    refused = [entry.number for entry in folder.entries[last.entry.number :] if entry.kind == "refusal"]
+    if refused:
+        raise RefusedError(
+            f"a later fit was refused (entry {refused[-1]} of the ledger), and this is the one before it: fit again "
+            "with the table that you want to release"
+        )
+
+
 def check_still_valid(folder: SiteFolder, last: LastFit) -> None:
     """Raise an error if the fit was decided on other rules, or before another release or run."""
-    policy = Policy.from_text(folder.policy)
+    policy, later = Policy.from_text(folder.policy), folder.entries[last.entry.number :]
     if policy.identity != last.report.file.evidence.get("policy"):
         raise RefusedError("the policy was changed after the fit: fit again, so that the new limits are applied")
-    if any(entry.kind in ("release", "run") for entry in folder.entries[last.entry.number :]):
+    if any(entry.kind in ("release", "run") for entry in later):
         raise RefusedError(
             "something else was released after the fit: fit again, so that the rows are compared with it too"
         )
@@ -100,6 +116,7 @@ def released(folder: SiteFolder, approved_by: str, now: datetime | None = None) 
     now : datetime, optional
     """
     last = last_fit(folder)
+    check_latest(folder, last)
     if (earlier := earlier_release(folder, last)) is not None:
         return stored(folder, earlier.number)
     check_still_valid(folder, last)

@@ -4,11 +4,12 @@ Two sums that differ by one row give the row, however many rows each has. So a s
 differ from those of an earlier release or run by at least one and fewer than ``min_rows`` rows, whether these were
 added, removed or swapped, and whatever the studies are called. Rows are compared in the columns that the earlier study
 read. If the table lacks one of them, the rows cannot be compared, and only a difference in the number of rows of
-``min_rows`` or more shows that the sets are far enough apart.
+``min_rows`` or more shows that the sets are far enough apart. A column that is recoded in all rows makes new rows of
+them: sets of nearly the same number of rows without a common row are refused too. In both cases the people at the site
+may state that the rows are those of other people; the statement is recorded.
 
 What the rule does not cover: it compares with one earlier release at a time, not with unions and differences of
-several; and a site that recodes the values of a column in all rows makes new rows of them. The decision carries a note
-where that may have happened.
+several.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from typing import Literal
 from consilience.errors import InvalidInputError
 from consilience.site.row_tags import RowTags, difference
 from consilience.site.used_rows import UsedRows
+
+OTHERS = (
+    "If the rows are those of other people, such as of another year, state it: 'consilience site fit --other-people "
+    '"REASON"\'; the ledger keeps the statement'
+)
+"""What to do where rows cannot be compared."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Decision:
     entry : int, optional
         Entry of the ledger that decided.
     said : str
-        The reason of a refusal and how to go on, or a note; without numbers of rows or values.
+        The reason of a refusal and how to go on; without numbers of rows or values.
     """
 
     outcome: Literal["allowed", "stored", "refused"]
@@ -69,7 +76,9 @@ class Decision:
     said: str = ""
 
 
-def decided(study: str, used: UsedRows, earlier: Iterable[Earlier], min_rows: int) -> Decision:
+def decided(
+    study: str, used: UsedRows, earlier: Iterable[Earlier], min_rows: int, *, other_people: bool = False
+) -> Decision:
     """Decide whether a release or run over these rows is allowed beside all earlier ones.
 
     Parameters
@@ -82,6 +91,8 @@ def decided(study: str, used: UsedRows, earlier: Iterable[Earlier], min_rows: in
         All earlier releases and runs over the data set, of any study.
     min_rows : int
         Smallest number of rows about which something may be said.
+    other_people : bool
+        Whether the people at the site state that the rows are not those of earlier releases, where nobody can tell.
 
     Examples
     --------
@@ -100,15 +111,14 @@ def decided(study: str, used: UsedRows, earlier: Iterable[Earlier], min_rows: in
     for each, apart in found:
         if each.is_release and each.study == study and apart == 0:
             return Decision("stored", each.entry, f"entry {each.entry} released these rows for this study")
-    note = Decision("allowed")
     for each, apart in found:
-        if apart is None:
-            return _incomparable(used, each)
-        if 0 < apart < min_rows:
+        if apart is not None and 0 < apart < min_rows:
             return _too_near(each, min_rows)
-        if _looks_recoded(used, each, apart, min_rows):
-            note = Decision("allowed", each.entry, _recoded(each))
-    return note
+        if apart is None and not other_people:
+            return _incomparable(used, each)
+        if apart is not None and _looks_recoded(used, each, apart, min_rows) and not other_people:
+            return _recoded(each)
+    return Decision("allowed")
 
 
 def check_unchanged(used: UsedRows, begun: Earlier) -> None:
@@ -158,13 +168,15 @@ def _incomparable(used: UsedRows, earlier: Earlier) -> Decision:
         "refused",
         earlier.entry,
         f"the rows cannot be compared with those of entry {earlier.entry} of the ledger, because the table lacks "
-        f"columns that were read there: {absent}. Use a table that has them; the study need not read them",
+        f"columns that were read there: {absent}. Use a table that has them; the study need not read them. {OTHERS}",
     )
 
 
-def _recoded(earlier: Earlier) -> str:
-    return (
-        f"no row of entry {earlier.entry} of the ledger is found again, although the numbers of rows nearly agree. If "
-        "these are the same people with a column recoded or corrected throughout, do not release: the rule against "
-        "differences cannot see it"
+def _recoded(earlier: Earlier) -> Decision:
+    return Decision(
+        "refused",
+        earlier.entry,
+        f"no row of entry {earlier.entry} of the ledger is found again, although the numbers of rows nearly agree: a "
+        "column may have been recoded, and the difference of the two results would then disclose single rows. Use the "
+        f"table with the values that it had. {OTHERS}",
     )

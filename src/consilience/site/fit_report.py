@@ -22,6 +22,7 @@ class FitReport:
 
     Parameters
     ----------
+    study_name : str
     file : SiteFile
         What would leave, without an envelope.
     checks : tuple of Check
@@ -29,7 +30,7 @@ class FitReport:
     steps : tuple of str
         What was changed in the fit so that it keeps the policy.
     notes : tuple of str
-        Remarks on earlier releases.
+        What the people at the site stated.
     leverage : float
         Largest leverage of a row in the regression of an expert, between 0 and 1.
     membership : MembershipTest, optional
@@ -41,11 +42,12 @@ class FitReport:
     >>> from consilience.model.summary import ColumnSummary
     >>> nothing = LocalFit(ColumnSummary.unit(1, 1), None, None)
     >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)", "age"), nothing)
-    >>> report = FitReport(file, (Check.at_least("site", "min_rows", "site", 50, 61),))
+    >>> report = FitReport("stay", file, (Check.at_least("site", "min_rows", "site", 50, 61),))
     >>> FitReport.from_text(report.to_text()).checks == report.checks
     True
     """
 
+    study_name: str
     file: SiteFile
     checks: tuple[Check, ...]
     steps: tuple[str, ...] = ()
@@ -59,6 +61,7 @@ class FitReport:
             {
                 "format": FORMAT,
                 "version": VERSION,
+                "study_name": self.study_name,
                 "file": self.file.to_text(),
                 "checks": [_check_document(check) for check in self.checks],
                 "steps": list(self.steps),
@@ -76,6 +79,7 @@ class FitReport:
             raise InvalidInputError("the stored fit was written by another version of the library: fit again")
         try:
             return cls(
+                str(found["study_name"]),
                 SiteFile.from_text(found["file"]),
                 tuple(_check_of(each) for each in found["checks"]),
                 tuple(found["steps"]),

@@ -43,8 +43,12 @@ def earlier_of(folder: SiteFolder) -> list[Earlier]:
     return found
 
 
-def decided_for(folder: SiteFolder, study: str, used: UsedRows, min_rows: int) -> Decision:
+def decided_for(
+    folder: SiteFolder, study: str, used: UsedRows, min_rows: int, *, other_people: bool = False
+) -> Decision:
     """Decide by the ledger of a site whether a release or run over these rows is allowed.
+
+    ``other_people`` is a statement of the people at the site, as in :func:`~consilience.site.differencing.decided`.
 
     Examples
     --------
@@ -61,7 +65,7 @@ def decided_for(folder: SiteFolder, study: str, used: UsedRows, min_rows: int) -
     >>> stored(folder, decided_for(folder, "sha256:a", used, 10).entry)
     b'the file'
     """
-    return decided(study, used, earlier_of(folder), min_rows)
+    return decided(study, used, earlier_of(folder), min_rows, other_people=other_people)
 
 
 def record(

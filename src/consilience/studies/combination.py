@@ -35,7 +35,9 @@ def combined(study: Study, files: Iterable[SiteFile]) -> FederatedOrders:
     for file in files:
         if file.study != study.identity:
             raise InvalidInputError(
-                f"the file of {file.site} is for another study, or for another version of it: ask the site to fit again"
+                f"the file of {file.site} is for another study, or for another version of it ({file.study[:15]}..., "
+                f"this is {study.identity[:15]}...): use the study file that was sent to the sites, or ask the site to "
+                "fit again"
             )
         if file.site in by_site:
             raise InvalidInputError(f"there are two files of site {file.site}: pass one")

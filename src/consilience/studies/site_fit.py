@@ -35,7 +35,7 @@ class SiteFit:
     released_by: int | None = None
 
 
-def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table) -> SiteFit:
+def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people: str = "") -> SiteFit:
     """Fit a site's own mixture under its policy, and keep it in the site's folder; nothing leaves.
 
     The rows are compared with those of all earlier releases of the site. If they were released for this study before,
@@ -46,6 +46,8 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table) -> SiteFit:
     folder : SiteFolder
     study : Study
     table : pyarrow.Table
+    other_people : str
+        Why the rows are those of other people than in earlier releases, where the rows cannot be compared; recorded.
 
     Raises
     ------
@@ -69,7 +71,7 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table) -> SiteFit:
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
         raise _refused(folder, study, NO_KEY)
-    decision = decided_for(folder, study.identity, used, applied.site.min_rows)
+    decision = decided_for(folder, study.identity, used, applied.site.min_rows, other_people=bool(other_people.strip()))
     if decision.outcome == "stored" and decision.entry is not None:
         return SiteFit(keep_again(folder, decision.entry), decision.entry)
     if decision.outcome == "refused":
@@ -77,7 +79,8 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table) -> SiteFit:
     release = releasable(question_of(study), rows, study, policy)
     if release.fit is None:
         raise _refused(folder, study, release.refusal)
-    report = _report(study, folder.name, rows, release, (decision.said,) if decision.said else ())
+    notes = (f"stated: the rows are those of other people than in earlier releases, because: {other_people}",)
+    report = _report(study, folder.name, rows, release, notes if other_people.strip() else ())
     return SiteFit(keep_fit(folder, report, used.tags))
 
 
@@ -93,6 +96,7 @@ def _report(study: Study, name: str, rows: Rows, release: Release, notes: tuple[
     file = file_of(study, name, release)
     model = file.fit.model
     return FitReport(
+        study.name,
         file,
         release.verdict.checks,
         release.steps,

@@ -165,7 +165,7 @@ COMMENTS = {
     "rows_per_class": "Rows that a class of the summary stands for.",
     "release": "How a file may leave.",
     "allow_no_input": "Whether a program may release a file without the question to a person (--no-input).",
-    "require_signatures": "Whether files and studies must be signed.",
+    "require_signatures": "Whether files must be signed.",
     "rounds": "For studies with several rounds of questions; a study with one file does not use it.",
     "questions": "Questions that this site answers.",
     "max_leverage": "Largest influence of a row on all answers so far, between 0 and 1.",

@@ -23,7 +23,7 @@ REMEDIES = {
     "rows_per_pair": "merge levels of one of the two columns, or leave a column out, in the study for all sites; ask "
     "the coordinator",
     "column_dominance": "look for wrong values in the column; if they are right, ask the coordinator for a transform "
-    "(such as log) or a narrower range in the study",
+    "of a covariate (such as log), or for a response on another scale, such as a column with its logarithm",
     "rows_per_parameter": "use more rows, or ask the coordinator for fewer columns",
     "max_experts": "ask the coordinator for fewer experts",
 }
