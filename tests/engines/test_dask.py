@@ -32,6 +32,7 @@ from consilience.methods import FederatedEM, Task
 from consilience.model import Mixture, Rows
 from consilience.runs import run
 from consilience.site import Columns, Shard, Site, respond
+from dask_work import len_of_both, slow_length
 from sharded import totals, write_sites
 
 pytest.importorskip("distributed")
@@ -110,15 +111,6 @@ def test_each_yields_results_and_survives_a_lost_worker(cluster: DaskCluster) ->
     next(found)
     os.kill(pids[0], signal.SIGKILL)
     assert sorted(value for _, value in found) == [4] * 5
-
-
-def len_of_both(item: bytes, shared: bytes) -> int:
-    return len(item) + len(shared)
-
-
-def slow_length(item: bytes, shared: bytes) -> int:
-    time.sleep(0.5)
-    return len_of_both(item, shared)
 
 
 # ---------------------------------------------------------------- what is refused
