@@ -74,7 +74,7 @@ def test_em_is_as_fast_as_the_missing_information_says() -> None:
         assert row["EM's own, median"] == pytest.approx(row["predicted rate, median"], rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_round_over_many_sites_costs_little_more_than_its_sums() -> None:
     def costs() -> list[float]:
         (rows,) = quick("benchmarks.speed.many_sites")
