@@ -61,13 +61,15 @@ CASES = {
     "missing": (lambda t: t.assign(age=t.age.where(t.index > 2)), "MISSING_VALUES", "age", 3, "refuses missing"),
     "other type": (lambda t: t.assign(age=t.age.astype(str) + " y"), "OTHER_TYPE", "age", 60, "without units"),
     "numbers for text": (lambda t: t.assign(sex=0), "OTHER_TYPE", "sex", 60, "Recode"),
-    "dates": (lambda t: t.assign(age=pd.Timestamp("2020-01-01")), "OTHER_TYPE", "age", 60, "not numbers"),
+    "dates": (lambda t: t.assign(age=pd.Timestamp("2020-01-01")), "OTHER_TYPE", "age", 60, "Compute a number"),
     "decimal commas": (
         lambda t: t.assign(weight=t.weight.map(lambda kg: f"{kg:.1f}".replace(".", ","))),
         "DECIMAL_COMMA", "weight", 60, "decimal points",
     ),
     "other units": (lambda t: t.assign(weight=10 * t.weight), "OUT_OF_RANGE", "weight", 60, "multiplication by 0.1"),
-    "days for years": (lambda t: t.assign(age=t.age / 10), "OUT_OF_RANGE", "age", 60, "multiplication by 10"),
+    "tens of years": (lambda t: t.assign(age=t.age / 10), "OUT_OF_RANGE", "age", 60, "multiplication by 10"),
+    "months for years": (lambda t: t.assign(age=t.age * 12), "OUT_OF_RANGE", "age", 60, "0.08333 (from months)"),
+    "days for years": (lambda t: t.assign(age=t.age * 365.25), "OUT_OF_RANGE", "age", 60, "0.002738 (from days)"),
     "infinite": (lambda t: t.assign(days=[np.inf, *t.days[1:]]), "INFINITE", "days", 1, "mark them as missing"),
     "few rows": (lambda t: t[:19], "TOO_FEW_ROWS", "", 19, "at least 20 are needed"),
     "many rows": (lambda t: pd.concat([t] * 20), "TOO_MANY_ROWS", "", 1200, "is it the right table?"),
@@ -174,3 +176,16 @@ def test_a_file_that_is_not_a_table_is_refused(tmp_path, name, content, said):
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InvalidInputError, match=r"none.csv was not found"):
         read_table(tmp_path / "none.csv")
+
+
+def test_the_first_rows_are_named_by_their_place():
+    table = good().astype({"age": float})
+    table.loc[[3, 17], "age"] = 999.0
+    (finding,) = (each for each in look(table).findings if each.is_error)
+    assert finding.first == (4, 18)
+    assert "first: row 4, 18 after the names" in str(finding)
+    mixed = good().astype({"age": object})
+    mixed["age"] = mixed["age"].astype(str)
+    mixed.loc[8, "age"] = "unknown"
+    (finding,) = (each for each in look(mixed).findings if each.is_error)
+    assert (finding.rows, finding.first) == (1, (9,))

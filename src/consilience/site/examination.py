@@ -19,8 +19,15 @@ from consilience.columns.arrow import TEXT, codes_of, plain
 from consilience.numerics.arrays import Array
 from consilience.site.columns import is_number
 
-FACTORS = (10.0, 100.0, 1000.0, 0.1, 0.01, 0.001, 2.54, 0.4536, 2.2046, 0.0555, 18.02, 365.25)
-"""Factors between units that are often confused: decimal prefixes, inches, pounds, glucose in mg/dl, years in days."""
+FACTORS = {
+    "10": 10.0, "100": 100.0, "1000": 1000.0, "0.1": 0.1, "0.01": 0.01, "0.001": 0.001,
+    "2.54": 2.54, "1/2.54": 1 / 2.54, "0.4536": 0.4536, "2.2046": 2.2046, "0.0555": 0.0555, "18.02": 18.02,
+}  # fmt: skip
+"""Factors between units that are often confused: decimal prefixes, inches, pounds, glucose in mg/dl."""
+TIMES = {"year": 365.25, "month": 365.25 / 12, "week": 7.0, "day": 1.0, "hour": 1 / 24, "minute": 1 / 1440}
+"""Units of time, in days."""
+SHOWN_ROWS = 5
+"""Number of rows that are named by their place."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,8 @@ class Finding:
         What was found, and what to do.
     is_error : bool
         Whether the table cannot be used as it is.
+    first : tuple of int
+        Places of the first rows concerned, from 1 for the row after the names; empty if these are most of the rows.
     """
 
     code: str
@@ -47,10 +56,12 @@ class Finding:
     said: str
     remedy: str
     is_error: bool = True
+    first: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         place = f"column {self.column!r}: " if self.column else ""
-        return f"{place}{self.said}. {self.remedy}"
+        rows = f" (first: row {', '.join(map(str, self.first))} after the names)" if self.first else ""
+        return f"{place}{self.said}{rows}. {self.remedy}"
 
 
 @dataclass(frozen=True)
@@ -216,21 +227,36 @@ def _of_numbers(values: pa.Array, column: Column) -> Iterator[Finding]:
             infinite,
             f"{infinite:,} of {len(values):,} rows are infinite",
             "Replace them, or mark them as missing",
+            first=_first(np.isinf(numbers)),
         )
-    outside = int(np.sum(~column.rule.contains(numbers) & np.isfinite(numbers)))
-    if outside:
-        factor = _factor(numbers[np.isfinite(numbers)], column)
+    is_outside = ~column.rule.contains(numbers) & np.isfinite(numbers)
+    if outside := int(np.sum(is_outside)):
+        factors = _factors(numbers[np.isfinite(numbers)], column)
         said = f"{outside:,} of {len(values):,} rows are outside the range {column.rule.range_text}"
         remedy = (
-            f"After multiplication by {factor:g} nearly all would be inside: is the unit "
+            f"After multiplication by {' or '.join(factors)} nearly all would be inside: is the unit "
             f"{column.rule.unit or 'that of the study'}?"
-            if factor
+            if factors
             else "Correct them, or ask the coordinator about it"
         )
-        yield Finding("OUT_OF_RANGE", column.name, outside, said, remedy)
+        yield Finding("OUT_OF_RANGE", column.name, outside, said, remedy, first=_first(is_outside))
+
+
+def _first(concerned: np.ndarray) -> tuple[int, ...]:
+    """Return the places of the first rows concerned, from 1; none if these are half of the rows or more."""
+    places = np.flatnonzero(concerned)
+    return () if 2 * len(places) >= len(concerned) else tuple(int(place) + 1 for place in places[:SHOWN_ROWS])
 
 
 def _not_numbers(values: pa.Array, column: Column) -> Finding:
+    if pa.types.is_temporal(values.type):
+        return Finding(
+            "OTHER_TYPE",
+            column.name,
+            len(values),
+            f"the column has dates or times ({values.type})",
+            "Compute a number from them first, such as days since admission",
+        )
     text = values.cast(pa.large_string()).drop_null() if str(values.type) in TEXT else pa.array([], pa.large_string())
     commas = pc.sum(pc.match_substring_regex(text, r"^\s*[+-]?\d+,\d+\s*$")).as_py() or 0
     if commas:
@@ -241,24 +267,39 @@ def _not_numbers(values: pa.Array, column: Column) -> Finding:
             f"{commas:,} of {len(values):,} rows have a decimal comma",
             "Export the table with decimal points",
         )
-    numeric = pc.sum(pc.match_substring_regex(text, r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$")).as_py() or 0
-    other = len(text) - numeric if len(text) else len(values)
+    numeric = pc.match_substring_regex(text, r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$")
+    other = len(text) - (pc.sum(numeric).as_py() or 0) if len(text) else len(values)
+    wrong = ~_missing(values)
+    if len(text):
+        wrong[wrong] = ~np.asarray(numeric.to_numpy(zero_copy_only=False), dtype=bool)
     return Finding(
         "OTHER_TYPE",
         column.name,
         other,
         f"the column is of type {values.type}, and {other:,} of {len(values):,} rows are not numbers",
         "Export it as numbers, without units, signs such as < or >, or words",
+        first=_first(wrong),
     )
 
 
-def _factor(numbers: Array, column: Column) -> float:
-    """Return a factor of units that brings nearly all values into the range; 0 if there is none."""
-    inside = float(np.mean(column.rule.contains(numbers)))
-    for factor in FACTORS:
-        if inside < 0.5 and np.mean(column.rule.contains(numbers * factor)) > 0.95:
-            return factor
-    return 0.0
+def _factors(numbers: Array, column: Column) -> list[str]:
+    """Return the factors of units that bring nearly all values into the range, if most are outside."""
+    if np.mean(column.rule.contains(numbers)) >= 0.5:
+        return []
+    return [
+        name
+        for name, factor in _factors_to(column.rule.unit).items()
+        if np.mean(column.rule.contains(numbers * factor)) > 0.95
+    ]
+
+
+def _factors_to(unit: str) -> dict[str, float]:
+    """Return factors to a unit by their names: from other times to a time, else those that are often confused."""
+    time = unit.strip().lower().removesuffix("s")
+    if time not in TIMES:
+        return FACTORS
+    others = {f"{days / TIMES[time]:.4g} (from {each}s)": days / TIMES[time] for each, days in TIMES.items()}
+    return {"10": 10.0, "0.1": 0.1} | {name: factor for name, factor in others.items() if factor != 1}
 
 
 # ---------------------------------------------------------------------- findings about the table
