@@ -916,10 +916,13 @@ def test_a_site_keeps_its_own_fit_where_the_shared_mixture_is_worse() -> None:
         assert not any(site.own for i, site in enumerate(fit.sites) if i != 1)
 
 
-def test_the_optimism_of_a_fit_with_few_rows_has_no_bound() -> None:
+def test_the_optimism_of_a_fit_with_few_rows_is_bounded() -> None:
     own = mixture_of(MEANS)
-    assert module.optimism(own, 1e9) == pytest.approx(own.parameter_count)
-    assert module.optimism(own, 10.0) == np.inf
+    P, q = own.parameter_count, own.experts.q
+    assert module.optimism(own, 1e9) == pytest.approx(P)
+    assert module.optimism(own, 6 * P / q) == pytest.approx(1.5 * P)
+    for n in (10.0, 2 * P / q, 2.1 * P / q):
+        assert module.optimism(own, n) == 2.5 * P
 
 
 def test_the_likelihood_is_that_of_the_mixtures_returned() -> None:

@@ -51,6 +51,8 @@ WIDE = 0.25
 """Fraction of the responses' covariance that experts have at the restart."""
 TOLERATED = 0.02
 """Log-likelihood a row by which a site's own fit may be better on its rows before the site keeps it."""
+MOST_OPTIMISM = 2.5
+"""Maximum optimism of a local fit, per parameter."""
 REPLAYED = "it repeated the answer of an earlier round to a different question"
 
 
@@ -238,10 +240,11 @@ def optimism(own: Mixture, weight: float) -> float:
     """Return how much better a fit is on its own rows than on others, in log-likelihood: ``P N / (N - 2 P)``.
 
     As in Akaike's corrected criterion for P parameters and N numbers, but with P counted twice against N, because
-    labels are estimated too.
+    labels are estimated too. At most 2.5 P: the formula has no bound as N falls to 2 P, and a site whose shared mixture
+    is far worse than any overfitting explains would have to keep it.
     """
     N, P = weight * own.experts.q, own.parameter_count
-    return float(P * N / (N - 2 * P)) if N > 2 * P else np.inf
+    return float(P * min(N / (N - 2 * P), MOST_OPTIMISM)) if N > 2 * P else MOST_OPTIMISM * P
 
 
 def restart(fits: LocalFits) -> Mixture:
