@@ -41,6 +41,8 @@ ROWS_OF_SHAPES = 100.0
 Their standard errors need fourth moments of the residuals. With fewer rows they are too small if the variance depends
 on the covariates, and nothing in the data shows that it does.
 """
+ROWLESS = ("observed", "simulated")
+"""Kinds of standard errors that need no pass over the rows."""
 SANDWICH_UP_TO = 20_000
 """Number of labels up to which the standard errors of a fit are compared with the sandwich: one more pass."""
 
@@ -71,8 +73,8 @@ class Inference:
     covariance : (D, D) array
         Covariance of ``estimates.flat()``, exactly symmetric; NaN where it is not available.
     kind : str
-        ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"summed"`` over sites;
-        ``"between sites"``.
+        ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"simulated"`` from the
+        mixture; ``"summed"`` over sites; ``"between sites"``.
     decrement : float
         Newton decrement at the estimates: an estimate of the log-likelihood still to be gained.
     withheld : mapping of str to str
@@ -154,10 +156,11 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     fit : Fit
     rows : Rows or None
         The rows of the fit; used for the sandwich, and if the fit ended without the information.
-    kind : {"observed", "sandwich", "larger"}
+    kind : {"observed", "sandwich", "larger", "simulated"}
         ``"larger"`` takes for each parameter (for the intercept at the mean of the covariates) the larger of the two
         standard errors: the observed information is exact for few rows but wrong if the variance depends on the
-        covariates, and the sandwich the other way round.
+        covariates, and the sandwich the other way round. ``"simulated"`` is for statistics whose information was
+        simulated from the mixture (:mod:`consilience.fit.scoring`); convergence is then not judged by the decrement.
 
     Examples
     --------
@@ -171,7 +174,7 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     """
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     estimates = parameters(fit.mixture)
-    if rows is None and (kind != "observed" or (statistics.information is None and is_informable(mixture))):
+    if rows is None and (kind not in ROWLESS or (statistics.information is None and is_informable(mixture))):
         raise InvalidInputError(f"kind={kind!r} standard errors of this fit need its rows: pass them")
     if not is_informable(mixture):
         return refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
@@ -184,16 +187,17 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
         return refused(
             estimates, kind, "the information is not positive definite: the likelihood is flat in some direction"
         )
+    decrement = np.nan if kind == "simulated" else step.decrement
     n, p = effective_rows(mixture, statistics, inverse), coefficients_per_row(mixture)
-    withheld = reasons(mixture, statistics, fit.penalty, inverse, step.decrement) | crowded(mixture, n, p)
-    scores = None if kind == "observed" or rows is None else inverse @ score_products(mixture, rows) @ inverse
+    withheld = reasons(mixture, statistics, fit.penalty, inverse, decrement) | crowded(mixture, n, p)
+    scores = None if kind in ROWLESS or rows is None else inverse @ score_products(mixture, rows) @ inverse
     covariance = _reported(fit, inverse, scores, kind)
     known = identified(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
-        return Inference(estimates, covariance, kind, step.decrement, withheld, identified=known)
+        return Inference(estimates, covariance, kind, decrement, withheld, identified=known)
     n = n[fit.permutation]
     shown, degrees = corrected(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
-    return Inference(estimates, shown, kind, step.decrement, withheld, degrees, identified=known)
+    return Inference(estimates, shown, kind, decrement, withheld, degrees, identified=known)
 
 
 def default_kind(labels: float) -> str:

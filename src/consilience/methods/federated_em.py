@@ -15,8 +15,10 @@ from consilience.errors import InvalidInputError
 from consilience.fit.checks import on_floor
 from consilience.fit.climb import Ascent, Climb, Expect, is_over_same_data
 from consilience.fit.fitting import Fit
+from consilience.fit.inference import InferredFit
 from consilience.fit.polish import polish
 from consilience.fit.problem import Problem
+from consilience.fit.scoring import Simulation
 from consilience.fit.starts import SUBSAMPLE
 from consilience.fit.survey import Survey
 from consilience.messages.dialogue import Dialogue, Each, Total, together
@@ -30,6 +32,7 @@ from consilience.messages.questions import (
     StartCandidates,
     Summarise,
 )
+from consilience.methods.scoring import check_information, check_simulable, settled, simulated_inference
 from consilience.methods.site_reports import cross_likelihood, surveyed, witnessed_by
 from consilience.methods.task import Method, Task
 from consilience.model.information import is_informable
@@ -69,6 +72,9 @@ class FederatedEM(Method):
         Whether to ask for sums over sites only: sites can then check that every question is the study's
         (:mod:`consilience.site.policy.rounds.replay`). Starts are the given one, or drawn without rows; no site is
         surveyed or set aside.
+    information : {"observed", "simulated"}
+        As in :class:`~consilience.OneShot`. ``"simulated"`` needs ``totals_only`` and a given start near the maximum,
+        such as a model combined from the sites' files.
 
     Examples
     --------
@@ -85,8 +91,12 @@ class FederatedEM(Method):
     newton: bool = True
     screen: bool = True
     totals_only: bool = False
+    information: str = "observed"
 
     def __post_init__(self) -> None:
+        check_information(self.information)
+        if self.information == "simulated" and not self.totals_only:
+            raise InvalidInputError("information='simulated' asks for totals only: pass totals_only=True")
         if not 1 <= self.n_climbs <= CANDIDATES:
             raise InvalidInputError(f"n_climbs={self.n_climbs!r}: expected a whole number from 1 to {CANDIDATES}")
 
@@ -111,12 +121,28 @@ class FederatedEM(Method):
 
     def _from_totals(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         summary: ColumnSummary = yield Total(Summarise(task.d, task.q))
+        if self.information == "simulated":
+            return ((yield from scored(task, summary)),)
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
         starts = yield from together([public_starts(p, task, self.n_climbs) for p in problems])
         return (yield from climbs(problems, starts, Survey(), None))
 
     def _problems(self, task: Task, summaries: Mapping[str, ColumnSummary]) -> list[Problem]:
         return [task.problem(each, total_summary(summaries), newton=self.newton) for each in task.specifications]
+
+
+def scored(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
+    """Maximise the likelihood from a given start by scores, with a simulated information."""
+    specification = task.only("FederatedEM(information='simulated')")
+    check_simulable(specification)
+    if task.start is None:
+        raise InvalidInputError("information='simulated' needs a start near the maximum: pass mixture_init")
+    problem = task.problem(specification, summary)
+    problem.check()
+    simulation = Simulation((summary,), task.seed)
+    end = yield from settled(problem.from_start(task.start), problem.penalty, simulation, task.max_iter)
+    fit = problem.fit(end, [end])
+    return InferredFit(**vars(fit), inference=simulated_inference(fit))
 
 
 def climbs(

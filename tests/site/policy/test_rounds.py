@@ -34,7 +34,7 @@ from consilience.site.policy.rounds import (
     weightings_of,
 )
 from consilience.site.policy.rounds.leverage import leverages
-from consilience.site.policy.rounds.question_rules import WHY_OFF, check_cost
+from consilience.site.policy.rounds.question_rules import WHY_OFF, check_cost, check_kind
 from policy_cases import policy_with
 
 
@@ -114,7 +114,24 @@ def test_batches_count_by_what_is_in_them() -> None:
 def test_the_policy_lists_real_questions() -> None:
     real = {each.__name__ for each in get_args(Question)} - {"Several"}
     assert set(get_args(Listed)) == real
-    assert set(WHY_OFF) == real - set(Policy.of_profile().rounds.questions)
+    assert set(WHY_OFF) == real - set(Policy.of_profile().rounds.questions) - {"ScoreSums"}
+
+
+def test_scores_are_answered_where_expectations_are() -> None:
+    asked = ScoreSums(soft(10, random_state=0).truth)
+    check_kind(asked, Policy.of_profile())
+    with pytest.raises(RefusedQuestionError, match="ScoreSums"):
+        check_kind(asked, policy_with(questions=["Summarise"]))
+
+
+def test_scores_weigh_rows_by_no_products_of_two_gate_weights() -> None:
+    data = soft(60, n_experts=3, n_features=2, random_state=0)
+    (weighting,), rows = weightings_of(ScoreSums(data.truth)), Rows(data.X, data.y[:, None])
+    named, vectors = weighting.names, weighting.vectors(rows)
+    assert len(named) == len(vectors) == 2 + 3 + 3 + 3
+    pi = data.truth.gate_weights(rows.X).T
+    squares = [i for i, name in enumerate(named) if name.startswith("products of gate")]
+    np.testing.assert_allclose(vectors[squares], pi**2, rtol=1e-12)
 
 
 def test_a_costly_question_is_refused_before_it_is_answered() -> None:

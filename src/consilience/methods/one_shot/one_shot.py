@@ -26,6 +26,7 @@ from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.inference import InferredFit, infer
+from consilience.fit.scoring import Simulation
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
@@ -35,6 +36,7 @@ from consilience.messages.questions import LocalFit
 from consilience.methods.one_shot.refinement import Opening, opening, refined
 from consilience.methods.one_shot.rivals import Contest, Rivals, one_expert
 from consilience.methods.one_shot.unrefined_inference import summed_inference, with_sites
+from consilience.methods.scoring import check_information, check_simulable, simulated_inference
 from consilience.methods.site_reports import surveyed, witnessed_by
 from consilience.methods.task import Method, Task
 from consilience.model.mixture import Mixture
@@ -65,6 +67,11 @@ class OneShot(Method):
     support : "summaries", mapping of str to (n, d) array, or (n, d) array
         Points at which gates are compared: drawn from the small mixtures that summarise the sites' covariates (no row
         leaves a site), covariates of each site, or public covariates.
+    information : {"observed", "simulated"}
+        Information of the refinement steps and of standard errors. The observed information is that of the sites' rows;
+        a single row between two experts can dominate its sums, so that sites with a policy refuse it more often. For
+        ``"simulated"`` sites send the score alone, and the information is that of responses simulated from the
+        mixture: for Gaussian experts, and for a model that is right up to noise.
 
     Examples
     --------
@@ -80,8 +87,10 @@ class OneShot(Method):
     refine: int = 1
     plan: PlanKind = "expert"
     support: SupportKind = "summaries"
+    information: str = "observed"
 
     def __post_init__(self) -> None:
+        check_information(self.information)
         if isinstance(self.refine, bool) or not isinstance(self.refine, Integral) or self.refine < 0:
             raise InvalidInputError(f"refine={self.refine!r}: expected a whole number of steps, 0 or more")
         if self.plan not in ("expert", "row"):
@@ -90,7 +99,8 @@ class OneShot(Method):
             raise InvalidInputError(f"support={self.support!r}: expected 'summaries', or covariates as arrays")
 
     def __repr__(self) -> str:
-        return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)})"
+        where = "" if self.information == "observed" else f", information={self.information!r}"
+        return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)}{where})"
 
     def dialogue(self, task: Task) -> Dialogue[tuple[CombinedFit | None, ...]]:
         """Return one fit for each number of experts; each site selects one of these numbers for its own fit.
@@ -101,6 +111,8 @@ class OneShot(Method):
             wanted = task.specifications[0].with_order(task.start.K)
             check_start(task.start, wanted.blank(ColumnSummary.unit(task.d, task.q)))
         check_support(self.support, (), task.d)
+        if self.information == "simulated":
+            check_simulable(task.specifications[0])
         fits: Mapping[str, LocalFit] = yield Each(task.fit_site(describe=isinstance(self.support, str)))
         with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
             summary = reduce(add, (fit.summary for fit in fits.values()))
@@ -116,17 +128,30 @@ class OneShot(Method):
             done = [replace(unrefined(combination, penalty), survey=survey) for combination in found]
         else:
             one = one_expert(task.specifications[0], summary)
-            opened = yield from opening(found, fits, one)
-            done = yield from self._refined(found, opened, one, penalty, survey)
+            simulation = self._simulation(fits, task.seed)
+            opened = yield from opening(found, fits, one, scores=simulation is not None)
+            done = yield from self._refined(found, opened, one, (penalty, simulation), survey)
         rest = iter(done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
+    def _simulation(self, fits: Mapping[str, LocalFit], seed: int) -> Simulation | None:
+        """Return the simulation that takes the place of the sites' information; None if they are asked for it."""
+        if self.information == "observed":
+            return None
+        return Simulation(tuple(fit.summary for fit in fits.values() if fit.summary.weight > 0), seed)
+
     def _refined(
-        self, found: Sequence[Combination], opened: Opening, one: Mixture, penalty: Penalty, survey: Survey
+        self,
+        found: Sequence[Combination],
+        opened: Opening,
+        one: Mixture,
+        by: tuple[Penalty, Simulation | None],
+        survey: Survey,
     ) -> Dialogue[list[CombinedFit]]:
         """Refine all combinations, and one regression for all rows as a rival, in the same rounds."""
+        penalty, simulation = by
         contests = [Contest.of(c.mixture, at, opened) for c, at in zip(found, opened.firsts, strict=True)]
-        climbs = [contest.climbs(penalty, self.refine, opened.members) for contest in contests]
+        climbs = [contest.climbs(penalty, self.refine, opened.members, simulation) for contest in contests]
         single = refined(one, opened.one, penalty, self.refine, opened.members)
         ends = iter((yield from together([*chain(*climbs), single])))
         by_order = [list(islice(ends, len(each))) for each in climbs]
@@ -134,7 +159,7 @@ class OneShot(Method):
         done = []
         for contest, mine, c, joint in zip(contests, by_order, found, opened.each, strict=True):
             best, rivals = contest.ended(mine, of_one)
-            fit = refined_fit(best, penalty, c, opened.members)
+            fit = refined_fit(best, penalty, c, opened.members, simulated=simulation is not None)
             witnessed = witnessed_by(survey, opened.cross, joint, c.mixture.K)
             done.append(replace(fit, rivals=rivals, survey=witnessed))
         return done
@@ -267,9 +292,10 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
 
 
 def refined_fit(
-    end: Ascent, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None
+    end: Ascent, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None, *, simulated: bool = False
 ) -> CombinedFit:
     """Return the refined fit, with the likelihood and the information of its own mixture."""
     fit = finished(end, penalty, StartEnds())
     evidence = combination.permuted(fit.permutation)
-    return CombinedFit(**vars(fit), inference=with_sites(infer(fit), evidence), combination=evidence, members=members)
+    inference = with_sites(simulated_inference(fit) if simulated else infer(fit), evidence)
+    return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=members)

@@ -14,9 +14,12 @@ from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Ascent, Expect, climb
+from consilience.fit.newton import NEWTON_DECREMENT_AT_MOST
+from consilience.fit.scoring import Simulation
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, Total
-from consilience.messages.questions import Answers, LocalFit, LogLikelihood, Several
+from consilience.messages.questions import Answers, LocalFit, LogLikelihood, ScoreSums, Several
+from consilience.methods.scoring import by_scores
 from consilience.methods.site_reports import cross_likelihood
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
@@ -64,8 +67,12 @@ class Opening:
     totals: dict[str, float]
 
 
-def opening(combinations: Sequence[Combination], fits: Mapping[str, LocalFit], one: Mixture) -> Dialogue[Opening]:
+def opening(
+    combinations: Sequence[Combination], fits: Mapping[str, LocalFit], one: Mixture, *, scores: bool = False
+) -> Dialogue[Opening]:
     """Run the first round of refinement for all mixtures, in which each site answers on its own.
+
+    With ``scores``, sites send no products of covariates at these mixtures, and no information.
 
     Sites also compute the likelihoods of the models of at most ten sites, which tell sites that disagree. If all models
     were used, all sites take part in refinement. Otherwise a site whose model was not fully used takes part if its rows
@@ -78,8 +85,7 @@ def opening(combinations: Sequence[Combination], fits: Mapping[str, LocalFit], o
     used = [site for site in models if site not in doubted] or list(models)
     asked = used if len(used) <= COMPARED else [used[i] for i in np.linspace(0, len(used) - 1, COMPARED).astype(int)]
     comparisons = [LogLikelihood(models[site].mixture) for site in asked]
-    informed = [Expect(mixture, information=is_informable(mixture)) for mixture in mixtures]
-    expectations = [*informed, Expect(one)]
+    expectations = [*(_asked_at(mixture, scores=scores) for mixture in mixtures), Expect(one)]
     answers: Mapping[str, Answers] = yield Each(Several((*expectations, *comparisons)))
     each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
     heard = {site: found.items[len(expectations) :] for site, found in answers.items()}
@@ -93,6 +99,11 @@ def opening(combinations: Sequence[Combination], fits: Mapping[str, LocalFit], o
     by_mixture = [{site: items[i] for site, items in heeded.items()} for i in range(len(mixtures))]
     compared = {site: models[site] for site in asked}
     return Opening(members, firsts, by_mixture, cross, of_one, compared, totals)
+
+
+def _asked_at(mixture: Mixture, *, scores: bool) -> Expect | ScoreSums:
+    """Return the question at a mixture."""
+    return ScoreSums(mixture) if scores else Expect(mixture, information=is_informable(mixture))
 
 
 def _doubted(combinations: Sequence[Combination]) -> set[str]:
@@ -130,13 +141,33 @@ def _best_per_row(found: Sequence[Statistics]) -> float:
 
 
 def refined(
-    start: Mixture, first: Statistics | None, penalty: Penalty, steps: int, members: tuple[str, ...] | None
+    start: Mixture,
+    first: Statistics | None,
+    penalty: Penalty,
+    steps: int,
+    members: tuple[str, ...] | None,
+    *,
+    simulation: Simulation | None = None,
 ) -> Dialogue[Ascent]:
     """Take at most ``steps`` steps from ``start``; each is evaluated by a round.
 
     ``first`` are the statistics of the start, if the opening round has brought them; otherwise one more round asks for
-    them. The result is the last accepted mixture, with its own statistics.
+    them. The result is the last accepted mixture, with its own statistics. With a ``simulation``, sites are asked for
+    scores, at the last mixture only for the likelihood, and the information is simulated.
     """
+    if simulation is not None:
+        # an information that is not exact brings no more digits: steps end once little is left to gain
+        ascending = climb(start, penalty, max_iter=steps, near=True, decrement=NEWTON_DECREMENT_AT_MOST)
+        end = yield from by_scores(ascending, simulation, members, first=first, scored=steps)
+    else:
+        end = yield from _by_newton(start, first, penalty, steps, members)
+    return replace(end, stop=StopReason.REFINED) if end.stop is StopReason.MAX_ITER else end
+
+
+def _by_newton(
+    start: Mixture, first: Statistics | None, penalty: Penalty, steps: int, members: tuple[str, ...] | None
+) -> Dialogue[Ascent]:
+    """Take Newton steps with the information of all rows."""
     ascending = climb(start, penalty, max_iter=steps, near=True, decrement=DECREMENT)
     question = replace(next(ascending), information=is_informable(start))
     try:
@@ -145,4 +176,4 @@ def refined(
             question = ascending.send((yield Total(question, members)))
     except StopIteration as reached:
         end: Ascent = reached.value
-        return replace(end, stop=StopReason.REFINED) if end.stop is StopReason.MAX_ITER else end
+        return end

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from consilience.fit.climb import Ascent
+from consilience.fit.scoring import Simulation
 from consilience.fit.specification import Specification
 from consilience.messages.dialogue import Dialogue
 from consilience.methods.one_shot.refinement import Opening, refined
@@ -104,9 +105,14 @@ class Contest:
             starts.append((own.permuted(alignment(own, combined)), None))  # what is known of sites is in this order
         return cls(starts, rivals)
 
-    def climbs(self, penalty: Penalty, steps: int, members: tuple[str, ...] | None) -> list[Dialogue[Ascent]]:
+    def climbs(
+        self, penalty: Penalty, steps: int, members: tuple[str, ...] | None, simulation: Simulation | None
+    ) -> list[Dialogue[Ascent]]:
         """Return the climbs; each takes as many rounds as ``steps`` of the first."""
-        return [refined(at, first, penalty, steps - (first is None), members) for at, first in self.starts]
+        return [
+            refined(at, first, penalty, steps - (first is None), members, simulation=simulation)
+            for at, first in self.starts
+        ]
 
     def ended(self, ends: Sequence[Ascent], one: Ascent) -> tuple[Ascent, Rivals]:
         """Return the better end, and the rivals that it is held against."""

@@ -131,8 +131,12 @@ class Asked:
 
 
 def own_weightings(mixture: Mixture) -> tuple[Weighting, ...]:
-    """Return the weights of a site's own fit that its answer shows: no sums over gate weights are in it."""
-    return (Weighting(mixture, gate=False, information=True),)
+    """Return the weights of a site's own fit that its answer shows: no sums over gate weights are in it.
+
+    Products of responsibilities are in the precision of its coefficients, which is no sum over rows: it has rules of
+    its own (:mod:`consilience.site.policy.precision_rules`).
+    """
+    return (Weighting(mixture, gate=False),)
 
 
 def _texts(messages: Sequence[bytes]) -> list[str]:

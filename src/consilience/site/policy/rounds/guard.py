@@ -50,6 +50,9 @@ class RoundsOf:
         The study's question for a site's own fit.
     dialogue : callable or None
         Begins the study's dialogue, for the replay check of a method that asks for totals only.
+    released : LocalFit or None
+        The site's own fit as it was released in its file, which answers the study's question for it. Without one the
+        site fits, and refuses if its fit does not keep the rules of the file.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class RoundsOf:
     study: Study | None = None
     fit: FitSite | None = None
     dialogue: MakeDialogue | None = None
+    released: LocalFit | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,13 +140,20 @@ def _answered(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: 
     span, weightings = _span(asked, site, policy), weightings_of(told)
     check_cost(weightings, span.rank, n, policy)
     span = check_weights(span, weightings, site.chunks, policy)
-    reply = respond(encode(_own_draw(told, site)), site)
+    reply = _reply(told, site, run)
     own = _own_mixtures(decode(reply), site, run)
     span, _ = extended(
         span, _counted([each for mixture in own for each in own_weightings(mixture)], policy), site.chunks
     )
     later = asked.answered(encode(told), totals, own, span if weighs(policy) else None)
     return Outcome(reply, replace(later, fingerprint=site.fingerprint))
+
+
+def _reply(told: Question, site: Site, run: RoundsOf) -> bytes:
+    """Return the encoded answer; the fit of the site's file, if there is one, where it is asked for its own fit."""
+    if isinstance(told, FitSite) and run.released is not None:
+        return encode(run.released, site.watched().fingerprint)
+    return respond(encode(_own_draw(told, site)), site)
 
 
 def _rows(site: Site) -> Rows:

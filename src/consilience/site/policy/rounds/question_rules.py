@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from consilience.fit.climb import Expect
-from consilience.messages.questions import FitSite, ProposeStart, Question, Sample, Several
+from consilience.messages.questions import FitSite, ProposeStart, Question, Sample, ScoreSums, Several
 from consilience.messages.same import is_same_question
 from consilience.messages.table import encode
 from consilience.numerics.arrays import triangle_size
@@ -18,7 +18,6 @@ from consilience.site.policy.rounds.weightings import Weighting
 PASSES = 8
 """Passes over the rows for the leverages, about."""
 WHY_OFF = {
-    "ScoreSums": "it shows the sums of Expect but for products of covariates, and methods that need it ask each site",
     "Sample": "sums over a part of the rows differ by single rows from sums over another part",
     "ProposeStart": "mixtures that a site fits to some of its rows at a coordinator's wish can hold single rows",
     "SquaredResponses": "fourth moments with second moments give all rows if there are few rows for each column",
@@ -65,10 +64,10 @@ def check_kind(question: Question, policy: Policy) -> None:
     """
     for part in parts_of(question):
         name = type(part).__name__
-        if name not in policy.rounds.questions:
-            raise RefusedQuestionError(
-                "questions", f"the policy does not list {name}: {WHY_OFF.get(name, 'it is not known')}"
-            )
+        listed = {name, "Expect"} if isinstance(part, ScoreSums) else {name}  # a part of the sums of Expect
+        if not listed & set(policy.rounds.questions):
+            why = WHY_OFF.get(name, "the site has taken it off the list")
+            raise RefusedQuestionError("questions", f"the policy does not list {name}: {why}")
 
 
 def check_settings(question: Question, study: FitSite | None) -> None:

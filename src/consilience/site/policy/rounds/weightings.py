@@ -34,6 +34,8 @@ class Weighting:
         Whether sums over responsibilities and gate weights are in the answer; otherwise it is a likelihood only.
     gate : bool
         Whether sums over gate weights and their products are in the answer.
+    curvature : bool
+        Whether products of the gate weights of two experts are in the answer; their squares always are.
     information : bool
         Whether the observed information is in the answer: products of responsibilities.
 
@@ -48,6 +50,7 @@ class Weighting:
     mixture: Mixture
     sums: bool = True
     gate: bool = True
+    curvature: bool = True
     information: bool = False
 
     @property
@@ -59,7 +62,7 @@ class Weighting:
             found += [f"responsibilities of expert {k + 1}" for k in range(K)]
         if self.sums and self._reads_gate:
             found += [f"gate weights of expert {k + 1}" for k in range(K)]
-            found += [f"products of gate weights of experts {pair}" for pair in pairs]
+            found += [f"products of gate weights of experts {k + 1}, {m + 1}" for k, m in self._gate_pairs]
         if self.information:
             found += [f"products of responsibilities of experts {pair}" for pair in pairs]
         return tuple(found)
@@ -67,6 +70,10 @@ class Weighting:
     @property
     def _reads_gate(self) -> bool:
         return self.gate and self.mixture.gate.reads_covariates
+
+    @property
+    def _gate_pairs(self) -> list[tuple[int, int]]:
+        return [(k, m) for k, m in _pairs(self.mixture.K) if self.curvature or k == m]
 
     def vectors(self, rows: Rows) -> Array:
         """Compute the weights of some rows, ``(c, n)``; c is the same for all rows of a site."""
@@ -81,9 +88,9 @@ class Weighting:
             found.append(at.tau)
         if self.sums and self._reads_gate:
             pi = np.broadcast_to(at.pi, at.tau.shape)
-            found += [pi, _products(pi)]
+            found += [pi, _products(pi, self._gate_pairs)]
         if self.information:
-            found.append(_products(at.tau))
+            found.append(_products(at.tau, _pairs(self.mixture.K)))
         return np.concatenate([*found, *self._of_family(at, p)])
 
     def _of_family(self, at: Posterior, p: int) -> Iterator[Array]:
@@ -95,16 +102,17 @@ class Weighting:
         yield np.asarray(weights.second)
         if self.information:
             linear = self.mixture.experts.scores(at.at).linear  # (K, channels, n)
-            yield _products((at.tau[:, None] * linear).reshape(-1, at.tau.shape[1]))
+            weighted = (at.tau[:, None] * linear).reshape(-1, at.tau.shape[1])
+            yield _products(weighted, _pairs(len(weighted)))
 
 
 def _pairs(K: int) -> list[tuple[int, int]]:
+    """Return all pairs of K vectors, each with itself too; none for K = 1, whose weights are 1."""
     return [(k, m) for k in range(K) for m in range(k, K)] if K > 1 else []
 
 
-def _products(vectors: Array) -> Array:
-    """Multiply all pairs of K vectors ``(K, n)``, each with itself too; none for K = 1 of weights that are 1."""
-    pairs = _pairs(len(vectors))
+def _products(vectors: Array, pairs: list[tuple[int, int]]) -> Array:
+    """Multiply pairs of vectors ``(K, n)``."""
     if not pairs:
         return np.empty((0, vectors.shape[1]))
     k, m = np.array(pairs).T
@@ -127,7 +135,9 @@ def weightings_of(question: Question) -> tuple[Weighting, ...]:
     match question.question if isinstance(question, Sample) else question:
         case Expect() as asked:
             return (Weighting(asked.mixture, information=asked.information),)
-        case ScoreSums() | CriticSums() as asked:
+        case ScoreSums() as asked:
+            return (Weighting(asked.mixture, curvature=False),)
+        case CriticSums() as asked:
             return (Weighting(asked.mixture),)
         case LogLikelihood() as asked:
             return (Weighting(asked.mixture, sums=False),)

@@ -1,0 +1,154 @@
+"""Climbs by scores: sites send no products of covariates, and the information is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import Ascent, Climb, climb
+from consilience.fit.fitting import Fit
+from consilience.fit.inference import Inference, infer
+from consilience.fit.scoring import Simulation, completed
+from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
+from consilience.messages.dialogue import Dialogue, Total
+from consilience.messages.questions import Likelihood, LogLikelihood, ScoreSums
+from consilience.model.mixture import Mixture
+from consilience.model.penalty import Penalty
+from consilience.model.statistics import Statistics
+
+INFORMATION = ("observed", "simulated")
+"""Where the information comes from: the rows of the sites, or the mixture."""
+
+LONGEST_LAST_STEP = 0.5
+"""Largest last step, in standard errors by root mean square, after which intervals are shown. With a simulated
+information, each step removes most of the error, so that the rest is a fraction of the last step."""
+
+SETTLED = 0.05
+"""Length of a step, in the same unit, below which no other follows."""
+
+
+def check_information(information: str) -> None:
+    """Raise an error unless the name of the information is known.
+
+    Examples
+    --------
+    >>> check_information("simulated")
+    """
+    if information not in INFORMATION:
+        raise InvalidInputError(f"information={information!r}: expected 'observed' or 'simulated'")
+
+
+def check_simulable(specification: Specification) -> None:
+    """Raise an error unless responses can be simulated from covariates alone; counts may have exposures.
+
+    Examples
+    --------
+    >>> check_simulable(Specification(K=2))
+    """
+    if not specification.has_moments:
+        raise InvalidInputError(
+            f"information='simulated' is for Gaussian experts, not for family={specification.family!r}: use 'observed'"
+        )
+
+
+def by_scores(
+    steps: Climb,
+    simulation: Simulation,
+    sites: tuple[str, ...] | None = None,
+    *,
+    first: Statistics | None = None,
+    scored: float = float("inf"),
+) -> Dialogue[Ascent]:
+    """Run a climb; sites compute the score at its mixtures, and at the last one only the likelihood.
+
+    Parameters
+    ----------
+    steps : generator
+        The climb.
+    simulation : Simulation
+    sites : tuple of str or None
+        Sites that are asked; None for all.
+    first : Statistics or None
+        The score at the first mixture, if it is known.
+    scored : float
+        Number of mixtures, the first included, at which the score is asked for; at later ones only the likelihood.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit.climb import climb
+    >>> from consilience.model import Penalty, Rows
+    >>> from consilience.model.summary import column_summary
+    >>> data = soft(100, random_state=0)
+    >>> simulation = Simulation((column_summary(Rows(data.X, data.y[:, None])),), seed=0)
+    >>> type(next(by_scores(climb(data.truth, Penalty()), simulation)).question).__name__
+    'ScoreSums'
+    """
+    mixture, scores, asked = next(steps).mixture, first, 0
+    try:
+        while True:
+            if scores is None or 0 < asked < scored:
+                scores = yield Total(ScoreSums(mixture), sites)
+                check_rows(scores, mixture.K)
+            elif asked:
+                value: Likelihood = yield Total(LogLikelihood(mixture), sites)
+                scores = with_likelihood(scores, value)
+            asked, mixture = asked + 1, steps.send(completed(mixture, scores, simulation)).mixture
+    except StopIteration as reached:
+        ascent: Ascent = reached.value
+        return ascent
+
+
+def check_rows(scores: Statistics, K: int) -> None:
+    """Raise an error if labels belong to groups of rows: simulated rows have no groups."""
+    if not np.isclose(scores.experts.plain[:K].sum(), scores.weight):
+        raise InvalidInputError("information='simulated' is for one label per row, not for groups: use 'observed'")
+
+
+def with_likelihood(scores: Statistics, value: Likelihood) -> Statistics:
+    """Return the sums at the last mixture at which sites computed them, with the likelihood at the next one."""
+    likelihood = value.log_likelihood
+    return replace(scores, log_likelihood=likelihood, absolute=abs(likelihood), weight=value.weight)
+
+
+def settled(start: Mixture, penalty: Penalty, simulation: Simulation, max_iter: int) -> Dialogue[Ascent]:
+    """Take steps by scores until one is short, or does not raise the likelihood.
+
+    Each mixture that is asked about shows more of the sites' rows, so that no step is tried twice.
+    """
+    end = yield from by_scores(climb(start, penalty, max_iter=1, near=True), simulation)
+    trace, segments = end.trace, end.segments
+    while end.n_iter and last_step(end) >= SETTLED and len(trace) <= max_iter:
+        steps = climb(end.mixture, penalty, max_iter=1, near=True)
+        end = yield from by_scores(steps, simulation, first=end.statistics)
+        segments += tuple(len(trace) - 1 + place for place in end.segments[1:])
+        trace += end.trace[1:]
+    stop = end.stop
+    if not stop.converged:
+        short = end.n_iter and last_step(end) < SETTLED
+        stop = StopReason.SETTLED if short else StopReason.MAX_ITER if end.n_iter else StopReason.STALLED
+    return replace(end, trace=trace, segments=segments, passes=len(trace), stop=stop)
+
+
+def last_step(ascent: Ascent) -> float:
+    """Return the length of the last accepted step in standard errors, by root mean square.
+
+    A step that gains D in log-likelihood has a length of about ``sqrt(2 D / P)``.
+    """
+    gain = max(ascent.trace[-1] - ascent.trace[-2], 0.0)
+    return float(np.sqrt(2 * gain / ascent.mixture.parameter_count))
+
+
+def simulated_inference(fit: Fit) -> Inference:
+    """Compute standard errors from the simulated information; withhold them if the last step was long, or refused."""
+    inference, ascent, found = infer(fit, kind="simulated"), fit.ascent, ""
+    if not ascent.n_iter:
+        found = "" if ascent.stop.converged else "no step raised the likelihood"
+    elif (length := last_step(ascent)) > LONGEST_LAST_STEP:
+        found = f"the last step had a length of {length:.2g} standard errors, at most {LONGEST_LAST_STEP}: take more"
+    if not found:
+        return inference
+    return replace(inference, withheld=dict.fromkeys(("gate", "experts"), found) | dict(inference.withheld))
