@@ -147,7 +147,7 @@ def test_coefficients_are_shrunk_in_coordinates_of_one_row(shape: Shape, M: int)
         L = np.linalg.cholesky(unit)
         white = np.linalg.solve(L, theta[:, k].T).T
         rows = np.array([site.label_counts[k] for site in sites.values()])
-        expected = shrunk(white, np.eye(len(L)) / rows[:, None, None])
+        expected = shrunk(white, np.eye(len(L)) / rows[:, None, None], tested=shape.K)
         np.testing.assert_allclose(every(found)[:, k], expected.estimates @ L.T, atol=1e-7)
         np.testing.assert_allclose(coefficients(found.centre)[k], L @ expected.centre, atol=1e-7)
         np.testing.assert_allclose(found.shrinkage[:, k], expected.shrinkage, atol=1e-6)

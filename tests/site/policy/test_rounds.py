@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from typing import Any, get_args
 
@@ -20,7 +21,7 @@ from consilience.model.gates import SoftmaxGate
 from consilience.model.rows import Groups
 from consilience.model.summary import ColumnSummary
 from consilience.site import Site
-from consilience.site.policy import Policy
+from consilience.site.policy import Policy, releasable
 from consilience.site.policy.policy import Question as Listed
 from consilience.site.policy.rounds import (
     Asked,
@@ -35,7 +36,8 @@ from consilience.site.policy.rounds import (
 )
 from consilience.site.policy.rounds.leverage import leverages
 from consilience.site.policy.rounds.question_rules import WHY_OFF, check_cost, check_kind
-from policy_cases import policy_with
+from consilience.studies.local import question_of
+from policy_cases import policy_with, study_of
 
 
 @cache
@@ -177,3 +179,18 @@ def test_the_reason_says_what_to_do() -> None:
     guard.reply(question)
     for words in ("one exchange", "more rows in all", "Noise"):
         assert words in guard.refusals[0].reason
+
+
+def test_the_question_for_the_own_fit_is_answered_by_the_released_fit() -> None:
+    data = soft(600, n_experts=2, n_features=2, random_state=0)
+    rows, study = Rows(data.X, data.y[:, None]), study_of(["a", "b"])
+    question = question_of(study)
+    released = releasable(question, rows, study, Policy.of_profile()).fit
+    assert released is not None
+    named = replace(released, model=replace(released.model, log_likelihood=-1234.5))  # what only the release can say
+    run = RoundsOf(Policy.of_profile(), study, question, released=named)
+    guard = GuardedSite(Site("north", rows), run)
+    assert decode(guard.reply(encode(question))).model.log_likelihood == -1234.5
+    assert guard.asked.span.rank > 0  # the responsibilities of the fit count in what may be asked later
+    bare = GuardedSite(Site("north", rows), replace(run, released=None))
+    assert decode(bare.reply(encode(question))).model.log_likelihood != -1234.5

@@ -17,7 +17,8 @@ from consilience.numerics.arrays import Array, Mask
 REFUSED = 2.5
 """Multiple of the expected squared distance from the centre above which a site is excluded."""
 CHANCE = 0.02
-"""Probability that any honest site is excluded under homogeneity, if its quantile is larger than the multiple."""
+"""Probability that any honest site is excluded in any of its vectors under homogeneity, if the quantile is larger than
+the multiple."""
 PASSES = 50
 """Maximum number of alternations between the centre and the variance between sites."""
 MAY_RETURN = 10
@@ -88,7 +89,7 @@ class Shrinkage:
     kept: Mask
 
 
-def shrunk(points: Array, covariances: Array, barred: Mask | None = None) -> Shrinkage:
+def shrunk(points: Array, covariances: Array, barred: Mask | None = None, tested: int = 1) -> Shrinkage:
     """Shrink each site's estimate towards the robust centre of the others, by empirical Bayes.
 
     ``θ_m = z_m + B_m (v₋ₘ - z_m)`` with ``B_m = (C_m⁻¹ + T_m⁻¹)⁻¹ T_m⁻¹`` and ``T_m = ĥ² I + S₋ₘ``, where ``v₋ₘ`` is
@@ -98,7 +99,7 @@ def shrunk(points: Array, covariances: Array, barred: Mask | None = None) -> Shr
 
     Alternately, ``ĥ²`` is such that the median over the sites kept so far of ``q_m = r_mᵀ (C_m + T_m)⁻¹ r_m``,
     ``r_m = z_m - v₋ₘ``, is that of a chi-square of D degrees of freedom; sites with ``q_m / D`` above 2.5, or above the
-    ``1 - 0.02 / M`` quantile if that is larger, are excluded; and ``v = (Σ W_m)⁻¹ Σ W_m z_m``,
+    ``1 - 0.02 / (M tested)`` quantile if that is larger, are excluded; and ``v = (Σ W_m)⁻¹ Σ W_m z_m``,
     ``W_m = (C_m + ĥ² I)⁻¹``, over the sites kept. A ``C_m`` of less than half the median is scaled up to that in
     ``W_m``, since it is reported by the site. The iteration starts at the geometric median.
 
@@ -113,6 +114,8 @@ def shrunk(points: Array, covariances: Array, barred: Mask | None = None) -> Shr
         ``C_m``, positive definite.
     barred : (M,) array of bool, optional
         Sites that are excluded wherever they lie.
+    tested : int
+        Number of vectors of each site that are compared, such as those of its experts.
 
     Examples
     --------
@@ -128,7 +131,7 @@ def shrunk(points: Array, covariances: Array, barred: Mask | None = None) -> Shr
     """
     M, D = points.shape
     counted = believed(covariances)
-    most = max(REFUSED, float(chdtri(D, CHANCE / M)) / D)
+    most = max(REFUSED, float(chdtri(D, CHANCE / (M * tested))) / D)
     others, spread = np.repeat(geometric_median(points)[None], M, axis=0), np.zeros((M, D, D))
     between, kept, known = 0.0, np.ones(M, dtype=bool), np.ones(M, dtype=bool)
     for turn in range(PASSES):

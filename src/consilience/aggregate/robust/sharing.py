@@ -169,6 +169,7 @@ def _experts_drawn(sites: list[Estimate], *, equal: bool, barred: Mask) -> list[
             least=sites[0].mixture.design.p + 1,
             equal=equal,
             barred=barred,
+            tested=sites[0].mixture.K,
         )
         for k in range(sites[0].mixture.K)
     ]

@@ -29,12 +29,12 @@ class ShrunkVectors:
 
 
 def shrink_whitened(
-    theta: Array, covariance: Array, labels: Array, *, least: float, equal: bool, barred: Mask
+    theta: Array, covariance: Array, labels: Array, *, least: float, equal: bool, barred: Mask, tested: int = 1
 ) -> ShrunkVectors:
     """Shrink ``theta (M, D)`` in coordinates in which the covariance per row is the identity.
 
     A site with fewer than ``least`` rows, or whose variance alone keeps it near the others, gets the centre; a
-    ``barred`` site is excluded from the centre.
+    ``barred`` site is excluded from the centre. ``tested`` vectors of each site are compared in all.
     """
     D, thin = theta.shape[1], labels < least
     speak = ~thin | thin.all()
@@ -43,7 +43,7 @@ def shrink_whitened(
     white = solve_triangular(L, theta[speak].T, lower=True).T
     own, out = _whitened(L, covariance[speak]), barred[speak] & ~np.all(barred[speak])
     equal = equal or bool(thin.all())
-    found = _all_equal(white, own, out) if equal else _heard(shrunk(white, own, out), own)
+    found = _all_equal(white, own, out) if equal else _heard(shrunk(white, own, out, tested), own)
     residuals = np.zeros_like(theta)
     residuals[speak] = np.where(found.kept[:, None], _standardised(white - found.centre, own, found.between), 0.0)
     inverse = solve_triangular(L, np.eye(D), lower=True)
