@@ -10,6 +10,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit.climb import Ascent, Climb, climb
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference, infer
+from consilience.fit.newton import newton_step
 from consilience.fit.scoring import Simulation, completed
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
@@ -117,29 +118,47 @@ def with_likelihood(scores: Statistics, value: Likelihood) -> Statistics:
 def settled(start: Mixture, penalty: Penalty, simulation: Simulation, max_iter: int) -> Dialogue[Ascent]:
     """Take steps by scores until one is short, or does not raise the likelihood.
 
-    Each mixture that is asked about shows more of the sites' rows, so that no step is tried twice.
+    Each mixture that is asked about shows more of the sites' rows, so that no step is tried twice, and after one that
+    is expected to be short sites are asked for the likelihood only.
     """
-    end = yield from by_scores(climb(start, penalty, max_iter=1, near=True), simulation)
-    trace, segments = end.trace, end.segments
-    while end.n_iter and last_step(end) >= SETTLED and len(trace) <= max_iter:
-        steps = climb(end.mixture, penalty, max_iter=1, near=True)
-        end = yield from by_scores(steps, simulation, first=end.statistics)
-        segments += tuple(len(trace) - 1 + place for place in end.segments[1:])
-        trace += end.trace[1:]
-    stop = end.stop
-    if not stop.converged:
-        short = end.n_iter and last_step(end) < SETTLED
-        stop = StopReason.SETTLED if short else StopReason.MAX_ITER if end.n_iter else StopReason.STALLED
+    first: Statistics = yield Total(ScoreSums(start))
+    check_rows(first, start.K)
+    mixture, trace = start, tuple[float, ...]()
+    segments: tuple[int, ...] = (0,)
+    while True:
+        step = newton_step(mixture, completed(mixture, first, simulation), penalty)
+        last = step is not None and length_of(step.decrement, mixture) < SETTLED
+        steps = climb(mixture, penalty, max_iter=1, near=True)
+        end = yield from by_scores(steps, simulation, first=first, scored=1 if last else 2)
+        segments += tuple(max(len(trace) - 1, 0) + place for place in end.segments[1:])
+        trace += end.trace[len(trace) > 0 :]
+        short = end.n_iter > 0 and last_step(end) < SETTLED
+        if last or short or not end.n_iter or len(trace) > max_iter:
+            break
+        mixture, first = end.mixture, end.statistics
+    stop = StopReason.SETTLED if short else StopReason.MAX_ITER if end.n_iter else StopReason.STALLED
+    stop = end.stop if end.stop.converged else stop
     return replace(end, trace=trace, segments=segments, passes=len(trace), stop=stop)
 
 
-def last_step(ascent: Ascent) -> float:
-    """Return the length of the last accepted step in standard errors, by root mean square.
+def length_of(gain: float, mixture: Mixture) -> float:
+    """Return the length of a step that gains D in log-likelihood, in standard errors by root mean square.
 
-    A step that gains D in log-likelihood has a length of about ``sqrt(2 D / P)``.
+    It is about ``sqrt(2 D / P)`` for P parameters.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> mixture = soft(10, n_experts=2, n_features=1, random_state=0).truth
+    >>> mixture.parameter_count, round(length_of(2.0, mixture), 3)
+    (8, 0.707)
     """
-    gain = max(ascent.trace[-1] - ascent.trace[-2], 0.0)
-    return float(np.sqrt(2 * gain / ascent.mixture.parameter_count))
+    return float(np.sqrt(2 * max(gain, 0.0) / mixture.parameter_count))
+
+
+def last_step(ascent: Ascent) -> float:
+    """Return the length of the last accepted step of an ascent, in standard errors by root mean square."""
+    return length_of(ascent.trace[-1] - ascent.trace[-2], ascent.mixture)
 
 
 def simulated_inference(fit: Fit) -> Inference:
