@@ -154,6 +154,19 @@ def test_an_unforeseen_error_shows_no_value(monkeypatch, capsys):
     assert "4711" not in said
 
 
+def test_an_error_is_json_where_data_are(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["consilience", "show", "none.json", "--json"])
+    with pytest.raises(SystemExit) as end:
+        module.main()
+    told = capsys.readouterr()
+    found = json.loads(told.err.splitlines()[-1])["error"]
+    assert end.value.code == found["status"] == 3
+    assert found["code"] == "CSL-130"
+    assert found["message"].startswith("none.json: the file cannot be read")
+    assert found["to_do"]
+    assert told.out == ""
+
+
 def test_warnings_are_shown_also_if_quiet(capsys):
     with Output(quiet=True).working("combining"):
         warnings.warn("the sites disagree", SetAsideWarning, stacklevel=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -216,6 +217,10 @@ def main() -> None:
 
 def _end(error: CommandError) -> NoReturn:
     kind = error.problem.value
+    if "--json" in sys.argv:  # one line, the last of standard error
+        told = {"code": kind.code, "status": kind.status, "message": error.said, "to_do": kind.remedy}
+        sys.stderr.write(f"{json.dumps({'error': told}, ensure_ascii=False)}\n")
+        sys.exit(kind.status)
     console().print(f"error {kind.code}: {error.said}", style="red", highlight=False, markup=False)
     console().print(f"{kind.title}. {kind.remedy}", highlight=False, markup=False)
     sys.exit(kind.status)
