@@ -223,6 +223,20 @@ def test_a_fit_made_before_another_release_needs_another_fit(place):
     done("site", "release", "ash", "-o", "ash.json", answer="y\n")
 
 
+def test_check_says_what_the_policy_will_refuse(place):
+    few = TABLES["ash"].slice(0, 230)
+    pq.write_table(few, place / "few.parquet")
+    assert "fits: 230 of 230 rows" in done("site", "check", "ash", "study.toml", "few.parquet").stdout  # no policy yet
+    done("site", "init", "ash", "--in", "kept")
+    policy = place / "kept" / "ash" / "policy.toml"
+    policy.write_text(policy.read_text().replace("min_rows = 50", "min_rows = 500"))
+    found = run("site", "check", "ash", "study.toml", "few.parquet", "--in", "kept")
+    assert code(found) == "CSL-115"
+    assert "the limit of min_rows is 500. To do: use more rows" in found.exception.said
+    assert "fits: 230 of 230 rows" in found.stdout
+    assert "fits: 900 of 900 rows" in done("site", "check", "ash", "study.toml", "ash.parquet", "--in", "kept").stdout
+
+
 def test_too_few_rows_are_refused_with_what_to_do(place):
     pq.write_table(TABLES["ash"].slice(0, 60), place / "ash.parquet")
     (place / "study.toml").write_text(STUDY.replace("rows = 200", "rows = 20"))

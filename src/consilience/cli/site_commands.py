@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import Annotated
 
+import pyarrow as pa
 import typer
 
 from consilience.cli.annex import annex_of
@@ -28,6 +29,7 @@ from consilience.cli.output import Output, check_free, write, write_bytes
 from consilience.cli.preview import document_of, text_of
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
+from consilience.files.study import Study
 from consilience.site import ledger
 from consilience.site.approval import (
     check_latest,
@@ -38,9 +40,10 @@ from consilience.site.approval import (
     released,
 )
 from consilience.site.folder import LEDGER, POLICY, SiteFolder, slug
-from consilience.site.policy import PROFILES, Policy
+from consilience.site.policy import PROFILES, Policy, table_refusal
 from consilience.site.sealing import verified_ledger
 from consilience.studies import examined_for, fit_at_site
+from consilience.studies.local import checked_rows
 
 site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
 log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
@@ -81,10 +84,21 @@ def key(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
 
 
 @site.command()
-def check(name: SiteName, study: StudyPath, table: TablePath, as_json: AsJson = False, quiet: Quiet = False) -> None:
-    """Hold a table against a study: what does not fit, where, how often, and what to do. No value is shown."""
-    wanted, output = study_of(study), Output(as_json, quiet)
-    found = examined_for(wanted, table_of(table))
+def check(  # noqa: PLR0917 - typer makes options of them
+    name: SiteName,
+    study: StudyPath,
+    table: TablePath,
+    where: Where = HERE,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Hold a table against a study: what does not fit, where, how often, and what to do. No value is shown.
+
+    If the site has a folder, the rules of its policy on tables are applied too.
+    """
+    wanted, output, rows = study_of(study), Output(as_json, quiet), table_of(table)
+    found = examined_for(wanted, rows)
+    refusal = policy_refusal(name, where, wanted, rows) if found.fits else ""
     lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
     verdict = (
         f"The table of {name} fits: {found.used:,} of {found.rows:,} rows can be used."
@@ -97,10 +111,22 @@ def check(name: SiteName, study: StudyPath, table: TablePath, as_json: AsJson = 
         for each in found.findings
     ]  # fmt: skip
     output.data(
-        {"fits": found.fits, "rows": found.rows, "used": found.used, "findings": findings}, "\n".join([*lines, verdict])
+        {"fits": found.fits, "rows": found.rows, "used": found.used, "findings": findings, "refusal": refusal},
+        "\n".join([*lines, verdict]),
     )
     if not found.fits:
         raise CommandError(Problem.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
+    if refusal:
+        raise CommandError(Problem.REFUSED, refusal)
+
+
+def policy_refusal(name: str, where: Path, study: Study, table: pa.Table) -> str:
+    """Return why a site's policy would release no fit to a table; empty if it may, or if the site has no folder."""
+    if not (where / slug(name)).exists():
+        return ""
+    folder = folder_of(name, where)
+    with reported_as(Problem.POLICY):
+        return table_refusal(checked_rows(study, table), study, Policy.from_text(folder.policy))
 
 
 @site.command()

@@ -3,7 +3,7 @@
 from consilience.site.policy.check import Check
 from consilience.site.policy.leverage import regression_leverage
 from consilience.site.policy.policy import PROFILES, Policy
-from consilience.site.policy.refit import Release, releasable
+from consilience.site.policy.refit import Release, releasable, table_refusal
 from consilience.site.policy.release import Verdict, checked, evidence
 from consilience.site.policy.self_test import MembershipTest, self_test
 
@@ -19,4 +19,5 @@ __all__ = [
     "regression_leverage",
     "releasable",
     "self_test",
+    "table_refusal",
 ]

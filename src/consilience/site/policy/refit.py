@@ -98,10 +98,35 @@ def releasable(question: FitSite, rows: Rows, study: Study, policy: Policy) -> R
     return _search(replace(question, start=None, orders=orders), (rows, study, policy), steps)
 
 
+def table_refusal(rows: Rows, study: Study, policy: Policy) -> str:
+    """Return why no fit to these rows may leave, and what to do; empty if the rows alone break no rule.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... model = {response = "days", experts = [2]}
+    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
+    ... ''')
+    >>> rng = np.random.default_rng(0)
+    >>> table_refusal(Rows(rng.normal(size=(400, 1)), rng.normal(size=(400, 1))), study, Policy.of_profile())
+    ''
+    """
+    return _refusal(_of_table((rows, study, policy)).failed)
+
+
+def _of_table(held: tuple[Rows, Study, Policy]) -> Verdict:
+    """Return the checks of the rows alone, before a fit."""
+    return checked(LocalFit(column_summary(held[0]), None, None), *held)
+
+
 def _search(question: FitSite, held: tuple[Rows, Study, Policy], steps: tuple[str, ...]) -> Release:
     """Fit with fewer and fewer experts until all rules are kept, or one fails that no number of experts cures."""
-    rows, study, policy = held
-    verdict = checked(LocalFit(column_summary(rows), None, None), rows, study, policy)
+    rows, verdict = held[0], _of_table(held)
     while verdict.kept or any(check.part == "experts" for check in verdict.failed):
         fit = local_fit(question, Site("site", rows))
         K = min(question.orders) if fit.model is None else fit.model.mixture.K
