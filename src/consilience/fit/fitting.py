@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
 from consilience.fit.checks import check_fittable, check_labels, check_start, degeneracy, on_floor, warn_of_degeneracy
-from consilience.fit.climb import Ascent, Expect, climb, drive
-from consilience.fit.criteria import label_count
+from consilience.fit.climb import Ascent, climb, drive
+from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.polish import polish
 from consilience.fit.search import Found, Progress, responder, search
 from consilience.fit.specification import Specification
@@ -19,7 +19,6 @@ from consilience.fit.survey import SiteReport, Survey
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
-from consilience.model.statistics import Statistics
 from consilience.model.summary import column_summary
 from consilience.numerics.threads import threads_for
 
@@ -158,7 +157,7 @@ def fit_mixture(
             check_start(start, blank)
             found = Found((start.in_coordinates_of(blank),), (), StartEnds())
         everyone = range(len(found.contenders))
-        chosen = everyone if label_count(rows) <= EXACT else likeliest(found.contenders, respond, penalty)
+        chosen = everyone if label_count(rows) <= EXACT else likeliest(found.contenders, rows, penalty)
         ascents = {
             i: drive(climb(found.contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
             for i in chosen
@@ -170,13 +169,12 @@ def fit_mixture(
     return finished(last, penalty, found.on_all_rows(reached, best))
 
 
-def likeliest(
-    contenders: Sequence[Mixture], respond: Callable[[Expect], Statistics], penalty: Penalty
-) -> Sequence[int]:
-    """Return the place of the better of the first two mixtures on all rows."""
+def likeliest(contenders: Sequence[Mixture], rows: Rows, penalty: Penalty) -> Sequence[int]:
+    """Return the place of the better of the first two mixtures on all rows; a likelihood is a fraction of a pass."""
     if len(contenders) < 2:
         return [0]
-    return [max((0, 1), key=lambda i: contenders[i].penalised(respond(Expect(contenders[i])), penalty))]
+    values = [log_likelihood(mixture, rows) - mixture.ridge(penalty) for mixture in contenders[:2]]
+    return [int(np.argmax(values))]
 
 
 def ranked(ascents: Sequence[Ascent], penalty: Penalty) -> list[Ascent]:
