@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import round_attacks as attacks
@@ -27,8 +28,10 @@ from consilience.site import Site
 from consilience.site.answer import answer, respond
 from consilience.site.folder import SiteFolder
 from consilience.site.policy import Policy
-from consilience.site.policy.rounds import Asked, GuardedSite, RefusedQuestionError, RoundsOf, charge_to
+from consilience.site.policy.rounds import Asked, GuardedSite, RefusedQuestionError, RoundsOf
 from consilience.site.policy.rounds.question_rules import check_settings
+from consilience.site.rounds import asked_before, recorded_in
+from consilience.site.used_rows import UsedRows
 from policy_cases import policy_with
 from round_attacks import D, Refused, free_ask, guarded_ask, hospital
 
@@ -204,14 +207,17 @@ def test_failure_codes_do_not_tell_the_largest_class() -> None:
 
 def test_a_refusal_ends_the_run_and_is_charged(tmp_path: Any) -> None:
     folder = SiteFolder.init("north", Policy.of_profile().to_text(), tmp_path)
-    guard = GuardedSite(hospital(), RoundsOf(Policy.of_profile()), charge=charge_to(folder, "sha256:a"))
+    used = UsedRows(pa.table({"age": list(range(100))}), ("age",), folder.secret)
+    keep = recorded_in(folder, "sha256:a", used)
+    guard = GuardedSite(hospital(), RoundsOf(Policy.of_profile()), keep=keep)
     summary = encode(Summarise(D, 1))
     assert not isinstance(decode(guard.reply(summary)), Failure)
     assert isinstance(decode(guard.reply(encode(Sizes()))), Failure)
     assert isinstance(decode(guard.reply(summary)), Failure)
     charged = [entry.details["rule"] for entry in folder.entries if entry.kind == "refusal"]
     assert charged == ["questions"]
-    assert guard.asked.refusals == 1
+    assert guard.asked.refusals == asked_before(folder, used).refusals == 1
+    assert [entry.kind for entry in folder.entries] == ["init", "answer", "refusal"]
 
 
 def test_where_refusals_begin_tells_nothing() -> None:

@@ -12,7 +12,7 @@ from consilience.files.canonical import canonical, content_hash
 from consilience.files.json_text import parsed
 
 VERSION = 1
-KINDS = ("init", "check", "fit", "preview", "decline", "release", "refusal", "run", "policy", "key", "repair")
+KINDS = ("init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair")
 """Kinds of entries."""
 START = f"sha256:{64 * '0'}"
 """What stands for the hash before the first entry."""

@@ -2,7 +2,7 @@
 
 from consilience.site.policy.rounds.asked import Asked
 from consilience.site.policy.rounds.guard import Outcome, RoundsOf, guarded
-from consilience.site.policy.rounds.guarded_site import GuardedSite, charge_to
+from consilience.site.policy.rounds.guarded_site import GuardedSite
 from consilience.site.policy.rounds.leverage import Span, extended, largest_leverage
 from consilience.site.policy.rounds.refusal import RefusedQuestionError
 from consilience.site.policy.rounds.weightings import Weighting, weightings_of
@@ -15,7 +15,6 @@ __all__ = [
     "RoundsOf",
     "Span",
     "Weighting",
-    "charge_to",
     "extended",
     "guarded",
     "largest_leverage",

@@ -64,6 +64,11 @@ class Asked:
         """Return the state before the first question of another run over the same rows."""
         return replace(self, rounds=0, totals=(), ended=False, fingerprint=None)
 
+    def with_fits(self, fits: Sequence[bytes]) -> Asked:
+        """Return the state with mixtures of the site's own that were sent in another way, such as in a file."""
+        new = tuple(fit for fit in dict.fromkeys(fits) if fit not in self.fits)
+        return replace(self, fits=self.fits + new, span=None) if new else self
+
     def refused(self) -> Asked:
         """Return the state after a refusal, which ends the run; in a run that has ended nothing changes."""
         return self if self.ended else replace(self, ended=True, refusals=self.refusals + 1)

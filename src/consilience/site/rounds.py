@@ -1,0 +1,138 @@
+"""A run in rounds at a site: rows held against earlier releases and runs, and what was asked kept in the ledger.
+
+What a site was asked counts for all studies over the same rows, also if these come back in a later run. The state is
+stored before a reply leaves, named by its hash, and every entry of the ledger names the state after it: a crash loses
+no charge, and an older state cannot take the place of a newer one without a break in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from consilience.errors import RefusedError
+from consilience.files.site_file import SiteFile
+from consilience.fit.climb import Expect
+from consilience.messages.questions import LocalFit
+from consilience.messages.table import encode
+from consilience.site import ledger
+from consilience.site.approval import record_refusal
+from consilience.site.folder import LEDGER, SiteFolder
+from consilience.site.policy.rounds.asked import Asked
+from consilience.site.policy.rounds.guarded_site import Keep
+from consilience.site.policy.rounds.refusal import RefusedQuestionError
+from consilience.site.releases import MOST_BYTES, decided_for, kept, kept_bytes, record, stored
+from consilience.site.used_rows import UsedRows
+
+ROUNDS = "rounds"
+"""Folder of the states."""
+
+
+def begin_run(
+    folder: SiteFolder, study: str, used: UsedRows, min_rows: int, method: str, *, other_people: bool = False
+) -> Asked:
+    """Record that a run over some rows begins; return what was asked over them before.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    study : str
+        Identity of the study, ``sha256:...``.
+    used : UsedRows
+    min_rows : int
+        Smallest number of rows about which something may be said.
+    method : str
+        Text of the method.
+    other_people : bool
+        Whether the people at the site state that the rows are not those of earlier releases, where nobody can tell.
+
+    Raises
+    ------
+    RefusedError
+        If the rows differ from those of an earlier release or run by a few; it is recorded.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
+    >>> used = UsedRows(pa.table({"age": list(range(100))}), ("age",), folder.secret)
+    >>> begin_run(folder, "sha256:a", used, 10, "FederatedEM()").rounds
+    0
+    >>> [entry.kind for entry in folder.entries]
+    ['init', 'run']
+    """
+    decision = decided_for(folder, study, used, min_rows, other_people=other_people)
+    if decision.outcome == "refused":
+        record_refusal(folder, study, decision.said)
+        raise RefusedError(decision.said)
+    asked = asked_before(folder, used)
+    record(folder, "run", study, used.tags, details={"method": method[:1000], "state": _stored(folder, asked)})
+    return asked
+
+
+def asked_before(folder: SiteFolder, used: UsedRows) -> Asked:
+    """Return what was asked over some rows in earlier runs, and the fits to them that were released."""
+    same = [entry for entry in folder.entries if entry.details.get("tags") == used.tags.hash]
+    states = [str(entry.details["state"]) for entry in same if "state" in entry.details]
+    asked = Asked()
+    if states:
+        (folder.path / ROUNDS).mkdir(mode=0o700, exist_ok=True)
+        asked = Asked.from_text(kept_bytes(folder.path / ROUNDS, states[-1], MOST_BYTES).decode()).next_run()
+    fits = [_encoded(released_fit(folder, entry.number)) for entry in same if entry.kind == "release"]
+    return asked.with_fits([fit for fit in fits if fit is not None])
+
+
+def released_fit(folder: SiteFolder, entry: int) -> LocalFit:
+    """Return the fit in the file that an entry of the ledger released."""
+    return SiteFile.from_text(stored(folder, entry).decode()).fit
+
+
+def recorded_in(folder: SiteFolder, study: str, used: UsedRows) -> Keep:
+    """Return a function that records every answer and refusal of a run in the ledger, with the state after it.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    study : str
+        Identity of the study, ``sha256:...``.
+    used : UsedRows
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
+    >>> used = UsedRows(pa.table({"age": list(range(100))}), ("age",), folder.secret)
+    >>> keep = recorded_in(folder, "sha256:a", used)
+    >>> keep(Asked().refused(), RefusedQuestionError("max_leverage", "the answers rest on single rows"))
+    >>> folder.entries[-1].kind, folder.entries[-1].details["rule"], asked_before(folder, used).refusals
+    ('refusal', 'max_leverage', 1)
+    """
+
+    def keep(asked: Asked, refusal: RefusedQuestionError | None) -> None:
+        details = {"study": study, "tags": used.tags.hash, "round": asked.rounds, "state": _stored(folder, asked)}
+        if refusal is not None:
+            details |= {"round": asked.rounds + 1, "rule": refusal.rule, "reason": refusal.reason}
+        ledger.append(folder.path / LEDGER, "answer" if refusal is None else "refusal", details)
+
+    return keep
+
+
+def _stored(folder: SiteFolder, asked: Asked) -> str:
+    """Store a state and return its hash."""
+    path = folder.path / ROUNDS
+    path.mkdir(mode=0o700, exist_ok=True)
+    return kept(path, asked.to_text().encode())
+
+
+def _encoded(fit: LocalFit) -> bytes | None:
+    return None if fit.model is None else encode(Expect(fit.model.mixture, information=True))
+
+
+def released_for(folder: SiteFolder, study: str, used: UsedRows) -> LocalFit | None:
+    """Return the fit that was released for a study over exactly these rows; None if there is none."""
+    wanted: Sequence[str] = [study, used.tags.hash]
+    for entry in folder.entries:
+        if entry.kind == "release" and [entry.details.get("study"), entry.details.get("tags")] == wanted:
+            return released_fit(folder, entry.number)
+    return None
