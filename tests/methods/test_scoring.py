@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,12 +16,16 @@ from consilience import (
     MixtureOfRegressions,
     OneShot,
 )
+from consilience.aggregate.combine.support import covariate_summary
 from consilience.datasets import soft
 from consilience.engines import InProcess
-from consilience.errors import ConsilienceWarning, InvalidInputError
+from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
 from consilience.fit import Specification
+from consilience.fit.scoring import Simulation
+from consilience.fit.stop import StopReason
 from consilience.messages import LogLikelihood, ScoreSums, Several
+from consilience.methods.scoring import simulated_inference
 from consilience.methods.task import Task
 from consilience.model import Rows
 from consilience.runs import run
@@ -58,7 +63,7 @@ def test_refinement_by_scores_ends_near_the_pooled_maximum(steps: int) -> None:
     assert found.fit.log_likelihood > pooled.fit.log_likelihood - 0.05
     assert found.fit.log_likelihood >= found.fit.rivals.unrefined
     own, theirs = (np.sqrt(np.diag(fit.fit.inference.covariance)) for fit in (found, pooled))
-    np.testing.assert_allclose(own, theirs, rtol=0.1)
+    np.testing.assert_allclose(own, theirs, rtol=0.05)
     assert found.fit.inference.kind == "simulated"
     assert not found.fit.inference.withheld
 
@@ -74,6 +79,7 @@ def test_totals_by_scores_end_near_the_maximum() -> None:
     assert standard_errors_apart(found, pooled).max() < 0.1
     assert found.model.converged_
     assert len(found.record.rounds) <= 4
+    assert "normal distribution" in found.fit.inference.withheld["experts"]
 
 
 def watched(dialogue: Any, seen: list[Any]) -> Any:
@@ -98,15 +104,25 @@ def test_sites_are_asked_for_no_products_of_covariates_at_a_mixture() -> None:
 
 
 def test_intervals_are_withheld_after_a_long_step() -> None:
-    far = fitted(OneShot(refine=0)).model.mixture_
-    moved = far.__class__(
-        far.design, far.gate, far.experts.moved(np.full(far.experts.free_coefficients().size, 0.15), np.zeros(2))
+    fit = fitted(SCORES).fit
+    X = np.concatenate([X for X, _ in sites().values()])
+    summary = covariate_summary(X, np.ones(len(X)), np.random.default_rng(0))
+    simulation = Simulation((float(len(X)),), (summary,), seed=0)
+    assert not simulated_inference(fit, simulation).withheld
+    long = replace(fit, ascent=replace(fit.ascent, trace=(fit.ascent.trace[-1] - 100.0, fit.ascent.trace[-1])))
+    assert "the last step had a length" in simulated_inference(long, simulation).withheld["experts"]
+    none = replace(fit, ascent=replace(fit.ascent, trace=fit.ascent.trace[-1:], stop=StopReason.REFINED))
+    assert "no step" in simulated_inference(none, simulation).withheld["gate"]
+    elsewhere = Simulation(
+        (float(len(X)),), (covariate_summary(3 * X, np.ones(len(X)), np.random.default_rng(0)),), seed=0
     )
-    model = MixtureOfExpertsRegressor(2, random_state=0, mixture_init=moved, max_iter=1)
-    with pytest.warns(ConsilienceWarning):
-        found = Federation(sites()).fit(model, method=TOTALS)
-    assert "standard errors" in found.fit.inference.withheld["experts"]
-    assert not found.model.converged_
+    assert "not like the sites'" in simulated_inference(fit, elsewhere).withheld["gate"]
+
+
+def test_summaries_of_covariates_give_the_observed_standard_errors() -> None:
+    found, pooled = (fitted(method).fit.inference for method in (SCORES, OneShot(refine=8)))
+    own, theirs = (np.sqrt(np.diag(each.covariance)) for each in (found, pooled))
+    np.testing.assert_allclose(own, theirs, rtol=0.05)
 
 
 def test_what_cannot_be_simulated_is_an_error() -> None:

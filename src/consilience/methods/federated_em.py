@@ -74,7 +74,7 @@ class FederatedEM(Method):
         surveyed or set aside.
     information : {"observed", "simulated"}
         As in :class:`~consilience.OneShot`. ``"simulated"`` needs ``totals_only`` and a given start near the maximum,
-        such as a model combined from the sites' files.
+        such as a model combined from the sites' files; covariates are taken as normal, and intervals are withheld.
 
     Examples
     --------
@@ -139,10 +139,10 @@ def scored(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
         raise InvalidInputError("information='simulated' needs a start near the maximum: pass mixture_init")
     problem = task.problem(specification, summary)
     problem.check()
-    simulation = Simulation((summary,), task.seed)
+    simulation = Simulation.normal([summary], task.seed)
     end = yield from settled(problem.from_start(task.start), problem.penalty, simulation, task.max_iter)
     fit = problem.fit(end, [end])
-    return InferredFit(**vars(fit), inference=simulated_inference(fit))
+    return InferredFit(**vars(fit), inference=simulated_inference(fit, simulation))
 
 
 def climbs(

@@ -27,6 +27,8 @@ LONGEST_LAST_STEP = 0.5
 """Largest last step, in standard errors by root mean square, after which intervals are shown. With a simulated
 information, each step removes most of the error, so that the rest is a fraction of the last step."""
 
+SPREAD_APART = 0.05
+"""Largest relative difference of ``Σ π_k (1 - π_k)`` between simulated and real rows for intervals of the gate."""
 SETTLED = 0.05
 """Length of a step, in the same unit, below which no other follows."""
 
@@ -84,7 +86,7 @@ def by_scores(
     >>> from consilience.model import Penalty, Rows
     >>> from consilience.model.summary import column_summary
     >>> data = soft(100, random_state=0)
-    >>> simulation = Simulation((column_summary(Rows(data.X, data.y[:, None])),), seed=0)
+    >>> simulation = Simulation.normal([column_summary(Rows(data.X, data.y[:, None]))], seed=0)
     >>> type(next(by_scores(climb(data.truth, Penalty()), simulation)).question).__name__
     'ScoreSums'
     """
@@ -156,18 +158,49 @@ def length_of(gain: float, mixture: Mixture) -> float:
     return float(np.sqrt(2 * max(gain, 0.0) / mixture.parameter_count))
 
 
+def spread_apart(ascent: Ascent, simulation: Simulation) -> float:
+    """Return the largest relative difference of ``Σ π_k (1 - π_k)`` between simulated and real rows."""
+    mixture, K = ascent.mixture, ascent.mixture.K
+    if not mixture.gate.reads_covariates or K < 2:
+        return 0.0
+    exact = ascent.statistics.gate.plain[K:]
+    simulated = simulation.statistics(mixture, ascent.statistics.weight).gate.plain[K:]
+    return float(np.max(np.abs(simulated / np.maximum(exact, np.finfo(float).tiny) - 1)))
+
+
 def last_step(ascent: Ascent) -> float:
     """Return the length of the last accepted step of an ascent, in standard errors by root mean square."""
     return length_of(ascent.trace[-1] - ascent.trace[-2], ascent.mixture)
 
 
-def simulated_inference(fit: Fit) -> Inference:
-    """Compute standard errors from the simulated information; withhold them if the last step was long, or refused."""
-    inference, ascent, found = infer(fit, kind="simulated"), fit.ascent, ""
+def simulated_inference(fit: Fit, simulation: Simulation) -> Inference:
+    """Compute standard errors from the simulated information.
+
+    They are withheld if covariates were taken as normal, if the last step was long, or refused; those of the gate also
+    if the spread of its weights over simulated rows is not that over the rows of the sites.
+    """
+    inference, ascent = infer(fit, kind="simulated"), fit.ascent
+    found = {} if not (reason := _reason(ascent, simulation)) else {"gate": reason, "experts": reason}
+    if not found and (apart := spread_apart(ascent, simulation)) > SPREAD_APART:
+        found["gate"] = (
+            f"the simulated covariates are not like the sites': the spread of the gate's weights differs by "
+            f"{apart:.0%}, at most {SPREAD_APART:.0%}; information='observed' has no such limit"
+        )
+    return replace(
+        inference, withheld=found | {part: said for part, said in inference.withheld.items() if part not in found}
+    )
+
+
+def _reason(ascent: Ascent, simulation: Simulation) -> str:
+    """Return why no standard errors are shown; empty if they are."""
+    if simulation.is_normal:
+        return (
+            "covariates were simulated from a normal distribution, and standard errors could be wrong by a quarter: "
+            "OneShot(information='simulated') with a softmax gate has summaries of them"
+        )
     if not ascent.n_iter:
-        found = "" if ascent.stop.converged else "no step raised the likelihood"
-    elif (length := last_step(ascent)) > LONGEST_LAST_STEP:
-        found = f"the last step had a length of {length:.2g} standard errors, at most {LONGEST_LAST_STEP}: take more"
-    if not found:
-        return inference
-    return replace(inference, withheld=dict.fromkeys(("gate", "experts"), found) | dict(inference.withheld))
+        return "" if ascent.stop.converged else "no step raised the likelihood"
+    length = last_step(ascent)
+    if length > LONGEST_LAST_STEP:
+        return f"the last step had a length of {length:.2g} standard errors, at most {LONGEST_LAST_STEP}: take more"
+    return ""

@@ -26,7 +26,7 @@ from consilience.fit.checks import check_fittable, check_start
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.inference import InferredFit, infer
-from consilience.fit.scoring import Simulation
+from consilience.fit.scoring import Covariates, NormalCovariates, Simulation
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
@@ -71,7 +71,7 @@ class OneShot(Method):
         Information of the refinement steps and of standard errors. The observed information is that of the sites' rows;
         a single row between two experts can dominate its sums, so that sites with a policy refuse it more often. For
         ``"simulated"`` sites send the score alone, and the information is that of responses simulated from the
-        mixture: for Gaussian experts, and for a model that is right up to noise.
+        mixture, with covariates from the sites' summaries: for Gaussian experts, and if the model is right.
 
     Examples
     --------
@@ -138,7 +138,9 @@ class OneShot(Method):
         """Return the simulation that takes the place of the sites' information; None if they are asked for it."""
         if self.information == "observed":
             return None
-        return Simulation(tuple(fit.summary for fit in fits.values() if fit.summary.weight > 0), seed)
+        found = [fit for fit in fits.values() if fit.summary.weight > 0]
+        weights = tuple(fit.summary.weight for fit in found)
+        return Simulation(weights, tuple(_covariates_of(fit) for fit in found), seed)
 
     def _refined(
         self,
@@ -159,7 +161,7 @@ class OneShot(Method):
         done = []
         for contest, mine, c, joint in zip(contests, by_order, found, opened.each, strict=True):
             best, rivals = contest.ended(mine, of_one)
-            fit = refined_fit(best, penalty, c, opened.members, simulated=simulation is not None)
+            fit = refined_fit(best, penalty, c, opened.members, simulation)
             witnessed = witnessed_by(survey, opened.cross, joint, c.mixture.K)
             done.append(replace(fit, rivals=rivals, survey=witnessed))
         return done
@@ -180,6 +182,14 @@ class OneShot(Method):
             seed=seed,
         )
         return tuple(None if each is None else with_all_sites(each, fits) for each in found)
+
+
+def _covariates_of(fit: LocalFit) -> Covariates:
+    """Return the distribution of a site's covariates: the summary that it sent, or a normal one."""
+    model = fit.model
+    if model is not None and model.covariates is not None and model.covariates.d == len(fit.summary.x_mean):
+        return model.covariates
+    return NormalCovariates(fit.summary)
 
 
 def usable_models(fits: Mapping[str, LocalFit], specification: Specification) -> dict[str, SiteModel]:
@@ -292,10 +302,15 @@ def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
 
 
 def refined_fit(
-    end: Ascent, penalty: Penalty, combination: Combination, members: tuple[str, ...] | None, *, simulated: bool = False
+    end: Ascent,
+    penalty: Penalty,
+    combination: Combination,
+    members: tuple[str, ...] | None,
+    simulation: Simulation | None = None,
 ) -> CombinedFit:
     """Return the refined fit, with the likelihood and the information of its own mixture."""
     fit = finished(end, penalty, StartEnds())
     evidence = combination.permuted(fit.permutation)
-    inference = with_sites(simulated_inference(fit) if simulated else infer(fit), evidence)
+    own = infer(fit) if simulation is None else simulated_inference(fit, simulation)
+    inference = with_sites(own, evidence)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=members)
