@@ -4,9 +4,9 @@ Four sites with 20 covariates and four experts, from ``soft`` and from ``paper``
 guard; a site's own fit is the one that its policy lets it release in a file. The profile "hospital" counts products of
 responsibilities in the leverage, "research" limits the rows that dominate them. Methods: ``OneShot(refine=1)``;
 ``FederatedEM(totals_only=True)`` from the public start that ``OneShot(refine=0)`` gives, with the replay check; both
-also with ``information="simulated"``, where sites send scores only; ``FederatedEM()`` with ``ProposeStart`` on the list
-of questions; and other methods as they are. Aim: no refusal of the first two on ``soft``, at 2,000 and at 10,000 rows a
-site; a refusal of the second on ``paper``.
+also with ``information="simulated"``, where sites send scores only (``--scores``: these alone); ``FederatedEM()`` with
+``ProposeStart`` on the list of questions; and other methods as they are. Aim: no refusal of the first two on ``soft``,
+at 2,000 and at 10,000 rows a site; a refusal of the second on ``paper``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ METHODS: dict[str, Any] = {
     "SharedCentre": SharedCentre(),
 }
 PROFILES = ("hospital", "research")
-CASES = {
+SCORES = {
     "OneShot, scores/soft/2000": 20,
     "totals, scores/soft/10000": 20,
     "totals, scores/paper/10000": 5,
+}
+CASES = {
     "OneShot/soft/2000": 20,
     "totals/soft/10000": 20,
     "totals/paper/10000": 5,
@@ -148,8 +150,11 @@ def outcome(records: list[Record], case: str, profile: str) -> Record:
 
 
 def main() -> None:
-    study = Study(__file__, __doc__)
+    study = Study(__file__, __doc__, {"scores": "only the runs in which sites send scores"})
     cases = QUICK if study.quick else CASES
+    if study.options["scores"]:
+        study.label += "_scores"
+        cases = SCORES
     records = study.replicate([f"{case}/{seed}" for case, draws in cases.items() for seed in range(draws)], replication)
     study.save(table("runs", [outcome(records, case, profile) for case in cases for profile in PROFILES]))
 
