@@ -28,6 +28,7 @@ from consilience.messages import LogLikelihood, ScoreSums, Several
 from consilience.methods.scoring import simulated_inference
 from consilience.methods.task import Task
 from consilience.model import Rows
+from consilience.model.rows import Groups
 from consilience.runs import run
 from consilience.site import Site
 
@@ -128,13 +129,22 @@ def test_summaries_of_covariates_give_the_observed_standard_errors() -> None:
 def test_what_cannot_be_simulated_is_an_error() -> None:
     with pytest.raises(InvalidInputError, match="information='exact'"):
         OneShot(information="exact")
-    with pytest.raises(InvalidInputError, match="totals_only=True"):
-        FederatedEM(information="simulated")
+    for wrong in ({}, {"totals_only": True, "newton": False}):
+        with pytest.raises(InvalidInputError, match="totals_only=True"):
+            FederatedEM(information="simulated", **wrong)
     with pytest.raises(InvalidInputError, match="mixture_init"):
         Federation(sites()).fit(MixtureOfExpertsRegressor(2), method=TOTALS)
     counts = {name: (X, np.abs(y).round()) for name, (X, y) in sites().items()}
     with pytest.raises(InvalidInputError, match="Gaussian experts"):
         Federation(counts).fit(MixtureOfRegressions(2, family="poisson"), method=SCORES)
+
+
+def test_labels_of_groups_are_an_error() -> None:
+    rows = [
+        Site(name, Rows(X, y[:, None], groups=Groups.of(np.arange(len(y)) // 4))) for name, (X, y) in sites().items()
+    ]
+    with pytest.raises(InvalidInputError, match="one label per row"):
+        run(SCORES.dialogue(Task([Specification(K=2, gate="constant")], 3, 1)), InProcess().over(rows))
 
 
 def test_the_method_names_its_information_only_where_it_is_not_the_usual() -> None:

@@ -56,6 +56,16 @@ def test_a_run_over_nearly_the_rows_of_a_release_or_run_is_refused(tmp_path: Pat
         fit_at_site(run_first, PLAN, TABLES["ash"].slice(1))
 
 
+def test_a_statement_on_other_people_is_recorded_and_a_refused_question_is_no_refused_fit(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    site = guarded_at_site(folder, PLAN, TABLES["ash"], TOTALS, TASK, other_people="another year")
+    assert folder.entries[-1].details["stated"] == ["another year"]
+    fit_at_site(folder, PLAN, TABLES["ash"])
+    site.reply(b"noise")
+    assert folder.entries[-1].kind == "refusal"
+    assert len(released(folder, "A. Person")) > 1_000
+
+
 def test_the_fit_that_was_released_answers_for_it_and_counts(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     bare = begun(folder_in(tmp_path, "birch"), method=OneShot())

@@ -95,8 +95,8 @@ class FederatedEM(Method):
 
     def __post_init__(self) -> None:
         check_information(self.information)
-        if self.information == "simulated" and not self.totals_only:
-            raise InvalidInputError("information='simulated' asks for totals only: pass totals_only=True")
+        if self.information == "simulated" and not (self.totals_only and self.newton):
+            raise InvalidInputError("information='simulated' takes Newton steps by totals: pass totals_only=True")
         if not 1 <= self.n_climbs <= CANDIDATES:
             raise InvalidInputError(f"n_climbs={self.n_climbs!r}: expected a whole number from 1 to {CANDIDATES}")
 

@@ -22,11 +22,9 @@ from consilience.model.statistics import Statistics
 
 INFORMATION = ("observed", "simulated")
 """Where the information comes from: the rows of the sites, or the mixture."""
-
 LONGEST_LAST_STEP = 0.5
 """Largest last step, in standard errors by root mean square, after which intervals are shown. With a simulated
 information, each step removes most of the error, so that the rest is a fraction of the last step."""
-
 SPREAD_APART = 0.05
 """Largest relative difference of ``Σ π_k (1 - π_k)`` between simulated and real rows for intervals of the gate."""
 SETTLED = 0.05
@@ -91,6 +89,8 @@ def by_scores(
     'ScoreSums'
     """
     mixture, scores, asked = next(steps).mixture, first, 0
+    if first is not None:
+        check_rows(first, mixture.K)
     try:
         while True:
             if scores is None or 0 < asked < scored:
@@ -124,7 +124,6 @@ def settled(start: Mixture, penalty: Penalty, simulation: Simulation, max_iter: 
     is expected to be short sites are asked for the likelihood only.
     """
     first: Statistics = yield Total(ScoreSums(start))
-    check_rows(first, start.K)
     mixture, trace = start, tuple[float, ...]()
     segments: tuple[int, ...] = (0,)
     while True:

@@ -10,7 +10,7 @@ from consilience.site import ledger
 from consilience.site.fit_report import FitReport
 from consilience.site.folder import LEDGER, SiteFolder
 from consilience.site.policy import Policy
-from consilience.site.releases import MOST_BYTES, keep_tags, kept, kept_bytes, kept_tags, record, stored
+from consilience.site.releases import MOST_BYTES, keep_tags, kept, kept_bytes, kept_tags, record, release_of, stored
 from consilience.site.row_tags import RowTags
 from consilience.site.sealing import sealed
 
@@ -77,16 +77,13 @@ def last_fit(folder: SiteFolder) -> LastFit:
 
 def earlier_release(folder: SiteFolder, last: LastFit) -> ledger.Entry | None:
     """Return the entry by which the same rows were released for the same study; None if there is none."""
-    wanted = [last.entry.details[name] for name in ("study", "tags")]
-    for entry in folder.entries:
-        if entry.kind == "release" and [entry.details.get(name) for name in ("study", "tags")] == wanted:
-            return entry
-    return None
+    return release_of(folder, last.entry.details["study"], last.entry.details["tags"])
 
 
 def check_latest(folder: SiteFolder, last: LastFit) -> None:
     """Raise an error if a fit was tried later and refused: people may take the one before it for that one."""
-    refused = [entry.number for entry in folder.entries[last.entry.number :] if entry.kind == "refusal"]
+    later = folder.entries[last.entry.number :]
+    refused = [each.number for each in later if each.kind == "refusal" and "state" not in each.details]  # not of rounds
     if refused:
         raise RefusedError(
             f"a later fit was refused (entry {refused[-1]} of the ledger), and this is the one before it: fit again "

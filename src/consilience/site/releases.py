@@ -111,6 +111,14 @@ def record(
     return ledger.append(folder.path / LEDGER, kind, found, head=head, now=now)
 
 
+def release_of(folder: SiteFolder, study: str, tags: str) -> ledger.Entry | None:
+    """Return the entry by which rows with tags of this hash were released for a study; None if there is none."""
+    for entry in folder.entries:
+        if entry.kind == "release" and (entry.details.get("study"), entry.details.get("tags")) == (study, tags):
+            return entry
+    return None
+
+
 def stored(folder: SiteFolder, entry: int | None) -> bytes:
     """Return the bytes of the release that an entry of the ledger names; raise an error if they were changed."""
     named = [each.details.get("file") for each in folder.entries if each.number == entry and each.kind == "release"]

@@ -7,8 +7,6 @@ no charge, and an older state cannot take the place of a newer one without a bre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from consilience.errors import RefusedError
 from consilience.files.site_file import SiteFile
 from consilience.fit.climb import Expect
@@ -20,7 +18,7 @@ from consilience.site.folder import LEDGER, SiteFolder
 from consilience.site.policy.rounds.asked import Asked
 from consilience.site.policy.rounds.guarded_site import Keep
 from consilience.site.policy.rounds.refusal import RefusedQuestionError
-from consilience.site.releases import MOST_BYTES, decided_for, kept, kept_bytes, record, stored
+from consilience.site.releases import MOST_BYTES, decided_for, kept, kept_bytes, record, release_of, stored
 from consilience.site.used_rows import UsedRows
 
 ROUNDS = "rounds"
@@ -28,7 +26,7 @@ ROUNDS = "rounds"
 
 
 def begin_run(
-    folder: SiteFolder, study: str, used: UsedRows, min_rows: int, method: str, *, other_people: bool = False
+    folder: SiteFolder, study: str, used: UsedRows, min_rows: int, method: str, *, other_people: str = ""
 ) -> Asked:
     """Record that a run over some rows begins; return what was asked over them before.
 
@@ -42,8 +40,8 @@ def begin_run(
         Smallest number of rows about which something may be said.
     method : str
         Text of the method.
-    other_people : bool
-        Whether the people at the site state that the rows are not those of earlier releases, where nobody can tell.
+    other_people : str
+        Why the rows are those of other people than in earlier releases, where nobody can tell; recorded.
 
     Raises
     ------
@@ -61,12 +59,14 @@ def begin_run(
     >>> [entry.kind for entry in folder.entries]
     ['init', 'run']
     """
-    decision = decided_for(folder, study, used, min_rows, other_people=other_people)
+    stated = other_people.strip()
+    decision = decided_for(folder, study, used, min_rows, other_people=bool(stated))
     if decision.outcome == "refused":
         record_refusal(folder, study, decision.said)
         raise RefusedError(decision.said)
     asked = asked_before(folder, used)
-    record(folder, "run", study, used.tags, details={"method": method[:1000], "state": _stored(folder, asked)})
+    details = {"method": method[:1000], "state": _stored(folder, asked), **({"stated": [stated]} if stated else {})}
+    record(folder, "run", study, used.tags, details=details)
     return asked
 
 
@@ -131,8 +131,5 @@ def _encoded(fit: LocalFit) -> bytes | None:
 
 def released_for(folder: SiteFolder, study: str, used: UsedRows) -> LocalFit | None:
     """Return the fit that was released for a study over exactly these rows; None if there is none."""
-    wanted: Sequence[str] = [study, used.tags.hash]
-    for entry in folder.entries:
-        if entry.kind == "release" and [entry.details.get("study"), entry.details.get("tags")] == wanted:
-            return released_fit(folder, entry.number)
-    return None
+    entry = release_of(folder, study, used.tags.hash)
+    return None if entry is None else released_fit(folder, entry.number)

@@ -36,7 +36,7 @@ def guarded_at_site(
     task : Task
         The study's, with the public start of the run if it has one.
     other_people : str
-        Why the rows are those of other people than in earlier releases, where the rows cannot be compared.
+        Why the rows are those of other people than in earlier releases, where the rows cannot be compared; recorded.
 
     Raises
     ------
@@ -60,8 +60,7 @@ def guarded_at_site(
     """
     rows, policy = checked_rows(study, table), Policy.from_text(folder.policy).stricter(study.minimum)
     used = UsedRows.of(table, wanted_of(study).columns, folder.secret)
-    stated = bool(other_people.strip())
-    asked = begin_run(folder, study.identity, used, policy.site.min_rows, repr(method), other_people=stated)
+    asked = begin_run(folder, study.identity, used, policy.site.min_rows, repr(method), other_people=other_people)
     if asked.refusals >= policy.rounds.max_refusals:
         raise RefusedError("too many questions over these rows were refused: nothing is answered over them any more")
     rules = RoundsOf(

@@ -71,7 +71,8 @@ class OneShot(Method):
         Information of the refinement steps and of standard errors. The observed information is that of the sites' rows;
         a single row between two experts can dominate its sums, so that sites with a policy refuse it more often. For
         ``"simulated"`` sites send the score alone, and the information is that of responses simulated from the
-        mixture, with covariates from the sites' summaries: for Gaussian experts, and if the model is right.
+        mixture, with covariates from the sites' summaries: for Gaussian experts, and if the model is right. Shares of
+        the experts are then those of the mixture before the last step.
 
     Examples
     --------

@@ -103,17 +103,10 @@ def table_refusal(rows: Rows, study: Study, policy: Policy) -> str:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... model = {response = "days", experts = [2]}
-    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
-    ... ''')
-    >>> rng = np.random.default_rng(0)
-    >>> table_refusal(Rows(rng.normal(size=(400, 1)), rng.normal(size=(400, 1))), study, Policy.of_profile())
+    >>> from consilience.datasets.hospitals import STUDY, hospitals
+    >>> from consilience.studies.local import checked_rows
+    >>> study = Study.from_text(STUDY)
+    >>> table_refusal(checked_rows(study, hospitals()["ash"]), study, Policy.of_profile())
     ''
     """
     return _refusal(_of_table((rows, study, policy)).failed)
