@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from consilience import (
     MixtureOfExpertsRegressor,
     MixtureOfRegressions,
     OneShot,
+    load,
 )
 from consilience.aggregate.combine.support import covariate_summary
 from consilience.datasets import soft
@@ -67,6 +69,14 @@ def test_refinement_by_scores_ends_near_the_pooled_maximum(steps: int) -> None:
     np.testing.assert_allclose(own, theirs, rtol=0.05)
     assert found.fit.inference.kind == "simulated"
     assert not found.fit.inference.withheld
+
+
+def test_the_summary_says_where_standard_errors_come_from_and_files_keep_it(tmp_path: Path) -> None:
+    model = fitted(SCORES).model
+    assert "Standard errors: information simulated from the mixture" in str(model.summary())
+    assert model.describe()
+    model.save(tmp_path / "model.json")
+    assert str(load(tmp_path / "model.json").summary()) == str(model.summary())
 
 
 def test_shares_and_order_of_experts_are_those_of_the_rows() -> None:

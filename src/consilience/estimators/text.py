@@ -272,6 +272,7 @@ def notes(estimator: Any) -> list[str]:
         "sandwich": "sandwich",
         "larger": "larger of observed information and sandwich",
         "bootstrap": "parametric bootstrap",
+        "simulated": "information simulated from the mixture",
         "summed": "sampling error at the sites",
         "between sites": "sampling error at the sites and variance between sites",
     }[inference.kind]
