@@ -125,3 +125,20 @@ def test_a_design_without_columns_has_no_parameters_to_centre() -> None:
     with pytest.warns(RankDeficientWarning):
         model.fit(np.zeros((2, 1)), np.array([0.6, 0.1]))
     assert np.all(np.isnan(model.inference_.standard_errors().experts))
+
+
+def test_the_sandwich_of_one_regression_is_hc3_over_its_residual_degrees() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((40, 2)) ** 3  # some rows of high leverage
+    y = X @ [1.0, -1.0] + np.exp(X[:, 0] / 2) * rng.standard_normal(40)
+    rows = Rows(X, y[:, None])
+    fit = fit_mixture(rows, Specification(K=1), rng=rng)
+    F = np.c_[np.ones(40), X]
+    bread = np.linalg.inv(F.T @ F)
+    residual = y - F @ (bread @ F.T @ y)
+    leverage = np.sum(F @ bread * F, axis=1)
+    assert leverage.max() > 0.5
+    meat = (F * (residual / (1 - leverage))[:, None] ** 2).T @ F
+    expected = np.sqrt(np.diag(bread @ meat @ bread) * 40 / (40 - 3))
+    found = infer(fit, rows, kind="sandwich").standard_errors().experts[0, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)

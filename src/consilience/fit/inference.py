@@ -149,7 +149,8 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     """Compute standard errors from the observed information, or the sandwich ``(J + R)⁻¹ (Σ w s sᵀ) (J + R)⁻¹``.
 
     Both are corrected for the residual degrees of freedom of each expert
-    (:func:`~consilience.fit.degrees.corrected`), and intervals take the quantiles of Student's distribution.
+    (:func:`~consilience.fit.degrees.corrected`), the sandwich also for the leverage of single rows (HC3,
+    :func:`~consilience.model.expectation.score_products`), and intervals take the quantiles of Student's distribution.
 
     Parameters
     ----------
@@ -190,7 +191,8 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     decrement = np.nan if kind == "simulated" else step.decrement
     n, p = effective_rows(mixture, statistics, inverse), coefficients_per_row(mixture)
     withheld = reasons(mixture, statistics, fit.penalty, inverse, decrement) | crowded(mixture, n, p)
-    scores = None if kind in ROWLESS or rows is None else inverse @ score_products(mixture, rows) @ inverse
+    meat = None if kind in ROWLESS or rows is None else score_products(mixture, rows, by_leverage=True)
+    scores = None if meat is None else inverse @ meat @ inverse
     covariance = _reported(fit, inverse, scores, kind)
     known = identified(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown

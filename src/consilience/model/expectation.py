@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from consilience.model.information import complete_information, is_informable
+from consilience.model.information import coefficient_slice, complete_information, is_informable
 from consilience.model.kernels import first_moments, second_moments
 from consilience.model.missing import (
     has_short_scores,
@@ -22,6 +22,10 @@ from consilience.model.posterior import Posterior, posterior
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import solve_symmetric
+
+MOST_LEVERAGE = 0.95
+"""Largest leverage by which scores are corrected: at 1 the fit passes through the row, whatever it says."""
 
 
 def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Array | None = None) -> Statistics:
@@ -126,10 +130,36 @@ def moments_of(block: Block, parts: list[Weights], panel: Array | None = None) -
     return moments
 
 
-def score_products(mixture: Mixture, rows: Rows) -> Array:
-    """Compute ``Σ w s sᵀ`` over rows, or ``Σ_g s_g s_gᵀ`` over groups, ``(P, P)``: the meat of the sandwich."""
+def score_products(mixture: Mixture, rows: Rows, *, by_leverage: bool = False) -> Array:
+    """Compute ``Σ w s sᵀ`` over rows, or ``Σ_g s_g s_gᵀ`` over groups, ``(P, P)``: the meat of the sandwich.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    rows : Rows
+    by_leverage : bool
+        Whether the scores of the coefficients of expert k are divided by ``1 - h_ik``, where
+        ``h_ik = τ_ik x_iᵀ (Σ w τ_k x xᵀ)⁻¹ x_i`` is the leverage of the row (HC3): a fit follows the rows of high
+        leverage, whose residuals are then too small. Rows of groups are not corrected.
+    """
     meat = np.zeros((mixture.parameter_count, mixture.parameter_count))
+    at_coefficients = coefficient_slice(mixture)
+    designs = _designs(mixture, rows) if by_leverage and rows.groups is None else None
     for block, at in mixture.posteriors(rows):
         S = observed_scores(mixture, block, at)
+        if designs is not None:
+            h = np.stack([at.tau[k] * np.sum(block.panel * (M @ block.panel), axis=0) for k, M in enumerate(designs)])
+            share = 1 - np.minimum(h, MOST_LEVERAGE)
+            S[at_coefficients] /= np.repeat(share, (at_coefficients.stop - at_coefficients.start) // mixture.K, axis=0)
         meat += (S * at.mass) @ S.T
     return meat
+
+
+def _designs(mixture: Mixture, rows: Rows) -> list[Array]:
+    """Compute ``(Σ w τ_k x xᵀ)⁻¹`` of each expert."""
+    p = mixture.design.p
+    sums = np.zeros((mixture.K, p, p))
+    for block, at in mixture.posteriors(rows):
+        for k, tau in enumerate(at.row_tau):
+            sums[k] += (block.panel * tau) @ block.panel.T
+    return [solve_symmetric(M, np.eye(p))[0] for M in sums]
