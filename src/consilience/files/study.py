@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from consilience.columns import Column, Dictionary, Rule
 from consilience.columns.dictionary import MOST_LEVELS
@@ -83,6 +83,8 @@ class Model(Part):
         Columns that the gate and the experts read; all but the response by default.
     exposure : str, optional
         Column of exposures of counts, or of trials.
+    clients : str, optional
+        Column of the names of clients, for a method with one label per client; it is not among the study's columns.
     """
 
     response: Text
@@ -92,6 +94,7 @@ class Model(Part):
     gate_columns: list[Text] | None = None
     expert_columns: list[Text] | None = None
     exposure: Text | None = None
+    clients: Text | None = None
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -100,6 +103,24 @@ class Model(Part):
             if chosen not in known:
                 raise ValueError(f"{chosen!a} is not one of {', '.join(known)}")
         return self
+
+
+class MethodOf(Part):
+    """The method of a study, by its name, with settings that are numbers or words.
+
+    Its settings are those of the class of this name in :mod:`consilience`. Without a method a study is one exchange of
+    files: ``OneShot`` with ``refine = 0``.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    __pydantic_extra__: dict[str, bool | int | Finite | Text]
+
+    name: Literal["OneShot", "FederatedEM", "SharedCentre", "ClusteredClients"]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name."""
+        return dict(self.__pydantic_extra__)
 
 
 class Minimum(Part):
@@ -148,6 +169,7 @@ class Study(TomlFile):
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     max_rows: Annotated[int, Field(ge=1, le=10**12)] = 10**7
     model: Model
+    method: MethodOf | None = None
     minimum: Minimum = Minimum()
     columns: Annotated[list[AnyColumn], Field(min_length=1, max_length=MOST_COLUMNS)]
 
@@ -169,6 +191,8 @@ class Study(TomlFile):
                 if name not in names:
                     raise ValueError(f"{place}: there is no column {name!a}; the columns are {', '.join(names)}")
         self._check_response()
+        if self.model.clients in names:
+            raise ValueError(f"model.clients: {self.model.clients} is listed among the columns: leave it out there")
         for column in self.columns:
             column.column()
         return self

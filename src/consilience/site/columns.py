@@ -38,6 +38,8 @@ class Columns:
         Sorted labels of a categorical response, which is read as codes 0, 1, ...
     dictionary : Dictionary, optional
         Kinds and levels of the features; by default all are numbers.
+    others : tuple of Column
+        Rules of columns that are no features: the range of a response, and what a missing value means.
 
     Examples
     --------
@@ -53,6 +55,7 @@ class Columns:
     groups: str | None = None
     classes: tuple[Label, ...] | None = None
     dictionary: Dictionary | None = None
+    others: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         if not (self.features or self.target):
@@ -74,6 +77,16 @@ class Columns:
         """Return the column of this name among the features; a plain number if there is no dictionary."""
         columns = () if self.dictionary is None else self.dictionary.columns
         return next((column for column in columns if column.name == name), Column(name))
+
+    def other(self, name: str) -> Column:
+        """Return the column of this name that is no feature; a plain number if it has no rule."""
+        return next((column for column in self.others if column.name == name), Column(name))
+
+    @property
+    def dropping(self) -> tuple[str, ...]:
+        """Columns in which a missing value means that the row is left out."""
+        ruled = (*(() if self.dictionary is None else self.dictionary.columns), *self.others)
+        return tuple(column.name for column in ruled if column.rule.missing == "drop")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -153,14 +166,14 @@ class Chunk:
         """Yield each column with its part of the buffer, ``(rows, size)``, and the function that reads it."""
         classes, d, at = self.columns.classes, len(self.columns.features), 0
         for i, name in enumerate(self.columns.numeric):
-            column = self.columns.feature(name) if i < d else Column(name)
+            column = self.columns.feature(name) if i < d else self.columns.other(name)
             part, at = self.buffer[at : at + len(column.terms)], at + len(column.terms)
-            if column.is_category:
+            if classes is not None and i == d:
+                yield name, part, partial(_codes, classes=classes)
+            elif column.is_category:
                 yield name, part, partial(_indicators, category=column)
             elif not column.rule.is_plain:
                 yield name, part, partial(_ruled, rule=column.rule)
-            elif classes is not None and i == d:
-                yield name, part, partial(_codes, classes=classes)
             else:
                 yield name, part, _numbers
 

@@ -66,18 +66,24 @@ class Finding:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a study wants of a table: covariates, response and exposure, and numbers of rows."""
+    """What a study wants of a table: covariates, response, exposure and names of clients, and numbers of rows."""
 
     covariates: Dictionary
     response: Column
     exposure: Column | None = None
+    clients: str | None = None
     min_rows: int = 1
     max_rows: int = 10**12
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All columns that are read."""
+        """Columns with rules: covariates, response and exposure."""
         return (*self.covariates.columns, self.response, *(() if self.exposure is None else (self.exposure,)))
+
+    @property
+    def read(self) -> tuple[Column, ...]:
+        """All columns that are read, with the names of clients."""
+        return (*self.columns, *(() if self.clients is None else (Column(self.clients),)))
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,7 @@ def examined(table: pa.Table, wanted: Wanted) -> Examination:
     column 'age': 1 of 2 rows are outside the range 18 to 110 years. Correct them, or ask the coordinator about it
     """
     findings = [finding for column in wanted.columns for finding in _column_findings(table, column)]
+    findings += _client_findings(table, wanted.clients)
     used = int(np.sum(complete(table, wanted.columns))) if all(not found.is_error for found in findings) else 0
     if all(not found.is_error for found in findings):
         findings += _size_findings(table.num_rows, used, wanted)
@@ -123,7 +130,7 @@ def complete(table: pa.Table, columns: Iterable[Column]) -> np.ndarray:
 
 def prepared(table: pa.Table, wanted: Wanted) -> pa.Table:
     """Return the columns that are read, without the rows that the rules for missing values drop."""
-    names = list(dict.fromkeys(column.name for column in wanted.columns))
+    names = list(dict.fromkeys(column.name for column in wanted.read))
     return table.select(names).filter(pa.array(complete(table, wanted.columns)))
 
 
@@ -145,6 +152,17 @@ def _column_findings(table: pa.Table, column: Column) -> Iterator[Finding]:
     yield from _of_category(values, column) if column.is_category else _of_numbers(values, column)
     if missing.any():
         yield _of_missing(int(missing.sum()), len(values), column)
+
+
+def _client_findings(table: pa.Table, clients: str | None) -> Iterator[Finding]:
+    """Yield what is wrong with the column of the names of clients."""
+    if clients is None:
+        return
+    number, column = table.column_names.count(clients), Column(clients)
+    if number != 1:
+        yield _absent(table, column) if number == 0 else _twice(column)
+    elif missing := int(_missing(_array(table, clients)).sum()):
+        yield _of_missing(missing, table.num_rows, column)
 
 
 def _absent(table: pa.Table, column: Column) -> Finding:

@@ -10,10 +10,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from consilience.columns.arrow import TEXT
@@ -65,7 +67,9 @@ class Shard:
     columns: Columns
 
     def count(self) -> int:
-        """Count the rows: from the footer of a Parquet file, by a pass over a CSV file."""
+        """Count the rows: from the footer of a Parquet file, by a pass over a CSV file or if rows are left out."""
+        if self.columns.dropping:
+            return sum(batch.num_rows for batch in self._complete())
         if is_parquet(self.uri):
             with named(self.uri), _parquet(self.uri) as file:
                 return int(file.metadata.num_rows)
@@ -90,7 +94,7 @@ class Shard:
         """
         size = CHUNK if self.columns.groups is None else max(1, self.count())
         chunk = Chunk(self.columns, size)
-        for batch in _batches(self.uri, self.columns):
+        for batch in self._complete():
             start = 0
             while start < batch.num_rows:
                 start += chunk.fill(batch, start)
@@ -99,6 +103,13 @@ class Shard:
                     chunk = Chunk(self.columns, size)
         if chunk.n:
             yield chunk.rows()
+
+    def _complete(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches of rows, without those that a missing value leaves out."""
+        names = self.columns.dropping
+        for batch in _batches(self.uri, self.columns):
+            missing = [batch.column(name).is_null(nan_is_null=True) for name in names]
+            yield batch.filter(pc.invert(reduce(pc.or_, missing))) if missing else batch
 
 
 def column_names(uri: str) -> tuple[str, ...]:

@@ -170,10 +170,10 @@ def leverages(span: Span, chunks: Chunks) -> Iterator[Array]:
 
 
 def largest_leverage(span: Span, chunks: Chunks) -> float:
-    """Compute the largest leverage of a row in a span."""
+    """Compute the largest leverage of a row in a span; at most 1, also where rounding of nearly equal vectors adds."""
     if not span.rank:
         return 0.0
-    return float(max((h.max(initial=0.0) for h in leverages(span, chunks)), default=0.0))
+    return min(1.0, float(max((h.max(initial=0.0) for h in leverages(span, chunks)), default=0.0)))
 
 
 def blocks(chunks: Chunks) -> Iterator[Rows]:
