@@ -79,6 +79,10 @@ fuzz number="1000000" seed="0":
 faults number="100" seed="0" engine="inprocess":
     cd tests && python faults.py {{ number }} {{ seed }} {{ engine }}
 
+# kill, delete, alter and replay at random in runs by files
+mail-faults number="200" seed="0":
+    cd tests && python mail_faults.py {{ number }} {{ seed }}
+
 # run the quick forms of all studies
 studies *args:
     pytest benchmarks/test_studies.py -n 2 --dist worksteal {{ args }}

@@ -9,6 +9,7 @@ Each error message says what was received, what was expected and what to do. The
         ├── MessageError                   bytes that are not a valid message, or not the expected answer
         ├── JournalError                   a journal that is damaged, in use, or of another run
         ├── EngineError                    a cluster that cannot be reached or is not allowed
+        │   └── AwaitedError               a run by files that waits for the answers of sites
         ├── messages.SiteError             data of a site that cannot be read, reported as a code
         └── RoundStoppedError              a round that some sites did not answer; the run can be resumed
 
@@ -30,6 +31,7 @@ import inspect
 import warnings
 
 __all__ = [
+    "AwaitedError",
     "ConsilienceError",
     "ConsilienceWarning",
     "ConvergenceWarning",
@@ -116,6 +118,20 @@ class JournalError(ConsilienceError):
 
 class EngineError(ConsilienceError):
     """Raised for a cluster that cannot be reached, runs another version, or is not allowed."""
+
+
+class AwaitedError(EngineError):
+    """Raised if a run by files waits for answers that are not there yet; the same call goes on later.
+
+    Attributes
+    ----------
+    sites : tuple of str
+        The sites that have not answered.
+    """
+
+    def __init__(self, message: str, sites: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.sites = sites
 
 
 class RoundStoppedError(ConsilienceError):

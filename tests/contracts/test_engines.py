@@ -6,9 +6,11 @@ An engine joins by a line in ``ENGINES``: a context manager that gives a functio
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,11 @@ import pytest
 from pyarrow import parquet
 
 from consilience.engines import DaskCluster, InProcess
-from consilience.errors import RoundStoppedError
+from consilience.engines.mailbox import Mailbox, begun
+from consilience.errors import AwaitedError, RoundStoppedError
+from consilience.files.letters import AnswerLetter, QuestionLetter
+from consilience.files.mail_folder import answer_name, question_name, write_whole
+from consilience.files.run_file import RunFile
 from consilience.fit import Expect, Specification
 from consilience.messages import (
     Clients,
@@ -60,7 +66,58 @@ def dask() -> Iterator[Over]:
         yield lambda sites, in_memory: cluster.over(sites, in_memory=in_memory)
 
 
-ENGINES = {"inprocess": inprocess, "dask": dask}
+@contextmanager
+def mailbox() -> Iterator[Over]:
+    with tempfile.TemporaryDirectory() as place:
+        carriers: list[Carrier] = []
+
+        def over(sites: list[Site], in_memory: bool) -> Engine:
+            kept = [replace(site, keep=in_memory) for site in sites]
+            carriers.append(Carrier(Path(place) / str(len(carriers)), kept))
+            return carriers[-1]
+
+        yield over
+        for carrier in carriers:
+            carrier.stop()
+
+
+class Carrier:
+    """Runs by files: each has a folder of its own, in which every site answers in a thread."""
+
+    def __init__(self, place: Path, sites: list[Site]) -> None:
+        self._place, self._sites, self._runs = place, {site.name: site for site in sites}, 0
+        self._threads = ThreadPoolExecutor(len(sites))
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of all sites, in the order of summation."""
+        return tuple(self._sites)
+
+    def ask(self, number: int, question: bytes, sites: Any, *, total: bool, timeout: float | None) -> Iterator[Any]:
+        """Write a question, let the sites answer, and read the answers; the first of a run begins a new folder."""
+        if number == 1:
+            self._runs += 1
+            folder, own = self._place / f"mail-{self._runs}", self._place / f"own-{self._runs}"
+            run = begun(folder, own, RunFile("sha256:" + 64 * "0", self.sites, {}, ""))
+            self._box = Mailbox(folder, own, run, patience=0)
+        with suppress(AwaitedError):
+            list(self._box.ask(number, question, sites, total=total, timeout=None))
+        wait([self._threads.submit(self._answer, self._box, number, name) for name in sites], timeout)
+        yield from self._box.ask(number, question, sites, total=total, timeout=0)
+
+    def _answer(self, box: Mailbox, number: int, name: str) -> None:
+        paths = (box.folder / question_name(number, each) for each in ("", name))
+        letter = QuestionLetter.from_text(next(path for path in paths if path.exists()).read_text())
+        reply = respond(letter.question, self._sites[name])
+        found = AnswerLetter(box.run.identity, box.run.study, number, name, letter.hash, reply)
+        write_whole(box.folder / answer_name(number, name), found.to_text())
+
+    def stop(self) -> None:
+        """End the threads of the sites."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+ENGINES = {"inprocess": inprocess, "dask": dask, "mailbox": mailbox}
 
 
 @pytest.fixture(scope="module", params=list(ENGINES))

@@ -1,8 +1,9 @@
 import pytest
 
 from consilience.errors import InvalidInputError
+from consilience.files.file_names import RESERVED, slug
 from consilience.site import folder as module
-from consilience.site.folder import FOLDERS, RESERVED, SiteFolder, slug
+from consilience.site.folder import FOLDERS, SiteFolder
 from consilience.site.identity import Identity
 
 

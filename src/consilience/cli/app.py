@@ -19,6 +19,7 @@ from consilience.cli.doctor import findings
 from consilience.cli.drafting import EMPTY, drafted
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, StudyPath, Where, study_of, table_of
 from consilience.cli.output import Output, check_free, console, write
+from consilience.cli.run_commands import run, status
 from consilience.cli.scoring import described, scored
 from consilience.cli.site_commands import site
 from consilience.errors import ConsilienceError
@@ -37,6 +38,8 @@ app = typer.Typer(
 demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.")
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
+app.command()(run)
+app.command()(status)
 
 
 def _print_version(wanted: bool) -> None:

@@ -106,6 +106,24 @@ class Problem(Enum):
         "The files of the sites cannot be combined",
         "Pass one file of each site, all for this version of the study.",
     )
+    QUESTION = Kind(
+        "CSL-124",
+        3,
+        "The question cannot be answered",
+        "Do what the message says; 'consilience status DIR' shows the run.",
+    )
+    RUN = Kind(
+        "CSL-125",
+        3,
+        "The run cannot go on",
+        "Do what the message says; what was answered is kept, and the same command goes on.",
+    )
+    SITES = Kind(
+        "CSL-126",
+        5,
+        "Sites have not answered, or their answers cannot be used",
+        "Ask the sites that are named; give them more time with --until, or go on without them: --on-drop continue.",
+    )
     MODEL = Kind(
         "CSL-130", 3, "The model file is not valid", "Pass a file that 'consilience combine' or 'model.save' wrote."
     )

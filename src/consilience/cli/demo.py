@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 from consilience.cli.catalogue import Problem, reported_as
 from consilience.cli.output import Output, write
 from consilience.datasets.hospitals import STUDY, hospitals
+from consilience.files.file_names import slug
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
 from consilience.site.approval import released
-from consilience.site.folder import SiteFolder, slug
+from consilience.site.folder import SiteFolder
 from consilience.site.policy import Policy
 from consilience.site.tables import read_table
 from consilience.studies import combined, examined_for, fit_at_site, simulated

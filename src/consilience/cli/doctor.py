@@ -12,7 +12,8 @@ from pathlib import Path
 
 from consilience._version import __version__
 from consilience.errors import ConsilienceError
-from consilience.site.folder import SiteFolder, slug
+from consilience.files.file_names import slug
+from consilience.site.folder import SiteFolder
 from consilience.site.policy import Policy
 from consilience.site.sealing import verified_ledger
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 import typer
 
 from consilience.cli.catalogue import Problem, reported_as
+from consilience.files.file_names import slug
 from consilience.files.study import Study
-from consilience.site.folder import SiteFolder, slug
+from consilience.site.folder import SiteFolder
 from consilience.site.tables import read_table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
@@ -19,6 +20,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output
 NoInput = Annotated[bool, typer.Option("--no-input", help="Do not ask.")]
 StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, such as study.toml.")]
 TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file of the site.")]
+MailPath = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run by files.")]
 SiteName = Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")]
 Where = Annotated[Path, typer.Option("--in", help="Folder in which the site's folder is.")]
 

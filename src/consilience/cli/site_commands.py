@@ -11,6 +11,7 @@ import pyarrow as pa
 import typer
 
 from consilience.cli.annex import annex_of
+from consilience.cli.answering import answer
 from consilience.cli.catalogue import CommandError, Problem, reported_as
 from consilience.cli.options import (
     AsJson,
@@ -27,6 +28,7 @@ from consilience.cli.options import (
 )
 from consilience.cli.output import Output, check_free, write, write_bytes
 from consilience.cli.preview import document_of, text_of
+from consilience.files.file_names import slug
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
@@ -39,7 +41,7 @@ from consilience.site.approval import (
     record_decline,
     released,
 )
-from consilience.site.folder import LEDGER, POLICY, SiteFolder, slug
+from consilience.site.folder import LEDGER, POLICY, SiteFolder
 from consilience.site.policy import PROFILES, Policy, table_refusal
 from consilience.site.sealing import verified_ledger
 from consilience.studies import examined_for, fit_at_site
@@ -48,6 +50,7 @@ from consilience.studies.local import checked_rows
 site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
 log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
 site.add_typer(log, name="log")
+site.command()(answer)
 
 HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]

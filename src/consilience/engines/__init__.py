@@ -2,6 +2,7 @@
 
 from consilience.engines.dask import DaskCluster
 from consilience.engines.inprocess import InProcess
+from consilience.engines.mailbox import Mailbox
 from consilience.engines.site_files import SiteFiles
 
-__all__ = ["DaskCluster", "InProcess", "SiteFiles"]
+__all__ = ["DaskCluster", "InProcess", "Mailbox", "SiteFiles"]

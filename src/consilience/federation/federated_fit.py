@@ -143,6 +143,8 @@ class FederatedOrders:
     @property
     def best_order(self) -> int:
         """Return the number of experts of the best fit."""
+        if len(self.orders) == 1:
+            return self.orders[0]
         values = [float(getattr(fitted, self.criterion)) for fitted in self.fits]
         return least(self.orders, values, self.set_aside)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
 from consilience.errors import InvalidInputError
 from consilience.files.signatures import KEY_BYTES, decoded, verified
-from consilience.files.site_file import SiteFile
 from consilience.files.toml_file import Part, Text, TomlFile, check_name
 from consilience.files.toml_text import written
 from consilience.messages.site_names import site_names
@@ -96,7 +96,26 @@ class Signature:
     said: str
 
 
-def checked(file: SiteFile, roster: Roster | None, require_signatures: bool = False) -> Signature:
+class Signed(Protocol):
+    """A file of a site that can be signed."""
+
+    @property
+    def site(self) -> str:
+        """Name of the site."""
+        ...
+
+    @property
+    def hash(self) -> str:
+        """Hash of the content."""
+        ...
+
+    @property
+    def envelope(self) -> Mapping[str, Any]:
+        """Has the signature."""
+        ...
+
+
+def checked(file: Signed, roster: Roster | None, require_signatures: bool = False) -> Signature:
     """Check the signature of a file against a roster.
 
     A file without a signature is "unsigned" if the roster has no key for its site, or if there is no roster. If the
@@ -105,7 +124,7 @@ def checked(file: SiteFile, roster: Roster | None, require_signatures: bool = Fa
 
     Parameters
     ----------
-    file : SiteFile
+    file : Signed
         Its signature is ``file.envelope["signature"]`` and covers the content hash, and with it the name of the site.
     roster : Roster, optional
     require_signatures : bool
@@ -150,7 +169,7 @@ def _unknown(name: str, roster: Roster) -> str:
     return f"site {name!a} is not in the roster: add it with its public key, or leave the file out"
 
 
-def _forged(file: SiteFile, signature: object, roster: Roster) -> str:
+def _forged(file: Signed, signature: object, roster: Roster) -> str:
     """Say how a signature fails: it is another site's, or nobody's."""
     for site in roster.sites:
         if site.key is not None and verified(site.key, signature, file.hash):

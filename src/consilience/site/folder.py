@@ -9,13 +9,13 @@ import hashlib
 import re
 import secrets
 import shutil
-import unicodedata
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from consilience.errors import InvalidInputError
+from consilience.files.file_names import slug
 from consilience.messages.site_names import site_names
 from consilience.site import ledger
 from consilience.site.identity import Identity, is_available
@@ -24,28 +24,6 @@ from consilience.site.row_tags import SECRET
 
 POLICY, SECRET_FILE, KEY, LEDGER = "policy.toml", "secret.key", "identity.pem", "ledger.jsonl"
 FOLDERS = ("fits", "releases", "tags")
-LONGEST = 60
-RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
-"""Names that Windows keeps for devices."""
-
-
-def slug(name: str) -> str:
-    """Return the name of a site's folder: letters a to z, digits and hyphens, valid on every system.
-
-    Examples
-    --------
-    >>> slug("Hospital Nörd 2"), slug("CON"), slug("../../etc"), slug("a.")
-    ('hospital-nord-2', 'site-con', 'etc', 'a')
-    """
-    (normal,) = site_names([name])
-    plain = unicodedata.normalize("NFKD", normal).encode("ascii", "ignore").decode().lower()
-    found = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
-    mark = hashlib.sha256(normal.encode()).hexdigest()[:8]
-    if not found:
-        return f"site-{mark}"
-    if len(found) > LONGEST:
-        return f"{found[:LONGEST].strip('-')}-{mark}"
-    return f"site-{found}" if found in RESERVED else found
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import read_text
@@ -31,15 +32,19 @@ def sealed(folder: SiteFolder, file: SiteFile, now: datetime | None = None) -> S
     """
     if file.site != folder.name:
         raise InvalidInputError(f"the file is of site {file.site!a} and the folder of {folder.name!a}")
+    return replace(file, envelope=envelope_of(folder, file.hash, now))
+
+
+def envelope_of(folder: SiteFolder, content_hash: str, now: datetime | None = None) -> dict[str, Any]:
+    """Return the envelope of a content: the time, the last entry of the ledger, and the signature of the content."""
     last = folder.entries[-1]
     identity = folder.identity
     moment = (datetime.now(UTC) if now is None else now).astimezone(UTC)
-    envelope = {
+    return {
         "time": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "ledger": {"entry": last.number, "hash": last.hash},
-        "signature": None if identity is None else identity.sign(file.hash),
+        "signature": None if identity is None else identity.sign(content_hash),
     }
-    return replace(file, envelope=envelope)
 
 
 def verified_ledger(folder: SiteFolder, files: Iterable[SiteFile] = ()) -> ledger.Verdict:

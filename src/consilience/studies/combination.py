@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import replace
 
 import pyarrow as pa
 
+from consilience.engines.guarded import GuardedSites
 from consilience.engines.inprocess import InProcess
 from consilience.engines.site_files import SiteFiles
 from consilience.errors import InvalidInputError
@@ -15,12 +16,19 @@ from consilience.federation.outcome import compared, fitted_model, warn_of
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
 from consilience.methods.one_shot.one_shot import OneShot
+from consilience.methods.task import Method
+from consilience.model.mixture import Mixture
 from consilience.runs.consistency import Limits
-from consilience.runs.run import run
+from consilience.runs.engine import Engine
+from consilience.runs.journal import Journal
+from consilience.runs.run import OnDrop, run
 from consilience.site import Site
 from consilience.site.policy import Policy
-from consilience.studies.local import checked_rows, site_file
+from consilience.site.policy.rounds import GuardedSite, RoundsOf
+from consilience.studies.local import checked_rows, question_of, site_file
+from consilience.studies.methods import method_of
 from consilience.studies.models import estimators_of, task_of
+from consilience.studies.site_run import replayed
 
 
 def combined(study: Study, files: Iterable[SiteFile]) -> FederatedOrders:
@@ -42,10 +50,12 @@ def combined(study: Study, files: Iterable[SiteFile]) -> FederatedOrders:
         if file.site in by_site:
             raise InvalidInputError(f"there are two files of site {file.site}: pass one")
         by_site[file.site] = file
-    return _compared(study, SiteFiles(dict(sorted(by_site.items()))))
+    return ran(study, SiteFiles(dict(sorted(by_site.items()))), OneShot(refine=0))
 
 
-def simulated(study: Study, tables: Mapping[str, pa.Table], policy: Policy | None = None) -> FederatedOrders:
+def simulated(
+    study: Study, tables: Mapping[str, pa.Table], policy: Policy | None = None, *, start: Mixture | None = None
+) -> FederatedOrders:
     """Run a study on tables in this process: the same result, to the bit, as by files.
 
     Parameters
@@ -54,21 +64,54 @@ def simulated(study: Study, tables: Mapping[str, pa.Table], policy: Policy | Non
     tables : mapping of str to pyarrow.Table
         Table of each site.
     policy : Policy, optional
-        Policy that every site applies to its fit, as ``consilience site fit`` does; no rules without one.
+        Policy that every site applies, as ``consilience site`` does; no rules without one.
+    start : Mixture, optional
+        Public start of the run.
     """
-    if policy is not None:
+    if policy is None:
+        return ran(study, InProcess().over(sites_of(study, tables)), start=start)
+    if study.method is None:
         return combined(study, [site_file(study, name, table, policy) for name, table in tables.items()])
-    return _compared(
-        study, InProcess().over([Site(name, checked_rows(study, tables[name])) for name in sorted(tables)])
-    )
+    method, task = method_of(study), replace(task_of(study), start=start)
+    rules = RoundsOf(policy.stricter(study.minimum), study, question_of(study), replayed(method, task))
+    return ran(study, GuardedSites(GuardedSite(site, rules) for site in sites_of(study, tables)), start=start)
 
 
-def _compared(study: Study, engine: Any) -> FederatedOrders:
+def sites_of(study: Study, tables: Mapping[str, pa.Table]) -> list[Site]:
+    """Return the sites of a study from their tables, by name; with rows by client if the method needs it."""
+    sites = [Site(name, checked_rows(study, tables[name])) for name in sorted(tables)]
+    return [site.by_client() for site in sites] if method_of(study).by_client else sites
+
+
+def ran(
+    study: Study,
+    engine: Engine,
+    method: Method | None = None,
+    *,
+    start: Mixture | None = None,
+    journal: Journal | None = None,
+    on_drop: OnDrop = "stop",
+) -> FederatedOrders:
+    """Run a study over an engine; compare its numbers of experts by BIC.
+
+    Parameters
+    ----------
+    study : Study
+    engine : Engine
+    method : Method, optional
+        The study's by default.
+    start : Mixture, optional
+        Public start of the run.
+    journal : Journal, optional
+    on_drop : {"stop", "continue", "skip"}
+    """
     models = estimators_of(study)
-    method, task = OneShot(refine=0), task_of(study, models)
+    method, task = method_of(study) if method is None else method, replace(task_of(study, models), start=start)
     done = run(
         method.dialogue(task),
         engine,
+        journal,
+        on_drop=on_drop,
         most_rounds=method.most_rounds(task),
         limits=Limits(max_rows=study.max_rows),
     )

@@ -20,7 +20,7 @@ from consilience.studies.models import estimators_of, task_of
 def wanted_of(study: Study) -> Wanted:
     """Return what a study wants of a table."""
     exposure = next((each.column() for each in study.columns if each.name == study.model.exposure), None)
-    return Wanted(study.covariates, study.response, exposure, study.minimum.rows, study.max_rows)
+    return Wanted(study.covariates, study.response, exposure, study.model.clients, study.minimum.rows, study.max_rows)
 
 
 def examined_for(study: Study, table: pa.Table) -> Examination:
@@ -56,18 +56,24 @@ def checked_rows(study: Study, table: pa.Table) -> Rows:
 
 def rows_of(study: Study, table: pa.Table) -> Rows:
     """Return the rows of a table that fits the study, with covariates by its rules."""
-    covariates = study.covariates
-    columns = Columns(
-        covariates.names,
-        (study.model.response,),
-        exposure=study.model.exposure,
-        classes=study.classes,
-        dictionary=covariates,
-    )
-    chunk = Chunk(columns, table.num_rows)
+    chunk = Chunk(columns_of(study), table.num_rows)
     for batch in table.combine_chunks().to_batches():
         chunk.fill(batch)
     return chunk.rows()
+
+
+def columns_of(study: Study) -> Columns:
+    """Return the columns of a study by their role, with their rules."""
+    covariates, wanted = study.covariates, wanted_of(study)
+    return Columns(
+        covariates.names,
+        (study.model.response,),
+        exposure=study.model.exposure,
+        groups=study.model.clients,
+        classes=study.classes,
+        dictionary=covariates,
+        others=tuple(column for column in (wanted.response, wanted.exposure) if column is not None),
+    )
 
 
 def release_of(study: Study, table: pa.Table, policy: Policy) -> Release:

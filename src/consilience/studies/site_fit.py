@@ -67,7 +67,7 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     ('fit', True)
     """
     rows, policy = checked_rows(study, table), Policy.from_text(folder.policy)
-    used = UsedRows.of(table, wanted_of(study).columns, folder.secret)
+    used = UsedRows.of(table, wanted_of(study).read, folder.secret)
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
         raise _refused(folder, study, NO_KEY)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from consilience.site.policy.rounds.asked import Asked
-from consilience.site.policy.rounds.guard import ENDED, RoundsOf, guarded
+from consilience.site.policy.rounds.guard import ENDED, Outcome, RoundsOf, guarded
 from consilience.site.policy.rounds.refusal import RefusedQuestionError
 from consilience.site.site import Site
 
-Keep = Callable[[Asked, RefusedQuestionError | None], None]
-"""Records an answer or a refusal at the site, with what was asked so far."""
+Keep = Callable[[Outcome], None]
+"""Records an answer or a refusal at the site."""
 
 
 @dataclass
@@ -25,8 +25,7 @@ class GuardedSite:
     asked : Asked
         What was asked so far; it changes with every question.
     keep : callable or None
-        Called with the state after every question, and with the refusal if there is one, before the reply leaves;
-        not for questions of a run that has ended.
+        Called with the outcome of every question, before the reply leaves; not for questions of a run that has ended.
     refusals : list of RefusedQuestionError
         The refusals, with their reasons, which stay at the site.
 
@@ -52,9 +51,16 @@ class GuardedSite:
 
     def reply(self, question: bytes, totals: Sequence[bytes] = ()) -> bytes:
         """Return the reply to an encoded question; ``totals`` are those of the earlier rounds of the run."""
-        found = guarded(question, self.site, self.run, self.asked, totals)
+        return self.accept(self.considered(question, totals))
+
+    def considered(self, question: bytes, totals: Sequence[bytes] = ()) -> Outcome:
+        """Return what the guard decides on a question; nothing is recorded."""
+        return guarded(question, self.site, self.run, self.asked, totals)
+
+    def accept(self, found: Outcome) -> bytes:
+        """Record the outcome of a question, and return the reply that leaves."""
         if self.keep is not None and (found.refusal is None or found.refusal.rule != ENDED):
-            self.keep(found.asked, found.refusal)
+            self.keep(found)
         if found.refusal is not None:
             self.refusals.append(found.refusal)
         self.asked = found.asked

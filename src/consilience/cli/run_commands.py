@@ -1,0 +1,222 @@
+"""The commands of a run: over a folder of files, or over files of one owner; and what is in such a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from consilience.cli.answering import NOTHING_YET
+from consilience.cli.catalogue import CommandError, Problem, reported_as
+from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, StudyPath, study_of
+from consilience.cli.output import Output, check_free
+from consilience.cli.scoring import described
+from consilience.engines.dask import DaskCluster
+from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
+from consilience.estimators.loading import load
+from consilience.federation.federated_fit import FederatedOrders
+from consilience.files.file_names import slug
+from consilience.files.mail_status import RoundStatus, RunStatus, status_of
+from consilience.files.roster import Roster
+from consilience.files.run_file import RunFile
+from consilience.files.study import Study
+from consilience.model.mixture import Mixture
+from consilience.runs.run import OnDrop
+from consilience.studies.mail_run import advanced_by_files, begin_by_files
+from consilience.studies.methods import method_of
+from consilience.studies.shards import ran_over
+
+ENGINES = ("inprocess", "dask")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the options of ``consilience run`` ask for, for both kinds of runs."""
+
+    study: Study
+    start: Mixture | None
+    on_drop: OnDrop
+    output: Output
+
+
+def run(  # noqa: PLR0917 - typer makes options of them
+    study: StudyPath,
+    mailbox: Annotated[Path | None, typer.Option(help="Folder of a run by files, which the sites see.")] = None,
+    sites: Annotated[list[str] | None, typer.Option("--site", help="A site of the run; once for each.")] = None,
+    roster: Annotated[Path | None, typer.Option(help="Roster with the sites' names and public keys.")] = None,
+    own: Annotated[Path | None, typer.Option(help="Folder of the coordinator; DIR.coordinator by default.")] = None,
+    days: Annotated[float | None, typer.Option(help="Days that sites have for each answer.")] = None,
+    until: Annotated[datetime | None, typer.Option(help="Another end for the question that is open now.")] = None,
+    wait: Annotated[float, typer.Option(help="Minutes to wait for answers before the command ends.")] = 0.0,
+    data: Annotated[str | None, typer.Option(help="Files of one owner, such as 'shards/*.parquet'.")] = None,
+    engine: Annotated[str, typer.Option(help=f"With --data: {' or '.join(ENGINES)}.")] = ENGINES[0],
+    scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; a local cluster if none.")] = None,
+    start: Annotated[Path | None, typer.Option(help="Model file from which the run starts.")] = None,
+    on_drop: Annotated[str, typer.Option(help="If a site fails or is late: stop, or continue without it.")] = "stop",
+    out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a study: by files in a folder (--mailbox), or over the files of one owner (--data).
+
+    A run by files goes on as far as the answers in the folder allow, says whom it waits for, and ends with status 6;
+    the same command goes on later.
+    """
+    if on_drop not in ("stop", "continue") or engine not in ENGINES:
+        raise typer.BadParameter(f"--on-drop is stop or continue, --engine is {' or '.join(ENGINES)}")
+    if (mailbox is None) == (data is None):
+        raise typer.BadParameter("expected --mailbox DIR, or --data FILES")
+    check_free(out, overwrite=overwrite)
+    request = Request(
+        _checked(study), _start(start), "continue" if on_drop == "continue" else "stop", Output(as_json, quiet)
+    )
+    if mailbox is None:
+        done = _over_files(request, str(data), engine, scheduler)
+    else:
+        private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
+        with reported_as(Problem.RUN):
+            names, keys = _named(sites, roster)
+            told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
+        box = Box(mailbox, private, told, days, None if until is None else until.astimezone(UTC), 60 * wait)
+        done = _by_files(request, box)
+    _write(done, out, request.output)
+
+
+def _checked(path: Path) -> Study:
+    study = study_of(path)
+    with reported_as(Problem.STUDY):
+        method_of(study)
+    return study
+
+
+def _start(path: Path | None) -> Mixture | None:
+    if path is None:
+        return None
+    with reported_as(Problem.MODEL):
+        mixture: Mixture = load(path).mixture_
+        return mixture
+
+
+def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the sites, and the keys of those that sign; none for the run that is in the folder."""
+    if roster is None:
+        return sites or [], {}
+    known = Roster.read(roster)
+    return list(known.names), {each.name: each.key for each in known.sites if each.key is not None}
+
+
+@dataclass(frozen=True)
+class Box:
+    """The folders of a run by files, and how long is waited."""
+
+    mailbox: Path
+    own: Path
+    run: RunFile
+    days: float | None
+    until: datetime | None
+    patience: float
+
+
+def _by_files(request: Request, box: Box) -> FederatedOrders:
+    output = request.output
+    try:
+        with _reported(), output.working(f"The run in {box.mailbox}"):
+            return advanced_by_files(
+                request.study,
+                box.mailbox,
+                box.own,
+                box.run,
+                days=box.days,
+                until=box.until,
+                patience=box.patience,
+                on_drop=request.on_drop,
+                notice=lambda name, why: output.say(f"not used: {name}: {why}", style="yellow"),
+            )
+    except AwaitedError as error:
+        output.data({"state": "waiting", "sites": list(error.sites)}, f"The run is not finished: {error}.")
+        output.say(f"Carry {box.mailbox} to them, or let it be synchronised; each runs 'consilience site answer'.")
+        raise typer.Exit(NOTHING_YET) from error
+
+
+def _over_files(request: Request, data: str, engine: str, scheduler: str | None) -> FederatedOrders:
+    chosen: dict[str, Any] = {"start": request.start, "on_drop": request.on_drop}
+    with _reported(), request.output.working(f"The run over {data}"):
+        if engine == "inprocess":
+            return ran_over(request.study, data, **chosen)
+        try:
+            with DaskCluster(scheduler) as cluster:
+                return ran_over(request.study, data, cluster, **chosen)
+        except ImportError as error:
+            raise CommandError(Problem.EXTRA, str(error)) from error
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Report what ends a run; answers that are awaited are no error."""
+    try:
+        yield
+    except AwaitedError:
+        raise
+    except RoundStoppedError as error:
+        raise CommandError(Problem.SITES, str(error)) from error
+    except ConsilienceError as error:
+        raise CommandError(Problem.RUN, str(error)) from error
+
+
+def _write(done: FederatedOrders, out: Path, output: Output) -> None:
+    """Write the model, and the models of the sites if the method has them; print the summary."""
+    best, files = done.best, [out]
+    with reported_as(Problem.OUTPUT):
+        best.model.save(out, site_names=True)
+        for site, model in best.models.items():
+            files.append(out.with_name(f"{out.stem}.{slug(site)}.json"))
+            model.save(files[-1], site_names=True)
+    found = {"state": "finished", "files": [str(path) for path in files], "sites": [str(each) for each in best.sites]}
+    output.data(described(best.model) | found, best.model.summary())
+    for each in best.sites:
+        output.say(str(each))
+    output.say(f"{', '.join(map(str, files))} written.")
+
+
+def status(mailbox: MailPath, as_json: AsJson = False) -> None:
+    """Show the rounds of a run by files: who has answered, bytes, and what is awaited."""
+    with reported_as(Problem.RUN):
+        found = status_of(mailbox)
+    document = {
+        "run": found.run.identity,
+        "study": found.run.study,
+        "sites": list(found.run.sites),
+        "rounds": [asdict(each) for each in found.rounds],
+        "awaited": list(found.awaited),
+        "unused": found.unused,
+        "finished": found.finished,
+    }
+    Output(as_json).data(document, _text(found))
+
+
+def _text(found: RunStatus) -> str:
+    lines = [
+        f"Run {found.run.identity[:15]}... of study {found.run.study[:15]}..., sites: {', '.join(found.run.sites)}"
+    ]
+    lines += [_line(each) for each in found.rounds]
+    lines += [f"not used: {name}: {why}" for name, why in found.unused.items()]
+    if found.finished:
+        return "\n".join([*lines, "The run is finished."])
+    if not found.awaited:
+        return "\n".join([*lines, "No site is awaited: the coordinator runs 'consilience run' to go on."])
+    due = found.rounds[-1].due
+    return "\n".join([*lines, f"Awaited: {', '.join(found.awaited)}{f', until {due}' if due else ''}."])
+
+
+def _line(each: RoundStatus) -> str:
+    asked = len(each.answered) + len(each.awaited)
+    return (
+        f"round {each.number}: {len(each.answered)} of {asked} sites answered, {each.bytes_sent:,} bytes sent, "
+        f"{each.bytes_received:,} received; {each.asks}"
+    )

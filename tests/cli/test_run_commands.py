@@ -1,0 +1,145 @@
+"""Runs from the command line: by files in a folder, and over the files of one owner."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from consilience.cli.app import app
+from consilience.estimators.loading import load
+from consilience.files.mail_folder import answer_name, question_name
+from consilience.studies import simulated
+from mail_office import TABLES, study_with
+
+RUNNER = CliRunner()
+STUDY = study_with('name = "OneShot", refine = 1')
+NAMES = tuple(sorted(TABLES))
+SITES = [part for name in NAMES for part in ("--site", name)]
+pytestmark = pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a study, the tables of all hospitals, and a folder of each site."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.toml").write_text(STUDY.to_text())
+    for name, table in TABLES.items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        done("site", "init", name, "--profile", "research", "--in", "sites")
+    return tmp_path
+
+
+def run(*arguments: object, answer: str | None = None) -> Any:
+    return RUNNER.invoke(app, [str(each) for each in arguments], input=answer)
+
+
+def done(*arguments: object, answer: str | None = None, status: int = 0) -> Any:
+    found = run(*arguments, answer=answer)
+    assert found.exit_code == status, found.output + repr(found.exception)
+    return found
+
+
+def code(found: Any) -> str:
+    return str(found.exception.problem.value.code)
+
+
+def answered(name: str, *more: object) -> Any:
+    return done("site", "answer", name, "box", "--in", "sites", *more, answer="y\n")
+
+
+@pytest.mark.slow
+def test_one_study_has_one_model_by_simulation_by_files_and_on_engines(place: Path) -> None:
+    waiting = done("run", "study.toml", "--mailbox", "box", *SITES, "--days", 14, "-o", "mail.json", status=6)
+    assert "waits for ash, birch" in waiting.stdout
+    for name in NAMES:
+        answered(name, "--table", f"{name}.parquet")
+    for _ in range(9):
+        if run("run", "study.toml", "--mailbox", "box", "-o", "mail.json").exit_code == 0:
+            break
+        for name in NAMES:
+            answered(name)
+    done("run", "study.toml", "--data", "*.parquet", "-o", "inprocess.json")
+    expected = simulated(STUDY, TABLES).best.model.mixture_.coefficients
+    for file in ("mail.json", "inprocess.json"):
+        np.testing.assert_array_equal(load(place / file).mixture_.coefficients, expected)
+    shown = done("status", "box").stdout
+    assert "round 2: 5 of 5 sites answered" in shown
+    assert "finished" in shown
+    assert json.loads(done("status", "box", "--json").stdout)["finished"]
+
+
+@pytest.mark.slow
+def test_a_study_runs_on_a_cluster(place: Path) -> None:
+    pytest.importorskip("distributed")
+    done("run", "study.toml", "--data", "*.parquet", "--engine", "dask", "-o", "dask.json")
+    expected = simulated(STUDY, TABLES).best.model.mixture_.coefficients
+    np.testing.assert_allclose(load(place / "dask.json").mixture_.coefficients, expected, rtol=1e-10, atol=1e-10)
+
+
+def begun(place: Path, *options: object) -> None:
+    done("run", "study.toml", "--mailbox", "box", *SITES, *options, "-o", "mail.json", status=6)
+
+
+def test_an_answer_is_shown_and_asked_about(place: Path) -> None:
+    begun(place, "--days", 3)
+    refused = run("site", "answer", "ash", "box", "--table", "ash.parquet", "--in", "sites", answer="n\n")
+    assert code(refused) == "CSL-116"
+    assert not (place / "box" / answer_name(1, "ash")).exists()
+    shown = answered("ash", "--table", "ash.parquet", "--numbers").stderr
+    assert "Asked: the parameters of a mixture" in shown
+    assert "Replay check: none" in shown
+    assert "Largest influence of one row" in shown
+    assert "model.mixture.experts.B = [" in shown
+    entries = json.loads(done("site", "log", "show", "ash", "--in", "sites", "--json").stdout)["entries"]
+    assert [entry["kind"] for entry in entries] == ["init", "run", "decline", "answer"]
+    again = done("site", "answer", "ash", "box", "--in", "sites", status=6)
+    assert "has answered round 1" in again.stdout
+    (place / "box" / answer_name(1, "ash")).unlink()
+    assert "answered before" in done("site", "answer", "ash", "box", "--in", "sites", "--no-input").stderr
+    entries = json.loads(done("site", "log", "show", "ash", "--in", "sites", "--json").stdout)["entries"]
+    assert len(entries) == 4
+    status = json.loads(done("status", "box", "--json").stdout)
+    assert status["rounds"][0]["answered"] == ["ash"]
+    assert status["rounds"][0]["due"]
+
+
+def test_what_cannot_be_answered(place: Path) -> None:
+    assert code(run("site", "answer", "ash", "nowhere", "--in", "sites")) == "CSL-124"
+    begun(place)
+    assert code(run("site", "answer", "ash", "box", "--in", "sites")) == "CSL-124"  # no table named yet
+    done("site", "init", "strict", "--in", "sites")
+    assert "no question to strict" in done("site", "answer", "strict", "box", "--in", "sites", status=6).stdout
+    question = place / "box" / question_name(1)
+    question.write_text(question.read_text()[:300])
+    assert "no question" in done("site", "answer", "ash", "box", "--in", "sites", status=6).stdout
+    shown = done("status", "box").stdout
+    assert "not used: round-01.question.json" in shown
+
+
+def test_a_person_is_asked_where_the_policy_says_so(place: Path) -> None:
+    begun(place)
+    done("site", "init", "ash", "--in", "hospital")
+    found = run("site", "answer", "ash", "box", "--table", "ash.parquet", "--in", "hospital", "--no-input")
+    assert code(found) == "CSL-115"
+
+
+def test_runs_that_cannot_begin(place: Path) -> None:
+    assert code(run("run", "study.toml", "--mailbox", "box", "-o", "mail.json")) == "CSL-125"
+    assert run("run", "study.toml").exit_code == 2
+    assert run("run", "study.toml", "--mailbox", "box", "--data", "*.parquet").exit_code == 2
+    assert run("run", "study.toml", "--data", "*.parquet", "--on-drop", "perhaps").exit_code == 2
+    begun(place)
+    assert code(run("run", "study.toml", "--mailbox", "box", "--site", "ash", "-o", "m.json")) == "CSL-125"
+    other = run("run", "study.toml", "--mailbox", "box", *SITES, "--own", "theirs", "-o", "m.json")
+    assert code(other) == "CSL-125"
+    assert "another coordinator" in str(other.exception)
+    over = run("run", "study.toml", "--mailbox", "box", "--until", "2020-01-01", "-o", "m.json")
+    assert code(over) == "CSL-126"
+    (place / "bad.toml").write_text(STUDY.to_text().replace('name = "OneShot"', 'name = "OneShot"\nwrong = 1'))
+    assert code(run("run", "bad.toml", "--data", "*.parquet")) == "CSL-100"
