@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from consilience.engines import DaskCluster
 from consilience.engines.mailbox import SECRET, Mailbox, begun
 from consilience.errors import EngineError, InvalidInputError, RefusedError, RoundStoppedError, SetAsideWarning
 from consilience.files.letters import AnswerLetter, QuestionLetter
@@ -24,6 +26,7 @@ from consilience.studies import combined, fit_at_site, simulated
 from consilience.studies.local import site_file
 from consilience.studies.mail import drafted_answer, open_question, sealed_answer, start_bytes
 from consilience.studies.methods import method_of
+from consilience.studies.shards import ran_over
 from mail_office import TABLES, Office, study_with
 
 PLAN = study_with()
@@ -69,6 +72,27 @@ def test_a_run_by_files_has_the_bits_of_a_simulation(case: str, tmp_path: Path) 
     assert done.fit.log_likelihood == expected.fit.log_likelihood
     np.testing.assert_array_equal(done.fit.mixture.coefficients, expected.fit.mixture.coefficients)
     assert done.models.keys() == expected.models.keys()
+    for name, model in done.models.items():
+        np.testing.assert_array_equal(model.mixture_.coefficients, expected.models[name].mixture_.coefficients)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Any:
+    pytest.importorskip("distributed")
+    with DaskCluster(n_workers=2) as found:
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+@pytest.mark.parametrize("case", ["one refinement", "EM", "one centre", "clients"])
+def test_a_run_on_a_cluster_has_the_bits_of_a_simulation(case: str, cluster: Any, tmp_path: Path) -> None:
+    study, tables, _ = CASES[case]
+    for name, table in tables.items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    done = ran_over(study, str(tmp_path / "*.parquet"), cluster).best
+    expected = simulated(study, tables).best
+    np.testing.assert_array_equal(done.fit.mixture.coefficients, expected.fit.mixture.coefficients)
     for name, model in done.models.items():
         np.testing.assert_array_equal(model.mixture_.coefficients, expected.models[name].mixture_.coefficients)
 
