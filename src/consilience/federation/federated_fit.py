@@ -59,13 +59,13 @@ class FederatedFit:
     @property
     def aic(self) -> float:
         """Return Akaike's criterion over the rows of all sites that were not dropped."""
-        self._check_one_mixture("AIC")
+        self.check_one_mixture("AIC")
         return criteria.aic(self.fit.log_likelihood, self.fit.parameter_count)
 
     @property
     def bic(self) -> float:
         """Return Schwarz's criterion over the rows of all sites that were not dropped."""
-        self._check_one_mixture("BIC")
+        self.check_one_mixture("BIC")
         weight = self.fit.ascent.statistics.weight
         return criteria.bic(self.fit.log_likelihood, self.fit.parameter_count, weight)
 
@@ -84,7 +84,8 @@ class FederatedFit:
     def _repr_html_(self) -> str:
         return fit_html(self)
 
-    def _check_one_mixture(self, criterion: str) -> None:
+    def check_one_mixture(self, criterion: str) -> None:
+        """Raise an error if the method fits one mixture per site, of which no criterion is defined."""
         if self.models:
             raise InvalidInputError(
                 f"{criterion} is not defined for a method that fits one mixture per site: choose the number of experts "

@@ -255,6 +255,9 @@ class Federation:
                 limits=limits,
                 icl=criterion == "icl",
             )
+        for fitted in fits:
+            if fitted is not None:
+                fitted.check_one_mixture(criterion.upper())
         chosen = compared(orders, fits, criterion)
         warn_of(chosen.best)
         if reason := chosen.set_aside.get(chosen.best_order):

@@ -140,19 +140,29 @@ def score_products(mixture: Mixture, rows: Rows, *, by_leverage: bool = False) -
     by_leverage : bool
         Whether the scores of the coefficients of expert k are divided by ``1 - h_ik``, where
         ``h_ik = τ_ik x_iᵀ (Σ w τ_k x xᵀ)⁻¹ x_i`` is the leverage of the row (HC3): a fit follows the rows of high
-        leverage, whose residuals are then too small. Rows of groups are not corrected.
+        leverage, whose residuals are then too small. For a group it is the sum over its rows, divided by the smaller
+        of their number and of that of the covariates: the mean over the directions that the group informs.
     """
     meat = np.zeros((mixture.parameter_count, mixture.parameter_count))
     at_coefficients = coefficient_slice(mixture)
-    designs = _designs(mixture, rows) if by_leverage and rows.groups is None else None
+    designs = _designs(mixture, rows) if by_leverage else None
     for block, at in mixture.posteriors(rows):
         S = observed_scores(mixture, block, at)
         if designs is not None:
-            h = np.stack([at.tau[k] * np.sum(block.panel * (M @ block.panel), axis=0) for k, M in enumerate(designs)])
-            share = 1 - np.minimum(h, MOST_LEVERAGE)
+            share = 1 - np.minimum(at.tau * _leverages(block, designs), MOST_LEVERAGE)
             S[at_coefficients] /= np.repeat(share, (at_coefficients.stop - at_coefficients.start) // mixture.K, axis=0)
         meat += (S * at.mass) @ S.T
     return meat
+
+
+def _leverages(block: Block, designs: list[Array]) -> Array:
+    """Compute ``xᵀ M_k x`` of each row, or its mean over the directions that a group informs, ``(K, m)``."""
+    h = np.stack([np.sum(block.panel * (M @ block.panel), axis=0) for M in designs])
+    if block.groups is None:
+        return h
+    weighted = h if block.weight is None else h * block.weight
+    directions = np.clip(block.groups.sizes, 1, len(designs[0]))
+    return np.asarray(np.add.reduceat(weighted, block.groups.starts, axis=1) / directions)
 
 
 def _designs(mixture: Mixture, rows: Rows) -> list[Array]:

@@ -181,6 +181,7 @@ def recorded_in(folder: SiteFolder, study: str, used: UsedRows, part: Part = WHO
     >>> import pyarrow as pa
     >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
     >>> used = UsedRows(pa.table({"age": list(range(100))}), ("age",), folder.secret)
+    >>> from consilience.site.policy.rounds.refusal import RefusedQuestionError
     >>> keep = recorded_in(folder, "sha256:a", used)
     >>> refusal = RefusedQuestionError("max_leverage", "the answers rest on single rows")
     >>> keep(Outcome(b"", Asked().refused(), refusal))
