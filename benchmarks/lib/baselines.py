@@ -93,10 +93,15 @@ def fisher(models: Sequence[SiteModel], X: np.ndarray, ridge: float) -> Mixture:
     return Mixture(first.design, fisher_gate(models, X, ridge), GaussianExperts(B.reshape(K, q, p), covariance))
 
 
+def slope_ridge(design: Design, ridge: float) -> np.ndarray:
+    """Second derivative of a ridge on all coefficients but the intercept, (p, p)."""
+    return ridge * np.diag((np.arange(design.p) >= design.intercept).astype(float))
+
+
 def fisher_gate(models: Sequence[SiteModel], X: np.ndarray, ridge: float) -> SoftmaxGate:
     design, K = models[0].mixture.design, models[0].mixture.K
     panel, workspace = design.panel(X), Workspace()
-    R = multinomial.ridge_matrix(K, design.p, design.intercept, ridge)
+    R = multinomial.ridge_matrix(K, slope_ridge(design, ridge))
     total, right = R.copy(), np.zeros((K - 1) * design.p)
     for model in models:
         pi = model.mixture.gate.evaluate(panel)[1]
@@ -175,7 +180,7 @@ def gate_by_responses(
     joint = np.log(np.maximum(prior, 1e-300)) + log_density
     _, tau = log_sum_exp(joint)
     start = average(models).gate.alpha[matched(reduced.experts, models)]
-    alpha = multinomial.fitted(start, part.panel, tau, ridge=ridge, intercept=reduced.design.intercept)
+    alpha = multinomial.fitted(start, part.panel, tau, ridge=slope_ridge(reduced.design, ridge))
     return replace(reduced, gate=SoftmaxGate(alpha))
 
 

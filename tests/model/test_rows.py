@@ -92,3 +92,13 @@ def test_taking_labels_takes_whole_groups():
     parts = [take_labels(rows, np.array([g])) for g in range(label_count(rows))]
     assert [part.n for part in parts] == list(np.diff(rows.groups.bounds))
     assert all(label_count(part) == 1 for part in parts)
+
+
+@given(labels=names, size=st.integers(1, 7))
+def test_pieces_name_the_labels_of_their_blocks(labels, size):
+    rows = Rows(np.zeros((len(labels), 1)), np.zeros((len(labels), 1)), groups=Groups.of(labels))
+    pieces = list(rows.pieces(size))
+    assert [i for piece in pieces for i in range(piece.labels.start, piece.labels.stop)] == list(
+        range(len(np.unique(labels)))
+    )
+    assert all(len(piece.bounds) - 1 == piece.labels.stop - piece.labels.start for piece in pieces)

@@ -1,7 +1,10 @@
+import threading
+import time
+
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from consilience.numerics.threads import SINGLE_UP_TO, threads_for
+from consilience.numerics.threads import SINGLE_UP_TO, in_order, jobs, threads_for
 
 
 def blas_threads():
@@ -40,3 +43,44 @@ def test_users_that_overlap_leave_the_threads_as_they_were(two_threads):
     assert set(blas_threads()) <= {1}
     second.__exit__(None, None, None)
     assert blas_threads() == two_threads
+
+
+def test_several_jobs_leave_one_thread_to_large_products(two_threads):
+    with jobs(2), threads_for(SINGLE_UP_TO + 1):
+        assert set(blas_threads()) <= {1}
+    assert blas_threads() == two_threads
+
+
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_results_come_in_the_order_of_their_items(number):
+    def slower_first(item):
+        time.sleep(0.002 * (9 - item))
+        return item
+
+    with jobs(number):
+        assert list(in_order(slower_first, range(10))) == list(range(10))
+
+
+def test_jobs_work_at_the_same_time():
+    together = threading.Barrier(2, timeout=10)
+    with jobs(2):
+        assert sorted(in_order(lambda _: together.wait(), range(2))) == [0, 1]
+
+
+def test_an_error_of_a_job_is_raised_where_its_result_is_read():
+    def failing(item):
+        if item == 3:
+            raise ValueError("the third")
+        return item
+
+    with jobs(2), pytest.raises(ValueError, match="the third"):
+        list(in_order(failing, range(6)))
+
+
+def test_few_results_wait_for_their_turn():
+    taken = []
+    with jobs(2):
+        results = in_order(str, (taken.append(i) or i for i in range(100)))
+        assert next(results) == "0"
+        assert len(taken) <= 5
+        results.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,9 +39,27 @@ def check_parameters(estimator: Any) -> None:
             continue
         if not (isinstance(value, int | float | np.number) and value >= 0 and np.isfinite(value)):
             raise InvalidInputError(f"{name}={value!r}: expected a finite number of at least 0")
+    thread_count(estimator.n_jobs)
     start = estimator.mixture_init
     if start is not None and not (isinstance(start, Mixture) and estimator.order() == start.K):
         raise InvalidInputError(f"mixture_init: expected a Mixture of {estimator.order()} experts, as in mixture_")
+
+
+def thread_count(n_jobs: Any) -> int:
+    """Return the number of threads for scikit-learn's ``n_jobs``.
+
+    Examples
+    --------
+    >>> thread_count(None), thread_count(3)
+    (1, 3)
+    """
+    if n_jobs is None:
+        return 1
+    if not isinstance(n_jobs, int | np.integer) or isinstance(n_jobs, bool) or (n_jobs < 1 and n_jobs != -1):
+        raise InvalidInputError(
+            f"n_jobs={n_jobs!r}: expected None, a whole number of at least 1, or -1 for all processors"
+        )
+    return (os.cpu_count() or 1) if n_jobs == -1 else int(n_jobs)
 
 
 def check_level(level: float) -> None:

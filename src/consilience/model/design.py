@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from consilience.model.kernels import NUMPY, Kernel
 from consilience.numerics.arrays import Array
 
 
@@ -70,15 +71,14 @@ class Design:
         """Covariates that are read, in increasing order."""
         return tuple(range(self.d)) if self.columns is None else self.columns
 
-    def panel(self, X: Array, out: Array | None = None) -> Array:
+    def panel(self, X: Array, out: Array | None = None, kernel: Kernel = NUMPY) -> Array:
         """Compute the design panel ``(p, n)`` of raw ``X (n, d)``, features on axis 0."""
         panel = np.empty((self.p, len(X))) if out is None else out
         rows = panel[self.intercept :]
         if self.intercept:
             panel[0] = 1.0
-        read = X.T if self.columns is None else X.T[list(self.columns)]
-        np.subtract(read, self.centre[:, None], out=rows)
-        rows *= (1 / self.scale)[:, None]
+        read = X if self.columns is None else X[:, list(self.columns)]
+        kernel.standardise(read, self.centre, 1 / self.scale, rows)
         return panel
 
     @property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from consilience.model.information import coefficient_slice, complete_information, is_informable
-from consilience.model.kernels import first_moments, second_moments
+from consilience.model.kernels import Workspace
 from consilience.model.missing import (
     has_short_scores,
     missing_from_moments,
@@ -17,12 +19,13 @@ from consilience.model.missing import (
     observed_scores,
 )
 from consilience.model.mixture import Mixture, layout_of, score_layout
-from consilience.model.moments import Moments, Weights
+from consilience.model.moments import Moments, ProductWeights, Weights
 from consilience.model.posterior import Posterior, posterior
-from consilience.model.rows import Block, Rows
+from consilience.model.rows import Block, Piece, Rows
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
+from consilience.numerics.threads import in_order
 
 MOST_LEVERAGE = 0.95
 """Largest leverage by which scores are corrected: at 1 the fit passes through the row, whatever it says."""
@@ -57,24 +60,28 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
     if information and not is_informable(mixture):
         raise ValueError(f"no information for {mixture.parameter_count} parameters: check is_informable first")
     short = information and rows.groups is None and has_short_scores(mixture)
+    spare: list[Workspace] = []  # of threads that wait
+
+    def of_piece(piece: Piece) -> tuple[Statistics, Moments | Array | None]:
+        workspace = spare.pop() if spare else Workspace()
+        block = rows.block(piece, mixture.design, mixture.gate_design, workspace)
+        at = posterior(mixture.gate, mixture.experts, block, None if given is None else given[:, piece.labels])
+        statistics, *extra = block_statistics(mixture, block, at, [missing_weights(mixture, at)] if short else [])
+        other = missing_information(mixture, block, at) if information and not short else None
+        spare.append(workspace)
+        return statistics, extra[0] if short else other
+
     total: Statistics | None = None
-    missing: Moments | Array | None = None
+    missing: Any = None  # Moments, or a matrix
     if information:
         missing = missing_layout(mixture).zeros() if short else np.zeros((mixture.parameter_count,) * 2)
-    done = 0
-    for block in rows.blocks(mixture.design, mixture.block_size(information=information), mixture.gate_design):
-        m = block.label_count
-        at = posterior(mixture.gate, mixture.experts, block, None if given is None else given[:, done : done + m])
-        done += m
-        statistics, *extra = block_statistics(mixture, block, at, [missing_weights(mixture, at)] if short else [])
+    for statistics, extra in in_order(of_piece, rows.pieces(mixture.block_size(information=information))):
         total = statistics if total is None else total + statistics
-        if isinstance(missing, Moments):
-            missing = missing + extra[0]
-        elif missing is not None:
-            missing = missing + missing_information(mixture, block, at)
+        if information:
+            missing = missing + extra
     if total is None:  # no rows
         total = layout_of(mixture).zeros(information=False)
-    if missing is None:
+    if not information:
         return total
     matrix = missing_from_moments(missing, mixture) if isinstance(missing, Moments) else missing
     return replace(total, information=complete_information(mixture, total) - matrix)
@@ -98,7 +105,7 @@ def score_sums(mixture: Mixture, rows: Rows) -> Statistics:
 
 
 def block_statistics(
-    mixture: Mixture, block: Block, at: Posterior, extra: list[Weights], *, curvature: bool = True
+    mixture: Mixture, block: Block, at: Posterior, extra: Sequence[ProductWeights], *, curvature: bool = True
 ) -> tuple[Statistics, *tuple[Moments, ...]]:
     """Compute the statistics of a block without information, and the moments of extra weights in the same products."""
     p = mixture.design.p
@@ -117,11 +124,11 @@ def block_statistics(
     return statistics, *summed[2:]
 
 
-def moments_of(block: Block, parts: list[Weights], panel: Array | None = None) -> list[Moments]:
+def moments_of(block: Block, parts: Sequence[Weights | ProductWeights], panel: Array | None = None) -> list[Moments]:
     """Compute the moments of several weight sets in one product each for ``x`` and ``x xᵀ``."""
     panel = block.panel if panel is None else panel
-    first = first_moments(panel, np.concatenate([part.first for part in parts]))
-    second = second_moments(panel, np.concatenate([part.second for part in parts]), block.workspace)
+    weights = [part.first for part in parts], [part.second for part in parts]
+    first, second = block.kernel.moments(panel, *weights, block.workspace)
     moments, g, h = [], 0, 0
     for part in parts:
         to_g, to_h = g + len(part.first), h + len(part.second)

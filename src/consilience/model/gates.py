@@ -12,10 +12,11 @@ from scipy.special import xlogy
 
 from consilience.errors import InvalidInputError
 from consilience.model import multinomial
+from consilience.model.kernels import NUMPY, Kernel
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty, quadratic
 from consilience.numerics.arrays import Array, IntArray, kronecker
-from consilience.numerics.softmax import log_softmax, log_sum_exp
+from consilience.numerics.softmax import log_softmax
 
 SMALLEST_WEIGHT = 1e-300
 NO_SHARE = -20.0
@@ -63,7 +64,7 @@ class Gate(ABC):
         """Return the reason why the arrays are not a gate on ``p`` features; empty if they are."""
 
     @abstractmethod
-    def evaluate(self, panel: Array) -> tuple[Array, Array]:
+    def evaluate(self, panel: Array, kernel: Kernel = NUMPY) -> tuple[Array, Array]:
         """Compute ``log π_k(x_i)`` and ``π_k(x_i)``, both ``(K, n)`` or ``(K, 1)``, for a design panel ``(p, n)``."""
 
     @abstractmethod
@@ -180,10 +181,10 @@ class SoftmaxGate(Gate):
         """Number of free parameters, ``(K - 1) p``."""
         return (self.K - 1) * int(self.alpha.shape[1])
 
-    def evaluate(self, panel: Array) -> tuple[Array, Array]:
+    def evaluate(self, panel: Array, kernel: Kernel = NUMPY) -> tuple[Array, Array]:
         """Compute ``log π_k(x_i)`` and ``π_k(x_i)``, both ``(K, n)``, for a design panel ``(p, n)``."""
         eta = self.alpha @ panel
-        total, pi = log_sum_exp(eta)
+        total, pi = kernel.log_sum_exp(eta)
         eta -= total
         return eta, pi
 
@@ -326,7 +327,7 @@ class ConstantGate(Gate):
         """Number of free parameters, ``K - 1``."""
         return self.K - 1
 
-    def evaluate(self, panel: Array) -> tuple[Array, Array]:
+    def evaluate(self, panel: Array, kernel: Kernel = NUMPY) -> tuple[Array, Array]:
         """Compute ``log π_k`` and ``π_k``, both ``(K, 1)``, which broadcast over the columns of any panel."""
         return self._log[:, None], self.probabilities[:, None]
 

@@ -18,11 +18,12 @@ import numpy as np
 
 from consilience.model import multinomial
 from consilience.model.information import gate_slice, owners, tied
+from consilience.model.kernels import Products
 from consilience.model.mixture import Mixture
-from consilience.model.moments import Layout, Moments, Weights
+from consilience.model.moments import Layout, Moments, ProductWeights
 from consilience.model.posterior import Posterior
 from consilience.model.rows import Block
-from consilience.numerics.arrays import Array, IntArray, triangle_size
+from consilience.numerics.arrays import Array, IntArray, triangle_size, upper_triangle
 
 # ---------------------------------------------------------------------- full scores: rows or groups
 
@@ -127,25 +128,29 @@ def score_rows(mixture: Mixture, at: Posterior) -> ScoreRows:
     return ScoreRows(linear, linear_owner, np.vstack([gate, shape]), np.concatenate([gate_owner, shape_owner]))
 
 
-def missing_weights(mixture: Mixture, at: Posterior) -> Weights:
-    """Compute weights of ``x xᵀ``, ``x`` and 1 whose moments are the missing information of a block with row labels."""
+def missing_weights(mixture: Mixture, at: Posterior) -> ProductWeights:
+    """Compute weights of ``x xᵀ``, ``x`` and 1 whose moments are the missing information of a block with row labels.
+
+    With ``U = τ s``, the weight of two entries is ``-w U_i U_j``, or ``w U_i (s_j - U_j)`` if they have the same owner.
+    """
     rows = score_rows(mixture, at)
     U, V = at.tau[rows.linear_owner] * rows.linear, at.tau[rows.plain_owner] * rows.plain
-    wU, wV = U * at.mass, V * at.mass
-    M, n = U.shape
-    second, first = np.empty((triangle_size(M), n)), np.empty((M, len(V), n))
-    start = 0
-    for i, owner in enumerate(rows.linear_owner):
-        pairs = second[start : start + M - i]
-        np.multiply(U[i:], -wU[i], out=pairs)
-        same = np.flatnonzero(rows.linear_owner[i:] == owner)
-        pairs[same] += wU[i] * rows.linear[i:][same]
-        np.multiply(V, -wU[i], out=first[i])
-        same = np.flatnonzero(rows.plain_owner == owner)
-        first[i, same] += wU[i] * rows.plain[same]
-        start += M - i
+    wU, wV = (U, V) if isinstance(at.mass, float) else (U * at.mass, V * at.mass)
+    i, j = upper_triangle(len(U))
+    a, b = (part.ravel() for part in np.indices((len(U), len(V))))
+    mine, mine_plain = rows.linear_owner[i] == rows.linear_owner[j], rows.linear_owner[a] == rows.plain_owner[b]
+    second = Products(wU, _factors(U, rows.linear), i, j + len(U) * mine)
+    first = Products(wU, _factors(V, rows.plain), a, b + len(V) * mine_plain)
     plain = (rows.plain_owner[:, None] == rows.plain_owner) * (wV @ rows.plain.T) - wV @ V.T
-    return Weights(plain.ravel(), first.reshape(-1, n), second)
+    return ProductWeights(plain.ravel(), first, second)
+
+
+def _factors(U: Array, scores: Array) -> Array:
+    """Compute ``-U`` and ``s - U``, stacked."""
+    factors = np.empty((2 * len(U), U.shape[1]))
+    np.negative(U, out=factors[: len(U)])
+    np.subtract(scores, U, out=factors[len(U) :])
+    return factors
 
 
 def missing_from_moments(moments: Moments, mixture: Mixture) -> Array:

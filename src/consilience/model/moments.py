@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from consilience.model.kernels import Products
 from consilience.numerics.arrays import Array, triangle_size
 
 
@@ -25,6 +26,15 @@ class Weights:
     plain: Array  # (s,)      already summed over the rows
     first: Array  # (g, n)    wanted: Σ_i first_gi x_i
     second: Array  # (h, n)   wanted: Σ_i second_hi x_i x_iᵀ
+
+
+@dataclass(frozen=True, eq=False)
+class ProductWeights:
+    """Weights that are products of two rows of numbers each; otherwise as :class:`Weights`."""
+
+    plain: Array
+    first: Products
+    second: Products
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,6 @@ from consilience.model.families.base import Experts
 from consilience.model.gates import Gate
 from consilience.model.rows import Block
 from consilience.numerics.arrays import Array
-from consilience.numerics.softmax import log_sum_exp
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +32,8 @@ def posterior(gate: Gate, experts: Experts, block: Block, given: Array | None = 
         at = experts.evaluate(block)
     if block.groups is not None:
         return _group_posterior(gate, at, block, given)
-    log_pi, pi = gate.evaluate(block.gate_panel)
-    log_density, tau = log_sum_exp(log_pi + at.log_density)
+    log_pi, pi = gate.evaluate(block.gate_panel, block.kernel)
+    log_density, tau = block.kernel.log_sum_exp(log_pi + at.log_density)
     if given is not None:
         tau = given
     mass = 1.0 if block.weight is None else block.weight
@@ -45,9 +44,9 @@ def posterior(gate: Gate, experts: Experts, block: Block, given: Array | None = 
 def _group_posterior(gate: Gate, at: Any, block: Block, given: Array | None) -> Posterior:
     groups = block.groups
     assert groups is not None  # noqa: S101 - for the type checker: the caller has looked
-    log_pi, pi = gate.evaluate(groups.panel)
+    log_pi, pi = gate.evaluate(groups.panel, block.kernel)
     rows = at.log_density if block.weight is None else at.log_density * block.weight
-    log_density, tau = log_sum_exp(log_pi + np.add.reduceat(rows, groups.starts, axis=1))
+    log_density, tau = block.kernel.log_sum_exp(log_pi + np.add.reduceat(rows, groups.starts, axis=1))
     if given is not None:
         tau = given
     row_tau = np.repeat(tau, groups.sizes, axis=1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from consilience.model.design import Design
-from consilience.model.kernels import Workspace
+from consilience.model.kernels import NUMPY, Kernel, Workspace, kernel_for
 from consilience.numerics.arrays import Array, IntArray
 
 
@@ -33,6 +33,7 @@ class Block:
     groups: GroupBlock | None
     workspace: Workspace
     row_gate_panel: Array | None = None  # (p_g, n)  what a gate reads of each row, if not ``panel``
+    kernel: Kernel = NUMPY
 
     @property
     def gate_panel(self) -> Array:
@@ -45,6 +46,15 @@ class Block:
     def label_count(self) -> int:
         """Number of labels: rows, or groups."""
         return int(self.panel.shape[1]) if self.groups is None else len(self.groups.starts)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """The rows of one block, before they are read."""
+
+    index: slice | IntArray  # (n,)
+    bounds: IntArray | None  # (G + 1,)  where its groups start
+    labels: slice  # its labels among those of all rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,28 +132,35 @@ class Rows:
         ``gate_design`` has the coordinates of what a gate reads, if they are others.
         """
         workspace = Workspace()
-        if self.groups is not None:
-            for bounds in self.groups.chunks(size):
-                index = self.groups.order[bounds[0] : bounds[-1]]
-                yield self._block(index, bounds - bounds[0], (design, gate_design), workspace)
-            return
-        for start in range(0, self.n, size):
-            yield self._block(slice(start, min(start + size, self.n)), None, (design, gate_design), workspace)
+        for piece in self.pieces(size):
+            yield self.block(piece, design, gate_design, workspace)
 
-    def _block(
-        self,
-        index: slice | IntArray,
-        bounds: IntArray | None,
-        designs: tuple[Design, Design | None],
-        workspace: Workspace,
-    ) -> Block:
-        X, (design, other) = self.X[index], designs
-        panel = design.panel(X, out=workspace.array("panel", design.p, len(X)))
-        of_gate = None if other is None else other.panel(X, out=workspace.array("gate panel", other.p, len(X)))
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """Yield the rows of each block, of about ``size`` rows."""
+        if self.groups is None:
+            for start in range(0, self.n, size):
+                here = slice(start, min(start + size, self.n))
+                yield Piece(here, None, here)
+            return
+        done = 0
+        for bounds in self.groups.chunks(size):
+            labels = slice(done, done + len(bounds) - 1)
+            yield Piece(self.groups.order[bounds[0] : bounds[-1]], bounds - bounds[0], labels)
+            done = labels.stop
+
+    def block(self, piece: Piece, design: Design, gate_design: Design | None, workspace: Workspace) -> Block:
+        """Read a block; the workspace has its panels, and what an earlier block had there is lost."""
+        X, index, kernel = self.X[piece.index], piece.index, kernel_for(self.n, design.p)
+        panel = design.panel(X, workspace.array("panel", design.p, len(X)), kernel)
+        of_gate = None
+        if gate_design is not None:
+            of_gate = gate_design.panel(X, workspace.array("gate panel", gate_design.p, len(X)), kernel)
         weight = None if self.weight is None else self.weight[index]
         exposure = None if self.exposure is None else self.exposure[index]
-        groups = None if bounds is None else group_block(panel if of_gate is None else of_gate, weight, bounds)
-        return Block(panel, self.Y[index].T, weight, exposure, groups, workspace, of_gate)
+        groups = None
+        if piece.bounds is not None:
+            groups = group_block(panel if of_gate is None else of_gate, weight, piece.bounds)
+        return Block(panel, self.Y[index].T, weight, exposure, groups, workspace, of_gate, kernel)
 
     def take(self, index: IntArray) -> Rows:
         """Return a copy of the rows at ``index``."""

@@ -1,17 +1,26 @@
-"""BLAS threads: many small products are fastest on a single thread."""
+"""Threads: many small matrix products are fastest on one thread each; blocks of rows can be shared out to several."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar, copy_context
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+T = TypeVar("T")
+R = TypeVar("R")
 SINGLE_UP_TO = 64
 """Number of features up to which a block's products are computed on one thread."""
+IN_FLIGHT = 2
+"""Number of results per thread that may wait for their turn."""
+
+_JOBS: ContextVar[int] = ContextVar("jobs", default=1)
 
 
 @lru_cache(maxsize=1)
@@ -45,15 +54,48 @@ _LIMIT = _Limit()
 
 @contextmanager
 def threads_for(p: int) -> Iterator[None]:
-    """Limit BLAS to one thread for blocks with at most ``SINGLE_UP_TO`` features.
+    """Limit BLAS to one thread for blocks with at most ``SINGLE_UP_TO`` features, and where :func:`jobs` are several.
 
     Examples
     --------
     >>> with threads_for(21):
     ...     pass
     """
-    if p > SINGLE_UP_TO:
+    if p > SINGLE_UP_TO and _JOBS.get() == 1:
         yield
         return
     with _LIMIT:
         yield
+
+
+@contextmanager
+def jobs(number: int) -> Iterator[None]:
+    """Let a pass over rows use ``number`` threads; its result does not depend on how many.
+
+    Examples
+    --------
+    >>> with jobs(2):
+    ...     list(in_order(abs, [-1, -2, -3]))
+    [1, 2, 3]
+    """
+    token = _JOBS.set(number)
+    try:
+        yield
+    finally:
+        _JOBS.reset(token)
+
+
+def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Yield ``work(item)`` of each item in their order, computed by as many threads as :func:`jobs` says."""
+    number = _JOBS.get()
+    if number == 1:
+        yield from map(work, items)
+        return
+    pending: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(number, thread_name_prefix="consilience-pass") as pool:
+        for item in items:
+            pending.append(pool.submit(copy_context().run, work, item))
+            if len(pending) == IN_FLIGHT * number:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()

@@ -17,7 +17,7 @@ from consilience.fit.starts import SUBSAMPLE
 from consilience.messages.codec import MODULUS
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.model.clients.moments import as_clients
-from consilience.model.rows import Rows
+from consilience.model.rows import Groups, Rows
 from consilience.numerics.arrays import IntArray
 from consilience.site.fingerprint import fingerprint
 from consilience.site.shards import Shard
@@ -193,7 +193,26 @@ def joined(parts: list[Rows]) -> Rows:
     Y = np.concatenate([part.Y.T for part in parts], axis=1).T
     weights = [part.weight for part in parts if part.weight is not None]
     exposures = [part.exposure for part in parts if part.exposure is not None]
-    return Rows(X, Y, np.concatenate(weights) if weights else None, np.concatenate(exposures) if exposures else None)
+    groups = [part.groups for part in parts if part.groups is not None]
+    return Rows(
+        X,
+        Y,
+        np.concatenate(weights) if weights else None,
+        np.concatenate(exposures) if exposures else None,
+        _joined_groups(groups) if groups else None,
+    )
+
+
+def _joined_groups(parts: list[Groups]) -> Groups:
+    """Return the index of the groups of joined rows; no group is in two parts."""
+    sizes = np.concatenate([np.diff(part.bounds) for part in parts])
+    rows = np.cumsum([0, *(len(part.codes) for part in parts)])
+    codes = np.cumsum([0, *(len(part.bounds) - 1 for part in parts)])
+    return Groups(
+        np.concatenate([part.order + first for part, first in zip(parts, rows, strict=False)]),
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
+        np.concatenate([part.codes + first for part, first in zip(parts, codes, strict=False)]),
+    )
 
 
 def check_label_count(sites: Sequence[Site], K: int) -> None:

@@ -167,6 +167,14 @@ class Experts(ABC):
         return ""
 
     @classmethod
+    def constant_log_density(cls, summary: ColumnSummary) -> float:
+        """Return the mean log density of the responses under one distribution, the same for all rows.
+
+        It is NaN where the first two moments of the responses do not determine it.
+        """
+        return float("nan")
+
+    @classmethod
     def coefficient_scale(cls, summary: ColumnSummary) -> float:
         """Return the scale of coefficients on standardised covariates, for random starts."""
         return 1.0

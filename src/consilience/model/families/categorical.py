@@ -114,7 +114,7 @@ class CategoricalExperts(Experts):
     def evaluate(self, block: Block) -> CategoricalEvaluated:
         """Compute the log probability of the observed class, and all class probabilities."""
         eta = (self.B.reshape(-1, self.p) @ block.panel).reshape(self.K, self.C, -1)
-        total, probability = log_sum_exp(eta.transpose(1, 0, 2))  # (K, n), (C, K, n)
+        total, probability = block.kernel.log_sum_exp(eta.transpose(1, 0, 2))  # (K, n), (C, K, n)
         codes = block.Y[0].astype(np.intp)
         indicator = (np.arange(self.C)[:, None] == codes).astype(float)
         log_density = np.take_along_axis(eta, codes[None, None, :], axis=1)[:, 0] - total

@@ -105,6 +105,13 @@ class GaussianExperts(Experts):
         )
 
     @classmethod
+    def constant_log_density(cls, summary: ColumnSummary) -> float:
+        """Return ``-(q log 2π + log |S| + q) / 2`` for the covariance ``S (q, q)`` of the responses."""
+        S = summary.y_covariance
+        sign, log_determinant = np.linalg.slogdet(S)
+        return float(-0.5 * (len(S) * (np.log(2 * np.pi) + 1) + log_determinant)) if sign > 0 else float("nan")
+
+    @classmethod
     def coefficient_scale(cls, summary: ColumnSummary) -> float:
         """Return the root mean square of the responses' standard deviations."""
         return float(np.sqrt(np.diagonal(summary.y_covariance).mean()))

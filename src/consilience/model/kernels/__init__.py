@@ -1,9 +1,6 @@
-"""Kernels of a pass: weighted first and second moments of a block of rows.
+"""Kernels of a pass: design panels, softmax and weighted moments of a block of rows, in numpy or compiled by numba."""
 
-A compiled implementation of :func:`first_moments` and :func:`second_moments` on a :class:`Workspace` can replace the
-numpy kernel.
-"""
+from consilience.model.kernels.choice import NUMPY, Kernel, kernel_for
+from consilience.model.kernels.panels import Products, Workspace, block_rows, first_moments, second_moments
 
-from consilience.model.kernels.panels import Workspace, block_rows, first_moments, second_moments
-
-__all__ = ["Workspace", "block_rows", "first_moments", "second_moments"]
+__all__ = ["NUMPY", "Kernel", "Products", "Workspace", "block_rows", "first_moments", "kernel_for", "second_moments"]

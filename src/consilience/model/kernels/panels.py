@@ -6,11 +6,13 @@ in cache, the panel is scaled by each weight row instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from consilience.numerics.arrays import Array, pack, triangle_size
+from consilience.numerics.arrays import Array, IntArray, pack, triangle_size
 
 BLOCK_ROWS = 8192
 BLOCK_BYTES = 64 * 2**20
@@ -60,6 +62,43 @@ def aligned(size: int) -> Array:
     memory = np.empty(size + CACHE_LINE // 8)
     start = -memory.ctypes.data % CACHE_LINE // 8
     return memory[start : start + size]
+
+
+def standardise(X: Array, centre: Array, factor: Array, out: Array) -> None:
+    """Compute ``(X - centre) factor`` of ``X (n, d)`` with features on axis 0, into ``out (d, n)``."""
+    np.subtract(X.T, centre[:, None], out=out)
+    out *= factor[:, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    """Weights that are products of two rows of numbers, ``left[i] right[j]``, one for each pair of places ``i, j``."""
+
+    left: Array  # (a, n)
+    right: Array  # (b, n)
+    i: IntArray  # (h,)
+    j: IntArray  # (h,)
+
+    def __len__(self) -> int:
+        return len(self.i)
+
+    def expanded(self) -> Array:
+        """Compute the weights, ``(h, n)``."""
+        weights = np.empty((len(self), self.left.shape[1]))
+        for i, j, out in zip(self.i, self.j, weights, strict=True):
+            np.multiply(self.left[i], self.right[j], out=out)
+        return weights
+
+
+def moments(
+    panel: Array, first: Sequence[Array | Products], second: Sequence[Array | Products], workspace: Workspace
+) -> tuple[Array, Array]:
+    """Compute :func:`first_moments` and :func:`second_moments` of two sets of weights, each in several parts."""
+    return first_moments(panel, _stacked(first)), second_moments(panel, _stacked(second), workspace)
+
+
+def _stacked(parts: Sequence[Array | Products]) -> Array:
+    return np.concatenate([part.expanded() if isinstance(part, Products) else part for part in parts])
 
 
 def first_moments(panel: Array, weights: Array) -> Array:

@@ -1,0 +1,7 @@
+"""What pytest leaves out: modules that need a package which is not installed."""
+
+from importlib.util import find_spec
+
+KERNELS = "src/consilience/model/kernels"
+NEEDS = {"numba": [f"{KERNELS}/compiled.py", f"{KERNELS}/tiles.py"], "selenium": ["tests/screenshots.py"]}
+collect_ignore = [file for package, files in NEEDS.items() if not find_spec(package) for file in files]
