@@ -10,10 +10,12 @@ be known, so no method can always be at the oracle's error: *maximum likelihood*
 
 Scale: one round of EM on the labels of 10,000 clients of 10 rows, d = 128, K = 3, as 20 sites of 500 clients and as
 10,000 sites. The unit is the bare kernel: responsibilities of clients, XᵀΓX and XᵀΓy by matrix products on the same
-rows in one piece. CPU time, rounds and units in turn, medians of 5, in a process of its own whose memory is measured.
+rows in one piece. CPU time, rounds and units in turn, medians of 5, in a process of its own whose memory is measured
+before the first unit; it holds the rows twice, as data and at the sites. The first round, in which the fingerprints of
+all sites are computed, is shown apart.
 
 Aims: at most 1.1 times the oracle's error in at least 18 of 20 seeds of every cell; a round over 20 sites at most 5
-units, in less than 2 GB.
+units, over 10,000 sites at most 6 units, in at most 600 MB.
 """
 
 from __future__ import annotations
@@ -145,16 +147,19 @@ def measured(sites: int, total: int, repeats: int) -> Record:
     """One round over so many sites beside the bare kernel, in this process."""
     data = clients(np.full(total, 10), n_features=128, random_state=0)
     engine = InProcess().over(sites_of(data, sites))
+    with stopwatch() as first:
+        run(one_round(data.truth), engine)
+    memory = peak_memory()
+    bare(data, data.truth)
     units, rounds, walls = [], [], []
-    for repeat in range(repeats + 1):
+    for _ in range(repeats):
         with stopwatch() as unit:
             Sxx, _ = bare(data, data.truth)
         with stopwatch() as watch:
             done = run(one_round(data.truth), engine)
-        if repeat:  # the first round warms up
-            units.append(unit.cpu)
-            rounds.append(watch.cpu)
-            walls.append(watch.wall)
+        units.append(unit.cpu)
+        rounds.append(watch.cpu)
+        walls.append(watch.wall)
     own = done.value.experts.second[0][np.cumsum([0, *range(128, 1, -1)])]
     np.testing.assert_allclose(own, np.diagonal(Sxx[0]), rtol=1e-9)
     ratios = np.array(rounds) / np.array(units)
@@ -164,11 +169,12 @@ def measured(sites: int, total: int, repeats: int) -> Record:
         "CPU / bare kernel, median": rounded(np.median(ratios)),
         "smallest": rounded(ratios.min()),
         "largest": rounded(ratios.max()),
-        "aim": "≤ 5" if sites == 20 else None,
+        "first round": rounded(first.cpu / np.median(units)),
+        "aim": "≤ 5" if sites == 20 else "≤ 6",
         "bare kernel, CPU s": rounded(np.median(units)),
         "wall s per round": rounded(np.median(walls)),
         "MB from sites": rounded(done.record.bytes_received / 1e6),
-        "peak memory, MB": rounded(peak_memory() / 1e6),
+        "peak memory, MB": rounded(memory / 1e6),
     }
 
 

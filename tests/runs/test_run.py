@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import time
 from pathlib import Path
 
@@ -27,10 +28,13 @@ from consilience.methods import FederatedEM, Task
 from consilience.methods.federated_em import ask_total
 from consilience.model import expect
 from consilience.model.summary import column_summary
-from consilience.runs import Journal, run
+from consilience.runs import Journal, Limits, Reply, run
 from consilience.runs.record import LATE
-from consilience.site import Site
+from consilience.runs.tree_sum import RunningSum
+from consilience.site import Site, respond
 from simulated import simulated
+
+module = importlib.import_module("consilience.runs.run")
 
 # ---------------------------------------------------------------------- requests
 
@@ -320,3 +324,56 @@ def test_dialogues_of_dialogues_side_by_side() -> None:
 def test_many_dialogues_side_by_side() -> None:
     done = run(together([summaries(1) for _ in range(100)]), InProcess().over(small_sites()))
     assert done.value == ([120.0],) * 100
+
+
+# ---------------------------------------------------------------------- sums as they come
+
+
+class InTurn:
+    """An engine whose sites answer one after the other; it notes how many answers had been added before each."""
+
+    def __init__(self, sites: list[Site], order: list[int]) -> None:
+        self._sites, self._order = sites, order
+        self.sites = tuple(site.name for site in sites)
+        self.added: list[int] = []
+        self.before: list[int] = []
+        self.asked_for_totals: list[bool] = []
+
+    def ask(self, number, question, sites, *, total, timeout):
+        self.asked_for_totals.append(total)
+        for place in self._order:
+            self.before.append(sum(self.added))
+            site = self._sites[place]
+            yield [Reply(number, (site.name,), respond(question, site), (b"",), 0.0)]
+
+
+def test_answers_of_known_sites_are_added_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = InTurn(small_sites([str(m) for m in range(20)]), list(range(20)))
+
+    class Noted(RunningSum):
+        def put(self, span, value) -> None:
+            super().put(span, value)
+            engine.added.append(1)
+            assert len(self.nodes) <= 5
+
+    monkeypatch.setattr(module, "RunningSum", Noted)
+    run(summaries(2), engine)
+    assert engine.before[:20] == [0] * 20  # in the first round a site may still turn out to have another one's rows
+    assert engine.before[20:] == list(range(20, 40))
+
+
+def test_whatever_site_answers_first_the_sum_has_the_same_bits() -> None:
+    def twice():
+        yield Total(Summarise(d=2, q=1))
+        return (yield Total(Summarise(d=2, q=1)))
+
+    sites, rng = small_sites([str(m) for m in range(37)]), np.random.default_rng(0)
+    orders = [list(range(37)), *(rng.permutation(37).tolist() for _ in range(5))]
+    sums = [run(twice(), InTurn(sites, order)).value for order in orders]
+    assert len({each.y_mean.tobytes() + each.x_products.tobytes() for each in sums}) == 1
+
+
+def test_where_rows_are_limited_each_site_first_answers_alone() -> None:
+    engine = InTurn(small_sites(), [0, 1, 2])
+    run(summaries(2), engine, limits=Limits(max_rows=100))
+    assert engine.asked_for_totals == [False, True]

@@ -37,6 +37,8 @@ MOSTLY = 0.5
 """Fraction of a site's rows in components of its own from which the site is suspect."""
 MINORITY = 0.5
 """Fraction of all rows from which a site may well have components of its own."""
+UNLIKELY = 0.25
+"""Log-likelihood per row below that of the median site from which a site is unlikely, if it also stands out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,3 +178,28 @@ def own_components(sites: Sequence[str], mass: Array) -> dict[str, tuple[float, 
     minority = rows < MINORITY * rows.sum()
     found = minority & (share > MOSTLY)
     return {site: (round(float(share[m]), 3), int(own[m].sum())) for m, site in enumerate(sites) if found[m]}
+
+
+def unlikely_sites(per_row: Mapping[str, float]) -> dict[str, float]:
+    """Return the sites whose rows a joint mixture explains far worse than those of most others, and by how much.
+
+    It needs one number of each site, and no model of its own: a weaker test than :func:`judged`, for methods that ask
+    for sums only.
+
+    Parameters
+    ----------
+    per_row : mapping of str to float
+        Log-likelihood per row of each site under the joint mixture.
+
+    Examples
+    --------
+    >>> unlikely_sites({"a": -1.4, "b": -1.5, "c": -1.45, "d": -4.0})
+    {'d': 2.525}
+    """
+    if len(per_row) < 3:
+        return {}
+    values = np.array(list(per_row.values()))
+    median = float(np.median(values))
+    scatter = float(np.median(np.abs(values - median))) / 0.6745  # that of a normal sample
+    least = median - max(UNLIKELY, FAR * scatter)
+    return {site: round(median - value, 3) for site, value in per_row.items() if value < least}

@@ -98,12 +98,14 @@ class Mailbox:
         Folder of the coordinator.
     run : RunFile
     journal : Journal or None
-        Journal of the run, if questions carry the totals of the rounds before, for the replay check at the sites.
+        Journal of the run, by which an answer to a closed round that was not used is told from one that was.
+    with_totals : bool
+        Whether questions carry the totals of the rounds before, for the replay check at the sites.
     require_signatures : bool
     days : float or None
         Time for the answers to a question, by the clock of the coordinator; None for no limit.
     until : datetime or None
-        Another end for the question that is open now.
+        Another end for the question that is open now; later questions have ``days``.
     patience : float or None
         Seconds after which :class:`~consilience.errors.AwaitedError` is raised; None to wait as long as it takes.
     poll : float
@@ -128,6 +130,7 @@ class Mailbox:
     own: Path
     run: RunFile
     journal: Journal | None = None
+    with_totals: bool = False
     require_signatures: bool = False
     days: float | None = None
     until: datetime | None = None
@@ -153,7 +156,7 @@ class Mailbox:
         It ends when all are there, when the time of the question or ``timeout`` is over, and with an error when the
         coordinator's patience is.
         """
-        if number == 0:  # files of earlier rounds state the rows; sites compare them with each answer
+        if number == 0:  # the question for the rows of a run that is resumed: each site compares its own answers
             return
         letters, began, missing = self._written(number, question, sites), time.monotonic(), list(sites)
         due = min((each for each in map(due_of, letters.values()) if each is not None), default=None)
@@ -179,7 +182,7 @@ class Mailbox:
         value = decode(question)
         own = [(site, question_for(value, self.sites.index(site))) for site in sites]
         parts = own if isinstance(value, Bundle) else [("", question_for(value, 0))]
-        totals = self._totals(number)
+        totals = self._totals()
         found: dict[str, QuestionLetter] = {}
         for site, part in parts:
             to = (site,) if site else tuple(sites)
@@ -196,8 +199,12 @@ class Mailbox:
             if (kept.run, kept.question, kept.totals) != (letter.run, letter.question, letter.totals):
                 raise EngineError(f"{copy} asks something else: it is of another run; give another folder")
             letter = kept
-        if not copy.exists() or self.until is not None:
-            letter = replace(letter, envelope=self._times(letter))
+            if self.until is not None:
+                letter = replace(kept, envelope=_times(kept, self.until))
+                write_whole(copy, letter.to_text())
+        else:
+            due = None if self.days is None else datetime.now(UTC) + timedelta(days=self.days)
+            letter = replace(letter, envelope=_times(letter, due))
             write_whole(copy, letter.to_text())
         there = None
         with suppress(InvalidInputError):
@@ -208,15 +215,9 @@ class Mailbox:
             write_whole(public, letter.to_text())
         return letter
 
-    def _times(self, letter: QuestionLetter) -> dict[str, str]:
-        now = datetime.now(UTC)
-        written = letter.envelope.get("written", now.strftime(_TIME))
-        due = self.until or (None if self.days is None else now + timedelta(days=self.days))
-        return {"written": str(written), **({} if due is None else {"due": due.astimezone(UTC).strftime(_TIME)})}
-
-    def _totals(self, number: int) -> tuple[bytes, ...]:
+    def _totals(self) -> tuple[bytes, ...]:
         """Return the totals of the rounds before, as the run computed them, without fingerprints."""
-        if self.journal is None:
+        if self.journal is None or not self.with_totals:
             return ()
         return tuple(encode(decode(message)) for closed in self.journal.rounds for _, message in closed.answers)
 
@@ -239,25 +240,42 @@ class Mailbox:
         return {site: letter for site, letter in found.items() if site not in doubtful}
 
     def _reason(self, number: int, letter: AnswerLetter, asked: Mapping[str, QuestionLetter]) -> str:
-        """Return why a file cannot be used in this run; empty if it can, or if it is of an earlier round."""
+        """Return why a file cannot be used in this run; empty if it can, or if it was used in an earlier round."""
         if letter.run != self.run.identity:
             return "it is of another run"
         if letter.site not in self.sites:
             return "it is of a site that is not in this run"
-        if letter.number > number:
-            return "it is of a round that has not begun"
-        if letter.number < number or letter.site not in asked:
+        if letter.number != number:
+            return self._of_other_round(number, letter)
+        if letter.site not in asked:
             return ""
         if letter.asked != asked[letter.site].hash:
             return "it answers another question than the one of this round"
         signature = checked(letter, self._roster, self.require_signatures)
         return signature.said if signature.status == "refused" else ""
 
+    def _of_other_round(self, number: int, letter: AnswerLetter) -> str:
+        """Return why an answer to another round cannot be used; empty if it was used, or if no journal says."""
+        if letter.number > number:
+            return "it is of a round that has not begun"
+        rounds = [] if self.journal is None else self.journal.rounds
+        if letter.number > len(rounds):
+            return ""
+        used = {site for sites, _ in rounds[letter.number - 1].answers for site in sites}
+        late = f"round {letter.number} was closed without it: it came too late, or could not be used"
+        return "" if letter.site in used else late
+
     def _refuse(self, name: str, reason: str) -> None:
         if self.refused.get(name) != reason:
             self.refused[name] = reason
             if self.notice is not None:
                 self.notice(name, reason)
+
+
+def _times(letter: QuestionLetter, due: datetime | None) -> dict[str, str]:
+    """Return the envelope of a question: when it was written, and until when answers are taken."""
+    written = letter.envelope.get("written", datetime.now(UTC).strftime(_TIME))
+    return {"written": str(written), **({} if due is None else {"due": due.astimezone(UTC).strftime(_TIME)})}
 
 
 def due_of(letter: QuestionLetter) -> datetime | None:

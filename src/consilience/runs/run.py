@@ -22,7 +22,7 @@ from consilience.runs.consistency import UNLIMITED, Consistency, Limits, sum_of
 from consilience.runs.engine import Engine, Reply
 from consilience.runs.journal import ClosedRound, Journal
 from consilience.runs.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
-from consilience.runs.tree_sum import Span, tree_sum
+from consilience.runs.tree_sum import RunningSum, Span
 
 _log = logging.getLogger("consilience")
 _log.addHandler(logging.NullHandler())
@@ -133,16 +133,43 @@ def run(
 
 @dataclass
 class _Gathered:
-    """Answers of one round, collected as they arrive."""
+    """Answers of one round, collected as they arrive.
+
+    Parameters
+    ----------
+    question : Question or Bundle
+    total : RunningSum
+        Sum of the answers that were added as they came, for a request for a sum.
+    added : set of str
+        The sites whose answers are in it, with ``fingerprint``, that of their rows.
+    answers : dict
+        The other answers, by their places.
+    failures : dict
+    exchanges : list of Exchange
+    """
 
     question: Question | Bundle
+    total: RunningSum[Any]
+    added: set[str] = field(default_factory=set)
+    fingerprint: int = 0
     answers: dict[Span, tuple[Any, Reply]] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     exchanges: list[Exchange] = field(default_factory=list)
 
+    def answered(self) -> set[str]:
+        """Return the sites that have answered."""
+        return self.added.union(*(reply.sites for _, reply in self.answers.values()))
+
     def settled(self) -> set[str]:
         """Return the sites that have answered or failed."""
-        return {site for _, reply in self.answers.values() for site in reply.sites} | set(self.failures)
+        return self.answered() | set(self.failures)
+
+    def add(self, span: Span, value: Any, reply: Reply) -> None:
+        """Add an answer to the sum."""
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is the dialogue's to judge
+            self.total.put(span, value)
+        self.added.update(reply.sites)
+        self.fingerprint = sum_of((self.fingerprint, fingerprint_of(reply.message)))
 
 
 class _Conversation:
@@ -187,7 +214,7 @@ class _Conversation:
                 self.record(),
             )
         began, asked = time.perf_counter(), self._asked(request)
-        gathered = _Gathered(self._carried(request, asked))
+        gathered = _Gathered(self._carried(request, asked), RunningSum(len(self._roster), add))
         question = encode(gathered.question)
         self._rounds.append((request, gathered.exchanges))
         if self._journal is not None:
@@ -197,7 +224,7 @@ class _Conversation:
                 _log.info("round %d, %s: from the journal%s", number, _words(request), _likelihood(value))
                 return value
             for reply in self._journal.open_replies:
-                self._take(reply, gathered, sent=0, outcome=FROM_JOURNAL)
+                self._take(reply, gathered, sent=0, outcome=FROM_JOURNAL, total=isinstance(request, Total))
         self._gather(number, question, asked, request, gathered)
         self._refuse_rows(asked, gathered)
         if gathered.failures:
@@ -227,7 +254,8 @@ class _Conversation:
     def _asked(self, request: Request) -> list[str]:
         if request.sites is None:
             return list(self._participants)
-        return [site for site in self._participants if site in request.sites]
+        chosen = frozenset(request.sites)
+        return [site for site in self._participants if site in chosen]
 
     def _carried(self, request: Request, asked: Sequence[str]) -> Question | Bundle:
         """Return the message for the engine: the question, or one for each site asked."""
@@ -250,9 +278,10 @@ class _Conversation:
         missing = [site for site in asked if site not in settled]
         if missing:
             total = isinstance(request, Total)
+            apart = not total or (self._limits != UNLIMITED and not all(map(self._stated.has_checked, missing)))
             done = len(asked) - len(missing)
-            for replies in self._engine.ask(number, question, missing, total=total, timeout=self._deadline):
-                kept = [reply for reply in replies if self._arrived(number, reply, question, gathered)]
+            for replies in self._engine.ask(number, question, missing, total=not apart, timeout=self._deadline):
+                kept = [reply for reply in replies if self._arrived(number, reply, question, gathered, total=total)]
                 if kept and self._journal is not None:
                     self._journal.answered(kept)
                 done += sum(len(reply.sites) for reply in replies if reply.number == number)
@@ -300,18 +329,19 @@ class _Conversation:
                     f"{who}: {FailureCode.DATA_CHANGED}; {self._journal.path} has answers from the data before"
                 )
 
-    def _arrived(self, number: int, reply: Reply, question: bytes, gathered: _Gathered) -> bool:
+    def _arrived(self, number: int, reply: Reply, question: bytes, gathered: _Gathered, *, total: bool) -> bool:
         """Process a reply; return whether it is an answer of this round."""
         if reply.number != number:
             exchanges = self._rounds[reply.number - 1][1]
             exchanges.append(Exchange(reply.sites, 0, len(reply.message), reply.seconds, LATE))
             return False
         sent = self._sent(reply.sites, question, gathered)
-        return self._take(reply, gathered, sent=sent, outcome=ANSWERED)
+        return self._take(reply, gathered, sent=sent, outcome=ANSWERED, total=total)
 
-    def _take(self, reply: Reply, gathered: _Gathered, *, sent: int, outcome: str) -> bool:
+    def _take(self, reply: Reply, gathered: _Gathered, *, sent: int, outcome: str, total: bool) -> bool:
         question = question_for(gathered.question, self._roster[reply.sites[0]])
         value = received(reply.message, question)
+        final = total and self._is_final(reply.sites)
         if not isinstance(value, Failure):
             found = self._stated.failure(reply.sites, question, value, fingerprint_of(reply.message))
             value = value if found is None else found
@@ -321,11 +351,21 @@ class _Conversation:
         if failed:
             gathered.failures.update(dict.fromkeys(reply.sites, value))
         else:
-            places = [self._roster[site] for site in reply.sites]
-            gathered.answers[places[0], places[-1] + 1] = value, reply
+            span = self._roster[reply.sites[0]], self._roster[reply.sites[-1]] + 1
+            if not final:
+                gathered.answers[span] = value, reply
+            elif gathered.added.isdisjoint(reply.sites):
+                gathered.add(span, value, reply)
         outcome = str(value) if failed else outcome
         gathered.exchanges.append(Exchange(reply.sites, sent, len(reply.message), reply.seconds, outcome))
         return not failed
+
+    def _is_final(self, sites: tuple[str, ...]) -> bool:
+        """Return whether an answer that is valid stays in the sum: a site that is new may be refused after the round.
+
+        A limit of a site's share depends on who answers, so that answers are then kept apart.
+        """
+        return self._limits == UNLIMITED and (len(sites) > 1 or self._stated.has_checked(sites[0]))
 
     def _drop(self, number: int, failures: dict[str, Failure]) -> None:
         """Stop, or continue without the sites that failed."""
@@ -347,7 +387,7 @@ class _Conversation:
 
     def _closed(self, number: int, request: Request, asked: Sequence[str], gathered: _Gathered) -> Any:
         """Return the answer to the request, and write the round to the journal as one record."""
-        if isinstance(request, Total) and not gathered.answers:
+        if isinstance(request, Total) and not gathered.answered():
             gone = tuple(request.sites or self._roster)
             raise RoundStoppedError(f"round {number}: no site is left of those asked", gone, self.record())
         value, kept = self._sum(gathered) if isinstance(request, Total) else _each(gathered)
@@ -356,13 +396,15 @@ class _Conversation:
         return value
 
     def _sum(self, gathered: _Gathered) -> tuple[Any, list[tuple[tuple[str, ...], bytes]]]:
-        nodes = {span: value for span, (value, _) in gathered.answers.items()}
-        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is the dialogue's to judge
-            total = tree_sum(nodes, 0, len(self._roster), add)
-        covered = gathered.settled() - set(gathered.failures)
-        sites = tuple(site for site in self._roster if site in covered)
-        fingerprint = sum_of(fingerprint_of(reply.message) for _, reply in gathered.answers.values())
-        return total, ([(sites, encode(total, fingerprint))] if self._journal is not None else [])
+        for span, (value, reply) in sorted(gathered.answers.items(), key=lambda item: item[0]):
+            gathered.add(span, value, reply)
+        gathered.answers.clear()
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = gathered.total.value()
+        if self._journal is None:
+            return total, []
+        sites = tuple(site for site in self._roster if site in gathered.added and site not in gathered.failures)
+        return total, [(sites, encode(total, gathered.fingerprint))]
 
     def _replayed(self, request: Request, closed: ClosedRound, gathered: _Gathered) -> Any:
         for sites, message in closed.answers:

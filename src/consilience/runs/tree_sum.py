@@ -7,7 +7,7 @@ that start at multiples of ``2^j`` are its nodes, so that a worker may add such 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 Span = tuple[int, int]
@@ -42,6 +42,59 @@ def tree_sum(nodes: Mapping[Span, T], lo: int, hi: int, add: Callable[[T, T], T]
     if left is None or right is None:
         return right if left is None else left
     return add(left, right)
+
+
+class RunningSum(Generic[T]):
+    """Sum over the same tree whose nodes are added as they come: a subtree is one number once all of it is there.
+
+    If nodes come in their order, at most one subtree of each depth is kept.
+
+    Parameters
+    ----------
+    count : int
+        Number of positions.
+    add : callable
+
+    Examples
+    --------
+    >>> total = RunningSum(4, lambda a, b: f"({a}+{b})")
+    >>> for place, value in ((2, "c"), (0, "a"), (1, "b")):
+    ...     total.put((place, place + 1), value)
+    >>> total.nodes
+    {(2, 3): 'c', (0, 2): '(a+b)'}
+    >>> total.value()
+    '((a+b)+c)'
+    """
+
+    def __init__(self, count: int, add: Callable[[T, T], T]) -> None:
+        self._count, self._add = count, add
+        self.nodes: dict[Span, T] = {}
+
+    def put(self, span: Span, value: T) -> None:
+        """Add the value of a node, and of the nodes above it that are complete."""
+        path = self._path(span)
+        while path:
+            above, sibling = path.pop()
+            if sibling not in self.nodes:
+                break
+            other = self.nodes.pop(sibling)
+            value = self._add(value, other) if span < sibling else self._add(other, value)
+            span = above
+        self.nodes[span] = value
+
+    def value(self) -> T | None:
+        """Return the sum; missing positions are skipped."""
+        return tree_sum(self.nodes, 0, self._count, self._add)
+
+    def _path(self, span: Span) -> list[tuple[Span, Span]]:
+        """Return the nodes above a node from the root down, each with the sibling of the next."""
+        lo, hi, path = 0, self._count, list[tuple[Span, Span]]()
+        while (lo, hi) != span:
+            middle = split(lo, hi)
+            left, right = (lo, middle), (middle, hi)
+            path.append(((lo, hi), right if span[1] <= middle else left))
+            lo, hi = left if span[1] <= middle else right
+        return path
 
 
 def blocks(count: int, size: int) -> list[Span]:

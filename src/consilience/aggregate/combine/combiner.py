@@ -178,6 +178,7 @@ class _Combiner:
         stated = Stated.of(pool, labels, self.used, reduction.experts)
         coefficients = site_coefficients(pool, labels, self.K, stated)
         moves = influences(pool, labels, self.used, self.K, stated.precision)
+        plan = np.where(self.used, labels, -1)
         witness = Witness(pool, self.copied, self.verdict, self.used, trusted, cost, *moves)
         return Combination(
             mixture,
@@ -190,7 +191,7 @@ class _Combiner:
             gates_between_sites(pool, labels, mixture.gate, trusted),
             tuple(witness.evidence(m) for m in range(pool.M)),
             reduction.trace,
-            {name: np.where(self.used, labels, -1)[pool.owner == m] for m, name in enumerate(pool.names)},
+            dict(zip(pool.names, (plan[own] for own in pool.own), strict=True)),
             coefficients,
             camps_between(pool, labels, self.K),
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -168,8 +167,9 @@ class SupportComponents:
         edges = np.cumsum([0, *(part.experts.K for part in self.parts)])
         if len(index) == edges[-1]:
             return self
-        mine = [index[(index >= low) & (index < high)] - low for low, high in pairwise(edges)]
-        parts = [part.taken(own) for part, own in zip(self.parts, mine, strict=True) if len(own)]
+        mine = np.split(index, np.searchsorted(index, edges[1:-1]))
+        owned = zip(self.parts, mine, edges[:-1], strict=True)
+        parts = [part.taken(own - first) for part, own, first in owned if len(own)]
         return SupportComponents(tuple(parts), self.per_row)
 
     def costs(self, targets: Any) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.trust import Verdict
-from consilience.numerics.arrays import Array, IntArray, Mask
+from consilience.numerics.arrays import Array, Mask
 
 INFLUENTIAL = 5.0
 """Multiple of the usual influence for its size above which a site gets a remark."""
@@ -113,7 +113,7 @@ class Witness:
 
     def evidence(self, m: int) -> SiteEvidence:
         """Return the diagnostics of site ``m``."""
-        pool, mine = self.pool, np.flatnonzero(self.pool.owner == m)
+        pool, mine = self.pool, self.pool.own[m]
         model, known = pool.models[m], self.influence[mine][np.isfinite(self.influence[mine])]
         distance = float(self.cost[mine].sum() / max(model.mass.sum(), 1.0))
         return SiteEvidence(
@@ -129,22 +129,23 @@ class Witness:
             pool.names[self.copied[m]] if m in self.copied else None,
         )
 
-    def _reasons(self, m: int, mine: IntArray, distance: float) -> Iterator[str]:
+    def _reasons(self, m: int, mine: slice, distance: float) -> Iterator[str]:
         if m in self.copied:
             yield f"its model is identical to that of {self.pool.names[self.copied[m]]}: only one is kept"
-        foreign = int(np.sum(~self.verdict.agrees[mine]))
+        agrees = self.verdict.agrees[mine]
+        foreign = int(np.sum(~agrees))
         if foreign:
             yield (
-                f"{foreign} of its {len(mine)} experts are far from all experts of the other sites "
+                f"{foreign} of its {len(agrees)} experts are far from all experts of the other sites "
                 f"(the combined ones would cost it {distance:.2g} in log-likelihood per row){self._low(m)}"
             )
         elif m not in self.copied and not self.trusted[m]:
             yield "its gate is far from those of the other sites"
 
-    def _remarks(self, m: int, mine: IntArray) -> Iterator[str]:
-        if m in self.copied.values():
+    def _remarks(self, m: int, mine: slice) -> Iterator[str]:
+        if m in self._copied_from:
             yield "other sites sent an identical model: only one is kept"
-        share = self.pool.models[m].weight / sum(model.weight for model in self.pool.models)
+        share = self.pool.models[m].weight / self._weight
         if self.pool.M > 2 and share > MOST:
             yield f"it reports {share:.0%} of all rows and dominates the result"
         if np.any(self.influence[mine] > INFLUENTIAL * self._usual[mine]):
@@ -157,11 +158,25 @@ class Witness:
         times = max(1.0, float(np.nanmedian(ratio))) if np.isfinite(ratio).any() else 1.0
         return times * self.expected
 
+    @cached_property
+    def _weight(self) -> float:
+        """Return the weight of all sites."""
+        return sum(model.weight for model in self.pool.models)
+
+    @cached_property
+    def _copied_from(self) -> set[int]:
+        """Return the sites of whose model there are copies."""
+        return set(self.copied.values())
+
+    @cached_property
+    def _usual_likelihood(self) -> float:
+        """Return the median log-likelihood per row of the better half of the sites."""
+        values = np.sort([model.log_likelihood_per_row for model in self.pool.models])
+        return float(np.median(values[len(values) // 2 :]))
+
     def _low(self, m: int) -> str:
         """Return a remark if the site's own log-likelihood per row is low compared with other sites."""
-        values = np.sort([model.log_likelihood_per_row for model in self.pool.models])
-        usual = float(np.median(values[len(values) // 2 :]))
-        mine = self.pool.models[m].log_likelihood_per_row
+        mine, usual = self.pool.models[m].log_likelihood_per_row, self._usual_likelihood
         if mine >= usual - LOW:
             return ""
         return f"; log-likelihood {mine:.2f} per row, {usual:.2f} in the better half of the sites: a poor optimum?"

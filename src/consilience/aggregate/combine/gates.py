@@ -42,7 +42,7 @@ def _medoid(pool: Pool, labels: IntArray, sites: Mask, K: int) -> Gate:
     """
     tried, asked = candidates(np.flatnonzero(sites))
     pool = replace(pool, points=tuple(part.thinned(THINNED) for part in pool.points))
-    gates: list[Gate] = [pool.models[m].mixture.gate.relabelled(labels[pool.owner == m], K) for m in tried]
+    gates: list[Gate] = [pool.models[m].mixture.gate.relabelled(labels[pool.own[m]], K) for m in tried]
     weight = np.array([model.weight for model in pool.models])
     among = np.isin(np.arange(pool.M), asked)
     medians = [np.nanmedian(gate_costs(pool, gate, labels, among) / weight) for gate in gates]
@@ -57,7 +57,7 @@ def gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mask) -> Arr
         for m in (m for m in part.members if sites[m]):
             at, weight = part.places(m)
             gate = np.zeros((combined.K, len(weight)))
-            np.add.at(gate, labels[pool.owner == m], pool.models[m].mixture.gate.evaluate(panel[:, at])[1])
+            np.add.at(gate, labels[pool.own[m]], pool.models[m].mixture.gate.evaluate(panel[:, at])[1])
             log_gate = np.log(np.maximum(gate, np.finfo(float).tiny))
             costs[m] = float(np.sum(weight * gate * (log_gate - log_rho[:, at])))
     return costs
@@ -67,7 +67,7 @@ def constant_gate_costs(pool: Pool, combined: Gate, labels: IntArray, sites: Mas
     """Compute costs ``Σ_k n_mk log(π^m_k / ρ_k)`` of combined weights for each of ``sites``, ``(M,)``, else NaN."""
     costs = np.full(pool.M, np.nan)
     for m in np.flatnonzero(sites):
-        counts = np.bincount(labels[pool.owner == m], pool.models[m].label_counts, combined.K)
+        counts = np.bincount(labels[pool.own[m]], pool.models[m].label_counts, combined.K)
         ratio = counts / counts.sum() / combined.read()[:, 0]
         costs[m] = float(np.sum(counts * np.log(np.where(counts > 0, ratio, 1.0))))
     return costs

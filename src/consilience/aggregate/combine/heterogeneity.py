@@ -216,7 +216,7 @@ def gates_between_sites(pool: Pool, labels: IntArray, gate: Gate, sites: Mask) -
     """
     shifts, variances = [], []
     for m in np.flatnonzero(sites):
-        counts = np.bincount(labels[pool.owner == m], pool.models[m].label_counts, gate.K)
+        counts = np.bincount(labels[pool.own[m]], pool.models[m].label_counts, gate.K)
         if gate.reads_covariates:
             panel, weight = pool.points_of(int(m))
             rho = gate.evaluate(panel)[1]

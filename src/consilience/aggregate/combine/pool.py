@@ -81,6 +81,12 @@ class Pool:
         return np.repeat(np.arange(self.M), [model.mixture.K for model in self.models])
 
     @cached_property
+    def own(self) -> tuple[slice, ...]:
+        """Places of each site's components, ``M`` slices."""
+        edges = np.searchsorted(self.owner, np.arange(self.M + 1)).tolist()
+        return tuple(map(slice, edges[:-1], edges[1:]))
+
+    @cached_property
     def rows(self) -> Array:
         """Weight of the rows that each component explains, ``(L,)``."""
         return np.concatenate([model.mass for model in self.models])
@@ -120,9 +126,14 @@ class Pool:
         return self._places(m, self.gate_panels)
 
     def _places(self, m: int, panels: tuple[Array, ...]) -> tuple[Array, Array]:
-        part, panel = next(pair for pair in zip(self.points, panels, strict=True) if m in pair[0].members)
-        at, weight = part.places(m)
-        return panel[:, at], weight
+        group = self._group[m]
+        at, weight = self.points[group].places(m)
+        return panels[group][:, at], weight
+
+    @cached_property
+    def _group(self) -> dict[int, int]:
+        """The group of points of each site."""
+        return {m: place for place, part in enumerate(self.points) for m in part.members.tolist()}
 
     @cached_property
     def coefficients(self) -> Array:
@@ -152,7 +163,7 @@ class Pool:
             gates = [self.models[m].mixture.gate.evaluate(panel)[1] for _, m in heard]
             sure = [np.ones(len(part.X))] * len(heard) if part.fitted else self._confidences(part, panel, heard, gates)
             for (j, m), pi, counts in zip(heard, gates, sure, strict=True):
-                np.add.at(target, labels[self.owner == m], pi * (part.share[j] * counts))
+                np.add.at(target, labels[self.own[m]], pi * (part.share[j] * counts))
                 share += part.share[j]
             mine = (part.owner < 0) | used[part.owner]
             weight = part.weight[mine] / np.maximum(share[mine], np.finfo(float).tiny)

@@ -27,7 +27,7 @@ def reduction_starts(pool: Pool, components: Components, used: Mask, K: int, see
     used : (L,) array of bool
     K, seed : int
     """
-    complete = [m for m in range(pool.M) if pool.models[m].mixture.K == K and used[pool.owner == m].all()]
+    complete = [m for m in range(pool.M) if pool.models[m].mixture.K == K and used[pool.own[m]].all()]
     starts = _of_sites(pool, components, np.flatnonzero(used), complete, seed) if complete else []
     rng = np.random.default_rng([seed, 2])
     blank: Any = pool.models[0].mixture.experts
@@ -42,9 +42,10 @@ def _of_sites(pool: Pool, components: Components, index: IntArray, complete: lis
     """Return the experts of the site with the best fit, and the barycentres of ``complete`` sites after alignment."""
     best = max(complete, key=lambda m: pool.models[m].log_likelihood_per_row)
     first: Any = pool.models[best].mixture.experts
-    points = np.array([pool.coefficients[pool.owner == m] for m in complete])
+    points = np.array([pool.coefficients[pool.own[m]] for m in complete])
     permutations = consistent_labels(points, seed=seed).permutations
     labels, _ = components.plan(first)
     for m, permutation in zip(complete, permutations, strict=True):
-        labels[np.searchsorted(index, np.flatnonzero(pool.owner == m))] = np.argsort(permutation)
+        first_place = np.searchsorted(index, pool.own[m].start)
+        labels[first_place : first_place + len(permutation)] = np.argsort(permutation)
     return [first, components.barycentres(labels, first)]

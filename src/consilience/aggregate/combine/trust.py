@@ -40,7 +40,7 @@ def copies(pool: Pool) -> dict[int, int]:
     order = sorted(range(pool.M), key=lambda m: (len(flat[m]), *flat[m][:1], m))  # copies stand side by side
     first: dict[int, int] = {}
     for place, m in enumerate(order):
-        for other in reversed(order[:place]):
+        for other in (order[i] for i in range(place - 1, -1, -1)):
             near = SAME * (1 + np.abs(flat[other]))
             if len(flat[m]) != len(flat[other]) or abs(flat[m][0] - flat[other][0]) > near[0]:
                 break

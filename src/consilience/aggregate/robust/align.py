@@ -18,6 +18,7 @@ from consilience.numerics.arrays import Array, IntArray
 ALL_CANDIDATES = 300
 """Number of sites up to which every site is a candidate for the reference."""
 DRAWN_CANDIDATES = 50
+"""Number of candidates drawn from more sites; their distances to as many as ``ALL_CANDIDATES`` drawn sites count."""
 MAX_PASSES = 10
 
 
@@ -66,7 +67,8 @@ def consistent_labels(points: Array, *, seed: int = 0) -> Alignment:
     points : (M, K, D) array
         Vectors by which components are matched, in comparable units: coefficients, for instance.
     seed : int
-        Seed to draw 50 candidates for the reference if there are more than 300 sites; otherwise unused.
+        Seed to draw 50 candidates for the reference, and 300 sites to compare them with, if there are more than 300
+        sites; otherwise unused.
 
     Returns
     -------
@@ -99,12 +101,14 @@ def consistent_labels(points: Array, *, seed: int = 0) -> Alignment:
 
 
 def _medoid(points: Array, seed: int) -> int:
-    """Return the site with the smallest median distance to all."""
+    """Return the site with the smallest median distance to all, or to some that are drawn from many."""
     M = len(points)
-    candidates = np.arange(M)
+    candidates = others = np.arange(M)
     if M > ALL_CANDIDATES:
-        candidates = np.sort(np.random.default_rng(seed).choice(M, DRAWN_CANDIDATES, replace=False))
-    typical = [np.median(_matched(points, points[m])[1]) for m in candidates]
+        rng = np.random.default_rng(seed)
+        candidates = np.sort(rng.choice(M, DRAWN_CANDIDATES, replace=False))
+        others = np.sort(rng.choice(M, ALL_CANDIDATES, replace=False))
+    typical = [np.median(_matched(points[others], points[m])[1]) for m in candidates]
     return int(candidates[np.argmin(typical)])
 
 
