@@ -373,10 +373,8 @@ def logistic_part(M: int, rng: np.random.Generator) -> tuple[SupportPart, Catego
         odds = np.einsum("np,pn->n", truth[labels], panel)
         y = rng.random(n) < 1 / (1 + np.exp(-odds))
         classes = np.array([~y, y]).astype(float)
-        fits = [
-            multinomial.fitted(np.zeros((2, p)), panel, classes * (labels == j), ridge=1.0, intercept=True)
-            for j in range(k)
-        ]
+        slopes = np.diag(np.r_[0.0, np.ones(p - 1)])
+        fits = [multinomial.fitted(np.zeros((2, p)), panel, classes * (labels == j), ridge=slopes) for j in range(k)]
         return np.array(fits)
 
     support, B = points(), np.concatenate([site() for _ in range(M)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,6 +13,7 @@ from hypothesis import strategies as st
 from consilience.aggregate import Camps, camps
 
 SE = 0.15
+module = importlib.import_module("consilience.aggregate.camps")
 
 
 def drawn(
@@ -84,3 +88,34 @@ def test_units_and_signs_do_not_matter(seed: int, M: int) -> None:
 @pytest.mark.parametrize(("gap", "spread", "found"), [(0.05, 0.01, True), (0.06, 0.001, False), (0.01, 0.02, False)])
 def test_both_tests_must_agree(gap: float, spread: float, found: bool) -> None:
     assert Camps(gap, spread, np.zeros(4, dtype=bool), np.ones(4, dtype=bool)).found == found
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.8, 2.0])
+def test_products_of_coordinates_find_what_those_of_sites_find(monkeypatch: pytest.MonkeyPatch, apart: float) -> None:
+    cases = [drawn(M, seed, apart=apart) for M in (101, 160) for seed in range(2)]
+    by_coordinates = [camps(*case) for case in cases]
+    monkeypatch.setattr(module, "BY_PAIRS", 1000)
+    for found, again in zip(by_coordinates, (camps(*case) for case in cases), strict=True):
+        assert (found.gap, found.spread) == (again.gap, again.spread)
+        assert set(np.flatnonzero(found.members)) in (
+            set(np.flatnonzero(again.members)),
+            set(np.flatnonzero(again.counted & ~again.members)),  # of two halves any is the smaller
+        )
+
+
+def test_simulations_in_parts_are_those_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = camps(*drawn(12, 0, apart=0.8))
+    monkeypatch.setattr(module, "AT_ONCE", 1000)
+    parts = camps(*drawn(12, 0, apart=0.8))
+    assert (whole.gap, whole.spread) == (parts.gap, parts.spread)
+
+
+@pytest.mark.slow
+def test_many_sites_need_no_product_of_all_pairs() -> None:
+    case = drawn(3000, 0, apart=2.0)
+    tracemalloc.start()
+    found = camps(*case)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.found
+    assert peak < 300e6  # one product of all pairs has 72 MB, and there are 299 simulations

@@ -30,8 +30,8 @@ class Clusters:
         file, log = directory / "scheduler.json", directory / "log"
         here = ("--host", "127.0.0.1", "--protocol", protocol)
         self._launch("dask_scheduler", log, "", *here, "--port", "0", "--scheduler-file", str(file), *options)
-        wait_until(file.exists, self._processes[-1], log)
-        address: str = json.loads(file.read_text())["address"]
+        wait_until(lambda: address_in(file) != "", self._processes[-1], log)
+        address = address_in(file)
         for _ in range(workers):
             self.join(address, options=options, path=path)
         return address
@@ -60,6 +60,14 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
     started = Clusters(tmp_path_factory.mktemp)
     yield started
     started.end()
+
+
+def address_in(file: Path) -> str:
+    """Return the address in a scheduler's file; empty while the scheduler has not written all of it."""
+    try:
+        return str(json.loads(file.read_text())["address"])
+    except (FileNotFoundError, json.JSONDecodeError):
+        return ""
 
 
 def wait_until(there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:

@@ -40,7 +40,9 @@ UNUSUAL_SHIFT = 2.0
 ABOUT = 0.2
 """Tolerance in the logarithm for a ratio to be shown as a power of ten."""
 DOMINANT = 0.9
-"""Fraction of all rows from which one of several sites determines the result."""
+"""Fraction of all rows from which one of several sites, or a few of them, determine the result."""
+OUTWEIGHS = 100.0
+"""Multiple of the median site's rows from which a site may be one of these few."""
 SKEWEST = 6.0
 """Largest ``1 + (sd / mean)²`` for which the uncertainty of a spread is computed."""
 
@@ -180,8 +182,8 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
                 doubts.append(finding.text)
             for site in finding.sites:
                 (suspicions if finding.suspect and not finding.tied else notes)[site].append(finding.text)
-    for site, share in _dominant(summaries).items():
-        suspicions[site].append(f"it has {100 * share:.3g} % of all rows: the result is nearly its own")
+    for site, said in _dominant(summaries).items():
+        suspicions[site].append(said)
     reports = (
         SurveyedSite(
             site,
@@ -195,11 +197,27 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
     return Survey(tuple(reports), tuple(doubts))
 
 
-def _dominant(summaries: Mapping[str, ColumnSummary]) -> dict[str, float]:
-    """Return the site that has nearly all rows of at least three sites, with its share."""
+def _dominant(summaries: Mapping[str, ColumnSummary]) -> dict[str, str]:
+    """Return what is said of the sites, fewer than half of at least three, that have nearly all rows together.
+
+    A single one is named whatever its size; several only if each has far more rows than the median site.
+    """
     weights = {site: summary.weight for site, summary in summaries.items() if summary.weight > 0}
-    total = sum(weights.values())
-    return {site: weight / total for site, weight in weights.items() if len(weights) > 2 and weight > DOMINANT * total}
+    if len(weights) < 3:
+        return {}
+    total, median = sum(weights.values()), float(np.median(list(weights.values())))
+    for site, weight in weights.items():
+        if weight > DOMINANT * total:
+            return {site: f"it has {100 * weight / total:.3g} % of all rows: the result is nearly its own"}
+    large = {site: weight for site, weight in weights.items() if weight > OUTWEIGHS * median}
+    if sum(large.values()) <= DOMINANT * total:
+        return {}
+    share = f"{100 * sum(large.values()) / total:.3g} %"
+    return {
+        site: f"it has {weight / median:,.3g} times the rows of the median site, and {len(large)} such sites have "
+        f"{share} of all rows: the result is nearly their own"
+        for site, weight in large.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -273,7 +291,7 @@ def _allowed(columns: _Columns, at: IntArray, j: int) -> float:
     half = len(means) // 2 + 1
     if half < 2:
         return 0.0
-    width = min(means[i + half - 1] - means[i] for i in range(len(means) - half + 1))
+    width = np.min(means[half - 1 :] - means[: len(means) - half + 1])
     return float(np.log1p(width / np.median(columns.sd[at, j])))
 
 

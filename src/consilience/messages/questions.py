@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from consilience.aggregate.combine.site_model import SiteModel
@@ -382,6 +383,11 @@ class Bundle:
     places: tuple[int, ...]
     questions: tuple[Question, ...]
 
+    @cached_property
+    def index(self) -> dict[int, int]:
+        """Return where the question of each place is."""
+        return {place: i for i, place in enumerate(self.places)}
+
 
 def question_for(asked: Question | Bundle, place: int) -> Question:
     """Return the question for the site at an index.
@@ -391,7 +397,7 @@ def question_for(asked: Question | Bundle, place: int) -> Question:
     >>> question_for(Summarise(1, 1), 3)
     Summarise(d=1, q=1)
     """
-    return asked.questions[asked.places.index(place)] if isinstance(asked, Bundle) else asked
+    return asked.questions[asked.index[place]] if isinstance(asked, Bundle) else asked
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from consilience.aggregate.disagreement import CrossLikelihood, judged, own_components
+from consilience.aggregate.disagreement import CrossLikelihood, judged, own_components, unlikely_sites
 from consilience.aggregate.preflight import preflight
 from consilience.fit.survey import Survey
 from consilience.messages.questions import Likelihood
@@ -16,6 +16,9 @@ from consilience.model.summary import ColumnSummary
 
 UNLIKE = 0.25
 """Loss per row from which a site that a majority does not resemble may be set aside; real sites differ by less."""
+
+WORSE = "the joint mixture explains its rows worse than its own model"
+"""Remark on a site whose own model is better."""
 
 
 def surveyed(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
@@ -90,6 +93,20 @@ def witnessed_by(survey: Survey, cross: CrossLikelihood | None, joint: Mapping[s
     return survey.with_suspicions({site: (_own(*own),) for site, own in found.items()})
 
 
+def with_unlikely(survey: Survey, per_row: Mapping[str, float]) -> Survey:
+    """Add the sites whose rows the joint mixture explains far worse than those of most others.
+
+    Parameters
+    ----------
+    survey : Survey
+    per_row : mapping of str to float
+        Log-likelihood per row of each site under the joint mixture.
+    """
+    found = unlikely_sites(per_row)
+    said = "the joint mixture explains its rows worse than those of most sites, by {:.2g} in log-likelihood per row"
+    return survey.with_suspicions({site: (said.format(loss),) for site, loss in found.items()})
+
+
 def _with_disagreement(survey: Survey, cross: CrossLikelihood, joint: Mapping[str, Statistics]) -> Survey:
     """Add the sites that the joint mixture does not explain."""
     cross = cross.taken(np.array([site in joint for site in cross.sites]))
@@ -104,7 +121,7 @@ def _with_disagreement(survey: Survey, cross: CrossLikelihood, joint: Mapping[st
 
 
 def _worse(loss: float) -> str:
-    return f"the joint mixture explains its rows worse than its own model, by {loss:.2g} in log-likelihood per row"
+    return f"{WORSE}, by {loss:.2g} in log-likelihood per row"
 
 
 def _undecided(loss: float) -> str:

@@ -105,6 +105,10 @@ class Consistency:
                 found[site] = Failure(FailureCode.SAME_DATA, detail=owner)
         return found
 
+    def has_checked(self, site: str) -> bool:
+        """Return whether a site has stated its rows on its own, and they are not those of another site."""
+        return (site,) in self._products and self._owners.get(self._fingerprints[site,], site) == site
+
     def oversized(self, sites: Sequence[str], limits: Limits) -> dict[str, Failure]:
         """Return the sites that state more rows than allowed, or a larger share of the rows of ``sites``."""
         known = {site: self._products.get((site,)) for site in sites}

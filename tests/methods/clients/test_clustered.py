@@ -155,7 +155,8 @@ def test_the_end_is_the_maximum_that_rows_in_one_place_have(structure: str, mome
 def test_clients_of_any_partition_have_the_same_fit(fleet: Fleet, whole: FederatedFit) -> None:
     for sites in (fleet.sites(20), fleet.sites(7), fleet.alone()):
         done = fitted(sites)
-        assert len(done.record.rounds) == len(whole.record.rounds)
+        compares = len(done.record.sites) >= 3  # a last round compares the likelihoods of sites
+        assert len(done.record.rounds) == len(whole.record.rounds) + compares
         assert done.fit.log_likelihood == pytest.approx(whole.fit.log_likelihood, rel=1e-11)
         np.testing.assert_allclose(
             aligned(done.fit, whole.fit.mixture).coefficients, whole.fit.mixture.coefficients, atol=1e-8

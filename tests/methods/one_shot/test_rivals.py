@@ -7,13 +7,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from consilience import Federation, MixtureOfExpertsRegressor, OneShot
 from consilience.datasets import soft
 from consilience.errors import ConsilienceWarning, UntrustedWarning
 from consilience.fit import Specification, fit_mixture
-from consilience.methods.one_shot.rivals import Contest, Rivals
+from consilience.methods.one_shot.rivals import Contest, Rivals, unrefined_rivals
 from consilience.model import Rows, expect
+from consilience.model.summary import ColumnSummary
 
 pytestmark = pytest.mark.usefixtures("few_points")
 
@@ -79,3 +81,22 @@ def test_a_model_carried_over_is_said_to_be_one() -> None:
     (doubt,) = Rivals(best_site="north", carried_over=-1.0, from_site=True).doubts(-1.0)
     assert "site north" in doubt
     assert issubclass(UntrustedWarning, ConsilienceWarning)
+
+
+def test_without_refinement_a_mixture_is_held_against_the_distribution_of_the_responses() -> None:
+    parts = strangers(0)
+    result, said = quiet_fit(parts, OneShot(refine=0))
+    y = np.concatenate([y for _, y in parts.values()])
+    constant = norm.logpdf(y, y.mean(), y.std()).sum()
+    assert result.fit.rivals.constant == pytest.approx(constant, rel=1e-9)
+    assert (result.fit.log_likelihood < constant) == any("without covariates" in str(w.message) for w in said)
+    assert "without covariates" in Rivals(constant=-80.0).doubts(-85.0)[0]
+    assert not Rivals(constant=-80.0).doubts(-75.0)
+
+
+def test_the_distribution_of_the_responses_is_no_rival_of_one_regression_or_of_counts() -> None:
+    summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1))
+    for K, family in ((1, "gaussian"), (2, "poisson")):
+        mixture = Specification(K=K, family=family).blank(summary)
+        found = unrefined_rivals(SimpleNamespace(mixture=mixture, weight=9.0), summary)
+        assert np.isnan(found.constant)

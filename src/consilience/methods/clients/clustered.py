@@ -6,7 +6,7 @@ the start is computed. Rounds of EM follow; the labels of clients are computed a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,12 +17,13 @@ from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
 from consilience.fit.problem import Problem
 from consilience.fit.specification import Specification
-from consilience.messages.dialogue import Dialogue, together
+from consilience.messages.dialogue import Dialogue, Each, together
+from consilience.messages.questions import Likelihood, LogLikelihood
 from consilience.methods.clients.client_subspace import ClientSubspace, client_subspace
 from consilience.methods.clients.directions import directions
 from consilience.methods.clients.partial_participation import Participation, averaged
 from consilience.methods.federated_em import ask_total, informed
-from consilience.methods.site_reports import surveyed
+from consilience.methods.site_reports import surveyed, with_unlikely
 from consilience.methods.task import Method, Task
 from consilience.model.families.requirement import Requirement
 from consilience.model.mixture import Mixture
@@ -34,6 +35,8 @@ RACE = 3
 """Number of steps after which only the best of several starts is continued."""
 SAME_ROWS = 1e-9
 """Difference of second moments, relative to the largest, above which two sums are over different rows."""
+LEAST_SITES, MOST_SITES = 3, 1000
+"""Numbers of sites between which their likelihoods are compared in a last round; single clients are too few rows."""
 REQUIRED = Requirement("ClusteredClients", one_response=True, instead="FederatedEM with groups")
 
 
@@ -42,8 +45,8 @@ class ClusteredClients(Method):
     """EM over client labels from a spectral start.
 
     Clients are the groups of each site's rows; a site without groups is one client. Rounds: one for the subspace that
-    the experts span (two if columns are far from centred), one for each client's moments in it, then one per EM step;
-    three if labels are clear.
+    the experts span (two if columns are far from centred), one for each client's moments in it, then one per EM step,
+    three if labels are clear; and one for the likelihood of each site, by which sites unlike the others are named.
 
     Parameters
     ----------
@@ -100,7 +103,12 @@ class ClusteredClients(Method):
             climbs = [self._climbs(p, mine, fleet, task.seed) for p, mine in zip(problems, starts, strict=True)]
             ends = list((yield from together(climbs)))
         survey = surveyed(task, found.summaries)
-        fits = (clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True))
+        fits = [clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True)]
+        if LEAST_SITES <= len(found.summaries) <= MOST_SITES and self.participation == 1 and not fleet.whole:
+            rows = {site: summary.weight for site, summary in found.summaries.items() if summary.weight > 0}
+            largest = max(fits, key=lambda fit: fit.mixture.K)
+            values: Mapping[str, Likelihood] = yield Each(LogLikelihood(largest.mixture))
+            survey = with_unlikely(survey, {s: values[s].log_likelihood / n for s, n in rows.items() if s in values})
         return tuple(replace(fit, survey=survey) for fit in fits)
 
     def _check(self, specification: Specification, q: int) -> None:

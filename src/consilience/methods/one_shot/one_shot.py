@@ -34,7 +34,7 @@ from consilience.fit.survey import Survey
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
 from consilience.methods.one_shot.refinement import Opening, opening, refined
-from consilience.methods.one_shot.rivals import Contest, Rivals, one_expert
+from consilience.methods.one_shot.rivals import Contest, Rivals, one_expert, unrefined_rivals
 from consilience.methods.one_shot.unrefined_inference import summed_inference, with_sites
 from consilience.methods.scoring import check_information, check_simulable, simulated_inference
 from consilience.methods.site_reports import surveyed, witnessed_by
@@ -126,7 +126,10 @@ class OneShot(Method):
         survey = surveyed(task, {site: fit.summary for site, fit in fits.items()})
         found = [combination for combination in combinations if combination is not None]
         if self.refine == 0:
-            done = [replace(unrefined(combination, penalty), survey=survey) for combination in found]
+            done = [
+                replace(unrefined(each, penalty), survey=survey, rivals=unrefined_rivals(each, summary))
+                for each in found
+            ]
         else:
             one = one_expert(task.specifications[0], summary)
             simulation = self._simulation(fits, task.seed)
@@ -254,7 +257,7 @@ class CombinedFit(InferredFit):
     members : tuple of str or None
         Sites that took part in refinement; None for all.
     rivals : Rivals
-        Simpler models that the fit is held against; empty without refinement.
+        Simpler models that the fit is held against.
 
     Examples
     --------

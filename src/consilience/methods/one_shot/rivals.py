@@ -4,7 +4,7 @@ They are the combined mixture before refinement, the model of the best site carr
 for all rows. The first is where refinement starts, so that no refined fit is below it. The second has been evaluated in
 the opening round; where it is better than the combined mixture, refinement starts from it as well, and the better end
 is returned. One regression cannot replace a mixture of several experts: a fit below it is not to be trusted, and says
-so.
+so. Without refinement none of them is known, and the mixture is held against the distribution of the responses.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from consilience.aggregate.combine.combination import Combination
 from consilience.fit.climb import Ascent
 from consilience.fit.scoring import Simulation
 from consilience.fit.specification import Specification
@@ -40,6 +41,8 @@ class Rivals:
         That model.
     from_site : bool
         Whether the fit was refined from that model, not from the combined mixture.
+    constant : float
+        One normal distribution of the responses, without covariates; known without refinement.
 
     Examples
     --------
@@ -52,6 +55,7 @@ class Rivals:
     best_site: str = ""
     carried_over: float = float("nan")
     from_site: bool = False
+    constant: float = float("nan")
 
     def doubts(self, log_likelihood: float) -> tuple[str, ...]:
         """Return the reasons not to trust a fit with this log-likelihood."""
@@ -64,7 +68,24 @@ class Rivals:
                 f"the combined mixture explains the rows of all sites worse than the model of site {self.best_site} "
                 "alone; the result is that model, refined"
             )
+        if log_likelihood < self.constant:
+            found.append(
+                "as far as the sites' answers tell, this mixture explains the rows worse than one normal distribution "
+                f"without covariates: log-likelihood {log_likelihood:.6g} against {self.constant:.6g}; a round of "
+                "refinement finds out"
+            )
         return tuple(found)
+
+
+def unrefined_rivals(combination: Combination, summary: ColumnSummary) -> Rivals:
+    """Return what a combination without refinement is held against, from the sites' means and products alone.
+
+    It is one distribution for all rows, with the moments of the responses, over the rows that the combination stands
+    for.
+    """
+    if combination.mixture.K == 1:
+        return Rivals()
+    return Rivals(constant=combination.weight * combination.mixture.experts.constant_log_density(summary))
 
 
 def one_expert(specification: Specification, summary: ColumnSummary) -> Mixture:
