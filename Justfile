@@ -83,6 +83,13 @@ faults number="100" seed="0" engine="inprocess":
 mail-faults number="200" seed="0":
     cd tests && python mail_faults.py {{ number }} {{ seed }}
 
+# pictures of two reports, their A4 pages, a text dump, and what axe-core finds, to look at
+screenshots folder="dist/screenshots":
+    python -m pip install --quiet --group look
+    mkdir -p {{ folder }}
+    cd {{ folder }} && npm pack --silent axe-core@4
+    python tests/screenshots.py {{ folder }} {{ folder }}/axe-core-4*.tgz
+
 # run the quick forms of all studies
 studies *args:
     pytest benchmarks/test_studies.py -n 2 --dist worksteal {{ args }}

@@ -101,6 +101,27 @@ def test_combine_show_and_predict(folder, tmp_path):
     assert np.corrcoef(found.days, found.prediction)[0, 1] > 0.5
 
 
+def test_reports_are_written_and_named_before_work_is_done(folder, tmp_path):
+    files = [folder / f"{name}.json" for name in ("ash", "birch", "elm")]
+    model, page = tmp_path / "model.json", tmp_path / "report.html"
+    refused = run("combine", folder / "stay.toml", *files, "-o", model, "--report", tmp_path / "report.pdf")
+    assert refused.exit_code == 2
+    assert not model.exists()
+    done = run("combine", folder / "stay.toml", *files, "-o", model, "--report", page)
+    assert done.exit_code == 0, done.output
+    text = page.read_text()
+    assert "This result can be used" in text
+    assert "It says:\nThis result can be used" in done.stderr
+    assert "file of birch" in text
+    again = run("combine", folder / "stay.toml", *files, "-o", tmp_path / "other.json", "--report", page)
+    assert again.exit_code != 0
+    assert run("report", model, "--title", "Stay").exit_code == 0
+    assert "<title>Stay</title>" in (tmp_path / "model.html").read_text()
+    assert run("report", model, "--format", "md").exit_code == 0
+    assert (tmp_path / "MODEL_CARD.md").read_text().startswith("---\nlibrary_name: consilience")
+    assert run("report", model, "--format", "pdf").exit_code == 2
+
+
 def test_a_changed_site_file_is_refused(folder, tmp_path):
     changed = tmp_path / "ash.json"
     changed.write_text((folder / "ash.json").read_text().replace('"site": "ash"', '"site": "oak"'))

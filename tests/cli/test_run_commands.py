@@ -82,6 +82,14 @@ def test_a_study_runs_on_a_cluster(place: Path) -> None:
     np.testing.assert_allclose(load(place / "dask.json").mixture_.coefficients, expected, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.slow
+def test_a_method_with_a_model_for_each_site_writes_them_all(place: Path) -> None:
+    (place / "own.toml").write_text(study_with('name = "SharedCentre"').to_text())
+    found = done("run", "own.toml", "--data", "*.parquet", "-o", "own.json", "--report", "own.md")
+    assert "It says:\nThis result can be used" in found.stderr
+    assert [load(place / f"own.{name}.json").n_experts for name in NAMES] == [2] * len(NAMES)
+
+
 def begun(place: Path, *options: object) -> None:
     done("run", "study.toml", "--mailbox", "box", *SITES, *options, "-o", "mail.json", status=6)
 
@@ -94,6 +102,7 @@ def test_an_answer_is_shown_and_asked_about(place: Path) -> None:
     shown = answered("ash", "--table", "ash.parquet", "--numbers").stderr
     assert "Asked: the parameters of a mixture" in shown
     assert "Replay check: none" in shown
+    assert "first answer in this run" in shown
     assert "Largest influence of one row" in shown
     assert "model.mixture.experts.B = [" in shown
     entries = json.loads(done("site", "log", "show", "ash", "--in", "sites", "--json").stdout)["entries"]
@@ -117,7 +126,9 @@ def test_what_cannot_be_answered(place: Path) -> None:
     assert "no question to strict" in done("site", "answer", "strict", "box", "--in", "sites", status=6).stdout
     question = place / "box" / question_name(1)
     question.write_text(question.read_text()[:300])
-    assert "no question" in done("site", "answer", "ash", "box", "--in", "sites", status=6).stdout
+    found = done("site", "answer", "ash", "box", "--in", "sites", status=6)
+    assert "no question" in found.stdout
+    assert f"not used: {question.name}" in found.stderr
     shown = done("status", "box").stdout
     assert "not used: round-01.question.json" in shown
 

@@ -38,6 +38,7 @@ HIDDEN = ("label flip", "collusion at 1")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::consilience.errors.SetAsideWarning"),  # that liars are named is looked at
+    pytest.mark.filterwarnings("ignore::consilience.errors.SuspectDataWarning"),  # the same
     pytest.mark.filterwarnings("ignore::consilience.errors.ConvergenceWarning"),  # liars need not settle
 ]
 

@@ -144,6 +144,8 @@ def test_counts_are_whole_and_one_column(y: np.ndarray) -> None:
         (MixtureOfExpertsRegressor(2.0), "n_experts=2.0"),
         (GaussianMixture(True), "n_components=True"),
         (MixtureOfRegressions(n_init=0), "n_init=0"),
+        (MixtureOfRegressions(n_jobs=0), "n_jobs=0"),
+        (MixtureOfRegressions(n_jobs="all"), "n_jobs='all'"),
         (MixtureOfRegressions(max_iter=-1), "max_iter=-1"),
         (MixtureOfRegressions(tol=-1e-3), "tol=-0.001: expected a finite number of at least 0"),
         (MixtureOfExpertsRegressor(gate_ridge=np.nan), "gate_ridge=nan"),

@@ -15,9 +15,17 @@ import pytest
 
 from consilience.engines import DaskCluster
 from consilience.engines.mailbox import SECRET, Mailbox, begun
-from consilience.errors import EngineError, InvalidInputError, RefusedError, RoundStoppedError, SetAsideWarning
+from consilience.errors import (
+    AwaitedError,
+    EngineError,
+    InvalidInputError,
+    RefusedError,
+    RoundStoppedError,
+    SetAsideWarning,
+)
 from consilience.files.letters import AnswerLetter, QuestionLetter
 from consilience.files.mail_folder import MailFolder, answer_name, question_name
+from consilience.files.mail_status import status_of
 from consilience.files.run_file import RunFile
 from consilience.files.study import Study
 from consilience.site.approval import released
@@ -25,6 +33,7 @@ from consilience.site.sealing import envelope_of
 from consilience.studies import combined, fit_at_site, simulated
 from consilience.studies.local import site_file
 from consilience.studies.mail import drafted_answer, open_question, sealed_answer, start_bytes
+from consilience.studies.mail_run import advanced_by_files
 from consilience.studies.methods import method_of
 from consilience.studies.shards import ran_over
 from mail_office import TABLES, Office, study_with
@@ -283,6 +292,39 @@ def test_a_late_answer_is_not_counted(tmp_path: Path, start: Any) -> None:
     with pytest.warns(SetAsideWarning, match=late):
         done = office.to_the_end()
     assert done.record.dropped.keys() == {late}
+    reason = "round 1 was closed without it: it came too late, or could not be used"
+    assert office.notices.count((answer_name(1, late), reason)) >= 1
+    assert {name for name, _ in office.notices} == {answer_name(1, late)}
+
+
+def test_another_end_is_of_the_open_question_only(tmp_path: Path, start: Any) -> None:
+    office = Office(tmp_path, TOTALS, start=start)
+    assert office.advance() is None
+    for name in office.names:
+        office.answer(name)
+    with pytest.raises(AwaitedError, match="round 2 waits"):
+        advanced_by_files(
+            TOTALS, office.mail, office.own, RunFile.read(office.mail), until=datetime(2020, 1, 1, tzinfo=UTC)
+        )
+    assert "due" not in office.latest("ash").envelope
+
+
+def test_status_counts_answers_to_the_question_that_is_there(tmp_path: Path, start: Any) -> None:
+    office = Office(tmp_path, TOTALS, start=start)
+    assert office.advance() is None
+    letter = AnswerLetter.from_text(office.answer("ash").read_text())
+    assert status_of(office.mail).rounds[0].answered == ("ash",)
+    (office.mail / answer_name(1, "ash")).write_text(replace(letter, asked="sha256:" + 64 * "0").to_text())
+    assert status_of(office.mail).rounds[0].answered == ()
+
+
+def test_a_folder_with_too_many_files_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: Any) -> None:
+    office = Office(tmp_path, TOTALS, start=start)
+    assert office.advance() is None
+    office.answer("ash")
+    monkeypatch.setattr("consilience.files.mail_folder.MOST_FILES", 2)
+    with pytest.raises(EngineError, match="more than 2 files"):
+        office.advance()
 
 
 def test_the_answer_of_one_site_for_another_is_refused_in_signed_runs(tmp_path: Path, start: Any) -> None:

@@ -34,6 +34,7 @@ def answer_text(draft: Draft, study: Study, size: int, *, numbers: bool = False)
     lines = [
         f"Study {study.name} ({study.identity[:15]}...), round {letter.number} of run {letter.run[:15]}...",
         f"Asked: {letter.asks}.",
+        *first_lines(draft),
         replay_line(draft),
         *refusal_lines(draft),
     ]
@@ -66,6 +67,12 @@ def leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield from leaves(f"{prefix}[{i + 1}]", each)
     elif isinstance(value, np.ndarray | float | int) and not isinstance(value, bool) and np.size(value):
         yield prefix, value
+
+
+def first_lines(draft: Draft) -> list[str]:
+    """Return a request to read the study, before the first answer in a run."""
+    first = draft.is_new and draft.outcome is not None and draft.outcome.asked.rounds <= 1
+    return ["This is the first answer in this run: read the study before you approve it."] if first else []
 
 
 def replay_line(draft: Draft) -> str:

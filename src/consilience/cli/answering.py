@@ -46,6 +46,8 @@ def answer(  # noqa: PLR0917 - typer makes options of them
         mail, run = MailFolder(mailbox), RunFile.read(mailbox)
         letter = open_question(mail, run, folder.name)
         waits = letter is None or is_answered(folder, mail, letter)
+    for other, reason in mail.unreadable.items():
+        output.say(f"not used: {other}: {reason}", style="yellow")
     if letter is None or waits:
         raise _waiting(output, letter, folder.name)
     wanted = study_of(mailbox / STUDY if study is None else study)

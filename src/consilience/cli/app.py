@@ -19,6 +19,7 @@ from consilience.cli.doctor import findings
 from consilience.cli.drafting import EMPTY, drafted
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, StudyPath, Where, study_of, table_of
 from consilience.cli.output import Output, check_free, console, write
+from consilience.cli.reporting import ReportPath, check_report, report, report_on
 from consilience.cli.run_commands import run, status
 from consilience.cli.scoring import described, scored
 from consilience.cli.site_commands import site
@@ -39,6 +40,7 @@ demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
 app.command()(run)
+app.command()(report)
 app.command()(status)
 
 
@@ -88,6 +90,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     files: Annotated[list[Path], typer.Argument(metavar="FILES...", help="The files that the sites released.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
     roster: Annotated[Path | None, typer.Option(help="Roster with the sites' names and public keys.")] = None,
+    report_to: ReportPath = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -95,6 +98,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     """Combine the files of the sites into one model."""
     wanted, output, sent = study_of(study), Output(as_json, quiet), []
     check_free(out, overwrite=overwrite)
+    check_report(report_to, overwrite=overwrite)
     for path in files:
         try:
             sent.append(SiteFile.from_text(read_text(path, "a site file")))
@@ -114,6 +118,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     for each in orders.best.sites:
         output.say(str(each))
     output.say(f"{out} written.")
+    report_on(orders, wanted, report_to, output, sent)
 
 
 @app.command()
@@ -169,10 +174,12 @@ def demo_hospitals(
     if not no_input:
         typer.confirm(f"Write tables, a study, five site files and a model into {folder}?", abort=True, err=True)
     output = Output(as_json, quiet)
-    model, largest = toured(folder, output)
+    model, largest, written = toured(folder, output)
     said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"
     output.data({**described(model), "largest_difference": largest}, f"{model.summary()}\n\n{said}")
     output.say(f"{folder}/ash.json is all that left a hospital; {folder}/sites/ash has its policy and its ledger.")
+    if written is not None:
+        output.say(f"The report that people keep: {written}")
     output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 
 from consilience.cli.catalogue import Problem, reported_as
 from consilience.cli.output import Output, write
+from consilience.cli.reporting import report_on
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.files.file_names import slug
 from consilience.files.json_text import read_text
@@ -23,8 +25,8 @@ from consilience.site.tables import read_table
 from consilience.studies import combined, examined_for, fit_at_site, simulated
 
 
-def toured(folder: Path, output: Output) -> tuple[Any, float]:
-    """Run the whole tour in a folder; return the model, and its largest difference from the pooled fit."""
+def toured(folder: Path, output: Output) -> tuple[Any, float, Path | None]:
+    """Run the whole tour in a folder; return the model, its largest difference from the pooled fit, and the report."""
     with reported_as(Problem.OUTPUT):
         tables = _tables(folder)
     output.say(f"1. {len(tables)} hospitals, one table each, and a study that all of them got: {folder}/study.toml")
@@ -40,11 +42,16 @@ def toured(folder: Path, output: Output) -> tuple[Any, float]:
     output.say("3. The coordinator combines the five files. No row has left a hospital.")
     files = [SiteFile.from_text(read_text(folder / f"{name}.json", "a site file")) for name in tables]
     with output.working("   combining"):
-        model = combined(study, files).best.model
+        orders = combined(study, files)
+    model, report = orders.best.model, folder / "report.html"
     model.save(folder / "model.json")
+    if find_spec("matplotlib") is None:
+        output.say("   no report: it needs the extra, pip install 'consilience[report]'")
+    else:
+        report_on(orders, study, report, Output(quiet=True), files)
     with output.working("   for comparison, all rows in one table"):
         pooled = simulated(study, {"all": pa.concat_tables(tables.values())}).best.model
-    return model, difference(model, pooled)
+    return model, difference(model, pooled), report if report.exists() else None
 
 
 def _released(parent: Path, study: Study, name: str, table: pa.Table) -> bytes:

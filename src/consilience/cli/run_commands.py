@@ -15,6 +15,7 @@ from consilience.cli.answering import NOTHING_YET
 from consilience.cli.catalogue import CommandError, Problem, reported_as
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, StudyPath, study_of
 from consilience.cli.output import Output, check_free
+from consilience.cli.reporting import ReportPath, check_report, report_on
 from consilience.cli.scoring import described
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
@@ -59,6 +60,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
     start: Annotated[Path | None, typer.Option(help="Model file from which the run starts.")] = None,
     on_drop: Annotated[str, typer.Option(help="If a site fails or is late: stop, or continue without it.")] = "stop",
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
+    report: ReportPath = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -73,6 +75,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
     if (mailbox is None) == (data is None):
         raise typer.BadParameter("expected --mailbox DIR, or --data FILES")
     check_free(out, overwrite=overwrite)
+    check_report(report, overwrite=overwrite)
     request = Request(
         _checked(study), _start(start), "continue" if on_drop == "continue" else "stop", Output(as_json, quiet)
     )
@@ -86,6 +89,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
         box = Box(mailbox, private, told, days, None if until is None else until.astimezone(UTC), 60 * wait)
         done = _by_files(request, box)
     _write(done, out, request.output)
+    report_on(done, request.study, report, request.output)
 
 
 def _checked(path: Path) -> Study:
@@ -176,7 +180,7 @@ def _write(done: FederatedOrders, out: Path, output: Output) -> None:
         best.model.save(out, site_names=True)
         for site, model in best.models.items():
             files.append(out.with_name(f"{out.stem}.{slug(site)}.json"))
-            model.save(files[-1], site_names=True)
+            model.save(files[-1])  # it is of one site, which the file is named after
     found = {"state": "finished", "files": [str(path) for path in files], "sites": [str(each) for each in best.sites]}
     output.data(described(best.model) | found, best.model.summary())
     for each in best.sites:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,6 +37,7 @@ from consilience.estimators.validation import (
     check_size_name,
     generator,
     read_dictionary,
+    thread_count,
     validated,
 )
 from consilience.estimators.words import description
@@ -49,6 +51,7 @@ from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.model import Design, Mixture, Rows
 from consilience.numerics.arrays import Array
+from consilience.numerics.threads import jobs
 
 
 class MixtureEstimator(BaseEstimator):
@@ -97,7 +100,7 @@ class MixtureEstimator(BaseEstimator):
         if names is not None:
             self.feature_names_in_ = names
         specification = self.specification()
-        with shown(bool(self.verbose), type(self).__name__) as progress:
+        with shown(bool(self.verbose), type(self).__name__) as progress, jobs(thread_count(self.n_jobs)):
             fit = fit_mixture(
                 rows,
                 specification,
@@ -445,6 +448,19 @@ class MixtureEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         write_text(path, saved_text(self, site_names=site_names))
+
+    def report(self, path: str | Path, X: Any = None, y: Any = None, *, title: str = "") -> None:
+        """Write a report for people: an HTML file, or a model card if the name ends in ``.md``; the extra ``report``.
+
+        Parameters
+        ----------
+        path : str or Path
+        X, y : array or frame, optional
+            Rows for pictures of how well the model fits and separates them. No row is written.
+        title : str
+            Title of the report; by default the kind of model.
+        """
+        import_module("consilience.report").write_report(self, path, X=X, y=y, title=title)
 
     def to_onnx(self, path: str | Path) -> None:
         """Write the predictions as an ONNX file, for runtimes without Python.

@@ -32,7 +32,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
     gate : {"softmax", "constant"}
         Whether the weights depend on the covariates; ``"constant"`` gives a latent class regression.
     fit_intercept, categorical_features, reference_levels, gate_features, expert_features, n_init, max_iter
-    tol, gate_ridge, mixture_init, random_state, verbose
+    tol, gate_ridge, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     expert_ridge : float, optional
         Total ridge penalty on the experts' slopes, in standardised coordinates. By default a penalty of 0.001 on the
@@ -82,6 +82,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         expert_ridge: float | None = None,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_experts = n_experts
@@ -98,6 +99,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         self.expert_ridge = expert_ridge
         self.mixture_init = mixture_init
         self.random_state = random_state
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     def order(self) -> int:

@@ -138,11 +138,16 @@ def distances(estimator: Any, k: int, level: float) -> tuple[Array, Mask]:
 
 
 def rows_per_coefficient(estimator: Any) -> Array:
-    """Return the effective rows of each expert per coefficient, ``(K,)``; its groups if labels belong to groups."""
+    """Return the effective rows of each expert per coefficient, ``(K,)``; its groups if labels belong to groups.
+
+    Degrees of freedom of coefficients that vary between sites count sites, not rows: they are left out.
+    """
     inference, mixture = estimator.inference_, estimator.mixture_
     p = coefficients_per_row(mixture) * estimator.coordinates[0].p // mixture.design.p
-    rows = estimator.weights_ * estimator.n_labels_
-    found: Array = np.minimum(rows, inference.degrees_of_freedom().experts[:, 0, 0] + p) / p
+    rows, degrees = estimator.weights_ * estimator.n_labels_, inference.degrees_of_freedom().experts  # (K,), (K, p, m)
+    if inference.between is not None:
+        degrees = np.where(inference.between.tau2.experts > 0, np.inf, degrees)
+    found: Array = np.minimum(rows, degrees.min(axis=(1, 2)) + p) / p
     return found
 
 

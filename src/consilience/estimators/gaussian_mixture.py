@@ -29,7 +29,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
     n_components : int
         Number of components K.
     covariance_type : {"full", "diag", "spherical", "tied"}
-    n_init, max_iter, tol, mixture_init, random_state, verbose
+    n_init, max_iter, tol, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     reg_covar : float
         Lower bound of the variances, as a fraction of the covariance of ``X``.
@@ -69,6 +69,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         reg_covar: float = 1e-6,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
@@ -79,6 +80,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         self.reg_covar = reg_covar
         self.mixture_init = mixture_init
         self.random_state = random_state
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     def order(self) -> int:

@@ -24,7 +24,7 @@ class MixtureOfRegressions(RegressionMixture):
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
     degrees_of_freedom, fit_intercept, categorical_features, reference_levels, n_init, max_iter, tol
-    expert_ridge, reg_covar, mixture_init, random_state, verbose
+    expert_ridge, reg_covar, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
         No effect: a constant gate has no slopes. Kept so that estimators can be exchanged.
@@ -70,6 +70,7 @@ class MixtureOfRegressions(RegressionMixture):
         reg_covar: float = 1e-6,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_components = n_components
@@ -87,6 +88,7 @@ class MixtureOfRegressions(RegressionMixture):
         self.reg_covar = reg_covar
         self.mixture_init = mixture_init
         self.random_state = random_state
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     def order(self) -> int:

@@ -219,6 +219,9 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         Starting point, for instance the ``mixture_`` of an earlier fit; replaces the ``n_init`` starting points.
     random_state : int, RandomState, Generator or None
         Random state for the starting points.
+    n_jobs : int, optional
+        Number of threads of a pass over many rows: 1 by default, -1 for all processors. The result does not depend on
+        it. A federated fit has the threads of its engine instead.
     verbose : bool
         Whether to show progress.
 
@@ -280,6 +283,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         reg_covar: float = 1e-6,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
         verbose: bool = False,
     ) -> None:
         self.n_experts = n_experts
@@ -299,6 +303,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.reg_covar = reg_covar
         self.mixture_init = mixture_init
         self.random_state = random_state
+        self.n_jobs = n_jobs
         self.verbose = verbose
 
     def order(self) -> int:

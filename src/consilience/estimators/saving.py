@@ -64,8 +64,9 @@ def saved_model(estimator: Any, *, site_names: bool = False) -> SavedModel:
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:
-    """Return the constructor parameters as JSON values; the start is left out, and the state of a generator."""
-    found = {name: plain(value) for name, value in estimator.get_params(deep=False).items() if name != "mixture_init"}
+    """Return the constructor parameters as JSON values, without start, threads and the state of a generator."""
+    given = estimator.get_params(deep=False).items()
+    found = {name: plain(value) for name, value in given if name not in ("mixture_init", "n_jobs")}
     seed = found["random_state"]
     found["random_state"] = seed if isinstance(seed, int) and not isinstance(seed, bool) else None
     found["verbose"] = bool(found["verbose"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,6 +86,17 @@ class FederatedFit:
     def _repr_html_(self) -> str:
         return fit_html(self)
 
+    def report(self, path: str | Path, *, title: str = "") -> None:
+        """Write a report for people: an HTML file, or a model card if the name ends in ``.md``; the extra ``report``.
+
+        Parameters
+        ----------
+        path : str or Path
+        title : str
+            Title of the report; by default the kind of model.
+        """
+        import_module("consilience.report").write_report(self, path, title=title)
+
     def check_one_mixture(self, criterion: str) -> None:
         """Raise an error if the method fits one mixture per site, of which no criterion is defined."""
         if self.models:
@@ -161,6 +174,10 @@ class FederatedOrders:
             "set_aside": [self.set_aside.get(K, "") for K in self.orders],
         }
         return self.fits[0].model.frame_of(columns)
+
+    def report(self, path: str | Path, *, title: str = "") -> None:
+        """Write a report on the best fit and on the comparison, as :meth:`FederatedFit.report` does."""
+        import_module("consilience.report").write_report(self, path, title=title)
 
     def summary(self) -> str:
         """Return the criteria of each order and the orders that are set aside as text."""

@@ -82,7 +82,10 @@ class MailFolder:
     def letters(self) -> Iterator[tuple[Path, Letter]]:
         """Yield all letters with their paths, by name; files that were read before and have not changed are kept."""
         self.unreadable.clear()
-        for path in sorted(self.path.glob("*.json"))[:MOST_FILES]:
+        paths = sorted(self.path.glob("*.json"))
+        if len(paths) > MOST_FILES:
+            raise EngineError(f"{self.path.name} has more than {MOST_FILES:,} files: use a folder for this run alone")
+        for path in paths:
             if path.name in (RUN, END):
                 continue
             try:

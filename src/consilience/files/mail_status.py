@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,17 +87,14 @@ def status_of(folder: Path) -> RunStatus:
     return RunStatus(run, rounds, unused, _is_over(folder, run))
 
 
-def _round(number: int, letters: Iterable[tuple[Path, object]]) -> RoundStatus:
+def _round(number: int, letters: Sequence[tuple[Path, object]]) -> RoundStatus:
     questions: dict[str, tuple[Path, QuestionLetter]] = {}
-    answers: dict[str, Path] = {}
     asked: set[str] = set()
     for path, letter in letters:
         if isinstance(letter, QuestionLetter):
             questions[letter.hash] = path, letter
-        elif isinstance(letter, AnswerLetter):
-            answers[letter.site] = path
-    for _, question in questions.values():
-        asked |= set(question.sites)
+            asked |= set(letter.sites)
+    answers = {x.site: path for path, x in letters if isinstance(x, AnswerLetter) and x.asked in questions}
     return RoundStatus(
         number,
         "; ".join(dict.fromkeys(question.asks for _, question in questions.values())),

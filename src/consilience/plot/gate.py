@@ -11,7 +11,16 @@ from consilience.estimators.table import places_read
 from consilience.numerics.arrays import Array
 from consilience.plot.library import axes_of, legend
 from consilience.plot.marks import mark, shades
-from consilience.plot.subject import along, expert_label, feature_label, feature_place, features, listed, regression_of
+from consilience.plot.subject import (
+    along,
+    around_mean,
+    expert_label,
+    feature_label,
+    feature_place,
+    features,
+    listed,
+    regression_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,17 +29,18 @@ SIDE = 201
 """Number of points of a map in each direction."""
 
 
-def gate(model: Any, X: Any, feature: Any = None, *, ax: Axes | None = None) -> Axes:
+def gate(model: Any, X: Any = None, feature: Any = None, *, ax: Axes | None = None) -> Axes:
     """Draw the gate probabilities ``π_k(x)`` along one covariate, or a map of them over two covariates.
 
-    The covariates run over their ranges in ``X``; the others are held at their means. In a map, each place has the
+    The covariates run over their ranges in ``X``, or two standard deviations around their means in the fit; the others
+    are held at their means. In a map, each place has the
     colour of its most probable expert, which fades to grey as the probability falls from 1 to 1 / K; black lines are
     the borders, and dotted lines where the most probable expert has probability 0.9.
 
     Parameters
     ----------
     model : fitted mixture of experts or of regressions, or FederatedFit
-    X : (n, d) array or frame
+    X : (n, d) array or frame, optional
     feature : str, int or a pair of them
         Name or column of the covariate, or of two for a map; may be left out if the gate reads only one.
     ax : Axes, optional
@@ -53,7 +63,7 @@ def gate(model: Any, X: Any, feature: Any = None, *, ax: Axes | None = None) -> 
     """
     estimator = regression_of(model)
     columns = _columns(estimator, feature)
-    X = estimator.covariates(X)
+    X = around_mean(estimator) if X is None else estimator.covariates(X)
     ax = axes_of(ax)
     if len(columns) == 1:
         _curves(ax, estimator, X, columns[0])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class _Forest(NamedTuple):
+class Forest(NamedTuple):
     """Estimates and variances of one coefficient at the sites, NaN where there is none; and what else is to be said."""
 
     names: list[str]
@@ -80,7 +80,7 @@ def sites(
     estimator = _federated(result)
     check_level(level)
     k, c, t = _chosen(estimator, expert, response, term)
-    forest = _combined(result, k, c, t) if isinstance(result.fit, CombinedFit) else _per_site(result, k, c, t)
+    forest = forest_of(result, k, c, t)
     M = len(forest.names)
     ax = axes_of(ax, max(2.0, 1.1 + 0.26 * (M + 1)))
     _draw(ax, forest, level, mark(k).colour)
@@ -97,6 +97,11 @@ def sites(
     label = f"{terms(estimator)[t]}{of}, {expert_label(estimator, k)}"
     ax.set_xlabel(label + forest.remark + withheld_note(estimator, "experts"))
     return ax
+
+
+def forest_of(result: FederatedFit, k: int, c: int, t: int) -> Forest:
+    """Return what a forest plot shows of term ``t`` of response ``c`` of expert ``k``."""
+    return _combined(result, k, c, t) if isinstance(result.fit, CombinedFit) else _per_site(result, k, c, t)
 
 
 def _federated(result: Any) -> Any:
@@ -122,7 +127,7 @@ def _chosen(estimator: Any, expert: int, response: str | int | None, term: str |
     return int(expert), c, t
 
 
-def _combined(result: FederatedFit, k: int, c: int, t: int) -> _Forest:
+def _combined(result: FederatedFit, k: int, c: int, t: int) -> Forest:
     """Return the estimates of the sites that were combined, with their heterogeneity."""
     fit: Any = result.fit
     if fit.rivals.from_site:
@@ -146,20 +151,20 @@ def _combined(result: FederatedFit, k: int, c: int, t: int) -> _Forest:
     )
     I2, tau2 = fit.combination.heterogeneity.I2[k, at], fit.combination.heterogeneity.tau2[k, at]
     remark = f"\nI² = {I2:.0%}, τ² = {tau2:.2g}".replace("%", " %") if np.isfinite(I2) else ""
-    return _Forest(names, estimates, variances, remark)
+    return Forest(names, estimates, variances, remark)
 
 
-def _per_site(result: FederatedFit, k: int, c: int, t: int) -> _Forest:
+def _per_site(result: FederatedFit, k: int, c: int, t: int) -> Forest:
     """Return the shrunk estimates of the sites."""
     names = [site.name for site in result.sites]
     own = [
         result.models[name].inference_.estimates.experts[k, c, t] if name in result.models else np.nan for name in names
     ]
     remark = "\nestimates of sites are shrunk towards the centre,\nand have no intervals"
-    return _Forest(names, np.array(own), np.full(len(names), np.nan), remark)
+    return Forest(names, np.array(own), np.full(len(names), np.nan), remark)
 
 
-def _draw(ax: Axes, forest: _Forest, level: float, colour: str) -> None:
+def _draw(ax: Axes, forest: Forest, level: float, colour: str) -> None:
     """Draw squares with bars, open squares without, and a remark for a site without an estimate."""
     y, b, v = np.arange(len(forest.names)), forest.estimates, forest.variances
     known = np.isfinite(v)

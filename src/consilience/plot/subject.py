@@ -107,6 +107,15 @@ def along(X: Array, j: int) -> tuple[Array, Array]:
     return values, rows
 
 
+def around_mean(estimator: Any) -> Array:
+    """Return two rows of covariates ``(2, d)``: two standard deviations below and above their means in the fit."""
+    design = estimator.coordinates[0]
+    rows = np.zeros((2, design.d))
+    columns = list(range(design.d)) if design.columns is None else list(design.columns)
+    rows[:, columns] = design.centre + np.array([[-2.0], [2.0]]) * design.scale
+    return rows
+
+
 def feature_label(estimator: Any, j: int, read: Sequence[int]) -> str:
     """Return the name of a covariate, with a remark on the others that are ``read``."""
     name = features(estimator)[j]

@@ -1,0 +1,79 @@
+"""What a report is about: a fitted model, alone or with the run over sites that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from consilience.errors import InvalidInputError
+from consilience.federation.federated_fit import FederatedFit, FederatedOrders
+from consilience.fit.survey import SiteReport
+from consilience.plot.subject import estimator_of
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A fit, and what else is known of it.
+
+    Parameters
+    ----------
+    model : estimator
+        The fitted estimator.
+    result : FederatedFit or None
+        The result that the model is of; None for a model of one machine, or from a file.
+    orders : FederatedOrders or None
+        The comparison that the number of experts was chosen by.
+    X, y : array or frame, optional
+        Rows for pictures; a report has no single row.
+    origin : mapping of str to str
+        Further lines of the provenance, such as the identity of the study.
+    policies : mapping of str to str
+        The policy that each site applied.
+    """
+
+    model: Any
+    result: FederatedFit | None = None
+    orders: FederatedOrders | None = None
+    X: Any = None
+    y: Any = None
+    origin: Mapping[str, str] = field(default_factory=dict)
+    policies: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, result: Any, **known: Any) -> Subject:
+        """Return the subject of a result of any kind: a fitted estimator, a federated fit, or a comparison of orders.
+
+        Examples
+        --------
+        >>> Subject.of(3)
+        Traceback (most recent call last):
+        ...
+        consilience.errors.InvalidInputError: model is a int: expected a fitted estimator of this library, or the
+        result of Federation.fit; of a pipeline pass the last step, with X as that step gets it
+        """
+        if isinstance(result, FederatedOrders):
+            if known.get("orders") is not None:
+                raise InvalidInputError("orders: the result is a comparison of orders already")
+            return cls(result.best.model, result.best, **{**known, "orders": result})
+        return cls(estimator_of(result), result if isinstance(result, FederatedFit) else None, **known)
+
+    @property
+    def sites(self) -> list[SiteReport]:
+        """What is known of each site; empty for a model of one machine."""
+        return [] if self.result is None else list(self.result.sites)
+
+    @property
+    def combination(self) -> Any:
+        """The combination of sites' models that the fit comes from; None for another method."""
+        return None if self.result is None else getattr(self.result.fit, "combination", None)
+
+    @property
+    def rivals(self) -> Any:
+        """Simpler models that the fit was held against; None if there are none."""
+        return None if self.result is None else getattr(self.result.fit, "rivals", None)
+
+    @property
+    def dropped(self) -> Mapping[str, str]:
+        """Sites that left the run, and why."""
+        return {} if self.result is None else self.result.record.dropped

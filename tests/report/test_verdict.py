@@ -1,0 +1,84 @@
+"""The first screen of a report says whether a result can be used, and what is in doubt."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from consilience import FederatedEM, OneShot
+from consilience.datasets import soft
+from consilience.estimators.effects import rows_per_coefficient
+from consilience.methods.site_reports import WORSE
+from consilience.report import Use, verdict
+from report_cases import CASES, fitted, parts
+
+EXPECTED: dict[str, tuple[Use, list[str]]] = {
+    "good": (Use.YES, ["5 sites", "No site was left out"]),
+    "bad_site": (Use.CARE, ["1 of 5 sites was left out. east: its data follow patterns that no other site shows"]),
+    "wrong_units": (Use.CARE, ["1 of 5 sites was left out. west", "x1 is about 1,000 times the others': units"]),
+    "one_site_expert": (Use.CARE, ["Component 2 was found at one site only, south"]),
+    "sharp_gate": (Use.CARE, ["a sharp gate", "the sites are small", "where the border is, is uncertain"]),
+    "sites_differ": (Use.NO, ["The sites disagree, and the data cannot tell which are wrong", "an average over sites"]),
+    "separated_gate": (Use.CARE, ["no intervals of which rows belong to which expert: the gate is nearly separated"]),
+    "too_many_experts": (Use.NO, ["prefers 1 component to 3", "the data do not show that there are 3"]),
+    "too_few_rows": (Use.NO, ["There are too few rows for 4 experts"]),
+    "worse_than_one": (Use.NO, ["One regression for all rows explains them better"]),
+    "refused_sites": (Use.CARE, ["1 of 5 sites was left out. ash", "the site refuses the question"]),
+    "withheld": (Use.CARE, ["There are no intervals of which rows belong to which expert", "refine=1"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_the_verdict_says_what_is_in_doubt(case: str) -> None:
+    found: Any = CASES[case]()
+    said = verdict(*found) if isinstance(found, tuple) else verdict(found)
+    use, expected = EXPECTED[case]
+    assert said.use is use, str(said)
+    for part in expected:
+        assert part in str(said)
+    if case == "good":
+        assert not said.points
+
+
+@pytest.mark.slow
+def test_a_site_that_the_result_explains_worse_than_its_own_model_is_named() -> None:
+    tables = parts(12_000)
+    X, y = tables["east"]
+    tables["east"] = (X, y + 0.15 * X[:, 0])
+    result = fitted(tables, method=FederatedEM())
+    assert any(WORSE in str(site) for site in result.sites if site.name == "east")
+    assert verdict(result).use is not Use.YES
+    assert "The own model of east explains the rows there better than the result does" in str(verdict(result))
+
+
+@pytest.mark.slow
+def test_degrees_of_freedom_between_sites_are_not_taken_for_rows() -> None:
+    tables = parts(6000)
+    for shift, name in zip((-0.4, -0.2, 0, 0.2, 0.4), tables, strict=True):
+        X, y = tables[name]
+        tables[name] = (X, y + shift * (1 + X.sum(axis=1)))
+    result = fitted(tables, method=OneShot(refine=0))
+    assert result.model.inference_.degrees.min() < 10
+    assert rows_per_coefficient(result.model).min() > 100
+    assert "There are too few rows" not in str(verdict(result))
+
+
+def test_all_cases_are_expected() -> None:
+    assert CASES.keys() == EXPECTED.keys()
+    assert len(CASES) == 12
+
+
+def test_every_suspect_site_is_named_wherever_it_stands() -> None:
+    data = soft(4000, n_experts=2, n_features=3, random_state=0)
+    tables = {f"site {i}": (data.X[i::10], data.y[i::10]) for i in range(10)}
+    result = fitted(tables, method=FederatedEM())
+    assert verdict(result).use is Use.YES
+    wrong, large = "x1 is about 10 times the others': units?", "it has 95 % of all rows: the result is nearly its own"
+    survey = result.fit.survey.with_suspicions({"site 8": (wrong,), "site 9": (large,)})
+    said = verdict(replace(result, fit=replace(result.fit, survey=survey)))
+    assert said.use is Use.NO
+    assert "The data of site 8 may be wrong" in str(said)
+    assert f"site 9 was used, though {large}" in str(said)
