@@ -195,6 +195,10 @@ class StartsDisagreeWarning(ConsilienceWarning):
     """The best starts converged to clearly different optima; the number of experts or the optimum is in doubt."""
 
 
+class LargeMessagesWarning(ConsilienceWarning):
+    """The answers of sites are large; the message has the size, and what takes less."""
+
+
 class RankDeficientWarning(ConsilienceWarning):
     """The design has linearly dependent columns; the minimum-norm solution was used."""
 

@@ -32,6 +32,7 @@ from consilience.messages.questions import (
     StartCandidates,
     Summarise,
 )
+from consilience.methods.answer_size import warn_if_large
 from consilience.methods.scoring import check_information, check_simulable, settled, simulated_inference
 from consilience.methods.site_reports import cross_likelihood, surveyed, witnessed_by
 from consilience.methods.task import Method, Task
@@ -107,6 +108,7 @@ class FederatedEM(Method):
         summaries = yield from each_summary(task)
         survey, starters = surveyed(task, summaries), large_sites(summaries)
         problems = self._problems(task, summaries)
+        warn_if_large(problems, self.n_climbs if task.start is None else 1)
         starts = yield from together(
             [starting_points(p, task, starters, self.n_climbs, compare=True) for p in problems]
         )
@@ -124,6 +126,7 @@ class FederatedEM(Method):
         if self.information == "simulated":
             return ((yield from scored(task, summary)),)
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
+        warn_if_large(problems, self.n_climbs if task.start is None else 1)
         starts = yield from together([public_starts(p, task, self.n_climbs) for p in problems])
         return (yield from climbs(problems, starts, Survey(), None))
 

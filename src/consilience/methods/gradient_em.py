@@ -22,11 +22,12 @@ from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, ScoreSums, Several
+from consilience.methods.answer_size import GRADIENT_EM
 from consilience.methods.federated_em import each_score, starting_points, summarised
 from consilience.methods.site_reports import witnessed_by
 from consilience.methods.spectral_start import one_expert, spectral_start, symmetric_mixture
 from consilience.methods.task import Method, Task
-from consilience.model.families.requirement import Requirement, gaussian
+from consilience.model.families.requirement import gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
 from consilience.model.penalty import Penalty
@@ -37,7 +38,6 @@ SHORT = (
     "GradientEM asks for no second moments of each expert: for standard errors, fit with FederatedEM from this fit's "
     "mixture_"
 )
-REQUIRED = Requirement("GradientEM", one_response=True)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class GradientEM(Method):
         return (InferredFit.without(replace(problem.fit(ascent, [ascent]), survey=survey), SHORT),)
 
     def _check(self, specification: Specification, q: int) -> None:
-        REQUIRED.check(specification.family, specification.gate, q)
+        GRADIENT_EM.check(specification.family, specification.gate, q)
         if self.symmetric and (specification.K != 2 or specification.gate_type.reads_covariates):
             raise InvalidInputError("symmetric=True is for two regressions: use MixtureOfRegressions(2)")
 
