@@ -67,8 +67,12 @@ docs:
     sphinx-build -W --keep-going -b html docs docs/_build/html
     sphinx-build -W -b doctest docs docs/_build/doctest
 
+# ratios of speed in one table; with --check, whether one has grown since they were stored
+bench *args:
+    python -m benchmarks.speed.ratios {{ args }}
+
 # run the study benchmarks/*/NAME.py
-bench name *args:
+study name *args:
     python -m "$(ls benchmarks/*/{{ name }}.py | grep -v ^benchmarks/lib/ | sed 's/\.py$//' | tr / .)" {{ args }}
 
 # mutate a million messages, answers, questions, journals and files

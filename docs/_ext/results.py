@@ -22,7 +22,7 @@ class Results(SphinxDirective):
         path = RESULTS / f"{self.arguments[0]}.json"
         self.env.note_dependency(str(path))
         if not path.exists():
-            return self.parse_text_to_nodes(f"Not run yet: ``just bench {path.stem}`` makes these figures.")
+            return self.parse_text_to_nodes(f"Not run yet: ``just study {path.stem}`` makes these figures.")
         return self.parse_text_to_nodes(rendered(json.loads(path.read_text(encoding="utf-8"))))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from consilience.fit import Ascent, Expect, StopReason, climb, drive
+from consilience.fit import Ascent, Expect, Specification, StopReason, climb, drive, fit_mixture
 from consilience.fit.climb import ROUNDING, shortened
 from consilience.fit.inference import inverse_information
 from consilience.fit.newton import decrement_bound, newton_step
@@ -339,3 +339,15 @@ def test_free_parameters_are_cut_into_gate_coefficients_and_shapes() -> None:
         parts = [gate_slice(mixture), coefficient_slice(mixture), shape_slice(mixture)]
         covered = np.concatenate([np.arange(part.start, part.stop) for part in parts])
         assert np.array_equal(np.sort(covered), np.arange(mixture.parameter_count))
+
+
+def test_em_ends_where_it_has_converged_before_newton_steps_are_due() -> None:
+    rng = np.random.default_rng(0)
+    Y = rng.normal(size=(2000, 16)) + 6 * rng.integers(2, size=(2000, 1))  # apart: EM needs few steps
+    specification = Specification(K=2, gate="constant")
+    rows = Rows(np.empty((2000, 0)), Y)
+    fit = fit_mixture(rows, specification, rng=rng, n_init=1)
+    ascent = fit_mixture(rows, specification, rng=rng, start=fit.mixture).ascent
+    assert ascent.stop is StopReason.CONVERGED_EM
+    assert ascent.passes <= 4
+    assert ascent.informed_passes == 0

@@ -10,9 +10,11 @@ from hypothesis import given
 from scipy.special import expit, ndtri
 from scipy.stats import t as student
 
+from consilience import GaussianMixture
 from consilience.datasets import paper
 from consilience.errors import InvalidInputError
 from consilience.fit import Fit, Specification, bootstrap, fit_mixture, infer
+from consilience.fit import inference as inference_module
 from consilience.fit.bootstrap import simulate
 from consilience.fit.inference import gate_spread, inverse_information, ridge_share
 from consilience.fit.parameters import Parameters, jacobian, parameters
@@ -346,3 +348,17 @@ def test_bootstrap_withholds_what_the_information_withholds() -> None:
         bootstrap(fit, data.rows, data.specification, rng=np.random.default_rng(0), draws=2).withheld.keys()
         >= reasons.keys()
     )
+
+
+def test_a_costly_information_is_left_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    Y = rng.normal(size=(2000, 16)) + 5 * rng.integers(2, size=(2000, 1))
+    fitted_at_once = GaussianMixture(2, n_init=1, random_state=0).fit(Y)
+    assert not fitted_at_once.inference_.withheld
+    monkeypatch.setattr(inference_module, "MOST_OPERATIONS", 1e3)
+    model = GaussianMixture(2, n_init=1, random_state=0).fit(Y)
+    assert (
+        "305 parameters on 2,000 rows take 2e+08 operations: infer() computes" in model.inference_.withheld["experts"]
+    )
+    errors = model.infer(Y).standard_errors().experts
+    np.testing.assert_allclose(errors, fitted_at_once.infer(Y).standard_errors().experts, rtol=1e-3)

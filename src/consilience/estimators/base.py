@@ -45,7 +45,7 @@ from consilience.files import SavedFit
 from consilience.files.json_text import write_text
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference, default_kind, inference_of
+from consilience.fit.inference import Inference, infer_after_fit, inference_of
 from consilience.fit.single import single_bic
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
@@ -112,7 +112,7 @@ class MixtureEstimator(BaseEstimator):
                 progress=progress,
             )
             n = criteria.label_count(rows)
-            self._set_fit(fit, infer(fit, rows, kind=default_kind(n)), n)
+            self._set_fit(fit, infer_after_fit(fit, rows, n), n)
             self._single_bic = single_bic(rows, specification)
         return self
 

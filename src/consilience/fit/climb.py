@@ -44,6 +44,9 @@ TRUSTED_DECREMENT = 1.0
 """... unless the Newton decrement is below this number of log-likelihood units."""
 PARAMETERS_PER_EM_STEP = 40
 """Number of parameters for which one more EM step is taken before the information is requested, where it is costly."""
+MANY_PARAMETERS = 250
+"""Number of parameters above which a costly information takes tens of EM steps: four times as many are taken before it,
+and they may converge meanwhile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +250,8 @@ def climb(
         if stuck == 2:
             return log.ascent(at, StopReason.STALLED)
         small = gain <= tol * answer.weight
-        if reason := at.converged(decrement, small=small and ahead.fraction == 1.0 and switch.has_failed):
+        decided = switch.has_failed or switch.has_settled(gain, answer, tol)
+        if reason := at.converged(decrement, small=small and ahead.fraction == 1.0 and decided):
             return log.ascent(at, reason)
         if small and at.is_flat:  # a shifted step along a flat likelihood: an EM step decides on convergence
             switch.refused()
@@ -366,19 +370,34 @@ class _Switch:
     newton: bool
     always: bool = False
     wait: int = 0
+    many: bool = False
     failures: int = 0
+    last_gain: float = np.inf
 
     @classmethod
     def of(cls, start: Mixture, *, newton: bool, near: bool) -> _Switch:
         """Return the switch for climbs from ``start``; a costly information has to wait for more EM steps."""
         newton = newton and is_informable(start)
-        costly = not (near or has_short_scores(start))
-        return cls(newton, newton and near, costly * start.parameter_count // PARAMETERS_PER_EM_STEP)
+        costly, P = not (near or has_short_scores(start)), start.parameter_count
+        many = costly and P > MANY_PARAMETERS
+        return cls(newton, newton and near, costly * P * (4 if many else 1) // PARAMETERS_PER_EM_STEP, many)
 
     @property
     def has_failed(self) -> bool:
         """Whether EM steps may decide on convergence: Newton is disabled, or its steps failed."""
         return not self.newton or self.failures > 0
+
+    def has_settled(self, gain: float, statistics: Statistics, tol: float) -> bool:
+        """Whether EM steps have converged while Newton steps wait: what is left to gain is small as well.
+
+        After a gain ``g`` that is ``c`` times the one before, about ``g c / (1 - c)`` is left.
+        """
+        before, self.last_gain = self.last_gain, gain
+        if self.wait == 0 or not self.many:
+            return False
+        if gain <= ROUNDING * statistics.scale:
+            return True
+        return gain < before and gain * gain / (before - gain) <= tol * statistics.weight
 
     @property
     def ready(self) -> bool:

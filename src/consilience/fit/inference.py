@@ -15,6 +15,7 @@ from consilience.fit.newton import newton_step
 from consilience.fit.parameters import Parameters, coded_jacobian, identified, jacobian, parameters, to_raw
 from consilience.model.expectation import expect, score_products
 from consilience.model.information import coefficient_slice, gate_slice, is_informable, ridge
+from consilience.model.missing import has_short_scores
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
@@ -45,6 +46,10 @@ ROWLESS = ("observed", "simulated")
 """Kinds of standard errors that need no pass over the rows."""
 SANDWICH_UP_TO = 20_000
 """Number of labels up to which the standard errors of a fit are compared with the sandwich: one more pass."""
+
+
+MOST_OPERATIONS = 1e11
+"""Number of operations up to which a fit ends with standard errors: about ten seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +205,22 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     n = n[fit.permutation]
     shown, degrees = corrected(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
     return Inference(estimates, shown, kind, decrement, withheld, degrees, identified=known)
+
+
+def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
+    """Compute the standard errors that a fit on one machine ends with, unless they would take far longer than the fit.
+
+    The information of P parameters takes n P² operations for n rows, where no shorter products are known
+    (:func:`~consilience.model.missing.has_short_scores`): a Gaussian mixture with 8 components and 20 columns has 1,847
+    parameters.
+    """
+    mixture, kind = fit.ascent.mixture, default_kind(labels)
+    work = labels * mixture.parameter_count**2
+    known = fit.ascent.statistics.information is not None or has_short_scores(mixture)
+    if work <= MOST_OPERATIONS or known or not is_informable(mixture):
+        return infer(fit, rows, kind=kind)
+    reason = f"{mixture.parameter_count} parameters on {labels:,.10g} rows take {work:.0e} operations: infer() computes"
+    return refused(parameters(fit.mixture), kind, f"{reason} them")
 
 
 def default_kind(labels: float) -> str:

@@ -132,7 +132,7 @@ def moments_of(block: Block, parts: Sequence[Weights | ProductWeights], panel: A
     moments, g, h = [], 0, 0
     for part in parts:
         to_g, to_h = g + len(part.first), h + len(part.second)
-        moments.append(Moments(part.plain, first[g:to_g], second[h:to_h]))
+        moments.append(Moments(part.plain, first[g:to_g] if part.summed is None else part.summed, second[h:to_h]))
         g, h = to_g, to_h
     return moments
 

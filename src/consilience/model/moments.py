@@ -26,6 +26,7 @@ class Weights:
     plain: Array  # (s,)      already summed over the rows
     first: Array  # (g, n)    wanted: Σ_i first_gi x_i
     second: Array  # (h, n)   wanted: Σ_i second_hi x_i x_iᵀ
+    summed: Array | None = None  # (g, p)  Σ_i first_gi x_i where it is known; ``first`` is then empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,7 @@ class ProductWeights:
     plain: Array
     first: Products
     second: Products
+    summed: None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from consilience.model.families.base import Evaluated, Experts, MessageFields, O
 from consilience.model.families.covariance import STRUCTURES, Structure, as_structure
 from consilience.model.families.least_squares import LeastSquares
 from consilience.model.families.products import joint_products, regression_products
+from consilience.model.kernels import Kernel
 from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.penalty import Penalty, quadratic
 from consilience.model.rows import Block, Rows
@@ -31,10 +32,23 @@ SAME_MASS = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class GaussianEvaluated(Evaluated):
-    """Residuals ``r = y - B_k x̃`` and whitened residuals ``z = L_k⁻¹ r``, both ``(K, q, n)``."""
+    """Residuals ``r = y - B_k x̃``, ``(K, q, n)``."""
 
     r: Array
-    z: Array
+
+
+@dataclass(frozen=True, eq=False)
+class SameMeans(Evaluated):
+    """Responses ``Y (n, q)`` and the means ``(K, q)`` of all rows, of a Gaussian mixture; the kernel of their pass."""
+
+    Y: Array
+    means: Array
+    kernel: Kernel
+
+    @cached_property
+    def r(self) -> Array:
+        """Residuals, ``(K, q, n)``."""
+        return np.asarray(self.Y.T - self.means[:, :, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,39 +213,51 @@ class GaussianExperts(Experts):
 
     # ------------------------------------------------------------------ the E-step
 
-    def evaluate(self, block: Block) -> GaussianEvaluated:
+    def evaluate(self, block: Block) -> GaussianEvaluated | SameMeans:
         """Compute the log density ``log N(y_i; B_k x̃_i, Σ_k)`` and the residuals of a block."""
+        if self.q > 1 and self.p == 1 and np.all(block.panel == 1.0):
+            Y, means = block.Y.T, self.B[:, :, 0]
+            return SameMeans(
+                self._log_density(block.kernel.distances(Y, means, self._whitening)), Y, means, block.kernel
+            )
         K, q, p = self.B.shape
-        _, Linv = self.factors
         r = (self.B.reshape(K * q, p) @ block.panel).reshape(K, q, -1)
         np.subtract(block.Y, r, out=r)
+        _, Linv = self.factors
         if q == 1:
-            z = r * Linv
-            log_density = z[:, 0] * z[:, 0]
-        else:
-            z = Linv @ r
-            log_density = np.einsum("kqn,kqn->kn", z, z)
-        log_density *= -0.5
-        log_density += self._log_normaliser[:, None]
-        return GaussianEvaluated(log_density, r, z)
+            z = r[:, 0] * Linv[:, 0]
+            return GaussianEvaluated(self._log_density(z * z), r)
+        whitened = Linv @ r
+        return GaussianEvaluated(self._log_density(np.einsum("kqn,kqn->kn", whitened, whitened)), r)
+
+    def _log_density(self, distances: Array) -> Array:
+        """Turn squared lengths of whitened residuals ``(K, n)`` into log densities, in place."""
+        distances *= -0.5
+        distances += self._log_normaliser[:, None]
+        return distances
+
+    @cached_property
+    def _whitening(self) -> Array:
+        """Inverse Cholesky factors: lower triangles ``(K, q, q)``, or diagonals ``(K, q)``."""
+        _, Linv = self.factors
+        return Linv if cov.has_matrices(self.structure) else np.diagonal(Linv, axis1=1, axis2=2)
 
     def layout(self, p: int) -> Layout:
         """Return the shape of the experts' moments."""
         scatter = cov.scatter_size(self.structure, self.q)
         return Layout(self.K * (1 + scatter), self.K * self.q, self.K, p)
 
-    def weights(self, at: GaussianEvaluated, tau: Array, p: int) -> Weights:
+    def weights(self, at: GaussianEvaluated | SameMeans, tau: Array, p: int) -> Weights:
         """Return weights for ``Σ τ``, residual scatter, ``Σ τ r x``, ``Σ τ x xᵀ``; ``tau (K, n)`` has case weights."""
+        matrices = self.q > 1 and cov.has_matrices(self.structure)
+        if isinstance(at, SameMeans):
+            first, scatter = at.kernel.scatter(at.Y, at.means, tau, matrices=matrices)
+            plain = np.concatenate([tau.sum(axis=1), scatter.ravel()])
+            return Weights(plain, np.empty((0, len(at.Y))), tau, first.reshape(-1, 1))
         weighted = at.r * tau[:, None]
-        if self.q > 1 and cov.has_matrices(self.structure):
-            scatter = pack(weighted @ at.r.transpose(0, 2, 1)).ravel()
-        else:
-            scatter = np.einsum("kqn,kqn->kq", weighted, at.r).ravel()
-        return Weights(
-            plain=np.concatenate([tau.sum(axis=1), scatter]),
-            first=weighted.reshape(self.K * self.q, -1),
-            second=tau,
-        )
+        scatter = pack(weighted @ at.r.transpose(0, 2, 1)) if matrices else np.einsum("kqn,kqn->kq", weighted, at.r)
+        plain = np.concatenate([tau.sum(axis=1), scatter.ravel()])
+        return Weights(plain, weighted.reshape(self.K * self.q, -1), tau)
 
     # ------------------------------------------------------------------ what must be true of statistics
 
@@ -330,11 +356,12 @@ class GaussianExperts(Experts):
 
     # ------------------------------------------------------------------ derivatives
 
-    def scores(self, at: GaussianEvaluated) -> Scores:
+    def scores(self, at: GaussianEvaluated | SameMeans) -> Scores:
         """Compute the complete-data score: ``Σ_k⁻¹ r`` on ``x``, and ``(zᵀ E_j z - tr E_j) / 2`` for each shape."""
         _, Linv = self.factors
-        linear = at.z * Linv if self.q == 1 else Linv.transpose(0, 2, 1) @ at.z
-        return Scores(linear, cov.quadratic_scores(at.z, self.structure))
+        z = at.r * Linv if self.q == 1 else Linv @ at.r
+        linear = z * Linv if self.q == 1 else Linv.transpose(0, 2, 1) @ z
+        return Scores(linear, cov.quadratic_scores(z, self.structure))
 
     def complete(self, moments: Moments) -> Array:
         """Compute ``Σ_k⁻¹ ⊗ S_k``, ``L⁻ᵀ E_j L⁻¹ Σ τ r xᵀ``, ``½ tr(E_i E_j Σ τ z zᵀ)``, ``(K, q p + m, q p + m)``."""

@@ -6,14 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
+from typing import Protocol
 
-from consilience.model.kernels import panels
+from consilience.model.kernels import panels, residuals
 from consilience.model.kernels.panels import Products, Workspace
 from consilience.numerics.arrays import Array
 from consilience.numerics.softmax import log_sum_exp
 
 COMPILED_FROM = 32_768
 """Number of rows of a pass from which it is compiled: for fewer, loading numba takes longer than it saves in a fit."""
+
+
+class Scatter(Protocol):
+    """Type of :func:`consilience.model.kernels.residuals.scatter`."""
+
+    def __call__(self, Y: Array, means: Array, tau: Array, *, matrices: bool) -> tuple[Array, Array]:
+        """Compute weighted sums of residuals and of their products."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +40,19 @@ class Kernel:
         ``(panel (p, n), first, second, workspace)``, where weights are lists of parts ``(·, n)``, arrays or
         :class:`Products`, with g and h rows together: returns ``Σ w x``, ``(g, p)``, and the upper triangles of
         ``Σ w x xᵀ``, ``(h, p (p + 1) / 2)``.
+    distances, scatter : callable
+        As in :mod:`consilience.model.kernels.residuals`, for Gaussian mixtures.
     """
 
     name: str
     standardise: Callable[[Array, Array, Array, Array], None]
     log_sum_exp: Callable[[Array], tuple[Array, Array]]
     moments: Callable[[Array, Sequence[Array | Products], Sequence[Array | Products], Workspace], tuple[Array, Array]]
+    distances: Callable[[Array, Array, Array], Array]
+    scatter: Scatter
 
 
-NUMPY = Kernel("numpy", panels.standardise, log_sum_exp, panels.moments)
+NUMPY = Kernel("numpy", panels.standardise, log_sum_exp, panels.moments, residuals.distances, residuals.scatter)
 
 
 def kernel_for(n: int, p: int) -> Kernel:
@@ -63,6 +75,7 @@ def compiled() -> Kernel | None:
     """Return the compiled kernel; None without numba, or if it finds no folder in which to keep machine code."""
     try:
         module = import_module("consilience.model.kernels.compiled")
+        mixtures = import_module("consilience.model.kernels.compiled_residuals")
     except (ImportError, RuntimeError):
         return None
-    return Kernel("numba", module.standardise, module.log_sum_exp, module.moments)
+    return Kernel("numba", module.standardise, module.log_sum_exp, module.moments, mixtures.distances, mixtures.scatter)

@@ -131,7 +131,7 @@ def _fill(buffer: Array, row: int, sources: IntArray, start: int, m: int) -> Non
 
 
 @njit
-def _sum_products(buffer: Array, row: int, padded: int, pairs: IntArray, out: Array) -> None:
+def sum_products(buffer: Array, row: int, padded: int, pairs: IntArray, out: Array) -> None:
     """Add ``Σ_i w_g u_c v_c`` to ``out (g, c)``: weights from a row of the buffer on, pairs of rows ``u, v``."""
     x, apart, out_apart = buffer.ctypes.data, BYTES * APART, BYTES * out.shape[1]
     g = 0
@@ -181,8 +181,8 @@ def _moments(
         _fill(buffer, 0, panel, start, m)
         _fill(buffer, of_first, first, start, m)
         _fill(buffer, of_second, second, start, m)
-        _sum_products(buffer, of_first, padded, single, g)
-        _sum_products(buffer, of_second, padded, pairs, h)
+        sum_products(buffer, of_first, padded, single, g)
+        sum_products(buffer, of_second, padded, pairs, h)
 
 
 @lru_cache(maxsize=64)
