@@ -143,9 +143,7 @@ def test_of_starts_that_are_equally_likely_the_least_penalised_is_climbed() -> N
     case = simulated(n=60)
     summary = column_summary(case.rows)
     flat, steep = (replace(case.truth, gate=SoftmaxGate(factor * case.truth.gate.alpha)) for factor in (1.0, 2.0))
-    talk = best_candidates(
-        ProposeStart(case.specification, summary, 0, 1), Penalty(gate_ridge=1.0), ("a", "b"), 1, compare=False
-    )
+    talk = best_candidates(ProposeStart(case.specification, summary, 0, 1), Penalty(gate_ridge=1.0), ("a", "b"), 1)
     next(talk)
     talk.send({"a": StartCandidates((steep,)), "b": StartCandidates((flat,))})
     with pytest.raises(StopIteration) as end:

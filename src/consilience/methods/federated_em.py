@@ -44,6 +44,8 @@ from consilience.model.summary import ColumnSummary
 
 CANDIDATES = 10
 """Maximum number of sites that are asked for a start."""
+JUDGES = 300
+"""Maximum number of sites that compute the likelihoods of all starts; evenly spaced if there are more."""
 GUESSES = 5
 """Number of starts drawn from the summary alone, if no site has enough rows to propose one."""
 Sites = tuple[str, ...] | None
@@ -110,7 +112,7 @@ class FederatedEM(Method):
         problems = self._problems(task, summaries)
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         starts = yield from together(
-            [starting_points(p, task, starters, self.n_climbs, compare=True) for p in problems]
+            [starting_points(p, task, starters, self.n_climbs, judges(tuple(summaries), starters)) for p in problems]
         )
         climbed = yield from climbs(problems, starts, survey, None)
         named = most_flexible(climbed).survey.named if self.screen else {}
@@ -216,17 +218,18 @@ class Starts:
 
 
 def starting_points(
-    problem: Problem, task: Task, sites: tuple[str, ...], wanted: int, *, compare: bool = False
+    problem: Problem, task: Task, sites: tuple[str, ...], wanted: int, judging: Sites = ()
 ) -> Dialogue[Starts]:
     """Return the given start, or the ``wanted`` best of those that ``sites`` propose.
 
-    With ``compare``, each site's likelihoods of the proposed starts are asked for, instead of their sums.
+    The sites ``judging`` (None for all) each state their likelihoods of the proposed starts; if there are none, the
+    sums over all sites are asked for.
     """
     problem.check()
     if task.start is not None:
         return Starts([problem.from_start(task.start)])
     question = ProposeStart(problem.specification, problem.summary, task.seed, task.n_init)
-    return (yield from best_candidates(question, problem.penalty, sites, wanted, compare=compare))
+    return (yield from best_candidates(question, problem.penalty, sites, wanted, judging))
 
 
 def public_starts(problem: Problem, task: Task, wanted: int) -> Dialogue[Starts]:
@@ -341,6 +344,25 @@ def large_sites(summaries: Mapping[str, ColumnSummary]) -> tuple[str, ...]:
     return tuple(large[int(place)] for place in places)
 
 
+def judges(sites: tuple[str, ...], starters: tuple[str, ...]) -> Sites:
+    """Select the sites that compare starts: all (None), or those that propose them and others, evenly spaced.
+
+    Examples
+    --------
+    >>> judges(("a", "b"), ("a",)) is None
+    True
+    >>> chosen = judges(tuple(f"{i:04d}" for i in range(5000)), ("4999",))
+    >>> len(chosen), chosen[:2], chosen[-1]
+    (300, ('0000', '0016'), '4999')
+    """
+    if len(sites) <= JUDGES:
+        return None
+    others = [site for site in sites if site not in starters]
+    places = np.linspace(0, len(others), JUDGES - len(starters), endpoint=False)
+    chosen = {*starters, *(others[int(place)] for place in places)}
+    return tuple(site for site in sites if site in chosen)
+
+
 def ask_total(steps: Climb, sites: Sites = None) -> Dialogue[Ascent]:
     """Run a climb, with each of its questions asked of ``sites``, by default all.
 
@@ -362,9 +384,9 @@ def ask_total(steps: Climb, sites: Sites = None) -> Dialogue[Ascent]:
 
 
 def best_candidates(
-    question: ProposeStart, penalty: Penalty, sites: tuple[str, ...], wanted: int, *, compare: bool
+    question: ProposeStart, penalty: Penalty, sites: tuple[str, ...], wanted: int, judging: Sites = ()
 ) -> Dialogue[Starts]:
-    """Ask ``sites`` for starts; return the ``wanted`` ones with the highest likelihood over all sites."""
+    """Ask ``sites`` for starts; return the ``wanted`` ones with the highest likelihood over those judging, or all."""
     found: Mapping[str, StartCandidates] = yield Each(question, sites)
     owners = [name for name, site in found.items() for _ in site.mixtures]
     candidates = [mixture for site in found.values() for mixture in site.mixtures]
@@ -374,8 +396,8 @@ def best_candidates(
         return Starts(candidates)
     asked, cross = Several(tuple(LogLikelihood(mixture) for mixture in candidates)), None
     heard: Mapping[str, Sequence[Likelihood]] = {}
-    if compare:
-        each: Mapping[str, Answers] = yield Each(asked)
+    if judging != ():
+        each: Mapping[str, Answers] = yield Each(asked, judging)
         heard = {site: answers.items for site, answers in each.items()}
         sound = [i for i in range(len(owners)) if not on_floor(candidates[i], penalty)]  # guesses have no owner
         likelihoods = {site: [answers[i] for i in sound] for site, answers in heard.items()}

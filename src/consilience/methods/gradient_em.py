@@ -23,7 +23,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, ScoreSums, Several
 from consilience.methods.answer_size import GRADIENT_EM
-from consilience.methods.federated_em import each_score, starting_points, summarised
+from consilience.methods.federated_em import each_score, judges, starting_points, summarised
 from consilience.methods.site_reports import witnessed_by
 from consilience.methods.spectral_start import one_expert, spectral_start, symmetric_mixture
 from consilience.methods.task import Method, Task
@@ -82,7 +82,9 @@ class GradientEM(Method):
             mixture, Sxx = found.mixture, found.Sxx
             statistics: Statistics = yield Total(ScoreSums(mixture))
         else:
-            starts = yield from starting_points(problem, task, starters, 1, compare=True)
+            starts = yield from starting_points(
+                problem, task, starters, 1, judges(tuple(site.name for site in survey.sites), starters)
+            )
             mixture, cross = starts.mixtures[0], starts.cross
             mixture = nearest_pair(mixture) if self.symmetric else mixture
             answers: Answers = yield Total(Several((Expect(one_expert(design)), ScoreSums(mixture))))
