@@ -4,7 +4,7 @@ import time
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from consilience.numerics.threads import SINGLE_UP_TO, in_order, jobs, threads_for
+from consilience.numerics.threads import SINGLE_UP_TO, in_order, jobs, one_ahead, threads_for
 
 
 def blas_threads():
@@ -84,3 +84,28 @@ def test_few_results_wait_for_their_turn():
         assert next(results) == "0"
         assert len(taken) <= 5
         results.close()
+
+
+def test_one_ahead_reads_while_the_caller_works():
+    read = []
+
+    def items():
+        for i in range(4):
+            read.append(i)
+            yield i
+
+    ahead = one_ahead(items())
+    assert next(ahead) == 0
+    ahead.close()  # waits for the thread
+    assert read == [0, 1]
+
+
+def test_one_ahead_raises_the_error_of_the_reader_in_its_place():
+    def items():
+        yield 1
+        raise OSError("the disk is gone")
+
+    ahead = one_ahead(items())
+    assert next(ahead) == 1
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(ahead)

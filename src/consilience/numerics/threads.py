@@ -85,6 +85,9 @@ def jobs(number: int) -> Iterator[None]:
         _JOBS.reset(token)
 
 
+_END = object()
+
+
 def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Yield ``work(item)`` of each item in their order, computed by as many threads as :func:`jobs` says."""
     number = _JOBS.get()
@@ -99,3 +102,18 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
+
+
+def one_ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield items, each of which another thread computes while the caller works with the one before.
+
+    Examples
+    --------
+    >>> list(one_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="consilience-ahead") as pool:
+        coming = pool.submit(next, items, _END)
+        while (item := coming.result()) is not _END:
+            coming = pool.submit(next, items, _END)
+            yield item  # type: ignore[misc]

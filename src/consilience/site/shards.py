@@ -1,7 +1,8 @@
 """Shards: files of rows, local or in an S3 store, read in chunks.
 
 A shard is opened again for each pass and keeps nothing between passes, so a cluster worker needs only its address and
-columns. Reading uses one thread and bounded memory, whatever the size of the file's row groups.
+columns. Reading uses one thread beside that which computes, and bounded memory, whatever the size of the file's row
+groups.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from pyarrow import csv, parquet
 from consilience.columns.arrow import TEXT
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import Rows
+from consilience.numerics.threads import one_ahead
 from consilience.site.columns import Chunk, Columns, encode
 from consilience.site.stores import address, is_parquet, is_remote, named, store
 
@@ -90,8 +93,17 @@ class Shard:
     def chunks(self) -> Iterator[Rows]:
         """Yield rows in file order, 65,536 at a time; with groups all at once, since a group must stay whole.
 
-        Chunk boundaries depend only on the number of rows before them. An empty file has no chunks.
+        Chunk boundaries depend only on the number of rows before them. An empty file has no chunks. From the second on,
+        a chunk is read by another thread while the caller computes with the one before.
         """
+        chunks = self._chunks()
+        first = next(chunks, None)
+        if first is not None and first.n < CHUNK:  # the only one
+            yield first
+        elif first is not None:
+            yield from one_ahead(chain([first], chunks))
+
+    def _chunks(self) -> Iterator[Rows]:
         size = CHUNK if self.columns.groups is None else max(1, self.count())
         chunk = Chunk(self.columns, size)
         for batch in self._complete():
