@@ -14,6 +14,20 @@ def test_a_site_far_below_the_others_is_named_also_among_several():
     assert set(found) == {"east", "west", "south", "north"}
 
 
+def test_a_group_of_nearly_half_of_the_sites_is_named_though_all_scatter():
+    honest = (-1.84, -1.70, -1.55, -1.60, -1.65, -1.59)
+    values = dict(zip("abcdefghij", (*honest, -2.30, -2.27, -2.26, -2.16), strict=True))
+    assert set(unlikely_sites(values)) == set("ghij")
+    assert unlikely_sites(dict(zip("abcdef", honest, strict=True))) == {}
+    assert unlikely_sites(dict(zip("abcd", (-1.0, -1.01, -2.0, -2.01), strict=True))) == {}
+
+
+def test_honest_sites_are_rarely_named():
+    rng = np.random.default_rng(0)
+    draws = [unlikely_sites({str(m): value for m, value in enumerate(rng.normal(size=10))}) for _ in range(1000)]
+    assert sum(map(bool, draws)) <= 30
+
+
 def test_sites_that_scatter_are_not_named():
     assert unlikely_sites(dict(zip("abcdef", (-1, -1.5, -2, -2.5, -3, -3.5), strict=True))) == {}
     assert unlikely_sites({"a": -1.0, "b": -9.0}) == {}

@@ -37,6 +37,9 @@ MOSTLY = 0.5
 """Fraction of a site's rows in components of its own from which the site is suspect."""
 MINORITY = 0.5
 """Fraction of all rows from which a site may well have components of its own."""
+GROUPED, GROUPS_APART = 6, 6.0
+"""Least number of sites of which some may be a group, and its least distance from the others in units of the scatter
+within both; of ten sites that scatter normally, one time in 200 some are this far."""
 UNLIKELY = 0.25
 """Log-likelihood per row below that of the median site from which a site is unlikely, if it also stands out."""
 
@@ -184,7 +187,8 @@ def unlikely_sites(per_row: Mapping[str, float]) -> dict[str, float]:
     """Return the sites whose rows a joint mixture explains far worse than those of most others, and by how much.
 
     It needs one number of each site, and no model of its own: a weaker test than :func:`judged`, for methods that ask
-    for sums only.
+    for sums only. A site is far from the median in units of the scatter of all sites; or, among six sites and more, in
+    a group of fewer than half of them that is far from the others in units of the scatter within both groups.
 
     Parameters
     ----------
@@ -201,5 +205,17 @@ def unlikely_sites(per_row: Mapping[str, float]) -> dict[str, float]:
     values = np.array(list(per_row.values()))
     median = float(np.median(values))
     scatter = float(np.median(np.abs(values - median))) / 0.6745  # that of a normal sample
-    least = median - max(UNLIKELY, FAR * scatter)
+    least = max(median - max(UNLIKELY, FAR * scatter), _lower_group(values))
     return {site: round(median - value, 3) for site, value in per_row.items() if value < least}
+
+
+def _lower_group(values: Array) -> float:
+    """Return a bound between a group below the others, fewer than half of them, and the rest; -inf if there is none."""
+    ordered, M = np.sort(values), len(values)
+    sizes = np.arange(1, (M - 1) // 2 + 1)
+    gaps = ordered[sizes] - ordered[sizes - 1]
+    size = int(sizes[gaps.argmax()])
+    lower, upper = ordered[:size], ordered[size:]
+    within = np.sqrt((lower.var() * size + upper.var() * (M - size)) / (M - 2))
+    apart = upper.mean() - lower.mean()
+    return float(upper[0]) if M >= GROUPED and apart > max(UNLIKELY, GROUPS_APART * within) else -np.inf
