@@ -28,7 +28,7 @@ from consilience.model import Mixture, Rows, layout_of
 from consilience.runs import Reply, run
 from consilience.site import Site, respond
 
-K, RECORDED, ROUNDS, AT_ONCE = 4, 256, 5, 64
+K, RECORDED, ROUNDS, AT_ONCE = 4, 256, 2, 64
 PART = "COORDINATOR_PART"
 """Set in a process that measures one case: number of sites and of covariates."""
 

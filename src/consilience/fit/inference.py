@@ -48,8 +48,8 @@ SANDWICH_UP_TO = 20_000
 """Number of labels up to which the standard errors of a fit are compared with the sandwich: one more pass."""
 
 
-MOST_OPERATIONS = 1e11
-"""Number of operations up to which a fit ends with standard errors: about ten seconds."""
+MOST_OPERATIONS = 1e10
+"""Number of operations up to which a fit ends with standard errors: about a second."""
 
 
 @dataclass(frozen=True, eq=False)
