@@ -171,7 +171,7 @@ def spark_seconds(given: Race, few: int, many: int) -> float:
     frame = session.createDataFrame(pa.table(columns))
     from pyspark.sql.functions import array
 
-    rows = frame.select(array_to_vector(array(*columns)).alias("features")).cache()
+    rows = frame.select(array_to_vector(array(*columns)).alias("features")).coalesce(1).cache()
     rows.count()
     java = next(each for each in psutil.Process().children(recursive=True) if "java" in each.name())
 

@@ -57,7 +57,7 @@ def test_a_dictionary_keeps_its_order_and_loses_levels_that_do_not_occur():
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
 def test_codes_are_places_among_the_levels(kind):
-    column = pa.array(["b", "x", None, "a"]).cast(kind)
+    column = pa.array(["b", "x", None, "a"], type=kind)
     assert codes_of(column, ("a", "b")).tolist() == [1, -2, -1, 0]
 
 

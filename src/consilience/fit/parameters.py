@@ -66,8 +66,8 @@ def identified(mixture: Mixture) -> Parameters:
     Examples
     --------
     >>> from consilience.datasets import soft
-    >>> np.isnan(identified(soft(10, random_state=0).truth).flat()).any()
-    np.False_
+    >>> bool(np.isnan(identified(soft(10, random_state=0).truth).flat()).any())
+    False
     """
     reported = parameters(mixture)
     ones = reported.like(np.ones(len(reported.flat())))
