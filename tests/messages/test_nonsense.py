@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from consilience.errors import MessageError
 from consilience.fit import Expect, Specification
 from consilience.fit.spectral import SquaredMoments, squared_moments
 from consilience.messages import (
@@ -220,6 +221,18 @@ def test_a_question_that_costs_too_much_is_refused_at_once(bomb: Callable[[], tu
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
     assert isinstance(said, Failure)
     assert said.code in (FailureCode.TOO_COSTLY, FailureCode.UNREADABLE_QUESTION)
+
+
+def test_a_specification_that_refuses_its_own_values_is_an_unreadable_message() -> None:
+    heavy, counts = (Specification(K=2, family=name) for name in ("student", "poisson"))
+    heads = [Message.from_bytes(encode(fit_site(specification=each))).head for each in (heavy, counts)]
+    (place,) = np.flatnonzero(heads[0] != heads[1])
+    asked = forged(fit_site(specification=replace(heavy, degrees_of_freedom=5.0)), place, heads[1][place])
+    with pytest.raises(MessageError, match="poisson experts have none"):
+        decode(asked)
+    said = decode(respond(asked, Site("here", PLAIN)))
+    assert isinstance(said, Failure)
+    assert said.code is FailureCode.UNREADABLE_QUESTION
 
 
 def test_an_answer_longer_than_its_question_allows_is_refused_unread() -> None:

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from consilience.errors import MessageError
+from consilience.errors import InvalidInputError, MessageError
 from consilience.numerics.arrays import Array, pack, triangle_size, unpack
 
 MARK = b"CNSL"
@@ -307,8 +307,12 @@ class Struct:
             codec.write(getattr(value, name), to)
 
     def read(self, source: Reader) -> Any:
-        """Read the fields, build the record and check it."""
-        value = self.type(**{name: codec.read(source) for name, codec in self.fields.items()})
+        """Read the fields, build the record and check it; what the record itself refuses is an invalid message."""
+        values = {name: codec.read(source) for name, codec in self.fields.items()}
+        try:
+            value = self.type(**values)
+        except InvalidInputError as error:
+            raise MessageError(str(error)) from error
         self.check(value)
         return value
 
