@@ -358,7 +358,8 @@ def test_a_costly_information_is_left_to_the_caller(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(inference_module, "MOST_OPERATIONS", 1e3)
     model = GaussianMixture(2, n_init=1, random_state=0).fit(Y)
     assert (
-        "305 parameters on 2,000 rows take 2e+08 operations: infer() computes" in model.inference_.withheld["experts"]
+        "the information of 305 parameters takes 2e+08 operations on 2,000 rows: infer() computes it"
+        in model.inference_.withheld["experts"]
     )
     errors = model.infer(Y).standard_errors().experts
     np.testing.assert_allclose(errors, fitted_at_once.infer(Y).standard_errors().experts, rtol=1e-3)

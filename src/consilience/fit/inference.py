@@ -219,8 +219,8 @@ def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
     known = fit.ascent.statistics.information is not None or has_short_scores(mixture)
     if work <= MOST_OPERATIONS or known or not is_informable(mixture):
         return infer(fit, rows, kind=kind)
-    reason = f"{mixture.parameter_count} parameters on {labels:,.10g} rows take {work:.0e} operations: infer() computes"
-    return refused(parameters(fit.mixture), kind, f"{reason} them")
+    size = f"{mixture.parameter_count} parameters takes {work:.0e} operations on {labels:,.10g} rows"
+    return refused(parameters(fit.mixture), kind, f"the information of {size}: infer() computes it")
 
 
 def default_kind(labels: float) -> str:
