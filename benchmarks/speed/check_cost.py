@@ -54,7 +54,7 @@ def seconds(engine, mixture, information: bool) -> float:
 
 def main() -> None:
     study = Study(__file__, __doc__)
-    n, times = (200_000, 3) if study.quick else (2_000_000, 7)
+    n, times = (200_000, 3) if study.quick else (2_000_000, 31)
     data = soft(n, random_state=0)
     parts = np.array_split(np.arange(n), SITES)
     sites = [Site(f"site {m}", Rows(data.X[part], data.y[part, None])) for m, part in enumerate(parts)]
