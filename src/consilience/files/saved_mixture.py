@@ -7,12 +7,12 @@ from typing import Any
 
 from consilience.errors import InvalidInputError
 from consilience.files.numbers import array, listed
-from consilience.messages.checks import check_mixture
 from consilience.model.design import Design
 from consilience.model.families.base import Experts
 from consilience.model.families.registry import FAMILIES
 from consilience.model.gates import GATES, Gate
 from consilience.model.mixture import Mixture
+from consilience.model.received import check_mixture
 
 LARGEST_COVARIANCES = 2**27
 """Maximum number of covariances between responses, of all experts, in a mixture that is read."""

@@ -21,9 +21,9 @@ from consilience.fit.inference import Inference
 from consilience.fit.parameters import parameters
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
-from consilience.messages.checks import check_design
 from consilience.model.design import Design
 from consilience.model.mixture import Mixture
+from consilience.model.received import check_design
 from consilience.numerics.arrays import Array
 
 FORMAT = "consilience model"

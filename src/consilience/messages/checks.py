@@ -17,40 +17,21 @@ from consilience.messages.questions import Bundle, CriticSums, FitSite, LocalFit
 from consilience.model.clients.anchors import ClientSizes
 from consilience.model.clients.local_steps import ClusterSums
 from consilience.model.clients.moments import ClientMoments
-from consilience.model.design import Design
 from consilience.model.families.base import MomentExperts
 from consilience.model.families.requirement import Regressions
 from consilience.model.mixture import Mixture
+from consilience.model.received import is_moderate
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, triangle_size, unpack
 from consilience.numerics.linalg import is_semidefinite
 
-LARGEST = 1e100
-"""Upper limit of parameters and moments, so that their squares do not overflow."""
 SLACK = 1e-8
 SAME_COUNT = 1e-6
 EARNED_SLACK = 1e-3
 """Relative tolerance of a precision, which has few correct digits if covariates are nearly collinear."""
 LARGEST_PENALTY = 1e12
-LARGEST_PARAMETER = 1e50
-"""Upper limit of the coefficients of a mixture and of the scales of its design, and of their inverses."""
 MOST_CRITICS = 64
 """Maximum number of experts of a critic, whose memory grows with their square."""
-
-
-def check_mixture(mixture: Mixture) -> None:
-    """Raise an error if the parts of a mixture have inconsistent shapes or invalid values."""
-    design, gate, experts = mixture.design, mixture.gate, mixture.experts
-    same = mixture.reads.d == design.d and mixture.reads.intercept == design.intercept
-    if not (gate.K == experts.K >= 1 and experts.p == design.p and same):
-        raise MessageError("the parts of a mixture have inconsistent shapes")
-    problem = gate.invalid(mixture.reads.p) or experts.invalid()
-    if problem:
-        raise MessageError(f"invalid mixture: {problem}")
-    numbers = (design.centre, design.scale, 1 / design.scale, gate.read(), experts.free_coefficients())
-    shapes = np.exp(np.abs(np.where(np.isfinite(found := experts.log_shapes()), found, 0.0)))
-    if not all(bool(np.all(np.abs(each) < LARGEST_PARAMETER)) for each in (*numbers, np.sqrt(shapes))):
-        raise MessageError("a mixture has parameters that are too large or too small")
 
 
 def check_directions(question: Pairs | Clients) -> None:
@@ -60,26 +41,8 @@ def check_directions(question: Pairs | Clients) -> None:
     fits = question.theta.shape == (p,) and (basis is None or (len(basis) == p and 1 <= basis.shape[1] <= p))
     if not fits:
         raise MessageError("coefficients or directions do not have the shapes of the design")
-    if not (_is_moderate(question.theta) and (basis is None or _is_moderate(basis))):
+    if not (is_moderate(question.theta) and (basis is None or is_moderate(basis))):
         raise MessageError("coefficients or directions are not finite")
-
-
-def check_design(design: Design) -> None:
-    """Raise an error if the parts of a design have inconsistent shapes, or values that are not valid."""
-    finite = _is_moderate(design.centre) and np.all(np.isfinite(design.scale))
-    if not (design.centre.shape == design.scale.shape and np.all(design.scale > 0) and finite):
-        raise MessageError(
-            "the parts of a design have inconsistent shapes, or values that are not finite or not positive"
-        )
-    if not ((design.columns is None) == (design.others is None) and (design.others is None or _reads_part(design))):
-        raise MessageError("the columns of a design are not in increasing order, or the others have another shape")
-
-
-def _reads_part(design: Design) -> bool:
-    """Whether the columns of a design that reads some of the covariates are increasing, and the others fit them."""
-    columns, others = design.columns or (), np.asarray(design.others)
-    fits = others.shape[1] == design.p == len(columns) + design.intercept and _is_moderate(others)
-    return fits and all(a < b for a, b in pairwise((-1, *columns, design.d)))
 
 
 def check_comparison(question: CriticSums) -> None:
@@ -89,7 +52,7 @@ def check_comparison(question: CriticSums) -> None:
         raise TooCostlyError(f"a critic has {question.mixture.K} experts; at most {MOST_CRITICS}")
     if not all(part.shape == found.B.shape for part in parts):
         raise MessageError("the critics do not have the shape of the mixture's coefficients")
-    if not (len(np.unique(found.variances)) == 1 and all(_is_moderate(part) for part in parts)):
+    if not (len(np.unique(found.variances)) == 1 and all(is_moderate(part) for part in parts)):
         raise MessageError("the mixture has more than one variance, or a critic has values that are not finite")
 
 
@@ -107,13 +70,13 @@ def check_clients(moments: ClientMoments) -> None:
     fits = moments.n.shape == moments.c.shape == (G,) and moments.S.shape == (G, triangle_size(f))
     if not (fits and np.all(moments.n >= 0) and np.all(moments.c >= 0)):
         raise MessageError("the moments of clients have inconsistent shapes or negative counts")
-    if not all(_is_moderate(part) for part in (moments.n, moments.S, moments.b, moments.c)):
+    if not all(is_moderate(part) for part in (moments.n, moments.S, moments.b, moments.c)):
         raise MessageError("the moments of clients are not finite")
 
 
 def check_client_sizes(sizes: ClientSizes) -> None:
     """Raise an error if sizes of clients are negative or not finite."""
-    if not (np.all(sizes.n >= 0) and _is_moderate(sizes.n)):
+    if not (np.all(sizes.n >= 0) and is_moderate(sizes.n)):
         raise MessageError("the sizes of clients must be non-negative and finite")
 
 
@@ -123,7 +86,7 @@ def check_anchors(question: Anchors) -> None:
     fits = question.theta.shape == (A, p) and question.basis.shape[:2] == (A, p) and 1 <= question.basis.shape[2] <= p
     if not fits:
         raise MessageError("the coefficients or bases of anchors have inconsistent shapes")
-    if not (_is_moderate(question.theta) and _is_moderate(question.basis)):
+    if not (is_moderate(question.theta) and is_moderate(question.basis)):
         raise MessageError("the coefficients or bases of anchors are not finite")
 
 
@@ -139,7 +102,7 @@ def check_cluster_sums(sums: ClusterSums) -> None:
     parts = (sums.rows, sums.clients, sums.squares)
     if not all(part.shape == (len(sums.moved),) and np.all(part >= 0) for part in parts):
         raise MessageError("the sums over clusters have inconsistent shapes or negative counts")
-    if not all(_is_moderate(part) for part in (*parts, sums.moved)):
+    if not all(is_moderate(part) for part in (*parts, sums.moved)):
         raise MessageError("the sums over clusters are not finite")
 
 
@@ -187,7 +150,7 @@ def check_covariates(summary: CovariateSummary) -> None:
         raise MessageError(
             "a summary of covariates has inconsistent shapes, or weights that are not positive or do not sum to 1"
         )
-    if not (_are_covariances(summary.covariances) and _is_moderate(summary.means)):
+    if not (_are_covariances(summary.covariances) and is_moderate(summary.means)):
         raise MessageError(
             "a summary of covariates has means that are not finite, or covariances that are not positive semidefinite"
         )
@@ -196,7 +159,7 @@ def check_covariates(summary: CovariateSummary) -> None:
 def _are_covariances(packed: Array) -> bool:
     """Whether packed matrices are positive semidefinite, up to rounding."""
     matrices = unpack(packed)
-    return _is_moderate(np.diagonal(matrices, axis1=1, axis2=2)) and is_semidefinite(matrices)
+    return is_moderate(np.diagonal(matrices, axis1=1, axis2=2)) and is_semidefinite(matrices)
 
 
 def _is_covariance(matrix: Array) -> bool:
@@ -204,11 +167,6 @@ def _is_covariance(matrix: Array) -> bool:
     spread = np.sqrt(np.maximum(np.diagonal(matrix), 0.0))
     symmetric = bool(np.all(np.abs(matrix - matrix.T) <= SLACK * np.outer(spread, spread)))
     return symmetric and is_semidefinite(matrix)
-
-
-def _is_moderate(values: Array) -> bool:
-    """Whether values are so small that sums of their squares over many sites are finite."""
-    return bool(np.all(np.abs(values) < LARGEST))
 
 
 def _is_distribution(values: Array, share: Array) -> bool:
@@ -229,7 +187,7 @@ def check_site_model(model: SiteModel) -> None:
     if not (fits and counted and model.exposure > 0 and _is_close(float(model.label_counts.sum()), model.weight)):
         raise MessageError("the parts of a site's model have inconsistent shapes or invalid counts")
     numbers = np.array([model.weight, model.exposure, model.log_likelihood])
-    moderate = all(_is_moderate(part) for part in (experts.free_coefficients(), mixture.gate.read(), numbers))
+    moderate = all(is_moderate(part) for part in (experts.free_coefficients(), mixture.gate.read(), numbers))
     if not (moderate and _are_covariances(model.second) and _are_covariances(model.precision)):
         raise MessageError(
             "a site's model has parameters that are too large, or moments that are not positive semidefinite"

@@ -7,8 +7,6 @@ from consilience.aggregate.combine.support import CovariateSummary
 from consilience.fit.specification import Specification
 from consilience.messages.checks import (
     check_covariates,
-    check_design,
-    check_mixture,
     check_site_model,
     check_specification,
     check_summary,
@@ -21,6 +19,7 @@ from consilience.model.families.registry import FAMILIES
 from consilience.model.gates import GATES, Gate
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
+from consilience.model.received import check_design, check_mixture
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
 
