@@ -13,7 +13,7 @@ from combining import fitted_model, parted, soft_models, soft_sites, soft_truth
 from consilience.aggregate import Combination, combine_models
 from consilience.aggregate.combine.pool import Pool, in_common
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.trust import copies, judged
+from consilience.aggregate.combine.trust import copies, is_far, judged
 from consilience.fit import Specification
 from consilience.model import ConstantGate, Design, Mixture, Rows, SoftmaxGate
 from consilience.model.alignment import alignment
@@ -244,3 +244,16 @@ def test_nobody_is_named_where_one_site_lacks_an_expert() -> None:
     combination = combined(models)
     assert "experts" not in combination.set_aside.get("site 04", "")
     assert set(combination.set_aside) <= {"site 04"}
+
+
+@pytest.mark.parametrize("known", [21, 60])
+def test_a_cost_a_hundred_times_the_usual_is_far_however_the_honest_ones_fall(known: int) -> None:
+    rng, draws, parameters = np.random.default_rng(0), 1000, 5
+    missed = named = 0.0
+    for _ in range(draws):
+        cost = np.append(rng.chisquare(parameters, known) / 2, 100 * parameters / 2)
+        far = is_far(cost, np.arange(known + 1) < known, 5.0, parameters)
+        missed += not far[-1]
+        named += far[:-1].mean()
+    assert missed / draws < 0.01
+    assert named / draws < 0.01

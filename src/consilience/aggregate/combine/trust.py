@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaincinv, ndtri
 
 from consilience.aggregate.combine.components import Components
 from consilience.aggregate.combine.pool import Pool
@@ -29,8 +30,10 @@ LEAST_FOREIGN = 0.05
 DEVIATIONS = 4.0
 """Further tolerance, in standard deviations of the log costs beyond those expected by chance."""
 PASSES = 5
-QUANTILE_GAP = 0.588
-"""Distance between the quantiles 0.2 and 0.4 of a standard normal distribution."""
+LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+"""Levels of the quantiles of log costs from which their scatter is estimated: outliers are above them."""
+CENTRE = 3
+"""Place among the levels of the quantile that counts as usual."""
 SAME = 1e-9
 
 
@@ -147,12 +150,20 @@ def is_far(cost: Array, known: Mask, times: float, parameters: float) -> Mask:
 
     Twice the cost of an honest model is about chi-square with as many degrees of freedom as it has ``parameters``; the
     excess scatter of its logarithm measures how much honest sites differ. Outliers are in the upper tail, so centre and
-    scatter are computed from the quantiles 0.2 and 0.4.
+    scatter are computed from the quantiles 0.1 to 0.5, all of them: two would scatter too much with few sites.
     """
     logs = np.log(np.maximum(cost, np.finfo(float).tiny))
-    low, middle = np.quantile(logs[known], [0.2, 0.4])
-    excess = np.sqrt(max(((middle - low) / QUANTILE_GAP) ** 2 - 2 / parameters, 0.0))
-    return np.asarray(logs > middle + max(np.log(times), DEVIATIONS * excess))
+    quantiles = np.quantile(logs[known], LEVELS)
+    by_chance = _scatter(np.log(gammaincinv(parameters / 2, LEVELS)))
+    excess = np.sqrt(max(_scatter(quantiles) ** 2 - by_chance**2, 0.0))
+    return np.asarray(logs > quantiles[CENTRE] + max(np.log(times), DEVIATIONS * excess))
+
+
+def _scatter(quantiles: Array) -> float:
+    """Compute the slope of quantiles at ``LEVELS`` against those of a standard normal distribution."""
+    normal = ndtri(LEVELS)
+    centred = normal - normal.mean()
+    return float(centred @ quantiles / (centred @ centred))
 
 
 def influences(pool: Pool, labels: IntArray, used: Mask, K: int, precision: Array) -> tuple[Array, Array]:
