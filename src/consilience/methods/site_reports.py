@@ -6,13 +6,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from consilience.aggregate.camps import camps
 from consilience.aggregate.disagreement import CrossLikelihood, judged, own_components, unlikely_sites
 from consilience.aggregate.preflight import preflight
 from consilience.fit.survey import Survey
 from consilience.messages.questions import Likelihood
 from consilience.methods.task import Task
+from consilience.model.families.requirement import gaussian
+from consilience.model.mixture import Mixture
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
+from consilience.numerics.linalg import inverse_bounded
 
 UNLIKE = 0.25
 """Loss per row from which a site that a majority does not resemble may be set aside; real sites differ by less."""
@@ -105,6 +109,30 @@ def with_unlikely(survey: Survey, per_row: Mapping[str, float]) -> Survey:
     found = unlikely_sites(per_row)
     said = "the joint mixture explains its rows worse than those of most sites, by {:.2g} in log-likelihood per row"
     return survey.with_suspicions({site: (said.format(loss),) for site, loss in found.items()})
+
+
+def with_camps(survey: Survey, mixture: Mixture, joint: Mapping[str, Statistics]) -> Survey:
+    """Add a doubt if the sites form two camps, by the regressions of each site at the labels of the joint mixture.
+
+    A joint mixture between two camps of nearly the same size explains both alike: their likelihoods do not show it.
+
+    Parameters
+    ----------
+    survey : Survey
+    mixture : Mixture
+        The joint mixture, of Gaussian experts with one response.
+    joint : mapping of str to Statistics
+        Statistics of each site at the joint mixture.
+    """
+    experts = gaussian(mixture.experts)
+    found = [experts.solution(statistics.experts) for statistics in joint.values()]
+    known = np.array([solution.n for solution in found]) > experts.p  # (M, K)
+    points = np.where(known[:, :, None], [solution.B[:, 0] for solution in found], np.nan)
+    covariances = np.tile(np.eye(experts.p), (*known.shape, 1, 1))
+    for m, k in np.argwhere(known):
+        covariances[m, k] = experts.variances[k, 0] * inverse_bounded(found[m].S[k])[0]
+    test = camps(list(np.swapaxes(points, 0, 1)), list(np.swapaxes(covariances, 0, 1)))
+    return survey.with_suspicions({}, (test.text,)) if test.found else survey
 
 
 def _with_disagreement(survey: Survey, cross: CrossLikelihood, joint: Mapping[str, Statistics]) -> Survey:

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from consilience import ClusteredClients, Federation, GaussianMixture, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.datasets import clients
 from consilience.engines import InProcess
-from consilience.errors import InvalidInputError
+from consilience.errors import InvalidInputError, SuspectDataWarning, UntrustedWarning
 from consilience.federation import FederatedFit
 from consilience.fit import Expect, Fit, Specification, climb, drive, fit_mixture, infer
 from consilience.fit.climb import Ascent, decrement_bound
@@ -155,7 +155,7 @@ def test_the_end_is_the_maximum_that_rows_in_one_place_have(structure: str, mome
 def test_clients_of_any_partition_have_the_same_fit(fleet: Fleet, whole: FederatedFit) -> None:
     for sites in (fleet.sites(20), fleet.sites(7), fleet.alone()):
         done = fitted(sites)
-        compares = len(done.record.sites) >= 3  # a last round compares the likelihoods of sites
+        compares = len(done.record.sites) >= 3  # in a last round
         assert len(done.record.rounds) == len(whole.record.rounds) + compares
         assert done.fit.log_likelihood == pytest.approx(whole.fit.log_likelihood, rel=1e-11)
         np.testing.assert_allclose(
@@ -527,3 +527,30 @@ def test_of_several_starts_the_best_after_a_few_steps_goes_on_alone(fleet: Fleet
     assert expect(done.value, fleet.rows).log_likelihood >= expect(true, fleet.rows).log_likelihood
     assert len(done.record.rounds) <= RACE + 1
     assert run(raced(problem, [true], fleet.G), InProcess().over([site])).record.rounds == ()
+
+
+def two_camps(flipped: int, seed: int) -> dict[str, dict[str, np.ndarray]]:
+    """Ten sites of 20 clients of three regressions; in ``flipped`` of them the response has the other sign."""
+    B, sites = np.array([[0, 2.0, -1, 0.5], [3, -1, 1, 0], [-3, 0, 1, 2.0]]), {}
+    for m in range(10):
+        rng, groups = np.random.default_rng([seed, m]), np.arange(500) // 25
+        X = rng.standard_normal((500, 3))
+        label = rng.choice(3, 20, p=[0.4, 0.35, 0.25])[groups]
+        y = np.sum(np.c_[np.ones(500), X] * B[label], axis=1) + 0.7 * rng.standard_normal(500)
+        sites[f"site {m}"] = {"X": X, "y": -y if m < flipped else y, "groups": groups}
+    return sites
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_four_of_ten_sites_with_other_signs_are_named_or_a_doubt(seed: int) -> None:
+    with pytest.warns((UntrustedWarning, SuspectDataWarning)):
+        done = fitted(two_camps(4, seed), model=MixtureOfRegressions(K, random_state=0))
+    named = set(done.fit.survey.suspicions)
+    assert named == {f"site {m}" for m in range(4)} or "two camps, 4 against 6" in done.fit.survey.doubts[0]
+
+
+def test_honest_sites_are_not_two_camps() -> None:
+    for seed in range(10):
+        done = fitted(two_camps(0, seed), model=MixtureOfRegressions(K, random_state=0))
+        assert not done.fit.survey.doubts
+        assert not done.fit.survey.suspicions

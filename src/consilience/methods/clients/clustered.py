@@ -13,17 +13,16 @@ from typing import Literal
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.climb import Ascent
+from consilience.fit.climb import Ascent, Expect
 from consilience.fit.fitting import Fit
 from consilience.fit.problem import Problem
 from consilience.fit.specification import Specification
 from consilience.messages.dialogue import Dialogue, Each, together
-from consilience.messages.questions import Likelihood, LogLikelihood
 from consilience.methods.clients.client_subspace import ClientSubspace, client_subspace
 from consilience.methods.clients.directions import directions
 from consilience.methods.clients.partial_participation import Participation, averaged
 from consilience.methods.federated_em import ask_total, informed
-from consilience.methods.site_reports import surveyed, with_unlikely
+from consilience.methods.site_reports import surveyed, with_camps, with_unlikely
 from consilience.methods.task import Method, Task
 from consilience.model.families.requirement import Requirement
 from consilience.model.mixture import Mixture
@@ -36,7 +35,7 @@ RACE = 3
 SAME_ROWS = 1e-9
 """Difference of second moments, relative to the largest, above which two sums are over different rows."""
 LEAST_SITES, MOST_SITES = 3, 1000
-"""Numbers of sites between which their likelihoods are compared in a last round; single clients are too few rows."""
+"""Numbers of sites between which they are compared in a last round; single clients are too few rows."""
 REQUIRED = Requirement("ClusteredClients", one_response=True, instead="FederatedEM with groups")
 
 
@@ -46,7 +45,8 @@ class ClusteredClients(Method):
 
     Clients are the groups of each site's rows; a site without groups is one client. Rounds: one for the subspace that
     the experts span (two if columns are far from centred), one for each client's moments in it, then one per EM step,
-    three if labels are clear; and one for the likelihood of each site, by which sites unlike the others are named.
+    three if labels are clear; and one in which the sites are compared at the result: sites unlike the others are named,
+    and two camps of sites are a doubt.
 
     Parameters
     ----------
@@ -107,8 +107,9 @@ class ClusteredClients(Method):
         if LEAST_SITES <= len(found.summaries) <= MOST_SITES and self.participation == 1 and not fleet.whole:
             rows = {site: summary.weight for site, summary in found.summaries.items() if summary.weight > 0}
             largest = max(fits, key=lambda fit: fit.mixture.K)
-            values: Mapping[str, Likelihood] = yield Each(LogLikelihood(largest.mixture))
-            survey = with_unlikely(survey, {s: values[s].log_likelihood / n for s, n in rows.items() if s in values})
+            joint: Mapping[str, Statistics] = yield Each(Expect(largest.mixture))
+            survey = with_unlikely(survey, {s: joint[s].log_likelihood / n for s, n in rows.items() if s in joint})
+            survey = with_camps(survey, largest.mixture, joint)
         return tuple(replace(fit, survey=survey) for fit in fits)
 
     def _check(self, specification: Specification, q: int) -> None:
