@@ -30,10 +30,8 @@ LEAST_FOREIGN = 0.05
 DEVIATIONS = 4.0
 """Further tolerance, in standard deviations of the log costs beyond those expected by chance."""
 PASSES = 5
-LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+LEVELS = np.array([0.1, 0.2, 0.3, 0.4])
 """Levels of the quantiles of log costs from which their scatter is estimated: outliers are above them."""
-CENTRE = 3
-"""Place among the levels of the quantile that counts as usual."""
 SAME = 1e-9
 
 
@@ -150,13 +148,17 @@ def is_far(cost: Array, known: Mask, times: float, parameters: float) -> Mask:
 
     Twice the cost of an honest model is about chi-square with as many degrees of freedom as it has ``parameters``; the
     excess scatter of its logarithm measures how much honest sites differ. Outliers are in the upper tail, so centre and
-    scatter are computed from the quantiles 0.1 to 0.5, all of them: two would scatter too much with few sites.
+    scatter are computed from the quantiles 0.1 to 0.4; two of them would scatter too much with few sites. A site that
+    is the consensus itself has no cost, and does not count.
     """
     logs = np.log(np.maximum(cost, np.finfo(float).tiny))
-    quantiles = np.quantile(logs[known], LEVELS)
+    counted = known & (cost > SAME * np.median(cost[known]))
+    if not counted.any():
+        return np.zeros(len(cost), dtype=bool)
+    quantiles = np.quantile(logs[counted], LEVELS)
     by_chance = _scatter(np.log(gammaincinv(parameters / 2, LEVELS)))
     excess = np.sqrt(max(_scatter(quantiles) ** 2 - by_chance**2, 0.0))
-    return np.asarray(logs > quantiles[CENTRE] + max(np.log(times), DEVIATIONS * excess))
+    return np.asarray(logs > quantiles[-1] + max(np.log(times), DEVIATIONS * excess))
 
 
 def _scatter(quantiles: Array) -> float:
