@@ -13,6 +13,8 @@ from consilience.numerics.arrays import Array, IntArray, Mask
 
 FOREIGN = 10.0
 """Multiple of the usual cost above which a gate is outlying."""
+LEVELS = np.array([0.2, 0.4])
+"""Levels of the quantiles of log costs for their scatter: the smallest are those of the gate that is the consensus."""
 CONTRADICTED = 0.1
 """Maximum fraction of labels that a gate may assign differently from the site's own counts."""
 THINNED = 7
@@ -84,7 +86,7 @@ def foreign_gates(pool: Pool, costs: Array, gate: Gate) -> Mask:
         return np.zeros(len(costs), dtype=bool)
     weight, P = np.array([model.weight for model in pool.models]), gate.parameter_count
     total, per_row = np.maximum(np.nan_to_num(costs), 0.5 * P), np.nan_to_num(costs / weight)
-    far = known & is_far(total, known, FOREIGN, P) & is_far(per_row, known, FOREIGN, P)
+    far = known & is_far(total, known, FOREIGN, P, LEVELS) & is_far(per_row, known, FOREIGN, P, LEVELS)
     strange = [bool(far[m]) and (per_row[m] > np.log(gate.K) or _contradicts(pool, m)) for m in range(pool.M)]
     return np.array(strange, dtype=bool)
 

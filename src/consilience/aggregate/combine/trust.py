@@ -143,27 +143,23 @@ def _is_foreign(cost: Array, mass: Array, pool: Pool, honest: Mask) -> Mask:
     return far & (per_row > LEAST_FOREIGN)
 
 
-def is_far(cost: Array, known: Mask, times: float, parameters: float) -> Mask:
+def is_far(cost: Array, known: Mask, times: float, parameters: float, levels: Array = LEVELS) -> Mask:
     """Detect costs far above those of the ``known`` ones, most of them honest, by a factor that grows with scatter.
 
     Twice the cost of an honest model is about chi-square with as many degrees of freedom as it has ``parameters``; the
     excess scatter of its logarithm measures how much honest sites differ. Outliers are in the upper tail, so centre and
-    scatter are computed from the quantiles 0.1 to 0.4; two of them would scatter too much with few sites. A site that
-    is the consensus itself has no cost, and does not count.
+    scatter are computed from quantiles below the share of outliers; two of them scatter much with few sites.
     """
     logs = np.log(np.maximum(cost, np.finfo(float).tiny))
-    counted = known & (cost > SAME * np.median(cost[known]))
-    if not counted.any():
-        return np.zeros(len(cost), dtype=bool)
-    quantiles = np.quantile(logs[counted], LEVELS)
-    by_chance = _scatter(np.log(gammaincinv(parameters / 2, LEVELS)))
-    excess = np.sqrt(max(_scatter(quantiles) ** 2 - by_chance**2, 0.0))
+    quantiles = np.quantile(logs[known], levels)
+    by_chance = _scatter(np.log(gammaincinv(parameters / 2, levels)), levels)
+    excess = np.sqrt(max(_scatter(quantiles, levels) ** 2 - by_chance**2, 0.0))
     return np.asarray(logs > quantiles[-1] + max(np.log(times), DEVIATIONS * excess))
 
 
-def _scatter(quantiles: Array) -> float:
-    """Compute the slope of quantiles at ``LEVELS`` against those of a standard normal distribution."""
-    normal = ndtri(LEVELS)
+def _scatter(quantiles: Array, levels: Array) -> float:
+    """Compute the slope of quantiles against those of a standard normal distribution."""
+    normal = ndtri(levels)
     centred = normal - normal.mean()
     return float(centred @ quantiles / (centred @ centred))
 
