@@ -21,6 +21,19 @@ print(",".join(sorted({"numpy", "scipy", "sklearn", "pyarrow", "rich", "matplotl
     assert out.stdout.strip() == ""
 
 
+def test_estimators_add_little_to_the_import_of_scikit_learn():
+    code = """
+import sys, sklearn.base, sklearn.utils.parallel
+before, slow = set(sys.modules), {"sklearn.pipeline", "sklearn.metrics", "rich", "numba", "pyarrow", "pydantic"}
+import consilience
+consilience.MixtureOfExpertsRegressor
+ours = {"consilience.messages", "consilience.aggregate", "consilience.site", "consilience.cli"}
+print(",".join(sorted((slow | ours) & set(sys.modules) - before)))
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == ""
+
+
 @pytest.mark.parametrize("name", LAZY)
 def test_lazy_name_resolves(name):
     value = getattr(consilience, name)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
 from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning, warn
 from consilience.estimators import frames
@@ -20,6 +19,9 @@ from consilience.fit.cross_validation import HeldOut, cross_validated, given_fol
 from consilience.fit.orders import competing, html_table, least, left_out, lines
 from consilience.model import FAMILIES, Rows
 from consilience.numerics.arrays import IntArray
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
 CRITERIA = ("aic", "bic", "icl")
 FOLDS = 5
@@ -246,7 +248,7 @@ def _of_order(estimator: Any, K: int) -> Any:
 
 def _joined(estimator: Pipeline, before: Pipeline, fitted: Any) -> Pipeline:
     """Return the fitted pipeline of the fitted steps and a fitted mixture."""
-    return Pipeline([*before.steps, (estimator.steps[-1][0], fitted)])
+    return type(before)([*before.steps, (estimator.steps[-1][0], fitted)])
 
 
 def _warn(orders: tuple[int, ...], fits: tuple[Any, ...], set_aside: Mapping[int, str]) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 
 from consilience.errors import ConsilienceWarning, InvalidInputError
@@ -21,10 +20,20 @@ from consilience.fit.cross_validation import HeldOut, label_densities
 from consilience.model import Rows
 from consilience.numerics.arrays import Array, IntArray
 
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+
+def is_pipeline(estimator: Any) -> TypeGuard[Pipeline]:
+    """Whether the estimator is a pipeline."""
+    from sklearn.pipeline import Pipeline  # here, because it imports all of sklearn.preprocessing
+
+    return isinstance(estimator, Pipeline)
+
 
 def final_step(estimator: Any) -> MixtureEstimator:
     """Return the mixture: the estimator itself, or the last step of a pipeline."""
-    final = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    final = estimator.steps[-1][1] if is_pipeline(estimator) else estimator
     if not isinstance(final, MixtureEstimator):
         raise InvalidInputError(
             f"got {type(final).__name__}: expected a mixture of this library, alone or as the last step of a Pipeline"
@@ -34,7 +43,7 @@ def final_step(estimator: Any) -> MixtureEstimator:
 
 def steps_before(estimator: Any) -> Pipeline | None:
     """Return the steps of a pipeline before the last; None for a mixture alone, or a pipeline of one step."""
-    return estimator[:-1] if isinstance(estimator, Pipeline) and len(estimator) > 1 else None
+    return estimator[:-1] if is_pipeline(estimator) and len(estimator) > 1 else None
 
 
 def transformed(estimator: Any, X: Any) -> Any:
