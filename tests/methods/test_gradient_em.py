@@ -23,7 +23,7 @@ from consilience.messages.table import encode
 from consilience.methods import FederatedEM, Task
 from consilience.methods.gradient_em import SHORT, Preconditioner, mirrored
 from consilience.methods.spectral_start import symmetric_mixture
-from consilience.model import Groups, Mixture, Penalty, Rows, expect
+from consilience.model import Groups, Mixture, Penalty, Rows, expect, multinomial
 from consilience.model.expectation import score_sums
 from consilience.model.information import score
 from consilience.model.mixture import layout_of, score_layout
@@ -342,7 +342,7 @@ def test_a_step_is_the_gradient_times_a_share_of_all_second_moments(gate: str) -
     short = score_sums(mixture, rows)
     panel = mixture.design.panel(rows.X)
     Sxx = (panel * rows.weight) @ panel.T
-    preconditioner = Preconditioner(Sxx, Penalty(), symmetric=False)
+    preconditioner = Preconditioner(Sxx, Penalty(), symmetric=False, of_gate=Sxx)
     for length in (1.0, 0.25):
         step = preconditioner.step(mixture, short, length)
         n = short.experts.plain[:3]
@@ -356,12 +356,34 @@ def test_the_bound_of_the_gate_is_above_its_curvature() -> None:
         for labels in ("row", "group"):
             mixture, rows = Shape(K=3, n=60, labels=labels, seed=seed).problem()
             panel = mixture.design.panel(rows.X)
-            preconditioner = Preconditioner(panel @ panel.T, Penalty(), symmetric=False)
+            Sxx = panel @ panel.T
+            preconditioner = Preconditioner(Sxx, Penalty(), symmetric=False, of_gate=Sxx)
             bound = preconditioner.completed(mixture, score_sums(mixture, rows), 1.0).gate.second
             exact = expect(mixture, rows).gate.second
             apart = unpack(bound - exact)  # blocks (1, 1), (1, 2), (2, 2) of the curvature in K - 1 coordinates
             J = np.block([[apart[0], apart[1]], [apart[1], apart[2]]])
             assert np.linalg.eigvalsh(J).min() > -1e-9
+
+
+@pytest.mark.parametrize(("K", "d"), [(3, 760), (40, 39)])
+def test_steps_of_a_wide_gate_climb(K: int, d: int) -> None:
+    """Above 1,500 parameters the curvature of a gate is one block for each class."""
+    mixture, rows = Shape(K=K, d=d, n=100).problem()
+    assert not multinomial.is_full(K, mixture.design.p)
+    panel = mixture.design.panel(rows.X)
+    Sxx = panel @ panel.T + np.eye(len(panel))  # fewer rows than covariates
+    short = score_sums(mixture, rows)
+    gate = Preconditioner(Sxx, Penalty(), symmetric=False, of_gate=Sxx).step(mixture, short, 1.0).gate
+    assert score_sums(replace(mixture, gate=gate), rows).log_likelihood > short.log_likelihood + 0.1
+
+
+@pytest.mark.parametrize("columns", [{"gate_features": [0, 1]}, {"expert_features": [0, 1]}])
+def test_gate_and_experts_may_read_different_covariates(columns: dict[str, list[int]]) -> None:
+    case = simulated(gate="softmax", n=600, d=4, seed=1)
+    sites = Federation({"a": (case.X[:300], case.y[:300]), "b": (case.X[300:], case.y[300:])})
+    model = MixtureOfExpertsRegressor(2, random_state=0, max_iter=3000, **columns)
+    short, whole = (sites.fit(model, method=method).model for method in (GradientEM(), FederatedEM()))
+    assert short.log_likelihood_ == pytest.approx(whole.log_likelihood_, abs=0.05)
 
 
 # ---------------------------------------------------------------------- what it has, and what it has not

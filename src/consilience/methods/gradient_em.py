@@ -27,6 +27,7 @@ from consilience.methods.federated_em import each_score, judges, starting_points
 from consilience.methods.site_reports import witnessed_by
 from consilience.methods.spectral_start import one_expert, spectral_start, symmetric_mixture
 from consilience.methods.task import Method, Task
+from consilience.model import multinomial
 from consilience.model.families.requirement import gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
@@ -79,7 +80,7 @@ class GradientEM(Method):
         cross: CrossLikelihood | None = None
         if self.symmetric and task.start is None:
             found = yield from spectral_start(design, specification.structure)
-            mixture, Sxx = found.mixture, found.Sxx
+            mixture, Sxx, of_gate = found.mixture, found.Sxx, found.Sxx
             statistics: Statistics = yield Total(ScoreSums(mixture))
         else:
             starts = yield from starting_points(
@@ -87,9 +88,8 @@ class GradientEM(Method):
             )
             mixture, cross = starts.mixtures[0], starts.cross
             mixture = nearest_pair(mixture) if self.symmetric else mixture
-            answers: Answers = yield Total(Several((Expect(one_expert(design)), ScoreSums(mixture))))
-            Sxx, statistics = unpack(answers.items[0].experts.second)[0], answers.items[1]
-        preconditioner = Preconditioner(Sxx, problem.penalty, self.symmetric)
+            Sxx, of_gate, statistics = yield from _first_sums(mixture)
+        preconditioner = Preconditioner(Sxx, problem.penalty, self.symmetric, of_gate)
         ascent = yield from _climbed(mixture, statistics, preconditioner, problem)
         if len(survey.sites) > 1:
             each = yield from each_score(ascent.mixture)
@@ -102,13 +102,27 @@ class GradientEM(Method):
             raise InvalidInputError("symmetric=True is for two regressions: use MixtureOfRegressions(2)")
 
 
+def _first_sums(mixture: Mixture) -> Dialogue[tuple[Array, Array, Statistics]]:
+    """Ask for ``Σ x̃ x̃ᵀ`` of the experts' and of the gate's covariates, and for the scores of the start."""
+    designs = (mixture.design,) if mixture.gate_design is None else (mixture.design, mixture.gate_design)
+    asked = [Expect(one_expert(design)) for design in designs]
+    answers: Answers = yield Total(Several((*asked, ScoreSums(mixture))))
+    *sums, statistics = answers.items
+    products = [unpack(each.experts.second)[0] for each in sums]
+    return products[0], products[-1], statistics
+
+
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """Constants of the rounds: ``Σ x̃ x̃ᵀ (p, p)`` over all rows, the penalty, and whether experts are ``± b``."""
+    """Constants of the rounds: sums over all rows, the penalty, and whether experts are ``± b``.
+
+    ``Sxx (p, p)`` is ``Σ x̃ x̃ᵀ`` of the experts' covariates, ``of_gate`` that of the gate's.
+    """
 
     Sxx: Array
     penalty: Penalty
     symmetric: bool
+    of_gate: Array
 
     def step(self, mixture: Mixture, statistics: Statistics, length: float) -> Mixture:
         """Take a step from statistics without second moments, with step length ``length``."""
@@ -123,10 +137,9 @@ class Preconditioner:
         S = pack(self.Sxx) / length
         gate, experts = statistics.gate, statistics.experts
         if mixture.gate.reads_covariates:
-            k, l = np.triu_indices(mixture.K - 1)
             labels = statistics.weight / max(float(n.sum()), np.finfo(float).tiny)
-            bound = 0.5 * ((k == l) - 1 / mixture.K) * labels  # Böhning: diag(π) - π πᵀ ≼ (I - 1 1ᵀ / K) / 2
-            gate = replace(gate, second=bound[:, None] * S)
+            bounds = multinomial.curvature_bounds(mixture.K, mixture.reads.p) * labels
+            gate = replace(gate, second=bounds[:, None] * pack(self.of_gate) / length)
         return replace(statistics, gate=gate, experts=replace(experts, second=share[:, None] * S))
 
 

@@ -52,6 +52,25 @@ def curvature_rows(pi: Array, mass: Array | float, p: int) -> Array:
     return 2 * mass * pi * (1 - pi)
 
 
+def curvature_bounds(C: int, p: int) -> Array:
+    """Return weights that bound those of :func:`curvature_rows` for all shares, ``(curvature_row_count,)``.
+
+    The full Hessian has ``diag(π) - π πᵀ ≼ (I - 1 1ᵀ / C) / 2`` (Böhning), the blocks have ``2 π (1 - π) ≤ 1 / 2``.
+
+    Examples
+    --------
+    >>> curvature_bounds(3, p=2)
+    array([ 0.33333333, -0.16666667,  0.33333333])
+    >>> curvature_bounds(3, p=1000)
+    array([0.5, 0.5, 0.5])
+    """
+    if not is_full(C, p):
+        return np.full(C, 0.5)
+    k, l = upper_triangle(C - 1)
+    bounds: Array = 0.5 * ((k == l) - 1 / C)
+    return bounds
+
+
 def centred(contrasts: Array) -> Array:
     """Convert contrasts ``(C - 1, p)`` to the last class into coefficients ``(C, p)`` that sum to zero.
 
