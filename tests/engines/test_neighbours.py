@@ -14,10 +14,14 @@ from consilience.engines.neighbours import neighbourhoods, respond_together
 from consilience.errors import RoundStoppedError
 from consilience.fit import Expect, Specification
 from consilience.messages import Each, Summarise, Total, decode
+from consilience.messages.dialogue import Dialogue
+from consilience.messages.questions import Sample
 from consilience.methods import Task
 from consilience.model import Groups, Rows, expect
+from consilience.model.statistics import Statistics
+from consilience.model.summary import ColumnSummary
 from consilience.runs import Limits, Run, run
-from consilience.site import Site
+from consilience.site import Site, answer
 
 N = 12
 
@@ -147,3 +151,34 @@ def test_clients_that_are_sites_answer_together(monkeypatch: pytest.MonkeyPatch)
     alone = fitted()
     assert max(numbers_of(alone)) == 1
     assert together.value[0].log_likelihood == pytest.approx(alone.value[0].log_likelihood, rel=1e-10)
+
+
+def test_samples_are_those_that_each_site_draws() -> None:
+    data = soft(1200, n_experts=2, n_features=2, random_state=0)
+    parts = np.array_split(np.arange(1200), 200)
+    sites = [Site(str(m), Rows(data.X[part], data.y[part, None])) for m, part in enumerate(parts)]
+    question = Sample(Expect(data.truth), 0.5, seed=3)
+    assert neighbourhoods(sites)
+    assert respond_together(question, sites[:128]) is None
+
+    def total(engine: InProcess) -> float:
+        def dialogue() -> Dialogue[Statistics]:
+            return (yield Total(question))
+
+        return run(dialogue(), engine.over(sites)).value.log_likelihood
+
+    alone = sum(answer(question, site).log_likelihood for site in sites)
+    assert total(InProcess(2)) == pytest.approx(alone, rel=1e-12)
+
+
+def test_sites_that_cannot_be_joined_answer_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def joined(_: object) -> Rows:
+        raise MemoryError("too many rows")
+
+    monkeypatch.setattr(neighbours, "joined", joined)
+    sites = [Site(str(m), Rows(np.full((2, 1), m), np.full((2, 1), m))) for m in range(150)]
+
+    def dialogue() -> Dialogue[ColumnSummary]:
+        return (yield Total(Summarise(d=1, q=1)))
+
+    assert run(dialogue(), InProcess(2).over(sites)).value.weight == 300.0

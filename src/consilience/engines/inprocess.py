@@ -110,10 +110,13 @@ class InProcessSites:
         jobs = deque((names, question_for(asked, places[names[0]])) for names in parts)  # an error is the caller's
 
         def work() -> None:
-            with contextlib.suppress(IndexError):
-                while True:
-                    for reply in self._answered(number, *jobs.popleft()):
-                        self._replies.put((this_run, reply))
+            while jobs:
+                try:
+                    names, asked_for = jobs.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                for reply in self._answered(number, names, asked_for):
+                    self._replies.put((this_run, reply))
 
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         patience = None if timeout is None else PATIENCE * timeout

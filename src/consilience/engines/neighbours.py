@@ -15,7 +15,7 @@ from consilience.messages.table import encode, received
 from consilience.model.rows import Rows
 from consilience.runs.consistency import sum_of
 from consilience.runs.tree_sum import Span, blocks
-from consilience.site.answer import answer
+from consilience.site.answer import answer, is_sum
 from consilience.site.site import Site, joined
 
 MANY = 100
@@ -69,6 +69,8 @@ def _columns(site: Site) -> tuple[int, int, bool, bool, bool]:
 def respond_together(question: Question, sites: Sequence[Site]) -> bytes | None:
     """Answer for the sum over some sites; None if that is no valid answer, so that each must answer for itself.
 
+    Questions that are not sums over rows are for single sites: a sample, for example, is drawn by each on its own.
+
     Examples
     --------
     >>> import numpy as np
@@ -77,10 +79,11 @@ def respond_together(question: Question, sites: Sequence[Site]) -> bytes | None:
     >>> decode(respond_together(Summarise(d=1, q=1), sites)).y_mean
     array([1.5])
     """
-    rows = joined([part for site in sites for part in site.chunks()])
+    if not is_sum(question):
+        return None
     try:
-        found = answer(question, Site("", rows))
+        rows = joined([part for site in sites for part in site.chunks()])
+        message = encode(answer(question, Site("", rows)), sum_of(site.fingerprint for site in sites))
+        return None if isinstance(received(message, question), Failure) else message
     except Exception:  # noqa: BLE001 - which site it is, and why, is seen where each answers for itself
         return None
-    message = encode(found, sum_of(site.fingerprint for site in sites))
-    return None if isinstance(received(message, question), Failure) else message

@@ -64,9 +64,15 @@ def answer(question: Question, site: Site) -> Answer:
     whole = WHOLE.get(type(question))
     if whole is not None:
         return whole(question, site)
-    if isinstance(question, Several) and not all(ROW_OF[type(part)].contribution for part in question.questions):
+    if isinstance(question, Several) and not is_sum(question):
         return Answers(tuple(answer(part, site) for part in question.questions))
     return reduce(_add, (_contribution(question, rows) for rows in site.chunks()))
+
+
+def is_sum(question: Question) -> bool:
+    """Whether the answer is a sum of contributions of rows, whoever holds them."""
+    parts = question.questions if isinstance(question, Several) else (question,)
+    return all(ROW_OF[type(part)].contribution for part in parts if type(part) in ROW_OF)
 
 
 def _add(a: Answer, b: Answer) -> Answer:
