@@ -1,10 +1,13 @@
+import os
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from consilience.numerics.threads import SINGLE_UP_TO, in_order, jobs, one_ahead, threads_for
+from consilience.numerics.threads import in_order, jobs, one_ahead, one_blas_thread, processors
 
 
 def blas_threads():
@@ -17,37 +20,25 @@ def two_threads():
         yield blas_threads()  # a library without threads may still have one
 
 
-@pytest.mark.parametrize("p", [1, SINGLE_UP_TO])
-def test_small_products_use_one_thread(p, two_threads):
-    with threads_for(p):
+def test_products_use_one_thread(two_threads):
+    with one_blas_thread():
         assert set(blas_threads()) <= {1}
     assert blas_threads() == two_threads
 
 
-def test_large_products_use_all_threads(two_threads):
-    with threads_for(SINGLE_UP_TO + 1):
-        assert blas_threads() == two_threads
-
-
 def test_threads_come_back_after_an_error(two_threads):
-    with pytest.raises(RuntimeError, match="inside"), threads_for(1):
+    with pytest.raises(RuntimeError, match="inside"), one_blas_thread():
         raise RuntimeError("inside")
     assert blas_threads() == two_threads
 
 
 def test_users_that_overlap_leave_the_threads_as_they_were(two_threads):
-    first, second = threads_for(1), threads_for(1)
+    first, second = one_blas_thread(), one_blas_thread()
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
     assert set(blas_threads()) <= {1}
     second.__exit__(None, None, None)
-    assert blas_threads() == two_threads
-
-
-def test_several_jobs_leave_one_thread_to_large_products(two_threads):
-    with jobs(2), threads_for(SINGLE_UP_TO + 1):
-        assert set(blas_threads()) <= {1}
     assert blas_threads() == two_threads
 
 
@@ -96,8 +87,35 @@ def test_one_ahead_reads_while_the_caller_works():
 
     ahead = one_ahead(items())
     assert next(ahead) == 0
-    ahead.close()  # waits for the thread
+    until = time.monotonic() + 10
+    while len(read) < 2 and time.monotonic() < until:
+        time.sleep(0.001)
     assert read == [0, 1]
+
+
+def test_a_reader_that_hangs_does_not_keep_the_process_from_ending():
+    code = """
+import time
+from consilience.numerics.threads import one_ahead
+ahead = one_ahead(time.sleep(seconds) for seconds in (0, 600))
+next(ahead)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_one_item_is_computed_without_another_thread():
+    with jobs(2):
+        assert list(in_order(lambda _: threading.current_thread(), [1])) == [threading.current_thread()]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
+def test_processors_are_those_that_the_process_may_use():
+    allowed = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert processors() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def test_one_ahead_raises_the_error_of_the_reader_in_its_place():

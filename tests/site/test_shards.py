@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import subprocess
 import sys
 import warnings
+import weakref
 from dataclasses import astuple
 from decimal import Decimal
 from pathlib import Path
@@ -519,3 +521,15 @@ def test_the_model_reads_chunks_as_it_reads_the_whole(tmp_path):
     first, second = (expect(data.truth, rows) for rows in shard.chunks())
     whole = expect(data.truth, Rows(data.X, data.y[:, None]))
     np.testing.assert_allclose((first + second).experts.second, whole.experts.second, rtol=1e-10, atol=1e-8)
+
+
+def test_a_pass_holds_the_current_chunk_and_the_next(tmp_path):
+    n = 4 * CHUNK
+    uri = write({"x": np.arange(float(n)), "y": np.arange(float(n))}, tmp_path / "a.parquet")
+    seen = []
+    for rows in Shard(uri, Columns(("x",), ("y",))).chunks():
+        seen.append(weakref.ref(rows))
+        del rows
+        gc.collect()
+        assert [each() is not None for each in seen[:-1]] == [False] * (len(seen) - 1)
+    assert len(seen) == 4

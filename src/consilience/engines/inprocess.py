@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import queue
 import threading
 import time
@@ -19,7 +18,7 @@ from consilience.engines.neighbours import neighbourhoods, respond_together
 from consilience.errors import InvalidInputError
 from consilience.messages.questions import Question, question_for
 from consilience.messages.table import decode
-from consilience.numerics.threads import threads_for
+from consilience.numerics.threads import one_blas_thread, processors
 from consilience.runs.engine import Reply, digest
 from consilience.runs.tree_sum import Span
 from consilience.site.answer import respond
@@ -55,7 +54,7 @@ class InProcess:
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise InvalidInputError(f"threads={threads!r}: expected a whole number of at least 1")
-        self.threads = threads or os.cpu_count() or 1
+        self.threads = threads or processors()
 
     def each(self, work: Callable[[T, bytes], R], items: Sequence[T], shared: bytes) -> Iterator[tuple[int, R]]:
         """Yield ``work(item, shared)`` of each item with its position, as they end.
@@ -122,7 +121,7 @@ class InProcessSites:
         patience = None if timeout is None else PATIENCE * timeout
         waiting, replies = set(sites), list[Reply]()
         try:
-            with threads_for(0):
+            with one_blas_thread():
                 while waiting and time.monotonic() < deadline:
                     if not replies:
                         for _ in range(min(self._threads, len(jobs))):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,6 +21,7 @@ from consilience.model import FAMILIES, Groups, Mixture, Rows
 from consilience.model.families.registry import family_of
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
+from consilience.numerics.threads import processors
 
 SIZES = ("exposure", "trials")
 """Names of the size of a row, such as ``exposure``."""
@@ -59,7 +59,7 @@ def thread_count(n_jobs: Any) -> int:
         raise InvalidInputError(
             f"n_jobs={n_jobs!r}: expected None, a whole number of at least 1, or -1 for all processors"
         )
-    return (os.cpu_count() or 1) if n_jobs == -1 else int(n_jobs)
+    return processors() if n_jobs == -1 else int(n_jobs)
 
 
 def check_level(level: float) -> None:

@@ -20,7 +20,7 @@ from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
 from consilience.model.summary import column_summary
-from consilience.numerics.threads import threads_for
+from consilience.numerics.threads import one_blas_thread
 
 EXACT = 20_000
 """Number of labels up to which the best few ends are all climbed on all rows; above, one pass compares two of them."""
@@ -149,7 +149,7 @@ def fit_mixture(
     check_fittable(specification, summary)
     penalty = specification.penalty(summary)
     respond = responder(rows, "all rows", progress)
-    with threads_for(max(rows.X.shape[1] + specification.intercept, rows.Y.shape[1])):
+    with one_blas_thread():
         if start is None:
             found = search(rows, specification, summary, rng, n_init=n_init, progress=progress)
         else:

@@ -22,7 +22,7 @@ from consilience.model.rows import Rows
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, symmetrised
-from consilience.numerics.threads import threads_for
+from consilience.numerics.threads import one_blas_thread
 
 RIDGE_SHARE = 0.05
 """Maximum fraction of the information of the gate, or of the experts, that may come from the ridge."""
@@ -185,7 +185,7 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     if not is_informable(mixture):
         return refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
     if statistics.information is None and rows is not None:
-        with threads_for(mixture.design.p):
+        with one_blas_thread():
             statistics = expect(mixture, rows, information=True)
     step = newton_step(mixture, statistics, fit.penalty)
     inverse = inverse_information(mixture, statistics, fit.penalty)

@@ -1,22 +1,26 @@
-"""Threads: many small matrix products are fastest on one thread each; blocks of rows can be shared out to several."""
+"""Threads: blocks of rows are shared out to several, and the products of a block are computed on one.
+
+Small matrix products are fastest so, and large ones would have other bits with another number of threads.
+"""
 
 from __future__ import annotations
 
+import os
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar, copy_context
-from functools import lru_cache
-from typing import Any, TypeVar
+from functools import lru_cache, partial
+from itertools import chain, islice
+from typing import Any, NoReturn, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
 R = TypeVar("R")
-SINGLE_UP_TO = 64
-"""Number of features up to which a block's products are computed on one thread."""
 IN_FLIGHT = 2
 """Number of results per thread that may wait for their turn."""
 
@@ -53,19 +57,29 @@ _LIMIT = _Limit()
 
 
 @contextmanager
-def threads_for(p: int) -> Iterator[None]:
-    """Limit BLAS to one thread for blocks with at most ``SINGLE_UP_TO`` features, and where :func:`jobs` are several.
+def one_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread.
 
     Examples
     --------
-    >>> with threads_for(21):
+    >>> with one_blas_thread():
     ...     pass
     """
-    if p > SINGLE_UP_TO and _JOBS.get() == 1:
-        yield
-        return
     with _LIMIT:
         yield
+
+
+def processors() -> int:
+    """Return the number of processors that this process may use.
+
+    Examples
+    --------
+    >>> processors() >= 1
+    True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @contextmanager
@@ -85,18 +99,16 @@ def jobs(number: int) -> Iterator[None]:
         _JOBS.reset(token)
 
 
-_END = object()
-
-
 def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """Yield ``work(item)`` of each item in their order, computed by as many threads as :func:`jobs` says."""
-    number = _JOBS.get()
-    if number == 1:
-        yield from map(work, items)
+    number, rest = _JOBS.get(), iter(items)
+    first = list(islice(rest, 2))
+    if number == 1 or len(first) < 2:
+        yield from map(work, chain(first, rest))
         return
     pending: deque[Future[R]] = deque()
     with ThreadPoolExecutor(number, thread_name_prefix="consilience-pass") as pool:
-        for item in items:
+        for item in chain(first, rest):
             pending.append(pool.submit(copy_context().run, work, item))
             if len(pending) == IN_FLIGHT * number:
                 yield pending.popleft().result()
@@ -104,16 +116,45 @@ def in_order(work: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
             yield pending.popleft().result()
 
 
+_END = object()
+
+
 def one_ahead(items: Iterator[T]) -> Iterator[T]:
     """Yield items, each of which another thread computes while the caller works with the one before.
+
+    The thread is a daemon: a file that cannot be read to its end does not keep the process from ending.
 
     Examples
     --------
     >>> list(one_ahead(iter("abc")))
     ['a', 'b', 'c']
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="consilience-ahead") as pool:
-        coming = pool.submit(next, items, _END)
-        while (item := coming.result()) is not _END:
-            coming = pool.submit(next, items, _END)
-            yield item  # type: ignore[misc]
+    wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    done: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+    wanted.put(True)
+    threading.Thread(target=_compute, args=(items, wanted, done), name="consilience-ahead", daemon=True).start()
+    try:
+        while (item := done.get()()) is not _END:
+            wanted.put(True)
+            yield item
+    finally:
+        wanted.put(False)
+
+
+def _compute(
+    items: Iterator[T], wanted: queue.SimpleQueue[bool], done: queue.SimpleQueue[Callable[[], object]]
+) -> None:
+    """Compute an item each time that one is wanted; an error is raised where the item is taken."""
+    while wanted.get():
+        try:
+            done.put(partial(_same, next(items, _END)))
+        except BaseException as error:  # noqa: BLE001 - not an error of this thread
+            done.put(partial(_raise, error))
+
+
+def _same(item: T) -> T:
+    return item
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error

@@ -28,7 +28,7 @@ from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics.arrays import Array, kronecker, pack, unpack
 from consilience.numerics.linalg import solve_symmetric
-from consilience.numerics.threads import threads_for
+from consilience.numerics.threads import one_blas_thread
 from consilience.site.site import Site
 
 DESCRIBED_ROWS = 20_000
@@ -49,7 +49,7 @@ def local_fit(question: FitSite, site: Site) -> LocalFit:
     summary = reduce(add, (column_summary(rows) for rows in site.chunks()))
     rng = np.random.default_rng(question.seed)
     found: list[tuple[tuple[bool, float], int, Ascent, Specification]] = []
-    with threads_for(max(site.shape) + 1):
+    with one_blas_thread():
         for K in question.orders:
             specification = question.specification.with_order(K)
             ascent = _ascent(question, specification, summary, site, rng)

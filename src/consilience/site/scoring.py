@@ -18,7 +18,7 @@ from consilience.messages.table import decode
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array
-from consilience.numerics.threads import threads_for
+from consilience.numerics.threads import one_blas_thread
 from consilience.site.shards import Shard, read_columns
 from consilience.site.stores import address, named, store
 from consilience.site.writing import parquet_writer, stamp_of
@@ -108,7 +108,7 @@ def scored(task: Scoring, model: bytes) -> Scored:
                 failure=f"{address(task.out)} is there, and not of this model and this file: pass overwrite=True to "
                 "write it again, or another folder"
             )
-        with threads_for(0):
+        with one_blas_thread():
             return Scored(rows=write_scores(task, decode(model).mixture, stamp))
     except ConsilienceError as error:
         return Scored(failure=str(error))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +97,11 @@ class Shard:
         a chunk is read by another thread while the caller computes with the one before.
         """
         chunks = self._chunks()
-        first = next(chunks, None)
-        if first is not None and first.n < CHUNK:  # the only one
-            yield first
-        elif first is not None:
-            yield from one_ahead(chain([first], chunks))
+        held = list(islice(chunks, 1))
+        if held and held[0].n >= CHUNK:
+            yield from one_ahead(chain(map(list.pop, [held]), chunks))  # popped: not held for the whole pass
+        else:
+            yield from held
 
     def _chunks(self) -> Iterator[Rows]:
         size = CHUNK if self.columns.groups is None else max(1, self.count())

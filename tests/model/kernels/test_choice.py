@@ -1,7 +1,10 @@
 """Which kernel a pass takes, and that both give the same sums for every family and gate."""
 
+import re
 import subprocess
 import sys
+from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -107,6 +110,29 @@ print(kernel_for(choice.COMPILED_FROM, 21).name)
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "numpy"
+
+
+def test_machine_code_that_cannot_be_kept_leaves_passes_to_numpy(tmp_path):
+    pytest.importorskip("numba")
+    pytest.importorskip("resource")
+    code = """
+import os, resource, sys
+os.environ["NUMBA_CACHE_DIR"] = sys.argv[1]
+import numba
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+from consilience.model.kernels import choice, kernel_for
+os.write(1, kernel_for(choice.COMPILED_FROM, 21).name.encode())
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "numpy"
+
+
+@pytest.mark.parametrize("name", ["compiled.py", "compiled_residuals.py"])
+def test_a_file_of_cached_functions_changes_with_those_that_are_compiled_into_it(name):
+    folder = Path(choice.__file__).parent
+    source = (folder / name).read_text(encoding="utf-8")
+    other, stamp = re.search(r'^BUILT_FROM = \("(\w+\.py)", "(\w+)"\)$', source, re.MULTILINE).groups()
+    assert sha256((folder / other).read_text(encoding="utf-8").encode()).hexdigest()[:16] == stamp
 
 
 def test_a_small_fit_does_not_load_numba():

@@ -28,6 +28,7 @@ from consilience.engines.dask.rounds import is_loss
 from consilience.engines.dask.sites import DaskSites
 from consilience.engines.dask.tasks import keep
 from consilience.errors import EngineError, InvalidInputError
+from consilience.numerics.threads import processors
 from consilience.site.site import Site
 
 T = TypeVar("T")
@@ -134,7 +135,7 @@ class DaskCluster:
         try:
             self._open.enter_context(quiet())
             if address is None:
-                started = local_client(n_workers or os.cpu_count() or 1, security, checked_memory(memory_limit))
+                started = local_client(n_workers or processors(), security, checked_memory(memory_limit))
                 self._client = self._open.enter_context(started)
             elif isinstance(address, str):
                 address = checked_address(address, security, insecure=insecure)

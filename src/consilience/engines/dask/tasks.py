@@ -25,7 +25,7 @@ from consilience.messages.failures import Failure
 from consilience.messages.questions import Bundle, Question, question_for
 from consilience.messages.table import decode, encode, received
 from consilience.model.rows import Rows
-from consilience.numerics.threads import threads_for
+from consilience.numerics.threads import one_blas_thread
 from consilience.runs.consistency import sum_of
 from consilience.runs.engine import digest
 from consilience.runs.tree_sum import Span, tree_sum
@@ -184,7 +184,7 @@ def answer_block(
         log_trace(site, received(message, own) if len(message) < LARGEST_FAILURE else None)
         return place, place + 1, message, (digest(message),), time.perf_counter() - began
 
-    with threads_for(0):
+    with one_blas_thread():
         done = each_within(work, chosen, None if limit is None else limit.left())
     for i in chosen:
         if i not in done:

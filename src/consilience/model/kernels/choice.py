@@ -72,10 +72,10 @@ def kernel_for(n: int, p: int) -> Kernel:
 
 @lru_cache(maxsize=1)
 def compiled() -> Kernel | None:
-    """Return the compiled kernel; None without numba, or if it finds no folder in which to keep machine code."""
+    """Return the compiled kernel; None without numba, or if it cannot compile here or keep its machine code."""
     try:
         module = import_module("consilience.model.kernels.compiled")
         mixtures = import_module("consilience.model.kernels.compiled_residuals")
-    except (ImportError, RuntimeError):
+    except Exception:  # noqa: BLE001 - a full disk, a folder that is not ours, another version: numpy computes the same
         return None
     return Kernel("numba", module.standardise, module.log_sum_exp, module.moments, mixtures.distances, mixtures.scatter)

@@ -22,6 +22,9 @@ from consilience.numerics.softmax import SMALLEST_LOG_SHARE
 if config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set: nothing is compiled in this process")
 
+BUILT_FROM = ("tiles.py", "0cac8154c38b57e6")
+"""A file whose functions are compiled into those of this one, and the start of its SHA-256: numba takes machine code
+from its cache as long as this file is the same, so that it must change with the other."""
 CHUNK = 256
 """Number of rows whose products are summed at a time: the weights of a tile stay in the fastest cache."""
 APART = CHUNK + LANES

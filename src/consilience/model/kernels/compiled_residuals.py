@@ -14,6 +14,8 @@ from consilience.model.kernels.compiled import APART, CHUNK, sum_products
 from consilience.model.kernels.tiles import LANES
 from consilience.numerics.arrays import Array, IntArray, upper_triangle
 
+BUILT_FROM = ("compiled.py", "aa1adaafc275b952")
+"""As in :mod:`consilience.model.kernels.compiled`."""
 TILE = 128
 """Number of rows whose residuals are whitened at a time."""
 AT_ONCE = 4
