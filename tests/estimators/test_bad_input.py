@@ -354,6 +354,14 @@ def test_responses_whose_squares_overflow_are_named() -> None:
         FITS["regressor"](X, Y * 1e200)
 
 
+@pytest.mark.parametrize("place", ["X", "y"])
+def test_rows_without_weight_whose_squares_overflow_are_named(place: str) -> None:
+    data, weight = {"X": X.copy(), "y": Y.copy()}, np.ones(N)
+    data[place][0], weight[0] = np.finfo(float).max, 0.0
+    with pytest.raises(InvalidInputError, match="leave these rows out"):
+        MixtureOfExpertsRegressor(2, random_state=0).fit(**data, sample_weight=weight)
+
+
 # ---------------------------------------------------------------------- separation, empty experts, early stops
 
 

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consilience.model import Groups, expect
+from consilience.datasets import soft
+from consilience.model import Groups, Rows, expect
 from consilience.model.expectation import score_products
-from consilience.numerics.arrays import pack
+from consilience.numerics.arrays import Array, pack
 from families import GAUSSIAN
 from strategies import SUM_TOLERANCE, Shape, assert_same_sums, contributions, label_count, shapes, unweighted
 
@@ -115,3 +116,18 @@ def test_given_responsibilities_are_read_block_by_block(monkeypatch):
     whole = expect(mixture, rows, given=labels)
     monkeypatch.setattr("consilience.model.kernels.panels.BLOCK_ROWS", 7)
     assert_same_sums(expect(mixture, rows, given=labels), whole, contributions(mixture, rows))
+
+
+def test_weights_of_grouped_rows_are_frequencies_in_their_leverages() -> None:
+    data = soft(300, n_experts=2, n_features=5, random_state=0)
+    codes = np.arange(300) // 3
+    X, y, codes2 = np.r_[data.X, data.X], np.r_[data.y, data.y][:, None], Groups.of(np.r_[codes, codes])
+
+    def meat(rows: Rows) -> Array:
+        return score_products(data.truth, rows, by_leverage=True)
+
+    twice = meat(Rows(data.X, data.y[:, None], np.full(300, 2.0), groups=Groups.of(codes)))
+    np.testing.assert_allclose(twice, meat(Rows(X, y, groups=codes2)), rtol=1e-9)
+    once = meat(Rows(data.X, data.y[:, None], groups=Groups.of(codes)))
+    padded = Rows(X, y, np.repeat([1.0, 0.0], 300), groups=codes2)
+    np.testing.assert_allclose(meat(padded), once, rtol=1e-9)

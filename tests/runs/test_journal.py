@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from answering import Calls, failing, small_sites, summaries
+from consilience.datasets import soft
 from consilience.engines import InProcess
 from consilience.errors import JournalError, RoundStoppedError
 from consilience.fit import Expect
@@ -36,7 +37,8 @@ from consilience.messages.codec import fingerprint_of
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.same import is_same_question
 from consilience.model import Rows
-from consilience.runs import Journal, run
+from consilience.model.statistics import Statistics
+from consilience.runs import Journal, Limits, run
 from consilience.runs import journal as journal_module
 from consilience.runs.journal_file import FrameFile, joined, separated
 from consilience.runs.record import ANSWERED, FROM_JOURNAL
@@ -86,6 +88,26 @@ def test_a_stopped_run_asks_only_for_what_it_does_not_have(path: Path, calls: Ca
     assert resumed.value == [120.0] * 4
     assert calls.asked[9:].count("north") == 2  # the answer that was missing, and round 4
     assert len(calls.asked) == 9 + 1 + 3
+
+
+def test_a_resumed_run_with_limits_has_the_same_bits(path: Path, tmp_path: Path) -> None:
+    """Many small sites may answer together, but not before and apart after."""
+    data = soft(150 * 12, n_experts=2, n_features=2, random_state=0)
+    parts = np.array_split(np.arange(150 * 12), 150)
+    sites = [Site(str(m), Rows(data.X[part], data.y[part, None])) for m, part in enumerate(parts)]
+
+    def dialogue(stop: bool = False) -> Dialogue[Statistics]:
+        yield Total(Summarise(d=2, q=1))
+        if stop:
+            raise KeyboardInterrupt
+        return (yield Total(Expect(data.truth)))
+
+    limits = Limits(max_rows=1000)
+    with pytest.raises(KeyboardInterrupt):
+        run(dialogue(stop=True), InProcess().over(sites), Journal(path), limits=limits)
+    resumed = run(dialogue(), InProcess().over(sites), Journal(path), limits=limits).value
+    whole = run(dialogue(), InProcess().over(sites), Journal(tmp_path / "other"), limits=limits).value
+    np.testing.assert_array_equal(resumed.to_array(), whole.to_array())
 
 
 def test_a_site_left_out_stays_out_after_a_resume(path: Path, calls: Calls) -> None:

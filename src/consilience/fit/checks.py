@@ -75,7 +75,9 @@ def check_labels(parts: Sequence[Rows], K: int) -> None:
 def check_fittable(specification: Specification, summary: ColumnSummary) -> None:
     """Raise an error for data on which the likelihood has no maximum."""
     if not (np.all(np.isfinite(summary.x_products)) and np.all(np.isfinite(summary.y_products))):
-        raise InvalidInputError("X or y has values whose squares overflow: rescale those columns")
+        raise InvalidInputError(
+            "X or y has values whose squares overflow: rescale the columns, or leave these rows out"
+        )
     if not summary.weight > 0:
         raise InvalidInputError("all weights are zero: pass at least one positive sample_weight")
     problem = specification.experts.unfittable(summary)

@@ -148,7 +148,7 @@ def score_products(mixture: Mixture, rows: Rows, *, by_leverage: bool = False) -
         Whether the scores of the coefficients of expert k are divided by ``1 - h_ik``, where
         ``h_ik = τ_ik x_iᵀ (Σ w τ_k x xᵀ)⁻¹ x_i`` is the leverage of the row (HC3): a fit follows the rows of high
         leverage, whose residuals are then too small. For a group it is the sum over its rows, divided by the smaller
-        of their number and of that of the covariates: the mean over the directions that the group informs.
+        of their weight and of the number of the covariates: the mean over the directions that the group informs.
     """
     meat = np.zeros((mixture.parameter_count, mixture.parameter_count))
     at_coefficients = coefficient_slice(mixture)
@@ -167,9 +167,10 @@ def _leverages(block: Block, designs: list[Array]) -> Array:
     h = np.stack([np.sum(block.panel * (M @ block.panel), axis=0) for M in designs])
     if block.groups is None:
         return h
-    weighted = h if block.weight is None else h * block.weight
-    directions = np.clip(block.groups.sizes, 1, len(designs[0]))
-    return np.asarray(np.add.reduceat(weighted, block.groups.starts, axis=1) / directions)
+    starts, sizes = block.groups.starts, block.groups.sizes
+    if block.weight is not None:
+        h, sizes = h * block.weight, np.add.reduceat(block.weight, starts)
+    return np.asarray(np.add.reduceat(h, starts, axis=1) / np.clip(sizes, 1, len(designs[0])))
 
 
 def _designs(mixture: Mixture, rows: Rows) -> list[Array]:

@@ -163,4 +163,9 @@ def _summary(X: Array, Y: Array, weight: Array | None) -> ColumnSummary:
     dx, dy = X - x_mean, Y - y_mean
     rounding = share @ dx
     x_mean, dx = x_mean + rounding, dx - rounding  # exact for constant columns, which must vanish when centred
-    return ColumnSummary(total, x_mean, (dx * w[:, None]).T @ dx, y_mean, (dy * w[:, None]).T @ dy)
+    x_products, y_products = (dx * w[:, None]).T @ dx, (dy * w[:, None]).T @ dy
+    if weight is not None:  # not finite if squares of rows without weight overflow: 0 times them would spoil later sums
+        x_products, y_products = (
+            products + 0.0 * np.sum(part[w == 0] ** 2) for products, part in ((x_products, dx), (y_products, dy))
+        )
+    return ColumnSummary(total, x_mean, x_products, y_mean, y_products)

@@ -27,6 +27,8 @@ Sites = tuple[str, ...]
 class Limits:
     """What a run allows a site to weigh.
 
+    With limits every site sends its own answer in every round, also where sums could be formed on the way.
+
     Parameters
     ----------
     max_rows : float

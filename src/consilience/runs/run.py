@@ -278,7 +278,7 @@ class _Conversation:
         missing = [site for site in asked if site not in settled]
         if missing:
             total = isinstance(request, Total)
-            apart = not total or (self._limits != UNLIMITED and not all(map(self._stated.has_checked, missing)))
+            apart = not total or self._limits != UNLIMITED  # in all rounds: a resumed run must have the same bits
             done = len(asked) - len(missing)
             for replies in self._engine.ask(number, question, missing, total=not apart, timeout=self._deadline):
                 kept = [reply for reply in replies if self._arrived(number, reply, question, gathered, total=total)]
