@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, get_args
 
@@ -83,7 +84,7 @@ class Rule:
             said = "above" if open_end else "at least"
             raise InvalidInputError(f"transform={self.transform!r} needs low, and {said} {lowest:g}")
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether values are read as they are, and all are allowed."""
         return self == Rule(unit=self.unit)
