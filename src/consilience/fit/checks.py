@@ -72,6 +72,21 @@ def check_labels(parts: Sequence[Rows], K: int) -> None:
         )
 
 
+def check_no_ridge(specification: Specification, method: str, instead: str) -> None:
+    """Raise an error if experts have a ridge, for a method whose steps know none."""
+    if specification.expert_ridge:
+        raise InvalidInputError(f"{method} has no expert_ridge: leave it out, or use {instead}")
+
+
+def check_same_covariates(specification: Specification, method: str, instead: str) -> None:
+    """Raise an error if gate or experts read some of the covariates, for a method in which both read all."""
+    if specification.gate_columns is not None or specification.expert_columns is not None:
+        raise InvalidInputError(
+            f"gate and experts of {method} read the same covariates: leave gate_features and expert_features out, "
+            f"or use {instead}"
+        )
+
+
 def check_fittable(specification: Specification, summary: ColumnSummary) -> None:
     """Raise an error for data on which the likelihood has no maximum."""
     if not (np.all(np.isfinite(summary.x_products)) and np.all(np.isfinite(summary.y_products))):

@@ -20,6 +20,7 @@ import numpy as np
 from consilience.model.information import complete_information, free_parameters, moved, ridge, score
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
+from consilience.model.received import is_in_range
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
@@ -99,7 +100,8 @@ class Quadratic:
     def proposal(self, shift: float, penalty: Penalty) -> tuple[Mixture, NewtonStep] | None:
         """Return the mixture after the step with the smallest usable shift of at least ``shift``, or None.
 
-        A shift is usable if the shifted information is positive definite and the mixture after the step is admissible.
+        A shift is usable if the shifted information is positive definite, and the mixture after the step is admissible
+        and can be sent to sites.
         """
         while shift <= LARGEST_FOR_CURVATURE:
             step = self.step(shift)
@@ -107,7 +109,7 @@ class Quadratic:
                 shift = grown(shift, CURVATURE_GROWTH)
                 continue
             ahead = moved(self.mixture, step.direction) if np.all(np.isfinite(step.direction)) else None
-            if ahead is not None and ahead.experts.admissible(penalty):
+            if ahead is not None and is_in_range(ahead) and ahead.experts.admissible(penalty):
                 return ahead, step
             if shift > LARGEST_SHIFT:
                 return None

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_start
+from consilience.fit.checks import check_no_ridge, check_start
 from consilience.fit.climb import Ascent, Expect
 from consilience.fit.fitting import Fit, finished
 from consilience.fit.inference import InferredFit
@@ -124,6 +124,7 @@ class MinimaxRegression(Method):
 
     def _check(self, specification: Specification, q: int) -> None:
         REQUIRED.check(specification.family, specification.gate, q)
+        check_no_ridge(specification, "MinimaxRegression", REQUIRED.instead)
         if self.symmetric and specification.K != 2:
             raise InvalidInputError(f"symmetric=True is for two regressions, got {specification.K}")
 

@@ -26,10 +26,24 @@ def check_mixture(mixture: Mixture) -> None:
     problem = gate.invalid(mixture.reads.p) or experts.invalid()
     if problem:
         raise MessageError(f"invalid mixture: {problem}")
-    numbers = (design.centre, design.scale, 1 / design.scale, gate.read(), experts.free_coefficients())
-    shapes = np.exp(np.abs(np.where(np.isfinite(found := experts.log_shapes()), found, 0.0)))
-    if not all(bool(np.all(np.abs(each) < LARGEST_PARAMETER)) for each in (*numbers, np.sqrt(shapes))):
+    if not is_in_range(mixture):
         raise MessageError("a mixture has parameters that are too large or too small")
+
+
+def is_in_range(mixture: Mixture) -> bool:
+    """Whether the parameters are neither too large nor too small for a message.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> is_in_range(soft(10, random_state=0).truth)
+    True
+    """
+    design, gate, experts = mixture.design, mixture.gate, mixture.experts
+    numbers = (design.centre, design.scale, 1 / design.scale, gate.read(), experts.free_coefficients())
+    with np.errstate(over="ignore"):
+        shapes = np.exp(np.abs(np.where(np.isfinite(found := experts.log_shapes()), found, 0.0)))
+    return all(bool(np.all(np.abs(each) < LARGEST_PARAMETER)) for each in (*numbers, np.sqrt(shapes)))
 
 
 def check_design(design: Design) -> None:

@@ -20,14 +20,14 @@ from consilience.fit.specification import Specification
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.design import Design
 from consilience.model.expectation import expect
-from consilience.model.information import coefficient_slice, is_informable
+from consilience.model.information import coefficient_slice, is_informable, ridge
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.rows import Rows
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics.arrays import Array, kronecker, pack, unpack
-from consilience.numerics.linalg import solve_symmetric
+from consilience.numerics.linalg import is_semidefinite, solve_symmetric
 from consilience.numerics.threads import one_blas_thread
 from consilience.site.site import Site
 
@@ -135,15 +135,20 @@ def _site_model(
 
 
 def _precision(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array:
-    """Compute the inverse covariance of each expert's free coefficients (marginal), ``(K, f (f + 1) / 2)``."""
+    """Compute the inverse covariance of each expert's free coefficients (marginal), ``(K, f (f + 1) / 2)``.
+
+    It is that of the rows, without the expert's own ridge: a sum over sites would count the ridge once for each.
+    """
     inverse = inverse_information(mixture, statistics, penalty)
     if inverse is None:
         return np.empty((0, 0))
     at = coefficient_slice(mixture)
     f = (at.stop - at.start) // mixture.K
-    blocks = inverse[at, at].reshape(mixture.K, f, mixture.K, f)
+    blocks, of_ridge = (part[at, at].reshape(mixture.K, f, mixture.K, f) for part in (inverse, ridge(mixture, penalty)))
     F = kronecker(np.eye(f // mixture.design.p), mixture.design.from_raw())
-    own = (solve_symmetric(blocks[k, :, k], np.eye(f))[0] for k in range(mixture.K))
+    own = np.array([solve_symmetric(blocks[k, :, k], np.eye(f))[0] - of_ridge[k, :, k] for k in range(mixture.K)])
+    if not is_semidefinite(own):  # the rows alone do not determine the expert
+        return np.empty((0, 0))
     return np.array([pack(F.T @ block @ F) for block in own])
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_same_covariates
 from consilience.fit.climb import Ascent, Expect
 from consilience.fit.fitting import Fit
 from consilience.fit.problem import Problem
@@ -114,6 +115,7 @@ class ClusteredClients(Method):
 
     def _check(self, specification: Specification, q: int) -> None:
         REQUIRED.check(specification.family, specification.gate, q)
+        check_same_covariates(specification, "ClusteredClients", REQUIRED.instead)
         if specification.gate_type.reads_covariates and (self.moments == "clients" or self.participation < 1):
             raise InvalidInputError(
                 "moments='clients' and participation below 1 require a constant gate: use MixtureOfRegressions"

@@ -17,7 +17,7 @@ import numpy as np
 
 from consilience.aggregate.robust.anchors import anchor_clusters, anchor_count, drawn_anchors
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
-from consilience.fit.checks import check_fittable, check_start
+from consilience.fit.checks import check_fittable, check_no_ridge, check_start
 from consilience.fit.climb import Ascent
 from consilience.fit.fitting import Fit
 from consilience.fit.inference import InferredFit
@@ -131,6 +131,7 @@ class FedMomentDescent(Method):
         """Return one fit; a given start replaces the first phase."""
         specification = task.only("FedMomentDescent")
         REQUIRED.check(specification.family, specification.gate, task.q)
+        check_no_ridge(specification, "FedMomentDescent", REQUIRED.instead)
         answers: Mapping[str, Answers] = yield Each(Several((Summarise(task.d, task.q), Sizes())))
         summary = reduce(add, (answer.items[0] for answer in answers.values()))
         sizes: dict[str, Array] = {site: answer.items[1].n for site, answer in answers.items()}

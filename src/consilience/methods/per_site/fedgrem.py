@@ -16,6 +16,7 @@ import numpy as np
 from consilience.aggregate.robust.centre import capped, drawn_towards, huber_centre, usable
 from consilience.aggregate.robust.sharing import Sharing
 from consilience.errors import InvalidInputError
+from consilience.fit.checks import check_no_ridge
 from consilience.fit.climb import Expect
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, PerSite
@@ -32,6 +33,8 @@ from consilience.numerics.arrays import Array
 
 LEAST_SHARE = 1e-3
 """Weight of an expert below which its step length no longer increases."""
+RUN_AWAY = 1e3
+"""Growth of the coefficients of the centre from which the steps are said to diverge."""
 REQUIRED = Requirement("FedGrEM", constant_gate=True, instead="SharedCentre")
 
 
@@ -39,8 +42,8 @@ REQUIRED = Requirement("FedGrEM", constant_gate=True, instead="SharedCentre")
 class FedGrEM(Method):
     """Gradient EM at sites, with a central step that is robust to outlying sites.
 
-    Its results depend on the local fits from which it starts, and it needs hundreds of rounds. It is provided for
-    comparison; :class:`SharedCentre` is the better choice.
+    It assumes noise of variance 1: scale the responses. Its results depend on the local fits from which it starts, and
+    it needs hundreds of rounds. It is provided for comparison; :class:`SharedCentre` is the better choice.
 
     Parameters
     ----------
@@ -86,14 +89,17 @@ class FedGrEM(Method):
         """Return one fit: the centre and each site's mixture."""
         specification = task.only("FedGrEM")
         REQUIRED.check(specification.family, specification.gate, task.q)
+        check_no_ridge(specification, "FedGrEM", REQUIRED.instead)
         question = task.fit_site(describe=False)
         fits = yield from local_fits(question)
         stand = {site: of_unit_noise(mixture.raw()) for site, mixture in fits.mixtures.items()}
         ending = yield from self._rounds(stand, fits.weights)
-        return (replace(ending.fit(specification.penalty(fits.summary)), survey=surveyed(task, fits.summaries)),)
+        penalty = Penalty(floor=specification.penalty(fits.summary).floor)
+        return (replace(ending.fit(penalty), survey=surveyed(task, fits.summaries)),)
 
     def _rounds(self, stand: dict[str, Mixture], weights: Mapping[str, float]) -> Dialogue[LastRound]:
         rows, lam = np.array([weights[site] for site in stand]), 1.0
+        usual = np.median([np.abs(mixture.coefficients).max() for mixture in stand.values()])
         eta = self.step / np.maximum([_shares(mixture) for mixture in stand.values()], LEAST_SHARE)  # (M, K)
         stop, number = StopReason.ROUNDS, 0
         while True:
@@ -107,6 +113,10 @@ class FedGrEM(Method):
             theta = before + eta[:, :, None] * np.array([_mean_gradient(answer) for answer in answers.values()])
             lam = self.decay * lam + self.strength * np.sqrt(theta.shape[2] + np.log(len(stand)))
             sharing = fused(stand, answers, theta, lam / np.sqrt(capped(rows)), capped(rows))
+            if np.abs(sharing.centre.coefficients).max() > RUN_AWAY * max(usual, 1.0):
+                raise InvalidInputError(
+                    f"step={self.step!r}: the steps diverge, as FedGrEM assumes noise of variance 1; use SharedCentre"
+                )
             asked, stand = stand, dict(sharing.mixtures)
             after = np.array([mixture.coefficients for mixture in stand.values()])
             if np.abs(after - before).max() <= self.tol:
