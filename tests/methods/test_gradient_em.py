@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consilience import Federation, GradientEM, MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience.datasets import soft
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect, Specification, fit_mixture, infer
@@ -379,7 +380,7 @@ def test_steps_of_a_wide_gate_climb(K: int, d: int) -> None:
 
 @pytest.mark.parametrize("columns", [{"gate_features": [0, 1]}, {"expert_features": [0, 1]}])
 def test_gate_and_experts_may_read_different_covariates(columns: dict[str, list[int]]) -> None:
-    case = simulated(gate="softmax", n=600, d=4, seed=1)
+    case = soft(600, n_features=4, random_state=0)
     sites = Federation({"a": (case.X[:300], case.y[:300]), "b": (case.X[300:], case.y[300:])})
     model = MixtureOfExpertsRegressor(2, random_state=0, max_iter=3000, **columns)
     short, whole = (sites.fit(model, method=method).model for method in (GradientEM(), FederatedEM()))

@@ -109,7 +109,7 @@ class Quadratic:
                 shift = grown(shift, CURVATURE_GROWTH)
                 continue
             ahead = moved(self.mixture, step.direction) if np.all(np.isfinite(step.direction)) else None
-            if ahead is not None and is_in_range(ahead) and ahead.experts.admissible(penalty):
+            if ahead is not None and ahead.experts.admissible(penalty) and is_in_range(ahead):
                 return ahead, step
             if shift > LARGEST_SHIFT:
                 return None
