@@ -12,7 +12,7 @@ from pathlib import Path
 from consilience.cli.drafting import EMPTY
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
-from consilience.estimators.loading import load
+from consilience.estimators.saving import load
 from consilience.files.canonical import content_hash
 from consilience.files.roster import Roster
 from consilience.files.site_file import SiteFile

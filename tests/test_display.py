@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from consilience.display import displayed, lines
+from consilience.display import display_progress, write_lines
 
 
 def test_lines_come_now_and_then_and_at_the_end() -> None:
     file = io.StringIO()
-    with lines("fit", file, first=0.02) as show:
+    with write_lines("fit", file, first=0.02) as show:
         show("round 1, Expect, sites", 1200, 2000)
         deadline = time.monotonic() + 5
         while not file.getvalue() and time.monotonic() < deadline:
@@ -26,13 +26,13 @@ def test_lines_come_now_and_then_and_at_the_end() -> None:
 
 def test_nothing_is_written_where_nothing_was_shown() -> None:
     file = io.StringIO()
-    with lines("fit", file, first=0.001):
+    with write_lines("fit", file, first=0.001):
         time.sleep(0.02)
     assert file.getvalue() == ""
 
 
 def interrupted() -> None:
-    with displayed("fit") as show:
+    with display_progress("fit") as show:
         show("round 1", 0, 3)
         raise KeyboardInterrupt
 

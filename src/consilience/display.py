@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+if TYPE_CHECKING:
+    from consilience.fit.search import Progress as PassProgress
+    from consilience.runs.run import Progress as RoundProgress
+
+T = TypeVar("T")
 Show = Callable[[str, int | None, int | None], None]
 """Shows a text and, if they are known, how many of how many parts are done."""
 FIRST_LINE = 5.0
 LONGEST_WAIT = 60.0
 """Seconds before the first plain line; each wait is twice the one before, up to the longest."""
+LOG_SECONDS = 10.0
+"""Least time between two lines in the log about files that are scored."""
+_log = logging.getLogger("consilience")
 
 
 @contextmanager
-def displayed(title: str) -> Iterator[Show]:
+def display_progress(title: str) -> Iterator[Show]:
     """Yield a function that shows the state of a computation, on the error output.
 
     Examples
     --------
-    >>> with displayed("fit") as show:
+    >>> with display_progress("fit") as show:
     ...     show("round 1", 3, 10)
     """
     from rich.console import Console
 
     console = Console(stderr=True)
     bar = console.is_terminal or console.is_jupyter
-    with _bar(title, console) if bar else lines(title, console.file) as show:
+    with _bar(title, console) if bar else write_lines(title, console.file) as show:
         yield show
 
 
@@ -47,13 +56,13 @@ def _bar(title: str, console: Any) -> Iterator[Show]:
 
 
 @contextmanager
-def lines(title: str, file: IO[str], first: float = FIRST_LINE) -> Iterator[Show]:
+def write_lines(title: str, file: IO[str], first: float = FIRST_LINE) -> Iterator[Show]:
     """Yield a function that sets the text of a line, which a thread writes now and then, and at the end.
 
     Examples
     --------
     >>> import sys
-    >>> with lines("fit", sys.stdout) as show:
+    >>> with write_lines("fit", sys.stdout) as show:
     ...     show("round 1", 3, 10)
     fit: round 1, 3 of 10, 0 s
     """
@@ -82,3 +91,86 @@ def lines(title: str, file: IO[str], first: float = FIRST_LINE) -> Iterator[Show
         over.set()
         thread.join()
         write()
+
+
+# ---------------------------------------------------------------------- what is counted
+
+
+@contextmanager
+def show_passes(verbose: bool, title: str) -> Iterator[PassProgress | None]:
+    """Yield a callback that shows the passes of a fit, or None if not ``verbose``."""
+    if not verbose:
+        yield None
+        return
+    passes = 0
+    with display_progress(title) as show:
+
+        def advance(phase: str, log_likelihood: float) -> None:
+            nonlocal passes
+            passes += 1
+            show(f"{phase}, pass {passes}, log-likelihood per row {log_likelihood:.6f}", None, None)
+
+        yield advance
+
+
+@contextmanager
+def count_draws(verbose: bool, title: str, total: int) -> Iterator[Callable[[T], T]]:
+    """Yield a function that returns its argument and, if ``verbose``, advances a bar of ``total`` data sets."""
+    if not verbose:
+        yield lambda value: value
+        return
+    done = 0
+    with display_progress(title) as show:
+
+        def advance(value: T) -> T:
+            nonlocal done
+            done += 1
+            show("simulated data sets", done, total)
+            return value
+
+        yield advance
+
+
+@contextmanager
+def show_rounds(verbose: bool, title: str) -> Iterator[RoundProgress | None]:
+    """Yield a callback that shows the round and how many sites have answered, or None if not ``verbose``.
+
+    Between two rounds, when a method computes with the answers, it shows that.
+    """
+    if not verbose:
+        yield None
+        return
+    rounds = 0
+    with display_progress(title) as show:
+
+        def advance(question: str, done: int, asked: int) -> None:
+            nonlocal rounds
+            if asked:
+                show(f"round {rounds + 1}, {question}, sites", done, asked)
+                rounds += done == asked
+            else:
+                show(f"after round {rounds}, {question}", None, None)
+
+        yield advance
+
+
+@contextmanager
+def count_files(verbose: bool, title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function that logs and, if ``verbose``, shows how many of ``total`` files are done."""
+    logged = [time.monotonic()]
+
+    def log(done: int) -> None:
+        if done == total or time.monotonic() - logged[0] > LOG_SECONDS:
+            logged[0] = time.monotonic()
+            _log.info("%s: %d of %d files", title, done, total)
+
+    if not verbose:
+        yield log
+        return
+    with display_progress(title) as show:
+
+        def advance(done: int) -> None:
+            log(done)
+            show("files", done, total)
+
+        yield advance

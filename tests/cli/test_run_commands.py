@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
-from consilience.estimators.loading import load
+from consilience.estimators.saving import load
 from consilience.files.mail_folder import answer_name, question_name
 from consilience.studies import simulated
 from mail_office import TABLES, study_with

@@ -6,8 +6,8 @@ import pytest
 import consilience
 from consilience import MixtureOfRegressions
 from consilience.columns import Column, Dictionary, Rule
+from consilience.columns.frames import encode_columns
 from consilience.errors import InvalidInputError
-from consilience.estimators.coding import coded
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.site.columns import Chunk, Columns
 
@@ -29,7 +29,7 @@ def chunk_of(table: pd.DataFrame) -> np.ndarray:
     return chunk.rows().X
 
 
-@pytest.mark.parametrize("read", [lambda table: coded(table, RULES), chunk_of])
+@pytest.mark.parametrize("read", [lambda table: encode_columns(table, RULES), chunk_of])
 def test_estimators_and_sites_read_through_the_same_rules(read):
     assert RULES.terms == ("(age - 60)/15", "log(dose)", "sex[m]")
     np.testing.assert_array_equal(read(TABLE), COVARIATES)
@@ -38,7 +38,7 @@ def test_estimators_and_sites_read_through_the_same_rules(read):
 def test_a_value_out_of_range_is_an_error_and_selects_no_row():
     table = TABLE.assign(age=[60.0, 7.0, 450.0])
     with pytest.raises(InvalidInputError, match="column 'age' has 2 values outside its range, 18 to 110 years"):
-        coded(table, RULES)
+        encode_columns(table, RULES)
     with pytest.raises(SiteError) as failure:
         chunk_of(table)
     assert failure.value.code is FailureCode.VALUE_OUT_OF_RANGE
@@ -86,7 +86,7 @@ def ruled():
     X = pd.DataFrame(
         {"age": rng.uniform(20, 100, n), "dose": np.exp(rng.uniform(-1, 3, n)), "sex": rng.choice(["f", "m"], n)}
     )
-    covariates = coded(X, RULES)
+    covariates = encode_columns(X, RULES)
     y = covariates @ [1.0, -0.5, 0.3] + 0.2 * rng.normal(size=n)
     model = MixtureOfRegressions(1).fit(pd.DataFrame(covariates, columns=RULES.terms), y)
     expected = model.predict(pd.DataFrame(covariates, columns=RULES.terms))

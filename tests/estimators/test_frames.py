@@ -12,8 +12,8 @@ import pytest
 from scipy import stats
 
 from consilience import GaussianMixture, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience.columns import frames
 from consilience.errors import InvalidInputError
-from consilience.estimators import frames
 from simulated import simulated
 
 DATA = simulated(n=200)

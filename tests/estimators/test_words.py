@@ -18,16 +18,16 @@ from consilience import (
     MixtureOfRegressions,
 )
 from consilience.datasets import DataNotFoundError, load_table
-from consilience.estimators.effects import (
-    distances,
+from consilience.fit import StopReason
+from consilience.fitted.effects import (
+    covariate_steps,
     effect_count,
     expert_effects,
     gate_effects,
+    mean_distances,
     means_at_centre,
-    steps,
-    supported,
+    select_supported,
 )
-from consilience.fit import StopReason
 from simulated import simulated
 
 
@@ -74,7 +74,7 @@ def test_what_is_true_is_said_in_the_units_of_the_covariates() -> None:
 
 def test_figures_are_those_of_the_table() -> None:
     frame = MODEL.to_frame().set_index(["part", "expert", "term"])
-    scale = {step.name: step.size for step in steps(MODEL, MODEL.coordinates[0])}
+    scale = {step.name: step.size for step in covariate_steps(MODEL, MODEL.coordinates[0])}
     assert scale["sex"] == 1
     for k in (0, 1):
         for effect in expert_effects(MODEL, k, 0.95):
@@ -92,7 +92,7 @@ def test_an_effect_whose_interval_contains_none_is_not_stated() -> None:
     for level in (0.5, 0.95, 0.9999999):
         text = said(MODEL, level=level)
         effects = [gate_effects(MODEL, 0, level), *(expert_effects(MODEL, k, level) for k in (0, 1))]
-        assert claims(text) == sum(len(supported(part)) for part in effects)
+        assert claims(text) == sum(len(select_supported(part)) for part in effects)
 
 
 def test_gates_of_more_experts_are_odds_against_the_mean_of_the_others() -> None:
@@ -239,7 +239,7 @@ def test_components_of_points_are_means_against_the_overall_mean(covariance_type
     text = said(model.fit(pd.DataFrame(X, columns=["a", "b", "c"])))
     assert f"b is higher in it, with a mean of {model.means_[0, 1]:.3g} (" in text
     assert f"against {model.weights_ @ model.means_[:, 1]:.3g} overall" in text
-    assert distances(model, 0, 0.95)[1].tolist() == [False, True, False]
+    assert mean_distances(model, 0, 0.95)[1].tolist() == [False, True, False]
     assert "Its mean of a and c cannot be told from the overall mean." in text
 
 

@@ -18,7 +18,7 @@ import pytest
 
 import consilience
 from consilience.errors import ConsilienceError, InvalidInputError
-from consilience.estimators.loading import ESTIMATORS
+from consilience.estimators.saving import ESTIMATORS
 from consilience.files import SavedModel
 from consilience.files.schema import KINDS, problem, published
 from consilience.model import FAMILIES, GATES

@@ -7,7 +7,7 @@ from scipy.stats import norm, t
 
 from consilience import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.fit.parameters import parameters
-from consilience.plot.bands import expert_bands, means_of
+from consilience.plot.curves import expert_bands, mean_curves
 
 
 def test_the_band_of_one_regression_is_that_of_least_squares():
@@ -73,7 +73,7 @@ def test_two_classes_and_the_binomial_family_have_the_same_band():
     one = MixtureOfExpertsClassifier(1, **ridge).fit(X, y)
     other = MixtureOfRegressions(1, family="binomial", **ridge).fit(X, y)
     lower, upper = expert_bands(one, X[:8], 1, 0.9)
-    assert np.all((lower < means_of(one, X[:8], 1)) & (means_of(one, X[:8], 1) < upper))
+    assert np.all((lower < mean_curves(one, X[:8], 1)) & (mean_curves(one, X[:8], 1) < upper))
     for a, b in zip((lower, upper), expert_bands(other, X[:8], 0, 0.9), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4)  # the ridges of the two parametrisations differ
     np.testing.assert_allclose(upper, 1 - expert_bands(one, X[:8], 0, 0.9)[0], rtol=1e-12)
@@ -117,6 +117,6 @@ def test_the_level_is_that_of_the_normal_distribution_for_infinite_degrees_of_fr
     other.inference_ = copy.copy(model.inference_)
     object.__setattr__(other.inference_, "degrees", None)
     wide, narrow = (
-        np.log(expert_bands(other, X[:3], 0, level)[1] / means_of(other, X[:3], 0)) for level in (0.99, 0.5)
+        np.log(expert_bands(other, X[:3], 0, level)[1] / mean_curves(other, X[:3], 0)) for level in (0.99, 0.5)
     )
     np.testing.assert_allclose(wide / narrow, norm.ppf(0.995) / norm.ppf(0.75), rtol=1e-10)

@@ -7,7 +7,7 @@ from consilience import GaussianMixture, MixtureOfExpertsRegressor, plot
 from consilience.datasets import soft
 from consilience.errors import InvalidInputError
 from consilience.model import Rows
-from consilience.plot.calibration import predictive_cdf, quantile_residuals
+from consilience.plot.diagnostics import predictive_cdf, quantile_residuals
 
 
 def residuals(ax):

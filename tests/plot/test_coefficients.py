@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 from consilience import GaussianMixture, MixtureOfRegressions, plot
 from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError, RankDeficientWarning
-from consilience.plot.marks import mark
+from consilience.plot.drawing import mark
 
 
 def labels(ax):

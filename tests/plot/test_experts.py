@@ -9,8 +9,8 @@ from matplotlib.markers import MarkerStyle
 
 from consilience import MixtureOfExpertsRegressor, plot
 from consilience.federation import FederatedFit
-from consilience.plot.bands import expert_bands
-from consilience.plot.marks import mark, shades
+from consilience.plot.curves import expert_bands
+from consilience.plot.drawing import mark, shades
 
 
 def points(ax, K) -> Sequence:

@@ -4,7 +4,7 @@ from matplotlib.colors import to_hex
 
 from consilience import MixtureOfExpertsRegressor, plot
 from consilience.errors import InvalidInputError
-from consilience.plot.marks import mark, shades
+from consilience.plot.drawing import mark, shades
 
 
 def test_curves_are_the_gate_probabilities(regressor):

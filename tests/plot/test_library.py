@@ -4,7 +4,7 @@ import sys
 import matplotlib.pyplot as plt
 import pytest
 
-from consilience.plot.library import axes_of, pyplot
+from consilience.plot.drawing import prepare_axes, pyplot
 
 
 def test_the_import_error_names_the_command_that_installs_matplotlib(monkeypatch):
@@ -22,6 +22,6 @@ def test_importing_the_pictures_does_not_import_matplotlib():
 
 def test_axes_are_new_unless_they_are_given():
     _, ax = plt.subplots()
-    assert axes_of(ax) is ax
-    assert axes_of(None).figure is not ax.figure
+    assert prepare_axes(ax) is ax
+    assert prepare_axes(None).figure is not ax.figure
     assert not ax.spines["top"].get_visible()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from consilience.plot.marks import COLOURS, GREY, mark, rgb, shades
+from consilience.plot.drawing import COLOURS, GREY, mark, rgb, shades
 
 
 def test_marks_of_experts_differ_in_colour_and_line():

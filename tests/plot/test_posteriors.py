@@ -5,7 +5,7 @@ from matplotlib.colors import to_hex
 
 from consilience import GaussianMixture, plot
 from consilience.errors import InvalidInputError
-from consilience.plot.marks import mark
+from consilience.plot.drawing import mark
 
 
 def heights(panel):

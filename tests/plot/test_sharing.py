@@ -8,7 +8,7 @@ from consilience import plot
 from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
 from consilience.methods import SiteShare
-from consilience.plot.marks import mark
+from consilience.plot.drawing import mark
 
 
 def test_markers_are_at_the_shrinkage_of_each_expert(shared):

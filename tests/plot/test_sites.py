@@ -9,7 +9,7 @@ from scipy.stats import norm
 from consilience import Federation, MixtureOfExpertsClassifier, MixtureOfRegressions, OneShot, plot
 from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
-from consilience.plot.marks import mark
+from consilience.plot.drawing import mark
 
 USED = ["north", "south", "east", "west"]
 

@@ -5,7 +5,7 @@ from sklearn.pipeline import make_pipeline
 
 from consilience import GaussianMixture, MixtureOfExpertsRegressor, MixtureOfRegressions, plot
 from consilience.errors import InvalidInputError
-from consilience.plot.subject import along, place, response_label, response_place
+from consilience.plot.drawing import find_place, grid_along, response_label, response_place
 
 OF_A_MODEL = {
     "experts": lambda model: plot.experts(model, np.zeros((3, 1)), np.zeros(3)),
@@ -50,16 +50,16 @@ def test_an_unknown_feature_is_an_error_that_names_the_known_ones(regressor, wan
 
 def test_an_error_names_at_most_twenty_features():
     with pytest.raises(InvalidInputError, match=r"'x19', … \(50 in all\)"):
-        place("z", [f"x{j}" for j in range(50)], "feature")
+        find_place("z", [f"x{j}" for j in range(50)], "feature")
 
 
 def test_numpy_integers_are_numbers():
-    assert place(np.int64(1), ["a", "b"], "feature") == 1
+    assert find_place(np.int64(1), ["a", "b"], "feature") == 1
 
 
 def test_the_other_covariates_are_held_at_their_means():
     X = np.random.default_rng(0).normal(size=(50, 3))
-    values, rows = along(X, 1)
+    values, rows = grid_along(X, 1)
     assert (values[0], values[-1]) == (X[:, 1].min(), X[:, 1].max())
     np.testing.assert_array_equal(rows[:, 1], values)
     np.testing.assert_array_equal(rows[:, [0, 2]], np.tile(X.mean(axis=0)[[0, 2]], (len(values), 1)))

@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 
 from consilience import MixtureOfRegressions, plot
 from consilience.errors import InvalidInputError
-from consilience.plot.marks import GREY, mark
+from consilience.plot.drawing import GREY, mark
 
 
 def cells(ax):

@@ -9,7 +9,7 @@ import pytest
 
 from consilience import FederatedEM, OneShot
 from consilience.datasets import soft
-from consilience.estimators.effects import rows_per_coefficient
+from consilience.fitted.effects import rows_per_coefficient
 from consilience.methods.site_reports import WORSE
 from consilience.report import Use, verdict
 from report_cases import CASES, fitted, parts

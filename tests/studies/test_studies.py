@@ -5,9 +5,9 @@ import pytest
 
 from consilience import Federation, OneShot
 from consilience.columns import Dictionary
+from consilience.columns.frames import encode_columns
 from consilience.engines import SiteFiles
 from consilience.errors import InvalidInputError, RoundStoppedError
-from consilience.estimators.coding import coded
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
 from consilience.messages import LogLikelihood, Summarise, encode
@@ -108,7 +108,7 @@ def test_the_python_interface_gives_the_same_model(study: Study, files: list[Sit
     parts = {}
     for name, each in tables().items():
         frame = each.to_pandas().dropna()
-        covariates = coded(frame[list(study.covariates.names)], study.covariates)
+        covariates = encode_columns(frame[list(study.covariates.names)], study.covariates)
         parts[name] = (pd.DataFrame(covariates, columns=study.covariates.terms), frame["days"])
     plain = type(estimator)(2, gate_features=["(age - 60)/15"], random_state=7)
     by_hand = Federation(parts).fit(plain, method=OneShot(refine=0)).model

@@ -24,7 +24,7 @@ from consilience.cli.run_commands import run, status
 from consilience.cli.scoring import described, scored
 from consilience.cli.site_commands import site
 from consilience.errors import ConsilienceError
-from consilience.estimators.loading import load
+from consilience.estimators.saving import load
 from consilience.files.json_text import read_text
 from consilience.files.roster import Roster, checked
 from consilience.files.site_file import SiteFile

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from consilience.files.file_names import slug
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
+from consilience.fitted.protocols import FittedMixture
 from consilience.site.approval import released
 from consilience.site.folder import SiteFolder
 from consilience.site.policy import Policy
@@ -25,7 +25,7 @@ from consilience.site.tables import read_table
 from consilience.studies import combined, examined_for, fit_at_site, simulated
 
 
-def toured(folder: Path, output: Output) -> tuple[Any, float, Path | None]:
+def toured(folder: Path, output: Output) -> tuple[FittedMixture, float, Path | None]:
     """Run the whole tour in a folder; return the model, its largest difference from the pooled fit, and the report."""
     with reported_as(Problem.OUTPUT):
         tables = _tables(folder)
@@ -65,7 +65,7 @@ def _released(parent: Path, study: Study, name: str, table: pa.Table) -> bytes:
     return released(site, "demonstration")
 
 
-def difference(model: Any, pooled: Any) -> float:
+def difference(model: FittedMixture, pooled: FittedMixture) -> float:
     """Return the largest difference of a coefficient from the pooled fit, in standard errors of the latter."""
     errors = pooled.inference_.standard_errors().experts[..., 1:]
     ours, theirs = (each.mixture_.experts.B[..., 1:] for each in (model, pooled))

@@ -11,7 +11,7 @@ import typer
 from consilience.cli.catalogue import CommandError, Problem, reported_as
 from consilience.cli.options import Overwrite, Quiet
 from consilience.cli.output import Output, check_free, write
-from consilience.estimators.loading import load
+from consilience.estimators.saving import load
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
 from consilience.report import html_report, model_card, verdict

@@ -19,7 +19,7 @@ from consilience.cli.reporting import ReportPath, check_report, report_on
 from consilience.cli.scoring import described
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
-from consilience.estimators.loading import load
+from consilience.estimators.saving import load
 from consilience.federation.federated_fit import FederatedOrders
 from consilience.files.file_names import slug
 from consilience.files.mail_status import RoundStatus, RunStatus, status_of

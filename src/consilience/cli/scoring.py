@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 from pyarrow import csv
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.table import tidy
+from consilience.fitted.protocols import FittedMixture, parameter_table
 
 
-def described(model: Any) -> dict[str, Any]:
+def described(model: FittedMixture) -> dict[str, Any]:
     """Return a fitted model as a JSON object: columns, parameters with intervals, and fit."""
-    table = tidy(model, 0.95)
+    table = parameter_table(model, 0.95)
     rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     return {
         "model": type(model).__name__,
@@ -32,7 +32,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def scored(model: Any, table: pa.Table, out: Path) -> None:
+def scored(model: FittedMixture, table: pa.Table, out: Path) -> None:
     """Write a table with predictions and the probability of each expert, given the covariates, as new columns."""
     names = list(model.columns_.names)
     lacking = [name for name in names if name not in table.column_names]

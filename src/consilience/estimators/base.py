@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from consilience.columns import Dictionary
-from consilience.columns.dictionary import chosen_categories
+from consilience.columns import Dictionary, frames
+from consilience.display import show_passes
 from consilience.errors import (
     ConvergenceWarning,
     DegenerateFitWarning,
@@ -20,36 +19,27 @@ from consilience.errors import (
     RankDeficientWarning,
     warn,
 )
-from consilience.estimators import frames, table
-from consilience.estimators.collinear import unidentified
-from consilience.estimators.html import html
-from consilience.estimators.keywords import check_keywords
-from consilience.estimators.not_numbers import named_columns
 from consilience.estimators.onnx_export import write_onnx
-from consilience.estimators.progress import shown
-from consilience.estimators.saving import saved_text
-from consilience.estimators.site_tables import check_alike
-from consilience.estimators.text import summary
 from consilience.estimators.validation import (
-    SIZES,
-    check_level,
+    check_keywords,
     check_parameters,
-    check_size_name,
-    generator,
-    read_dictionary,
+    name_columns,
     thread_count,
-    validated,
+    unidentified_covariates,
+    validate_columns,
 )
-from consilience.estimators.words import description
 from consilience.files import SavedFit
 from consilience.files.json_text import write_text
 from consilience.fit import bootstrap, criteria, fit_mixture, infer
 from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference, infer_after_fit, inference_of
+from consilience.fit.inference import Inference, infer_after_fit
 from consilience.fit.single import single_bic
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
-from consilience.model import Design, Mixture, Rows
+from consilience.fitted.protocols import check_level, follows_noise, generator, parameter_table
+from consilience.fitted.text import summary_html, summary_text
+from consilience.fitted.words import describe_fit
+from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
 from consilience.numerics.threads import jobs
 
@@ -58,20 +48,29 @@ class MixtureEstimator(BaseEstimator):
     """Base class of the estimators: everything that does not depend on the type of response."""
 
     title = "Mixture"
+    order_name = "n_experts"
     family: str = "gaussian"
+    n_init: int
+    max_iter: int
+    tol: float
+    mixture_init: Mixture | None
+    random_state: Any
+    n_jobs: int | None
+    verbose: bool
 
     mixture_: Mixture
     inference_: Inference
     stop_reason_: StopReason
+    columns_: Dictionary
+    classes_: np.ndarray
+    n_features_in_: int
+    _backend: str | None = None
+    _size_of_fit: str | None = None
 
     # ------------------------------------------------------------------ defined by subclasses
 
-    def order(self) -> int:
-        """Return the number of experts."""
-        raise NotImplementedError
-
-    def specification(self) -> Specification:
-        """Return the specification of the mixture to fit."""
+    def _specification(self) -> Specification:
+        """Return the specification of the mixture to fit, with its penalties."""
         raise NotImplementedError
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
@@ -81,6 +80,20 @@ class MixtureEstimator(BaseEstimator):
     def _set_attributes(self, mixture: Mixture) -> None:
         """Set the fitted attributes of the experts."""
         raise NotImplementedError
+
+    def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
+        """Return the classes of the responses of all sites; None if the response is no class."""
+        return None
+
+    def _roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the covariate columns and the response columns of a table."""
+        if not target:
+            raise InvalidInputError("target: name the column of the response")
+        return features, target
+
+    def _covariates_in(self, mixture: Mixture) -> int:
+        """Return the number of covariates in the columns of ``X`` that a mixture describes."""
+        return mixture.design.d
 
     # ------------------------------------------------------------------ parameters
 
@@ -95,12 +108,12 @@ class MixtureEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         check_parameters(self)
         names, self._backend = frames.column_names(X), frames.backend_of(X)
-        with named_columns({"X": X, "y": y, **metadata}, classes=self.reads_classes):
+        with name_columns({"X": X, "y": y, **metadata}, classes=is_classifier(self)):
             rows = self._rows(X, y, reset=True, **metadata)
         if names is not None:
             self.feature_names_in_ = names
-        specification = self.specification()
-        with shown(bool(self.verbose), type(self).__name__) as progress, jobs(thread_count(self.n_jobs)):
+        specification = self._specification()
+        with show_passes(bool(self.verbose), type(self).__name__) as progress, jobs(thread_count(self.n_jobs)):
             fit = fit_mixture(
                 rows,
                 specification,
@@ -113,11 +126,11 @@ class MixtureEstimator(BaseEstimator):
             )
             n = criteria.label_count(rows)
             self._set_fit(fit, infer_after_fit(fit, rows, n), n)
-            self._single_bic = single_bic(rows, specification)
+            self.single_bic_ = single_bic(rows, specification)
         return self
 
     def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
-        self.mixture_, self._fit_result, self._single_bic = fit.mixture, fit, None
+        self.mixture_, self._fit_result = fit.mixture, fit
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
         kept = SavedFit(
             log_likelihood=fit.log_likelihood,
@@ -130,7 +143,7 @@ class MixtureEstimator(BaseEstimator):
             n_iter=max(fit.ascent.n_iter, 1),
             trace=np.array(fit.ascent.trace),
             starts=fit.starts,
-            unidentified=tuple(unidentified(self, fit.ascent.mixture)),
+            unidentified=tuple(unidentified_covariates(self._specification(), self.columns_, fit.ascent.mixture)),
             degeneracy=fit.degeneracy,
             coordinates=(fit.ascent.mixture.design, fit.ascent.mixture.reads),
             doubts=fit.doubts,
@@ -141,7 +154,8 @@ class MixtureEstimator(BaseEstimator):
     def _set_results(self, mixture: Mixture, inference: Inference, kept: SavedFit) -> None:
         """Set the fitted attributes, from a fit or from a file."""
         self.mixture_, self.inference_, self._kept = mixture, inference, kept
-        self.n_parameters_ = kept.n_parameters
+        self.specification_ = self._specification()
+        self.n_parameters_, self.effective_parameters_ = kept.n_parameters, kept.effective_parameters
         self.log_likelihood_ = kept.log_likelihood
         self.trace_ = kept.trace
         self.n_iter_ = kept.n_iter
@@ -149,7 +163,10 @@ class MixtureEstimator(BaseEstimator):
         self.starts_, self.starts_agree_ = kept.starts, kept.starts.agree
         self.n_labels_, self.n_rows_ = kept.n_labels, kept.n_rows
         self.weights_ = kept.weights
-        self.unidentified_ = list(kept.unidentified)
+        self.unidentified_, self.doubts_ = list(kept.unidentified), kept.doubts
+        self.coordinates_, self.single_bic_ = kept.coordinates, kept.single_bic
+        noise = f"{self.n_parameters_} parameters on {self.n_rows_:g} rows" if follows_noise(self) else ""
+        self.degeneracy_ = kept.degeneracy or noise
         if mixture.gate.reads_covariates:
             self.gate_intercept_, self.gate_coef_ = split_intercept(mixture.gate.read(), mixture.design.intercept)
         self._set_attributes(mixture)
@@ -164,109 +181,19 @@ class MixtureEstimator(BaseEstimator):
                 "counted in AIC and BIC: drop those columns",
                 RankDeficientWarning,
             )
-        if self.follows_noise:
+        if follows_noise(self):
             warn(
                 f"{self.n_parameters_} parameters on {self.n_rows_:,.10g} rows: the fit follows the noise; use "
                 "fewer experts or covariates, or a ridge",
                 DegenerateFitWarning,
             )
 
-    @property
-    def follows_noise(self) -> bool:
-        """Whether the fit has more parameters of its own than observed responses."""
-        return bool(self._kept.effective_parameters > self.n_rows_ * self.mixture_.experts.q)
-
-    @property
-    def degeneracy(self) -> str:
-        """Reason why the fit is degenerate: an empty expert, a variance at its floor, or noise; empty if it is not."""
-        check_is_fitted(self)
-        if reason := self._kept.degeneracy:
-            return reason
-        return f"{self.n_parameters_} parameters on {self.n_rows_:g} rows" if self.follows_noise else ""
-
-    # ------------------------------------------------------------------ called by a federation, which holds the data
-
-    def site_rows(self, sites: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
-        """Return the validated rows of each site (may be empty); each site is a mapping of the arguments of ``fit``."""
-        parts = list(sites.values())
-        check_alike({name: site["X"] for name, site in sites.items()})
-        first = parts[0]["X"]
-        names, self._backend = frames.column_names(first), frames.backend_of(first)
-        self.set_columns(
-            np.shape(first)[1] if names is None else names,
-            classes=self._classes_of(parts),
-            dictionary=read_dictionary(self, [site["X"] for site in parts]),
-        )
-        self._size_of_fit = next((name for name in SIZES for site in parts if site.get(name) is not None), None)
-        return [self._rows_of_site(name, site) for name, site in sites.items()]
-
-    def _rows_of_site(self, name: str, site: Mapping[str, Any]) -> Rows:
-        with named_columns(site, classes=self.reads_classes, site=name):
-            return self._rows(site["X"], **{"y": None, **_without_X(site)}, reset=False, min_rows=0)
-
-    def coding(self, names: Sequence[str]) -> tuple[set[str] | None, Mapping[str, Any]]:
-        """Return which columns are categories (None if their types decide), and reference levels."""
-        chosen = chosen_categories(getattr(self, "categorical_features", ()), names)
-        return chosen, getattr(self, "reference_levels", None) or {}
-
-    def set_columns(
-        self,
-        names: int | Sequence[str] | np.ndarray,
-        classes: Sequence[Any] | np.ndarray | None = None,
-        dictionary: Dictionary | None = None,
-    ) -> None:
-        """Set the columns of ``X`` (names or number, and their dictionary) and the classes of ``y`` before a fit."""
-        check_parameters(self)
-        labels = [f"x{j}" for j in range(names)] if isinstance(names, int) else [str(name) for name in names]
-        self.columns_ = Dictionary.of_numbers(labels) if dictionary is None else dictionary
-        if isinstance(names, int):
-            self.n_features_in_ = names
-        else:
-            self.n_features_in_, self.feature_names_in_ = len(names), np.asarray(names, dtype=object)
-        if classes is not None:
-            self.classes_ = np.asarray(classes)
-
-    def covariates_in(self, mixture: Mixture) -> int:
-        """Return the number of covariates in the columns of ``X`` that a mixture describes."""
-        return mixture.design.d
-
-    def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray | None:
-        return None
-
-    @property
-    def reads_classes(self) -> bool:
-        """Whether the response is a class."""
-        return False
-
-    def check_size(self, name: str | None) -> None:
-        """Set the name of the row size (``exposure``, ``trials`` or None); raise an error if the family has no such."""
-        if name is not None:
-            check_size_name(self.family, name)
-        self._size_of_fit = name
-
-    def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the covariate columns and the response columns of a table."""
-        if not target:
-            raise InvalidInputError("target: name the column of the response")
-        return features, target
-
-    def adopt(self, fit: Fit) -> Self:
-        """Set the fitted attributes from a fit made elsewhere; standard errors come from its information matrix."""
-        if not hasattr(self, "_backend"):
-            self._backend = None
-        self._set_fit(fit, inference_of(fit), fit.ascent.statistics.weight)
-        return self
-
-    def frame_of(self, columns: Mapping[str, Sequence[Any]]) -> Any:
-        """Return columns as a frame of the library that ``X`` came from, as :meth:`to_frame` does."""
-        return frames.to_frame(columns, getattr(self, "_backend", None))
-
     # ------------------------------------------------------------------ prediction
 
     def covariates(self, X: Any) -> Array:
         """Return data as covariates of the fitted model, ``(n, d)``: one column for each term but the intercept."""
         check_is_fitted(self)
-        X_valid: Array = validated(self, X, reset=False)
+        X_valid: Array = validate_columns(self, X, reset=False)
         return X_valid
 
     def predict_gate(self, X: Any) -> Array:
@@ -365,7 +292,7 @@ class MixtureEstimator(BaseEstimator):
             )
         if kind == "bootstrap":
             return bootstrap(
-                self._fit_result, rows, self.specification(), rng=generator(self.random_state), draws=draws
+                self._fit_result, rows, self._specification(), rng=generator(self.random_state), draws=draws
             )
         if kind not in ("observed", "sandwich", "larger"):
             raise InvalidInputError(f"kind={kind!r}: expected 'observed', 'sandwich', 'larger' or 'bootstrap'")
@@ -380,7 +307,7 @@ class MixtureEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         check_level(level)
-        return frames.to_frame(table.tidy(self, level), self._backend)
+        return frames.to_frame(parameter_table(self, level), self._backend)
 
     def summary(self, *, reference: int | None = None, level: float = 0.95) -> str:
         """Return a one-screen text summary: likelihood, experts with standard errors and intervals, gate.
@@ -396,7 +323,7 @@ class MixtureEstimator(BaseEstimator):
         check_level(level)
         if reference is not None and reference not in range(self.mixture_.K):
             raise InvalidInputError(f"reference={reference!r}: expected an expert from 0 to {self.mixture_.K - 1}")
-        return summary(self, reference=reference, level=level)
+        return summary_text(self, reference=reference, level=level)
 
     def describe(self, *, level: float = 0.95) -> str:
         """Return in plain sentences what each expert is: its share, where it holds, what goes with its response.
@@ -412,25 +339,7 @@ class MixtureEstimator(BaseEstimator):
         """
         check_is_fitted(self)
         check_level(level)
-        return description(self, level)
-
-    @property
-    def single_bic(self) -> float | None:
-        """BIC of one expert on the same rows; None for one expert, a federated fit, or more than 20,000 rows."""
-        check_is_fitted(self)
-        return self._single_bic
-
-    @property
-    def coordinates(self) -> tuple[Design, Design]:
-        """Coordinates of experts and gate in which the fit was made: with an intercept, centred, of unit variance."""
-        check_is_fitted(self)
-        return self._kept.coordinates
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Reasons not to trust the fit as a whole: sites that disagree; empty for a fit on one machine."""
-        check_is_fitted(self)
-        return self._kept.doubts
+        return describe_fit(self, level)
 
     # ------------------------------------------------------------------ files
 
@@ -446,8 +355,10 @@ class MixtureEstimator(BaseEstimator):
         site_names : bool
             Whether to write the names of the sites of a federated fit; by default their number only.
         """
+        from consilience.estimators.saving import model_text  # here, because it knows all estimators
+
         check_is_fitted(self)
-        write_text(path, saved_text(self, site_names=site_names))
+        write_text(path, model_text(self, site_names=site_names))
 
     def report(self, path: str | Path, X: Any = None, y: Any = None, *, title: str = "") -> None:
         """Write a report for people: an HTML file, or a model card if the name ends in ``.md``; the extra ``report``.
@@ -460,7 +371,9 @@ class MixtureEstimator(BaseEstimator):
         title : str
             Title of the report; by default the kind of model.
         """
-        import_module("consilience.report").write_report(self, path, X=X, y=y, title=title)
+        from consilience.report import write_report  # only here: it imports all pictures
+
+        write_report(self, path, X=X, y=y, title=title)
 
     def to_onnx(self, path: str | Path) -> None:
         """Write the predictions as an ONNX file, for runtimes without Python.
@@ -479,11 +392,7 @@ class MixtureEstimator(BaseEstimator):
     def _repr_html_(self) -> str:
         if not hasattr(self, "mixture_"):
             return str(super()._repr_html_())
-        return html(self)
-
-
-def _without_X(site: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in site.items() if name != "X"}
+        return summary_html(self)
 
 
 def split_intercept(coef: Array, intercept: bool) -> tuple[Array, Array]:

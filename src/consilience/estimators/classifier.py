@@ -9,11 +9,10 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
+from consilience.columns import frames
 from consilience.errors import InvalidInputError
-from consilience.estimators import frames
 from consilience.estimators.conditional import ConditionalMixture
-from consilience.estimators.keywords import explained
-from consilience.estimators.validation import rows_of, validated
+from consilience.estimators.validation import build_rows, explain_keywords, order_of, validate_columns
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
@@ -64,7 +63,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
     order_name = "n_experts"
     family = "categorical"
 
-    @explained
+    @explain_keywords
     def __init__(
         self,
         n_experts: int = 2,
@@ -102,14 +101,10 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def order(self) -> int:
-        """Return the requested number of experts."""
-        return self.n_experts
-
-    def specification(self) -> Specification:
+    def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
         return Specification(
-            K=self.order(),
+            K=order_of(self),
             family=self.family,
             gate=self.gate,
             n_classes=len(self.classes_),
@@ -121,7 +116,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        X, y = validated(self, X, y, reset=reset, ensure_min_samples=min_rows)
+        X, y = validate_columns(self, X, y, reset=reset, ensure_min_samples=min_rows)
         if reset:
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
@@ -130,12 +125,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         else:
             codes = self._codes(y)
         Y = codes.reshape(-1, 1).astype(np.float64)
-        return rows_of(X, Y, self.family, **metadata)
-
-    @property
-    def reads_classes(self) -> bool:
-        """Return True: the response is a class."""
-        return True
+        return build_rows(X, Y, self.family, **metadata)
 
     def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray:
         if any(site.get("y") is None for site in sites):

@@ -8,9 +8,10 @@ import numpy as np
 
 from consilience.columns.dictionary import chosen_names
 from consilience.estimators.base import MixtureEstimator, split_intercept
-from consilience.estimators.validation import generator, sizes
+from consilience.estimators.validation import validate_sizes
 from consilience.fit.expert_means import expert_means, mean_errors
 from consilience.fit.parameters import parameters
+from consilience.fitted.protocols import generator
 from consilience.model import Mixture
 from consilience.numerics.arrays import Array, IntArray
 
@@ -90,7 +91,7 @@ class ConditionalMixture(MixtureEstimator):
             With ``return_std_error=True``.
         """
         X = self.covariates(X)
-        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         factor = 1.0 if size is None else size[:, None, None]
         mean = self._of_experts(factor * expert_means(self.mixture_, X))
         if not return_std_error:
@@ -119,7 +120,7 @@ class ConditionalMixture(MixtureEstimator):
             The expert that generated each response.
         """
         X = self.covariates(X)
-        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         Y, labels = self.mixture_.sample(X, generator(random_state), exposure=size)
         return self._decoded(Y), labels
 

@@ -10,9 +10,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
 from consilience.estimators.base import MixtureEstimator
-from consilience.estimators.keywords import explained
-from consilience.estimators.validation import generator, rows_of, validated
+from consilience.estimators.validation import build_rows, explain_keywords, order_of, validate_columns
 from consilience.fit.specification import Specification
+from consilience.fitted.protocols import generator
 from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.requirement import gaussian
@@ -57,7 +57,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
     title = "Gaussian mixture"
     order_name = "n_components"
 
-    @explained
+    @explain_keywords
     def __init__(
         self,
         n_components: int = 2,
@@ -83,29 +83,27 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def order(self) -> int:
-        """Return the requested number of components."""
-        return self.n_components
-
-    def specification(self) -> Specification:
+    def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
         if self.covariance_type not in STRUCTURES:
             raise InvalidInputError(
                 f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
             )
-        return Specification(K=self.order(), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar)
+        return Specification(
+            K=order_of(self), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar
+        )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        X = validated(self, X, reset=reset, ensure_min_samples=min_rows)
-        return rows_of(np.empty((len(X), 0)), X, self.family, **metadata)
+        X = validate_columns(self, X, reset=reset, ensure_min_samples=min_rows)
+        return build_rows(np.empty((len(X), 0)), X, self.family, **metadata)
 
-    def roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the columns of a table by role: all columns are responses."""
         if target:
             raise InvalidInputError("target: a Gaussian mixture has no target; name its columns in features")
         return (), features
 
-    def covariates_in(self, mixture: Mixture) -> int:
+    def _covariates_in(self, mixture: Mixture) -> int:
         """Return the number of columns that a mixture describes: all are responses."""
         return 0 if mixture.design.d else mixture.experts.q
 

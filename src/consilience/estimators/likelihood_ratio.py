@@ -10,12 +10,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
+from consilience.display import count_draws
 from consilience.errors import ConsilienceWarning, InvalidInputError
 from consilience.estimators.base import MixtureEstimator
-from consilience.estimators.progress import counted
-from consilience.estimators.validation import generator
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.bootstrap import check_unweighted, simulate
+from consilience.fitted.protocols import generator
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
 
@@ -39,8 +39,8 @@ class OrderTest:
     K: int
     statistic: float
     draws: Array
-    null: Any
-    alternative: Any
+    null: MixtureEstimator
+    alternative: MixtureEstimator
 
     @property
     def p_value(self) -> float:
@@ -56,7 +56,7 @@ class OrderTest:
 
 
 def order_test(
-    estimator: Any,
+    estimator: MixtureEstimator,
     X: Any,
     y: Any = None,
     K: int = 1,
@@ -114,18 +114,18 @@ def order_test(
     rows = null.fit(X, y, **fit_params).rows(X, y, **fit_params)
     check_unweighted(rows)
     alternative.fit(X, y, **fit_params)
-    specifications = null.specification(), alternative.specification()
+    specifications = null.specification_, alternative.specification_
     budget = {"n_init": null.n_init, "tol": null.tol, "max_iter": null.max_iter}
     seeds = generator(estimator.random_state).spawn(draws)
     parallel = Parallel(n_jobs=n_jobs, return_as="generator")
-    values = parallel(delayed(_drawn)(null.mixture_, rows, specifications, budget, seed) for seed in seeds)
-    with counted(verbose, "order test", draws) as advance:
+    values = parallel(delayed(_draw_statistic)(null.mixture_, rows, specifications, budget, seed) for seed in seeds)
+    with count_draws(verbose, "order test", draws) as advance:
         found = [advance(value) for value in values]
     statistic = 2 * (alternative.log_likelihood_ - null.log_likelihood_)
     return OrderTest(K, statistic, np.array(found), null, alternative)
 
 
-def _check_mixture(estimator: Any) -> None:
+def _check_mixture(estimator: object) -> None:
     """Raise an error if ``estimator`` is not a mixture of this library."""
     if not isinstance(estimator, MixtureEstimator):
         kind = f"the class {estimator.__name__}" if isinstance(estimator, type) else f"a {type(estimator).__name__}"
@@ -135,7 +135,7 @@ def _check_mixture(estimator: Any) -> None:
         raise InvalidInputError(f"got {kind}, expected a mixture of this library; {advice}")
 
 
-def _drawn(
+def _draw_statistic(
     null: Mixture,
     rows: Rows,
     specifications: tuple[Specification, Specification],

@@ -11,6 +11,7 @@ import numpy as np
 from consilience._version import __version__
 from consilience.columns import Column, Rule
 from consilience.errors import InvalidInputError
+from consilience.fitted.protocols import FittedMixture
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
 
@@ -79,7 +80,7 @@ class Graph:
         """``X W + b`` for ``W (d, m)``, ``b (m,)``."""
         return self.node("Add", self.node("MatMul", X, self.constant(W)), self.constant(b))
 
-    def reshaped(self, value: str, *shape: int) -> str:
+    def reshape(self, value: str, *shape: int) -> str:
         """The value in another shape ``(n, ...)``."""
         return self.node("Reshape", value, self.constant(np.array([-1, *shape], dtype=np.int64)))
 
@@ -88,21 +89,21 @@ class Graph:
         return self.node("ReduceSum", value, self.constant(np.array([axis], dtype=np.int64)), keepdims=0)
 
 
-def write_onnx(estimator: Any, path: str | Path) -> None:
+def write_onnx(estimator: FittedMixture, path: str | Path) -> None:
     """Write the predictions of a fitted estimator as an ONNX file."""
     graph = Graph()
     X = _covariates(graph, estimator)
-    mixture: Mixture = estimator.mixture_
+    mixture = estimator.mixture_
     if mixture.design.d == 0:  # a Gaussian mixture: all columns are responses
         probabilities = _responsibilities(graph, mixture, X)
-        _classified(graph, probabilities, np.arange(mixture.K), mixture.K)
+        _add_classes(graph, probabilities, np.arange(mixture.K), mixture.K)
         gate = _constant(graph, X, mixture.gate_weights(np.empty((1, 0)))[0], estimator.n_features_in_)
     else:
         gate = _gate(graph, mixture, X)
         mean, m = _mean(graph, mixture, X, gate)
-        if estimator.reads_classes:
+        if mixture.experts.classes:
             total = graph.node("Unsqueeze", graph.sum(mean, 1), graph.constant(np.array([1])))
-            _classified(graph, graph.node("Div", mean, total), estimator.classes_, m)
+            _add_classes(graph, graph.node("Div", mean, total), estimator.classes_, m)
         elif m == 1:
             graph.output("prediction", graph.node("Squeeze", mean, graph.constant(np.array([1]))), "DOUBLE")
         else:
@@ -114,7 +115,7 @@ def write_onnx(estimator: Any, path: str | Path) -> None:
 # ---------------------------------------------------------------- inputs
 
 
-def _covariates(graph: Graph, estimator: Any) -> str:
+def _covariates(graph: Graph, estimator: FittedMixture) -> str:
     """Return the covariates ``(n, terms)``, from one input ``X``, or one for each if any has levels or a rule."""
     columns = estimator.columns_
     if columns.is_plain:
@@ -124,7 +125,7 @@ def _covariates(graph: Graph, estimator: Any) -> str:
 
 def _column(graph: Graph, column: Column) -> str:
     if not column.is_category:
-        return _ruled(graph, graph.input(column.name, "DOUBLE", 1), column.rule)
+        return _apply_rule(graph, graph.input(column.name, "DOUBLE", 1), column.rule)
     if isinstance(column.levels[0], str):
         value, levels = graph.input(column.name, "STRING", 1), {"cats_strings": list(column.levels)}
     elif all(isinstance(level, bool) for level in column.levels):
@@ -139,10 +140,10 @@ def _column(graph: Graph, column: Column) -> str:
         )
     coded = graph.node("OneHotEncoder", value, domain="ai.onnx.ml", zeros=0, **levels)  # an unknown level is an error
     kept = graph.node("Gather", coded, graph.constant(np.array(column.coded, dtype=np.int64)), axis=2)
-    return graph.reshaped(graph.node("Cast", kept, to=11), len(column.coded))  # double
+    return graph.reshape(graph.node("Cast", kept, to=11), len(column.coded))  # double
 
 
-def _ruled(graph: Graph, value: str, rule: Rule) -> str:
+def _apply_rule(graph: Graph, value: str, rule: Rule) -> str:
     """Return the covariate of a column of numbers, by its rule; ranges are not checked."""
     if rule.fill is not None:
         value = graph.node("Where", graph.node("IsNaN", value), graph.constant(np.array(float(rule.fill))), value)
@@ -177,11 +178,11 @@ def _mean(graph: Graph, mixture: Mixture, X: str, gate: str) -> tuple[str, int]:
     B = experts.B.reshape(experts.K, -1, experts.p)
     m = B.shape[1]
     W, b = _split(B.reshape(-1, experts.p), mixture.design.intercept)
-    each = _linked(graph, graph.reshaped(graph.affine(X, W, b), experts.K, m), experts)
-    return graph.sum(graph.node("Mul", graph.reshaped(gate, experts.K, 1), each), 1), m
+    each = _link(graph, graph.reshape(graph.affine(X, W, b), experts.K, m), experts)
+    return graph.sum(graph.node("Mul", graph.reshape(gate, experts.K, 1), each), 1), m
 
 
-def _linked(graph: Graph, eta: str, experts: Any) -> str:
+def _link(graph: Graph, eta: str, experts: Any) -> str:
     """Return the means of linear predictors ``(n, K, m)``."""
     if experts.link == "log":
         return graph.node("Exp", graph.node("Min", eta, graph.constant(float(experts.largest_predictor))))
@@ -196,14 +197,14 @@ def _responsibilities(graph: Graph, mixture: Mixture, x: str) -> str:
     K, q = experts.K, experts.q
     L, inverse = experts.factors
     W = np.broadcast_to(inverse, (K, q, q)).reshape(K * q, q).T
-    z = graph.reshaped(graph.affine(x, W, -np.einsum("kab,kb->ka", inverse, experts.B[:, :, 0]).ravel()), K, q)
+    z = graph.reshape(graph.affine(x, W, -np.einsum("kab,kb->ka", inverse, experts.B[:, :, 0]).ravel()), K, q)
     squares = graph.node("Mul", graph.sum(graph.node("Mul", z, z), 2), graph.constant(-0.5))
     log_det = np.log(np.diagonal(L, axis1=1, axis2=2)).sum(axis=1)
     prior = mixture.gate.evaluate(np.empty((1, 1)))[0][:, 0] - log_det
     return graph.node("Softmax", graph.node("Add", squares, graph.constant(prior)), axis=1)
 
 
-def _classified(graph: Graph, probabilities: str, classes: np.ndarray, C: int) -> None:
+def _add_classes(graph: Graph, probabilities: str, classes: np.ndarray, C: int) -> None:
     """Add the outputs of a classifier: the most probable class, and the probabilities."""
     kind = {"i": "INT64", "u": "INT64", "b": "BOOL", "f": "DOUBLE"}.get(classes.dtype.kind, "STRING")
     cast = {"INT64": np.int64, "BOOL": np.bool_, "DOUBLE": np.float64, "STRING": np.str_}[kind]

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
+from consilience.columns import frames
 from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning, warn
-from consilience.estimators import frames
+from consilience.estimators.base import MixtureEstimator
 from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
-from consilience.estimators.validation import generator
 from consilience.fit.checks import checked_orders
 from consilience.fit.cross_validation import HeldOut, cross_validated, given_folds, random_folds
 from consilience.fit.orders import competing, html_table, least, left_out, lines
+from consilience.fitted.protocols import generator
 from consilience.model import FAMILIES, Rows
 from consilience.numerics.arrays import IntArray
 
@@ -53,7 +54,7 @@ class OrderSelection:
     """
 
     orders: tuple[int, ...]
-    estimators: tuple[Any, ...]
+    estimators: tuple[MixtureEstimator | Pipeline, ...]
     scores: dict[str, tuple[float, ...]]
     criterion: str
     set_aside: dict[int, str] = field(default_factory=dict)
@@ -85,7 +86,7 @@ class OrderSelection:
         return self.preferred(self.criterion)
 
     @property
-    def best_estimator(self) -> Any:
+    def best_estimator(self) -> MixtureEstimator | Pipeline:
         """The fitted estimator with the selected number of experts."""
         return self.estimators[self.best_index]
 
@@ -96,9 +97,9 @@ class OrderSelection:
         found = {name: self.preferred(name) for name in names if name in self.scores}
         if len(set(found.values())) == 1:
             K = found["bic"]
-            return f"{_listed([names[name] for name in found])} prefer {K} expert{'s' * (K > 1)}."
+            return f"{_join([names[name] for name in found])} prefer {K} expert{'s' * (K > 1)}."
         parts = [f"{names[name]} prefers {K}" for name, K in found.items()]
-        return f"{_listed(parts)} experts: {self._reading(found)}."
+        return f"{_join(parts)} experts: {self._reading(found)}."
 
     def _reading(self, found: Mapping[str, int]) -> str:
         """Say what a disagreement of the criteria may mean."""
@@ -140,12 +141,12 @@ class OrderSelection:
         return html_table(self.orders, self.scores, said)
 
 
-def _listed(parts: list[str]) -> str:
+def _join(parts: list[str]) -> str:
     return " and ".join(parts) if len(parts) < 3 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
 def select_order(
-    estimator: Any,
+    estimator: MixtureEstimator | Pipeline,
     X: Any,
     y: Any = None,
     orders: Iterable[int] = range(1, 7),
@@ -207,11 +208,11 @@ def select_order(
     if criterion not in (*CRITERIA, "cv"):
         raise InvalidInputError(f"criterion={criterion!r}: expected one of {', '.join(CRITERIA)}, cv")
     orders = checked_orders(orders)
-    before, Z = _prepared(estimator, X, y)
+    before, Z = _fit_steps(estimator, X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateFitWarning)  # such fits are set aside
-        fits = tuple(_of_order(estimator, K).fit(Z, y, **fit_params) for K in orders)
-    set_aside = {K: fitted.degeneracy for K, fitted in zip(orders, fits, strict=True) if fitted.degeneracy}
+        fits = tuple(_with_order(estimator, K).fit(Z, y, **fit_params) for K in orders)
+    set_aside = {K: fitted.degeneracy_ for K, fitted in zip(orders, fits, strict=True) if fitted.degeneracy_}
     _warn(orders, fits, set_aside)
     scores = {name: tuple(getattr(fitted, name)(Z, y, **fit_params) for fitted in fits) for name in CRITERIA}
     scores["log_likelihood"] = tuple(fitted.log_likelihood_ for fitted in fits)
@@ -226,11 +227,11 @@ def select_order(
             held_out = held_out_after(before, fits, Data(X, y, fit_params), rows, of_labels)
         scores["cv"] = tuple(each.mean for each in held_out)
         scores["cv_std_error"] = tuple(each.standard_error for each in held_out)
-    joined = fits if before is None else tuple(_joined(estimator, before, fitted) for fitted in fits)
+    joined = fits if before is None else tuple(_join_pipeline(estimator, before, fitted) for fitted in fits)
     return OrderSelection(orders, joined, scores, criterion, set_aside)
 
 
-def _prepared(estimator: Any, X: Any, y: Any) -> tuple[Pipeline | None, Any]:
+def _fit_steps(estimator: MixtureEstimator | Pipeline, X: Any, y: Any) -> tuple[Pipeline | None, Any]:
     """Return the fitted steps before the mixture, if any, and ``X`` as the mixture reads it."""
     final_step(estimator)
     steps = steps_before(estimator)
@@ -240,18 +241,19 @@ def _prepared(estimator: Any, X: Any, y: Any) -> tuple[Pipeline | None, Any]:
     return before, before.fit_transform(X, y)
 
 
-def _of_order(estimator: Any, K: int) -> Any:
+def _with_order(estimator: MixtureEstimator | Pipeline, K: int) -> MixtureEstimator:
     """Return an unfitted copy of the mixture for another number of experts."""
     final = final_step(estimator)
-    return clone(final).set_params(**{final.order_name: K})
+    copy: MixtureEstimator = clone(final)
+    return copy.set_params(**{final.order_name: K})
 
 
-def _joined(estimator: Pipeline, before: Pipeline, fitted: Any) -> Pipeline:
+def _join_pipeline(estimator: Pipeline, before: Pipeline, fitted: MixtureEstimator) -> Pipeline:
     """Return the fitted pipeline of the fitted steps and a fitted mixture."""
     return type(before)([*before.steps, (estimator.steps[-1][0], fitted)])
 
 
-def _warn(orders: tuple[int, ...], fits: tuple[Any, ...], set_aside: Mapping[int, str]) -> None:
+def _warn(orders: tuple[int, ...], fits: tuple[MixtureEstimator, ...], set_aside: Mapping[int, str]) -> None:
     doubtful = [orders[i] for i in competing(orders, set_aside) if not fits[i].starts_agree_]
     if doubtful:
         warn(
@@ -265,14 +267,14 @@ def _warn(orders: tuple[int, ...], fits: tuple[Any, ...], set_aside: Mapping[int
         )
 
 
-def _folds(rows: Rows, folds: Any, estimator: Any) -> IntArray:
+def _folds(rows: Rows, folds: Any, estimator: MixtureEstimator) -> IntArray:
     """Return the fold of each row, or of each group."""
     if np.ndim(frames.as_array(folds)) == 0:
         return random_folds(rows, int(folds), generator(estimator.random_state))
     return given_folds(rows, np.asarray(frames.as_array(folds)).ravel())
 
 
-def _held_out(fitted: Any, rows: Rows, folds: IntArray) -> HeldOut:
+def _held_out(fitted: MixtureEstimator, rows: Rows, folds: IntArray) -> HeldOut:
     """Compute the held-out log densities, from fits that start at the fit to all rows."""
-    budget = {"tol": fitted.tol, "max_iter": fitted.max_iter}
-    return cross_validated(fitted.mixture_, rows, fitted.specification(), folds, **budget)
+    budget: dict[str, Any] = {"tol": fitted.tol, "max_iter": fitted.max_iter}
+    return cross_validated(fitted.mixture_, rows, fitted.specification_, folds, **budget)

@@ -11,12 +11,13 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
+from consilience.columns import frames
 from consilience.errors import ConsilienceWarning, InvalidInputError
-from consilience.estimators import frames
 from consilience.estimators.base import MixtureEstimator
-from consilience.estimators.validation import generator
+from consilience.estimators.federated import site_rows, specification_of
 from consilience.fit import fit_mixture
 from consilience.fit.cross_validation import HeldOut, label_densities
+from consilience.fitted.protocols import generator
 from consilience.model import Rows
 from consilience.numerics.arrays import Array, IntArray
 
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 
-def is_pipeline(estimator: Any) -> TypeGuard[Pipeline]:
+def is_pipeline(estimator: object) -> TypeGuard[Pipeline]:
     """Whether the estimator is a pipeline."""
     from sklearn.pipeline import Pipeline  # here, because it imports all of sklearn.preprocessing
 
     return isinstance(estimator, Pipeline)
 
 
-def final_step(estimator: Any) -> MixtureEstimator:
+def final_step(estimator: MixtureEstimator | Pipeline) -> MixtureEstimator:
     """Return the mixture: the estimator itself, or the last step of a pipeline."""
     final = estimator.steps[-1][1] if is_pipeline(estimator) else estimator
     if not isinstance(final, MixtureEstimator):
@@ -41,12 +42,12 @@ def final_step(estimator: Any) -> MixtureEstimator:
     return final
 
 
-def steps_before(estimator: Any) -> Pipeline | None:
+def steps_before(estimator: MixtureEstimator | Pipeline) -> Pipeline | None:
     """Return the steps of a pipeline before the last; None for a mixture alone, or a pipeline of one step."""
     return estimator[:-1] if is_pipeline(estimator) and len(estimator) > 1 else None
 
 
-def transformed(estimator: Any, X: Any) -> Any:
+def transform_before(estimator: MixtureEstimator | Pipeline, X: Any) -> Any:
     """Return ``X`` as the last step of a fitted pipeline reads it; ``X`` itself for a mixture alone."""
     before = steps_before(estimator)
     return X if before is None else before.transform(X)
@@ -63,11 +64,11 @@ class Data:
     def at(self, index: IntArray) -> Data:
         """Return the rows at ``index``."""
         y = None if self.y is None else _safe_indexing(self.y, index)
-        metadata = {name: _of_rows(value, index) for name, value in self.metadata.items()}
+        metadata = {name: _take_rows(value, index) for name, value in self.metadata.items()}
         return Data(_safe_indexing(self.X, index), y, metadata)
 
 
-def _of_rows(values: Any, index: IntArray) -> Any:
+def _take_rows(values: Any, index: IntArray) -> Any:
     return None if values is None else np.asarray(frames.as_array(values))[index]
 
 
@@ -100,12 +101,12 @@ def held_out_after(
     return [HeldOut(*each) for each in found]
 
 
-def _held_out_densities(estimator: Any, parts: Sequence[Mapping[str, Any]]) -> tuple[Array, Array]:
+def _held_out_densities(estimator: MixtureEstimator, parts: Sequence[Mapping[str, Any]]) -> tuple[Array, Array]:
     """Fit to the first part; return the weighted log densities and weights of the second."""
     named = dict(zip(("other folds", "fold"), parts, strict=True))
-    rows, left_out = estimator.site_rows(named)  # both parts have the same columns and classes
-    budget = {"n_init": estimator.n_init, "tol": estimator.tol, "max_iter": estimator.max_iter}
+    rows, left_out = site_rows(estimator, named)  # both parts have the same columns and classes
+    budget: dict[str, Any] = {"n_init": estimator.n_init, "tol": estimator.tol, "max_iter": estimator.max_iter}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)  # the fit to all rows has warned
-        fit = fit_mixture(rows, estimator.specification(), rng=generator(estimator.random_state), **budget)
+        fit = fit_mixture(rows, specification_of(estimator), rng=generator(estimator.random_state), **budget)
     return label_densities(fit.mixture, left_out)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from consilience.estimators.keywords import explained
 from consilience.estimators.regressor import RegressionMixture
+from consilience.estimators.validation import explain_keywords
 from consilience.model import Mixture
 
 
@@ -51,7 +51,7 @@ class MixtureOfRegressions(RegressionMixture):
     order_name = "n_components"
     gate_kind = "constant"
 
-    @explained
+    @explain_keywords
     def __init__(
         self,
         n_components: int = 2,
@@ -90,7 +90,3 @@ class MixtureOfRegressions(RegressionMixture):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
-
-    def order(self) -> int:
-        """Return the requested number of components."""
-        return self.n_components

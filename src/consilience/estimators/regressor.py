@@ -11,8 +11,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
 from consilience.estimators.conditional import ConditionalMixture, as_columns
-from consilience.estimators.keywords import explained
-from consilience.estimators.validation import SIZES, check_range, rows_of, size_name, sizes, validated
+from consilience.estimators.validation import (
+    SIZES,
+    build_rows,
+    check_range,
+    explain_keywords,
+    order_of,
+    size_name,
+    validate_columns,
+    validate_sizes,
+)
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
@@ -31,7 +39,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         tags.target_tags.single_output = True
         return tags
 
-    def specification(self) -> Specification:
+    def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
         if self.family not in regression_families():
             raise InvalidInputError(f"family={self.family!r}: expected one of {', '.join(regression_families())}")
@@ -40,7 +48,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
                 f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
             )
         return Specification(
-            K=self.order(),
+            K=order_of(self),
             family=self.family,
             gate=self.gate_kind,
             structure=self.covariance_type,
@@ -54,10 +62,10 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        X, y = validated(self, X, y, reset=reset, multi_output=True, y_numeric=True, ensure_min_samples=min_rows)
+        X, y = validate_columns(self, X, y, reset=reset, multi_output=True, y_numeric=True, ensure_min_samples=min_rows)
         Y = as_columns(y)
-        specification = self.specification()
-        rows = rows_of(X, Y, self.family, **metadata)
+        specification = self._specification()
+        rows = build_rows(X, Y, self.family, **metadata)
         check_range(specification, rows)
         return rows
 
@@ -118,7 +126,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         (n,) or (n, q) array
         """
         X = self.covariates(X)
-        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         mean = self.mixture_.mean(X)
         return self._decoded(mean if size is None else mean * size[:, None])
 
@@ -165,7 +173,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             raise InvalidInputError(
                 f"{self.mixture_.experts.channels} responses have no joint quantile: fit a single response"
             )
-        size = sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         return np.column_stack([self.mixture_.quantile(X, float(p), size) for p in probabilities])
 
 
@@ -263,7 +271,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     title = "Mixture of experts, regression"
     order_name = "n_experts"
 
-    @explained
+    @explain_keywords
     def __init__(
         self,
         n_experts: int = 2,
@@ -306,7 +314,3 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
-
-    def order(self) -> int:
-        """Return the requested number of experts."""
-        return self.n_experts

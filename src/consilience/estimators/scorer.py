@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from sklearn.base import BaseEstimator
 from sklearn.utils.metadata_routing import UNUSED
 
-from consilience.estimators.pipelines import final_step, transformed
+from consilience.estimators.pipelines import final_step, transform_before
 from consilience.fit import criteria
+
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
+
+    from consilience.estimators.base import MixtureEstimator
 
 
 class LogDensityScorer(BaseEstimator):
@@ -40,7 +45,7 @@ class LogDensityScorer(BaseEstimator):
 
     def score(
         self,
-        estimator: Any,
+        estimator: MixtureEstimator | Pipeline,
         X: Any,
         y: Any = None,
         *,
@@ -61,7 +66,7 @@ class LogDensityScorer(BaseEstimator):
         """
         metadata = {"sample_weight": sample_weight, "groups": groups, "exposure": exposure, "trials": trials}
         final = final_step(estimator)
-        rows = final.rows(transformed(estimator, X), y, **metadata)
+        rows = final.rows(transform_before(estimator, X), y, **metadata)
         return criteria.log_likelihood(final.mixture_, rows) / criteria.label_count(rows)
 
     __call__ = score

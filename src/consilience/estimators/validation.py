@@ -1,48 +1,61 @@
-"""Validation of arguments and data."""
+"""Validation of arguments and data, and sentences on what is wrong with them."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.utils import check_array, check_random_state, check_X_y
+from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from consilience.columns import Dictionary
+from consilience.columns import Dictionary, frames
 from consilience.columns.dictionary import FROM_DTYPE
-from consilience.errors import InvalidInputError
-from consilience.estimators import frames
-from consilience.estimators.coding import coded, dictionary_of, numbers_of
+from consilience.columns.frames import column_kinds, column_names, encode_columns, frame_dictionary, number_dictionary
+from consilience.errors import InvalidInputError, UnknownParameterError
 from consilience.fit.specification import Specification
 from consilience.model import FAMILIES, Groups, Mixture, Rows
+from consilience.model.design import Design
 from consilience.model.families.registry import family_of
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 from consilience.numerics.threads import processors
 
+if TYPE_CHECKING:
+    from consilience.estimators.base import MixtureEstimator
+
 SIZES = ("exposure", "trials")
 """Names of the size of a row, such as ``exposure``."""
 
 
-def check_parameters(estimator: Any) -> None:
+def check_parameters(estimator: MixtureEstimator) -> None:
     """Raise an error for invalid constructor arguments."""
-    whole = {"n_init": estimator.n_init, "max_iter": estimator.max_iter, estimator.order_name: estimator.order()}
+    whole = {"n_init": estimator.n_init, "max_iter": estimator.max_iter, estimator.order_name: order_of(estimator)}
     for name, value in whole.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
             raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
     for name in ("tol", "gate_ridge", "expert_ridge", "reg_covar"):
-        value = getattr(estimator, name, 0.0)
-        if name == "expert_ridge" and value is None:
+        real = getattr(estimator, name, 0.0)
+        if name == "expert_ridge" and real is None:
             continue
-        if not (isinstance(value, int | float | np.number) and value >= 0 and np.isfinite(value)):
-            raise InvalidInputError(f"{name}={value!r}: expected a finite number of at least 0")
+        if not (isinstance(real, int | float | np.number) and real >= 0 and np.isfinite(real)):
+            raise InvalidInputError(f"{name}={real!r}: expected a finite number of at least 0")
     thread_count(estimator.n_jobs)
     start = estimator.mixture_init
-    if start is not None and not (isinstance(start, Mixture) and estimator.order() == start.K):
-        raise InvalidInputError(f"mixture_init: expected a Mixture of {estimator.order()} experts, as in mixture_")
+    if start is not None and not (isinstance(start, Mixture) and order_of(estimator) == start.K):
+        raise InvalidInputError(f"mixture_init: expected a Mixture of {order_of(estimator)} experts, as in mixture_")
+
+
+def order_of(estimator: MixtureEstimator) -> int:
+    """Return the requested number of experts."""
+    order: int = getattr(estimator, estimator.order_name)
+    return order
 
 
 def thread_count(n_jobs: Any) -> int:
@@ -62,20 +75,9 @@ def thread_count(n_jobs: Any) -> int:
     return processors() if n_jobs == -1 else int(n_jobs)
 
 
-def check_level(level: float) -> None:
-    """Raise an error for an invalid confidence level."""
-    if not 0 < level < 1:
-        raise InvalidInputError(f"level={level!r}: expected a number strictly between 0 and 1")
-
-
-def generator(random_state: Any) -> np.random.Generator:
-    """Return a numpy Generator for scikit-learn's ``random_state``."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-
-
-def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any) -> Any:
+def validate_columns(
+    estimator: MixtureEstimator, X: Any, y: Any = "no_validation", *, reset: bool, **options: Any
+) -> Any:
     """Convert arrays or frames to float64 arrays, with scikit-learn's checks; column names are kept.
 
     Categories become indicators, and rules are applied, by the data dictionary ``columns_`` of the estimator, which
@@ -83,13 +85,13 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, 
     """
     names, given = frames.column_names(X), {"dtype": np.float64, "ensure_all_finite": "allow-nan", **options}
     if reset:
-        estimator.columns_ = _columns_of(estimator, X)
+        estimator.columns_ = _read_columns(estimator, X)
     if not estimator.columns_.is_plain:
-        check_columns(estimator, X, names, reset=reset)
-        found = _checked(coded(X, estimator.columns_), y, **given)
+        check_column_count(estimator, X, names, reset=reset)
+        found = _check_arrays(encode_columns(X, estimator.columns_), y, **given)
     elif names is not None and not hasattr(X, "iloc"):  # scikit-learn itself reads the names of pandas frames
         if not reset:
-            check_names(estimator, names)
+            check_feature_names(estimator, names)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "X does not have valid feature names")  # they were checked here
             found = validate_data(estimator, frames.as_array(X), y, reset=reset, **given)
@@ -102,7 +104,7 @@ def validated(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool, 
     return found
 
 
-def _columns_of(estimator: Any, X: Any) -> Dictionary:
+def _read_columns(estimator: MixtureEstimator, X: Any) -> Dictionary:
     """Return the data dictionary of a frame, or of an array with chosen categories; else an empty one."""
     given = getattr(estimator, "categorical_features", FROM_DTYPE)
     by_type = isinstance(given, str) and given == FROM_DTYPE
@@ -111,27 +113,27 @@ def _columns_of(estimator: Any, X: Any) -> Dictionary:
     return Dictionary(())
 
 
-def read_dictionary(estimator: Any, parts: Sequence[Any]) -> Dictionary:
+def read_dictionary(estimator: MixtureEstimator, parts: Sequence[Any]) -> Dictionary:
     """Return the data dictionary of one or several frames or arrays, as the estimator reads them."""
     if not hasattr(estimator, "categorical_features"):
-        return numbers_of(parts)
-    return dictionary_of(parts, estimator.categorical_features, estimator.reference_levels)
+        return number_dictionary(parts)
+    return frame_dictionary(parts, estimator.categorical_features, estimator.reference_levels)
 
 
-def _checked(X: Array, y: Any, **options: Any) -> Any:
+def _check_arrays(X: Array, y: Any, **options: Any) -> Any:
     """Apply scikit-learn's checks to coded covariates."""
     if isinstance(y, str):
         return check_array(X, **options)
     return check_X_y(X, y, **options)
 
 
-def check_columns(estimator: Any, X: Any, names: np.ndarray | None, *, reset: bool) -> None:
+def check_column_count(estimator: MixtureEstimator, X: Any, names: np.ndarray | None, *, reset: bool) -> None:
     """Raise an error if the columns of data with categories are not those of the fit; ``reset`` keeps them."""
     if reset:
         estimator.n_features_in_ = np.shape(X)[1]
         return
     if names is not None:
-        check_names(estimator, names)
+        check_feature_names(estimator, names)
     if np.shape(X)[1:] != (estimator.n_features_in_,):
         raise InvalidInputError(
             f"X has shape {np.shape(X)}, the model was fitted on {estimator.n_features_in_} columns: pass those"
@@ -154,7 +156,7 @@ def check_missing(X: Array, columns: Dictionary) -> None:
     )
 
 
-def check_names(estimator: Any, names: np.ndarray) -> None:
+def check_feature_names(estimator: MixtureEstimator, names: np.ndarray) -> None:
     """Raise an error if the columns are not those of the fit, in the same order."""
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is not None and not np.array_equal(fitted, names):
@@ -163,18 +165,18 @@ def check_names(estimator: Any, names: np.ndarray) -> None:
         )
 
 
-def rows_of(X: Array, Y: Array, family: str, **metadata: Any) -> Rows:
+def build_rows(X: Array, Y: Array, family: str, **metadata: Any) -> Rows:
     """Return rows with validated weights, groups and sizes; ``metadata`` as in ``fit``."""
     sample_weight, groups = metadata.get("sample_weight"), metadata.get("groups")
     weight = None
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if groups is not None:
-        groups = Groups.of(group_labels(groups, len(Y)))
-    return Rows(X, Y, weight, sizes(family, metadata, len(Y)), groups)
+        groups = Groups.of(validate_groups(groups, len(Y)))
+    return Rows(X, Y, weight, validate_sizes(family, metadata, len(Y)), groups)
 
 
-def sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
+def validate_sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
     """Return the sizes of rows ``(n,)``: exposure or trials, depending on the family."""
     found = None
     for name in SIZES:
@@ -208,7 +210,7 @@ def check_range(specification: Specification, rows: Rows) -> None:
         raise InvalidInputError(f"family={specification.family!r}: {experts.range_sentence}")
 
 
-def group_labels(groups: Any, n: int) -> np.ndarray:
+def validate_groups(groups: Any, n: int) -> np.ndarray:
     """Return validated group labels ``(n,)``: no missing values, one type."""
     labels = np.asarray(frames.as_array(groups))
     if labels.shape not in ((n,), (n, 1)):
@@ -218,3 +220,222 @@ def group_labels(groups: Any, n: int) -> np.ndarray:
     if len(kinds) > 1 or not np.array_equal(labels, labels):  # NaN differs from itself
         raise InvalidInputError("groups: expected labels of one type without missing values; fill or drop those rows")
     return labels
+
+
+# ---------------------------------------------------------------------- names of parameters
+
+
+P = ParamSpec("P")
+S = TypeVar("S")
+ORDERS = {"n_experts", "n_components", "n_clusters", "n_regressions", "n_groups", "K", "k"}
+"""Names that other estimators and libraries give to the number of experts."""
+
+
+def explain_keywords(init: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
+    """Decorate a constructor: a keyword that it does not have is an error that names the right one.
+
+    The signature, from which scikit-learn reads the parameters, stays that of ``init``.
+
+    Examples
+    --------
+    >>> from consilience import GaussianMixture
+    >>> GaussianMixture(n_experts=3)
+    Traceback (most recent call last):
+    ...
+    consilience.errors.UnknownParameterError: GaussianMixture has no parameter 'n_experts': its number of components is
+    n_components
+    """
+    known = tuple(inspect.signature(init).parameters)[1:]
+
+    @wraps(init)
+    def check(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        check_keywords(self, kwargs, known)
+        init(self, *args, **kwargs)
+
+    return check
+
+
+def check_keywords(estimator: object, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise an error for the first of the ``given`` names that is not ``known``."""
+    known = tuple(known)
+    for name in given:
+        if name not in known:
+            raise UnknownParameterError(f"{type(estimator).__name__} has no parameter {name!r}: {_advice(name, known)}")
+
+
+def _advice(name: str, known: tuple[str, ...]) -> str:
+    order = next((each for each in ("n_experts", "n_components") if each in known), None)
+    if name in ORDERS and order is not None:
+        return f"its number of {order.removeprefix('n_')} is {order}"
+    close = get_close_matches(name, known, 1)
+    return f"did you mean {close[0]}?" if close else f"expected one of {', '.join(known)}"
+
+
+# ---------------------------------------------------------------------- text instead of numbers
+
+
+NUMERIC = ("X", "y", "sample_weight", "exposure", "trials")
+"""Arguments of ``fit`` that hold numbers; ``y`` of a classifier holds labels."""
+
+
+@contextmanager
+def name_columns(parts: Mapping[str, Any], *, classes: bool, site: str | None = None) -> Iterator[None]:
+    """Name the site of an error in its data and, if a column has text instead of numbers, the column and the row.
+
+    Parameters
+    ----------
+    parts : mapping of str to array or frame
+        The data, by the names of the arguments of ``fit``.
+    classes : bool
+        Whether ``y`` holds labels.
+    site : str or None
+
+    Examples
+    --------
+    >>> with name_columns({"X": np.array([["1.5"], ["21,64"]])}, classes=False, site="north"):
+    ...     np.array(["21,64"]).astype(float)
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: site north: column 0 of X has the text '21,64' in row 1, expected numbers:
+    convert the column, or leave it out
+    """
+    where = "" if site is None else f"site {site}: "
+    try:
+        yield
+    except InvalidInputError as error:
+        if not where:
+            raise
+        raise InvalidInputError(f"{where}{error}") from error
+    except (ValueError, TypeError) as error:
+        names = [name for name in NUMERIC if parts.get(name) is not None and not (classes and name == "y")]
+        found = next((said for name in names if (said := find_text(name, parts[name])) is not None), None)
+        if found is None and not where:
+            raise
+        raise InvalidInputError(f"{where}{found or error}") from error
+
+
+def find_text(name: str, data: Any) -> str | None:
+    """Describe the first text in ``data`` that is not a number; None if there is none."""
+    columns = frames.column_names(data)
+    array = np.asarray(frames.as_array(data))
+    if array.dtype.kind not in "OSU" or array.ndim not in (1, 2):
+        return None
+    for j, column in enumerate(array.reshape(len(array), -1).T):
+        wrong = next((i for i, value in enumerate(column) if not _is_number(value)), None)
+        if wrong is not None:
+            label = j if columns is None else repr(str(columns[j]))
+            what = name if array.ndim == 1 else f"column {label} of {name}"
+            text = str(column[wrong])
+            return f"{what} has the text {text!r} in row {wrong}, expected numbers: convert the column, or leave it out"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is not a text, or the text of a number."""
+    try:
+        return not isinstance(value, str | bytes) or bool(float(value) or True)
+    except ValueError:
+        return False
+
+
+# ---------------------------------------------------------------------- tables of several sites
+
+
+def check_same_tables(tables: Mapping[str, Any]) -> None:
+    """Raise an error unless the tables of all sites have the columns of the first, with text where it has text.
+
+    Parameters
+    ----------
+    tables : mapping of str to (n, d) array or frame
+        Covariates of each site.
+
+    Examples
+    --------
+    >>> check_same_tables({"north": np.zeros((3, 2)), "south": np.zeros((5, 1))})
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: X of site south has 1 columns, that of site north 2: pass the same columns
+    """
+    for name, X in tables.items():
+        if len(np.shape(X)) != 2:
+            raise InvalidInputError(f"X of site {name} has shape {np.shape(X)}: expected rows and columns")
+    (first, model), *others = tables.items()
+    kinds = column_kinds(model)
+    for name, X in others:
+        _check_same_names(first, model, name, X)
+        if len(X) and len(model):  # a table without rows has columns without a kind
+            _check_same_kinds(first, kinds, name, column_kinds(X), column_names(model))
+
+
+def _check_same_names(first: str, model: Any, name: str, X: Any) -> None:
+    mine, theirs = column_names(X), column_names(model)
+    if np.shape(X)[1] != np.shape(model)[1] and (mine is None or theirs is None):
+        raise InvalidInputError(
+            f"X of site {name} has {np.shape(X)[1]} columns, that of site {first} {np.shape(model)[1]}: pass the same "
+            "columns"
+        )
+    if mine is not None and theirs is not None and list(mine) != list(theirs):
+        raise InvalidInputError(
+            f"X of site {name} has columns {list(mine)}, that of site {first} has {list(theirs)}: pass the same "
+            "columns, in the same order"
+        )
+
+
+def _check_same_kinds(first: str, kinds: list[str], name: str, own: list[str], names: np.ndarray | None) -> None:
+    for j, (mine, theirs) in enumerate(zip(own, kinds, strict=True)):
+        if (mine == "text") != (theirs == "text"):
+            column = f"x{j}" if names is None else names[j]
+            raise InvalidInputError(
+                f"column {column!r} is of kind {mine} at site {name} and of kind {theirs} at site {first}: write it in "
+                "one way at all sites"
+            )
+
+
+# ---------------------------------------------------------------------- collinear covariates
+
+
+NAMED = 4
+"""Maximum number of columns that are named, and of columns that are named for each."""
+NEGLIGIBLE = 1e-6
+"""Fraction of the spread of a column below which another column has no part in it."""
+
+
+def unidentified_covariates(specification: Specification, columns: Dictionary, mixture: Mixture) -> list[str]:
+    """Return for each covariate that is a linear function of others a sentence that names these.
+
+    A category with a single level has no covariate, and is said to be constant. ``mixture`` is in the coordinates of
+    the fit, whose designs do not read such covariates.
+
+    Examples
+    --------
+    >>> import numpy as np, warnings
+    >>> from consilience import MixtureOfRegressions
+    >>> x = np.random.default_rng(0).normal(size=(200, 1))
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     model = MixtureOfRegressions(1).fit(np.hstack([x, 1 - x, np.ones((200, 1))]), x[:, 0] ** 2)
+    >>> model.unidentified_
+    ['x1 is a linear function of x0', 'x2 is constant']
+    """
+    parts = ((mixture.design, specification.expert_columns), (mixture.reads, specification.gate_columns))
+    names = list(columns.terms if mixture.design.d else ())
+    single = [f"{column.name} is constant" for column in columns.columns if not column.terms]
+    dependent = dict.fromkeys(each for design, read in parts for each in _sentences(design, names, read))
+    said = [*single, *dependent]
+    return said if len(said) <= NAMED + 1 else [*said[:NAMED], f"so are {len(said) - NAMED} more columns"]
+
+
+def _sentences(design: Design, names: list[str], columns: tuple[int, ...] | None) -> Iterator[str]:
+    read = [names[j] for j in design.columns or ()]
+    for j, row in zip(design.unread, () if design.others is None else design.others, strict=True):
+        if columns is None or j in columns:
+            yield _sentence(names[j], read, row, design)
+
+
+def _sentence(name: str, read: list[str], row: Array, design: Design) -> str:
+    slopes = np.abs(row[int(design.intercept) :])
+    parts = [each for each, slope in zip(read, slopes, strict=True) if slope > NEGLIGIBLE * slopes.max(initial=0.0)]
+    if not parts:
+        return f"{name} is constant"
+    more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    return f"{name} is a linear function of {', '.join(parts[:NAMED])}{more}"

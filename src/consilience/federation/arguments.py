@@ -9,6 +9,7 @@ from typing import Any
 
 from consilience import methods
 from consilience.errors import InvalidInputError
+from consilience.estimators.base import MixtureEstimator
 from consilience.methods.task import Method
 
 ESTIMATORS = "MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions or GaussianMixture"
@@ -74,7 +75,7 @@ def check_method(method: Any) -> None:
     raise InvalidInputError(f"method: got {_kind(method)}, {expected}; a method of your own is a subclass of Method")
 
 
-def check_estimator(estimator: Any) -> None:
+def check_estimator(estimator: object) -> None:
     """Raise an error if ``estimator`` is not an estimator of this library.
 
     Examples
@@ -86,9 +87,9 @@ def check_estimator(estimator: Any) -> None:
     consilience.errors.InvalidInputError: estimator: got a LinearRegression; expected
     MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions or GaussianMixture
     """
-    if isinstance(estimator, type) and hasattr(estimator, "site_rows"):
+    if isinstance(estimator, type) and issubclass(estimator, MixtureEstimator):
         raise InvalidInputError(f"estimator: got the class {estimator.__name__}; pass {estimator.__name__}()")
-    if hasattr(estimator, "site_rows"):
+    if isinstance(estimator, MixtureEstimator):
         return
     advice = ""
     if hasattr(estimator, "steps"):
@@ -96,7 +97,7 @@ def check_estimator(estimator: Any) -> None:
     raise InvalidInputError(f"estimator: got {_kind(estimator)}; expected {ESTIMATORS}{advice}")
 
 
-def check_fitted(model: Any) -> None:
+def check_fitted(model: object) -> None:
     """Raise an error if ``model`` is not a fitted estimator of this library."""
     if hasattr(model, "model") and hasattr(model, "record"):
         raise InvalidInputError(f"model: got a {type(model).__name__}; pass its .model")

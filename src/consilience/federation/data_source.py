@@ -9,11 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import is_category
 from consilience.columns.dictionary import check_chosen, check_references
 from consilience.errors import InvalidInputError
+from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.federated import chosen_coding, column_roles, set_columns, set_size, site_rows
 from consilience.federation.text import some
 from consilience.messages.failures import SiteError
 from consilience.messages.site_names import site_names
@@ -27,27 +30,6 @@ COLUMNS_SHOWN = 20
 PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials")
 
 
-class Fittable(Protocol):
-    """Interface of an estimator that a federation uses, besides its parameters."""
-
-    @property
-    def reads_classes(self) -> bool: ...  # noqa: D102 - documented by estimators
-
-    def site_rows(self, sites: Mapping[str, Mapping[str, Any]]) -> list[Rows]: ...  # noqa: D102
-
-    def set_columns(  # noqa: D102
-        self, names: Any, classes: Sequence[Any] | None = None, dictionary: Dictionary | None = None
-    ) -> None: ...
-
-    def coding(self, names: Sequence[str]) -> tuple[set[str] | None, Mapping[str, Any]]: ...  # noqa: D102
-
-    def check_size(self, name: str | None) -> None: ...  # noqa: D102
-
-    def roles(  # noqa: D102
-        self, features: tuple[str, ...], target: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]: ...
-
-
 class DataSource(Protocol):
     """Interface of the data of a federation."""
 
@@ -56,7 +38,7 @@ class DataSource(Protocol):
         """Return the number and names of the sites in one line."""
         ...
 
-    def sites(self, estimator: Fittable | None) -> list[Site]:
+    def sites(self, estimator: MixtureEstimator | None) -> list[Site]:
         """Return the sites, with rows in the form that ``estimator`` reads, or unchanged if it is None."""
         ...
 
@@ -83,9 +65,9 @@ class Arrays:
         """Return the number and names of the sites in one line."""
         return f"{len(self.parts)} sites in memory ({some(list(self.parts))})"
 
-    def sites(self, estimator: Fittable | None) -> list[Site]:
+    def sites(self, estimator: MixtureEstimator | None) -> list[Site]:
         """Return one site for each name, in order."""
-        rows = list(map(_plain, self.parts.values())) if estimator is None else estimator.site_rows(self.parts)
+        rows = list(map(_plain, self.parts.values())) if estimator is None else site_rows(estimator, self.parts)
         return [Site(name, data) for name, data in zip(self.parts, rows, strict=True)]
 
 
@@ -157,17 +139,17 @@ class Shards:
         target = ", ".join(self.columns.target) or "none"
         return f"{len(self.uris)} files ({some(self.names)}), target {target}, features {some(self.columns.features)}"
 
-    def sites(self, estimator: Fittable | None) -> list[Site]:
+    def sites(self, estimator: MixtureEstimator | None) -> list[Site]:
         """Return one site for each shard, in the order of addresses."""
         columns = self.columns
         if estimator is not None:
-            estimator.check_size(self.size_name)
+            set_size(estimator, self.size_name)
             names = columns.features
-            features, target = estimator.roles(columns.features, columns.target)
-            classes = self._levels(target[0]) if estimator.reads_classes else None
+            features, target = column_roles(estimator, columns.features, columns.target)
+            classes = self._levels(target[0]) if is_classifier(estimator) else None
             dictionary = self._dictionary(features, estimator) if features else None
             columns = replace(columns, features=features, target=target, classes=classes, dictionary=dictionary)
-            estimator.set_columns(names, classes=classes, dictionary=dictionary)
+            set_columns(estimator, names, classes=classes, dictionary=dictionary)
         return [Site(name, Shard(uri, columns)) for name, uri in zip(self.names, self.uris, strict=True)]
 
     @property
@@ -187,7 +169,7 @@ class Shards:
                 found |= set(distinct(uri, column))
         return tuple(sorted(found))
 
-    def _dictionary(self, features: tuple[str, ...], estimator: Fittable) -> Dictionary:
+    def _dictionary(self, features: tuple[str, ...], estimator: MixtureEstimator) -> Dictionary:
         """Return the kinds of the features, by type or as chosen, with the levels that occur in any shard.
 
         A shard that cannot be read is left to the run, which names it.
@@ -197,7 +179,7 @@ class Shards:
             with suppress(SiteError):
                 types[uri] = column_types(uri)
         typed = _categories(types, features)
-        chosen, references = estimator.coding(features)
+        chosen, references = chosen_coding(estimator, features)
         if chosen is not None:
             check_chosen(typed, chosen)
         check_references(references, features)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from consilience.errors import InvalidInputError
+from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.federated import frame_like
 from consilience.federation.text import fit_html, fit_text
 from consilience.fit import criteria
 from consilience.fit.fitting import Fit
@@ -48,10 +49,10 @@ class FederatedFit:
     (array([0.67, 0.33]), 'Summarise')
     """
 
-    model: Any
+    model: MixtureEstimator
     record: Record
     fit: Fit
-    models: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, MixtureEstimator] = field(default_factory=dict)
 
     @property
     def sites(self) -> Sequence[SiteReport]:
@@ -95,7 +96,9 @@ class FederatedFit:
         title : str
             Title of the report; by default the kind of model.
         """
-        import_module("consilience.report").write_report(self, path, title=title)
+        from consilience.report import write_report  # only here: it imports all pictures
+
+        write_report(self, path, title=title)
 
     def check_one_mixture(self, criterion: str) -> None:
         """Raise an error if the method fits one mixture per site, of which no criterion is defined."""
@@ -173,11 +176,13 @@ class FederatedOrders:
             "converged": [fitted.model.converged_ for fitted in self.fits],
             "set_aside": [self.set_aside.get(K, "") for K in self.orders],
         }
-        return self.fits[0].model.frame_of(columns)
+        return frame_like(self.fits[0].model, columns)
 
     def report(self, path: str | Path, *, title: str = "") -> None:
         """Write a report on the best fit and on the comparison, as :meth:`FederatedFit.report` does."""
-        import_module("consilience.report").write_report(self, path, title=title)
+        from consilience.report import write_report  # only here: it imports all pictures
+
+        write_report(self, path, title=title)
 
     def summary(self) -> str:
         """Return the criteria of each order and the orders that are set aside as text."""

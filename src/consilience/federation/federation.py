@@ -14,14 +14,16 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from consilience.display import count_files, show_rounds
 from consilience.engines.inprocess import InProcess
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
+from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.federated import specification_of
 from consilience.federation.arguments import check_engine, check_estimator, check_fitted, check_method, check_sites
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.explanations import explained
 from consilience.federation.federated_fit import CRITERIA, FederatedFit, FederatedOrders
 from consilience.federation.outcome import compared, fitted_model, warn_of
-from consilience.federation.progress import counted, shown
 from consilience.federation.scores import Scores, collected, scorings
 from consilience.fit.checks import checked_orders
 from consilience.fit.criteria import has_entropy_of_sums
@@ -169,7 +171,7 @@ class Federation:
 
     def fit(
         self,
-        estimator: Any,
+        estimator: MixtureEstimator,
         method: Method | None = None,
         *,
         journal: str | Path | None = None,
@@ -212,7 +214,7 @@ class Federation:
 
     def select_order(
         self,
-        estimator: Any,
+        estimator: MixtureEstimator,
         orders: Iterable[int] = range(1, 7),
         *,
         criterion: str = "bic",
@@ -265,7 +267,7 @@ class Federation:
         return chosen
 
     def predict(
-        self, model: Any, out: str | Path, *, keep: str | Sequence[str] = (), overwrite: bool = False
+        self, model: MixtureEstimator, out: str | Path, *, keep: str | Sequence[str] = (), overwrite: bool = False
     ) -> Scores:
         """Score all shards with a fitted model, on the same engine: one Parquet file for each shard, rows in its order.
 
@@ -317,7 +319,7 @@ class Federation:
         shared = encode(LogLikelihood(model.mixture_))
         outcomes: dict[int, Scored | None] = {}
         try:
-            with counted(bool(model.verbose), "predict", "files", len(tasks)) as advance:
+            with count_files(bool(model.verbose), "predict", len(tasks)) as advance:
                 for i, outcome in self._engine.each(scored, tasks, shared):
                     outcomes[i] = outcome
                     advance(len(outcomes))
@@ -330,7 +332,7 @@ class Federation:
 
     def _fits(
         self,
-        estimator: Any,
+        estimator: MixtureEstimator,
         orders: Sequence[int] | None,
         method: Method | None,
         *,
@@ -361,7 +363,7 @@ class Federation:
             )
         kept = None if journal is None else Journal(journal, _study(method, task, sites))
         engine = self._engine.over(sites, in_memory=self._in_memory)
-        with shown(bool(estimator.verbose), type(estimator).__name__) as progress:
+        with show_rounds(bool(estimator.verbose), type(estimator).__name__) as progress:
             done = run(
                 method.dialogue(task),
                 engine,
@@ -380,12 +382,12 @@ class Federation:
         ]
 
 
-def _with_order(estimator: Any, K: int) -> Any:
+def _with_order(estimator: MixtureEstimator, K: int) -> MixtureEstimator:
     """Return a copy of the estimator, with its columns, for another number of experts."""
     return copy(estimator).set_params(**{estimator.order_name: K})
 
 
-def _task(models: Sequence[Any], sites: Sequence[Site], journal: object) -> Task:
+def _task(models: Sequence[MixtureEstimator], sites: Sequence[Site], journal: object) -> Task:
     """Return the task of the method."""
     first = models[0]
     seed = first.random_state
@@ -393,9 +395,9 @@ def _task(models: Sequence[Any], sites: Sequence[Site], journal: object) -> Task
         if journal is not None:
             raise InvalidInputError("a journal needs random_state as a whole number, so that the run can be repeated")
         seed = _drawn(seed)
-    specifications = tuple(model.specification() for model in models)
+    specifications = tuple(specification_of(model) for model in models)
     check_label_count(sites, max(specification.K for specification in specifications))
-    budgets = {"n_init": first.n_init, "tol": first.tol, "max_iter": first.max_iter}
+    budgets: dict[str, Any] = {"n_init": first.n_init, "tol": first.tol, "max_iter": first.max_iter}
     names = first.columns_.terms if hasattr(first, "feature_names_in_") else ()
     return Task(specifications, *sites[0].shape, start=first.mixture_init, seed=int(seed), **budgets, names=names)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Any
 
 from consilience.errors import ConvergenceWarning, SetAsideWarning, SuspectDataWarning, UntrustedWarning, warn
+from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.federated import adopt_fit
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.fit.fitting import Fit
 from consilience.fit.stop import StopReason
@@ -16,7 +17,7 @@ from consilience.runs.record import Record
 def compared(orders: Sequence[int], fits: Sequence[FederatedFit | None], criterion: str) -> FederatedOrders:
     """Return the comparison of the fits, with degenerate ones and orders without a fit set aside."""
     reasons = {
-        K: "the sites have too few experts for it" if fit is None else fit.model.degeneracy
+        K: "the sites have too few experts for it" if fit is None else fit.model.degeneracy_
         for K, fit in zip(orders, fits, strict=True)
     }
     set_aside = {K: reason for K, reason in reasons.items() if reason}
@@ -24,11 +25,11 @@ def compared(orders: Sequence[int], fits: Sequence[FederatedFit | None], criteri
     return FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion, set_aside)
 
 
-def fitted_model(model: Any, fit: Fit, record: Record) -> FederatedFit:
+def fitted_model(model: MixtureEstimator, fit: Fit, record: Record) -> FederatedFit:
     """Return the fitted model, and a copy of it for each site that has its own fit."""
     fit = fit.with_dropped(record.dropped)
-    models = {site: copy(model).adopt(own) for site, own in fit.site_fits().items()}
-    return FederatedFit(model.adopt(fit), record, fit, models)
+    models = {site: adopt_fit(copy(model), own) for site, own in fit.site_fits().items()}
+    return FederatedFit(adopt_fit(model, fit), record, fit, models)
 
 
 def warn_of(fitted: FederatedFit) -> None:

@@ -10,8 +10,12 @@ from hashlib import blake2b
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
+from sklearn.base import is_classifier
+
 from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError, RoundStoppedError
+from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.federated import column_roles, set_size, size_of_fit
 from consilience.federation.data_source import Shards, check_names
 from consilience.messages.questions import LogLikelihood
 from consilience.messages.table import encode
@@ -51,11 +55,13 @@ class Scores:
         return f"{len(self.files):,} files of scores, from {self.files[0]} on: {self.rows:,} rows written now{there}"
 
 
-def scorings(shards: Shards, model: Any, out: str, keep: Sequence[str], *, overwrite: bool) -> list[Scoring]:
+def scorings(
+    shards: Shards, model: MixtureEstimator, out: str, keep: Sequence[str], *, overwrite: bool
+) -> list[Scoring]:
     """Return what to do for each shard; raise an error if it would write among the inputs."""
     columns = _columns(shards, model)
     check_names(shards.uris[0], column_names(shards.uris[0]), {"model": columns.names, "keep": keep})
-    labels = tuple(model.classes_.tolist()) if model.reads_classes else ()
+    labels = tuple(model.classes_.tolist()) if is_classifier(model) else ()
     outputs = _outputs(shards.uris, out)
     _check_keep(keep, labels, model)
     digest = blake2b(encode(LogLikelihood(model.mixture_)), digest_size=16)
@@ -85,7 +91,7 @@ def collected(names: Sequence[str], tasks: Sequence[Scoring], outcomes: dict[int
     )
 
 
-def _columns(shards: Shards, model: Any) -> Columns:
+def _columns(shards: Shards, model: MixtureEstimator) -> Columns:
     """Return the columns to read: those of the model by name, and the target if the table has one."""
     names = tuple(map(str, getattr(model, "feature_names_in_", shards.columns.features)))
     if len(names) != model.n_features_in_:
@@ -95,18 +101,18 @@ def _columns(shards: Shards, model: Any) -> Columns:
         )
     _check_size(shards, model)
     target = shards.columns.target
-    features, target = model.roles(names, target) if target or _responses_only(model) else (names, ())
-    classes = tuple(model.classes_.tolist()) if model.reads_classes and target else None
+    features, target = column_roles(model, names, target) if target or _responses_only(model) else (names, ())
+    classes = tuple(model.classes_.tolist()) if is_classifier(model) and target else None
     coded = zip(model.columns_.columns, features, strict=True) if features else ()
     dictionary = Dictionary(tuple(replace(column, name=name) for column, name in coded)) if features else None
     groups = shards.columns.groups if target else None
     return Columns(features, target, None, shards.columns.exposure, groups, classes, dictionary)
 
 
-def _check_size(shards: Shards, model: Any) -> None:
+def _check_size(shards: Shards, model: MixtureEstimator) -> None:
     """Raise an error if the family takes no such size, or if responses come without the size of the fit."""
-    copy(model).check_size(shards.size_name)
-    of_fit = getattr(model, "_size_of_fit", None)
+    set_size(copy(model), shards.size_name)
+    of_fit = size_of_fit(model)
     if of_fit is not None and shards.size_name is None and shards.columns.target:
         raise InvalidInputError(
             f"the model was fitted with {of_fit}: name its column, as in from_parquet(..., {of_fit}=...), or leave out "
@@ -114,12 +120,12 @@ def _check_size(shards: Shards, model: Any) -> None:
         )
 
 
-def _responses_only(model: Any) -> bool:
+def _responses_only(model: MixtureEstimator) -> bool:
     """Whether all columns are responses, as for a Gaussian mixture."""
     return bool(model.mixture_.design.d == 0)
 
 
-def _check_keep(keep: Sequence[str], labels: Sequence[Any], model: Any) -> None:
+def _check_keep(keep: Sequence[str], labels: Sequence[Any], model: MixtureEstimator) -> None:
     written = {"prediction", "expert", *(f"probability_{label}" for label in labels)}
     written |= {f"{name}_{k}" for name in ("responsibility", "gate") for k in range(model.mixture_.K)}
     written |= {f"prediction_{j}" for j in range(model.mixture_.experts.q)}

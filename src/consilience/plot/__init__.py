@@ -19,16 +19,10 @@ True
 >>> plt.close(figure)
 """
 
-from consilience.plot.calibration import calibration
-from consilience.plot.coefficients import coefficients
-from consilience.plot.convergence import convergence
-from consilience.plot.experts import experts
-from consilience.plot.gate import gate
-from consilience.plot.orders import orders
-from consilience.plot.posteriors import posteriors
-from consilience.plot.sharing import sharing
-from consilience.plot.sites import sites
-from consilience.plot.transport import transport
+from consilience.plot.curves import experts, gate
+from consilience.plot.diagnostics import calibration, convergence, posteriors
+from consilience.plot.estimates import coefficients, orders
+from consilience.plot.federated_results import sharing, sites, transport
 
 __all__ = [
     "calibration",

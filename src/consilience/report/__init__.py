@@ -4,9 +4,7 @@ A report opens with a verdict: whether the result can be used, and what is in do
 values of the fit alone, has no script, and loads nothing from elsewhere.
 """
 
-from consilience.report.card import model_card
-from consilience.report.document import html_report
-from consilience.report.verdict import Use, Verdict, verdict
-from consilience.report.writing import write_report
+from consilience.report.document import html_report, model_card, write_report
+from consilience.report.verdict import ReportVerdict, Use, verdict
 
-__all__ = ["Use", "Verdict", "html_report", "model_card", "verdict", "write_report"]
+__all__ = ["ReportVerdict", "Use", "html_report", "model_card", "verdict", "write_report"]

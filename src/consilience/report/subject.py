@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from consilience.errors import InvalidInputError
-from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.fit.survey import SiteReport
-from consilience.plot.subject import estimator_of
+from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture
+from consilience.plot.drawing import estimator_of
+
+Result = FittedMixture | FederatedResult | FederatedComparison
+"""What a report is on: a fitted estimator, or the result of ``Federation.fit`` or ``Federation.select_order``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,16 +35,16 @@ class Subject:
         The policy that each site applied.
     """
 
-    model: Any
-    result: FederatedFit | None = None
-    orders: FederatedOrders | None = None
+    model: FittedMixture
+    result: FederatedResult | None = None
+    orders: FederatedComparison | None = None
     X: Any = None
     y: Any = None
     origin: Mapping[str, str] = field(default_factory=dict)
     policies: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, result: Any, **known: Any) -> Subject:
+    def of(cls, result: Result, **known: Any) -> Subject:
         """Return the subject of a result of any kind: a fitted estimator, a federated fit, or a comparison of orders.
 
         Examples
@@ -52,11 +55,11 @@ class Subject:
         consilience.errors.InvalidInputError: model is a int: expected a fitted estimator of this library, or the
         result of Federation.fit; of a pipeline pass the last step, with X as that step gets it
         """
-        if isinstance(result, FederatedOrders):
+        if isinstance(result, FederatedComparison):
             if known.get("orders") is not None:
                 raise InvalidInputError("orders: the result is a comparison of orders already")
             return cls(result.best.model, result.best, **{**known, "orders": result})
-        return cls(estimator_of(result), result if isinstance(result, FederatedFit) else None, **known)
+        return cls(estimator_of(result), result if isinstance(result, FederatedResult) else None, **known)
 
     @property
     def sites(self) -> list[SiteReport]:

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
-from consilience.estimators.effects import rows_per_coefficient
-from consilience.estimators.table import unit
-from consilience.estimators.text import count
+from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.fit.criteria import bic
-from consilience.report.site_words import (
-    IN_PART,
-    columns_in_doubt,
-    is_explained_worse,
-    is_left_out,
-    reason_of,
-    status_of,
-)
-from consilience.report.subject import Subject
+from consilience.fit.survey import SiteReport
+from consilience.fitted.effects import rows_per_coefficient
+from consilience.fitted.protocols import FederatedComparison, FittedMixture, noun
+from consilience.fitted.text import format_count
+from consilience.methods.per_site.shared_fit import SiteShare
+from consilience.methods.site_reports import WORSE
+from consilience.report.subject import Result, Subject
 
 NAMED = 5
 """Maximum number of sites that a sentence names."""
@@ -61,7 +56,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ReportVerdict:
     """Whether a result can be used, and why not.
 
     Parameters
@@ -87,7 +82,7 @@ class Verdict:
         return "\n".join([str(self.use), self.about, self.left_out, *(f"- {point.text}" for point in self.points)])
 
 
-def verdict(result: Any, orders: Any = None) -> Verdict:
+def verdict(result: Result, orders: FederatedComparison | None = None) -> ReportVerdict:
     """Judge a fitted estimator, a result of ``Federation.fit``, or a comparison of orders.
 
     Examples
@@ -100,24 +95,24 @@ def verdict(result: Any, orders: Any = None) -> Verdict:
     2 experts, from 2,000 rows or groups.
     All rows were at one place.
     """
-    return judged(Subject.of(result, orders=orders) if orders is not None else Subject.of(result))
+    return judge(Subject.of(result, orders=orders) if orders is not None else Subject.of(result))
 
 
-def judged(subject: Subject) -> Verdict:
+def judge(subject: Subject) -> ReportVerdict:
     """Return the verdict on a subject."""
     checks = (_doubts, _end, _rows, _number_of_experts, _starts, _sites, _suspicions, _own_experts, _differences)
     points = [point for check in (*checks, _sharp_gate, _withheld, _unidentified) for point in check(subject)]
     model = subject.model
-    K, name = model.mixture_.K, unit(model)
-    about = f"{K} {name}{'s' if K > 1 else ''}, from {count(model.n_labels_)} rows or groups"
+    K, name = model.mixture_.K, noun(model)
+    about = f"{K} {name}{'s' if K > 1 else ''}, from {format_count(model.n_labels_)} rows or groups"
     about += f" at {_count(len(_used(subject)), 'site')}." if subject.sites else "."
-    return Verdict(tuple(sorted(points, key=lambda point: -point.use)), about, _left_out(subject))
+    return ReportVerdict(tuple(sorted(points, key=lambda point: -point.use)), about, _left_out(subject))
 
 
 # ---------------------------------------------------------------------- sites
 
 
-def _used(subject: Subject) -> list[Any]:
+def _used(subject: Subject) -> list[SiteReport]:
     return [site for site in subject.sites if not is_left_out(subject, site)]
 
 
@@ -128,7 +123,7 @@ def _left_out(subject: Subject) -> str:
     left = [site for site in subject.sites if is_left_out(subject, site)]
     known = {site.name for site in left}
     gone = [f"{name} ({why.rstrip('.')})" for name, why in subject.dropped.items() if name not in known]
-    said = [*(f"{site.name}: {reason_of(subject, site)}" for site in left), *gone]
+    said = [*(f"{site.name}: {site_reason(subject, site)}" for site in left), *gone]
     if not said:
         return "No site was left out."
     more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
@@ -143,9 +138,9 @@ def _sites(subject: Subject) -> Iterator[Point]:
         total = len({*(site.name for site in subject.sites), *left})
         grave = Use.NO if 2 * len(left) >= total else Use.CARE
         yield Point(grave, f"The result says nothing about {_names(left)}: {_were(len(left))} left out.")
-    partly = [site for site in subject.sites if status_of(site) in IN_PART and not is_left_out(subject, site)]
+    partly = [site for site in subject.sites if site_status(site) in IN_PART and not is_left_out(subject, site)]
     for site in partly[:NAMED]:
-        yield Point(Use.CARE, f"{site.name} was used in part: {reason_of(subject, site)}.")
+        yield Point(Use.CARE, f"{site.name} was used in part: {site_reason(subject, site)}.")
     if len(partly) > NAMED:
         yield Point(Use.CARE, f"{len(partly) - NAMED} more sites were used in part.")
     worse = [site.name for site in _used(subject) if is_explained_worse(site)]
@@ -183,7 +178,7 @@ def _own_experts(subject: Subject) -> Iterator[Point]:
         if len(having) == 1:
             yield Point(
                 Use.CARE,
-                f"{unit(subject.model).capitalize()} {k} was found at one site only, {having[0]}: it may be a property "
+                f"{noun(subject.model).capitalize()} {k} was found at one site only, {having[0]}: it may be a property "
                 "of that site, or an error in its data.",
             )
 
@@ -209,7 +204,7 @@ def _differences(subject: Subject) -> Iterator[Point]:
 
 
 def _doubts(subject: Subject) -> Iterator[Point]:
-    said = subject.model.doubts if subject.result is None else subject.result.fit.doubts
+    said = subject.model.doubts_ if subject.result is None else subject.result.fit.doubts
     for doubt in said:
         yield Point(Use.NO, f"{doubt[0].upper()}{doubt[1:]}.")
 
@@ -218,8 +213,8 @@ def _end(subject: Subject) -> Iterator[Point]:
     model = subject.model
     if not (model.converged_ or model.stop_reason_.by_choice):
         yield Point(Use.NO, f"The computation was not finished ({model.stop_reason_}).")
-    if model.degeneracy:
-        yield Point(Use.NO, f"The fit is degenerate: {model.degeneracy}.")
+    if model.degeneracy_:
+        yield Point(Use.NO, f"The fit is degenerate: {model.degeneracy_}.")
 
 
 def _rows(subject: Subject) -> Iterator[Point]:
@@ -228,8 +223,8 @@ def _rows(subject: Subject) -> Iterator[Point]:
     if model.mixture_.K > 1 and rows.min() < LEAST_ROWS:
         yield Point(
             Use.NO,
-            f"There are too few rows for {model.mixture_.K} {unit(model)}s: the smallest has {rows.min():.1f} rows for "
-            f"each of its coefficients, and needs at least {LEAST_ROWS:.0f}. Use fewer {unit(model)}s or columns.",
+            f"There are too few rows for {model.mixture_.K} {noun(model)}s: the smallest has {rows.min():.1f} rows for "
+            f"each of its coefficients, and needs at least {LEAST_ROWS:.0f}. Use fewer {noun(model)}s or columns.",
         )
 
 
@@ -237,15 +232,15 @@ def _number_of_experts(subject: Subject) -> Iterator[Point]:
     """Say whether fewer experts describe the rows as well."""
     model, K = subject.model, subject.model.mixture_.K
     own = bic(model.log_likelihood_, model.n_parameters_, model.n_labels_)
-    if K > 1 and model.single_bic is not None and model.single_bic <= own:
+    if K > 1 and model.single_bic_ is not None and model.single_bic_ <= own:
         yield Point(
-            Use.NO, f"One {unit(model)} alone describes the rows as well: the data do not show that there are {K}."
+            Use.NO, f"One {noun(model)} alone describes the rows as well: the data do not show that there are {K}."
         )
     orders = subject.orders
     if orders is not None and orders.best_order != K:
         yield Point(
             Use.NO,
-            f"The comparison prefers {_count(orders.best_order, unit(model))} to {K} ({orders.criterion.upper()}): the "
+            f"The comparison prefers {_count(orders.best_order, noun(model))} to {K} ({orders.criterion.upper()}): the "
             f"data do not show that there are {K}.",
         )
 
@@ -263,22 +258,23 @@ def _starts(subject: Subject) -> Iterator[Point]:
 def _sharp_gate(subject: Subject) -> Iterator[Point]:
     """Say where experts take over from each other within a small range, and sites are small."""
     model = subject.model
-    weights = [site.weight for site in _used(subject) if np.isfinite(getattr(site, "weight", np.nan))]
+    known = (getattr(site, "weight", np.nan) for site in _used(subject))
+    weights = [weight for weight in known if np.isfinite(weight)]
     if not weights or not model.mixture_.gate.reads_covariates or model.mixture_.K == 1:
         return
     median = float(np.median(weights))
     if median < SMALL * model.n_parameters_ and steepness(model) > SHARP:
         yield Point(
             Use.CARE,
-            f"The {unit(model)}s take over from each other within a small range of the columns (a sharp gate), and the "
-            f"sites are small (half of them have {count(round(median))} rows or fewer): where the border is, is "
+            f"The {noun(model)}s take over from each other within a small range of the columns (a sharp gate), and the "
+            f"sites are small (half of them have {format_count(round(median))} rows or fewer): where the border is, is "
             "uncertain.",
         )
 
 
-def steepness(model: Any) -> float:
+def steepness(model: FittedMixture) -> float:
     """Return the largest change of the log odds of two experts along one standard deviation of all covariates."""
-    design, gate_design = model.coordinates
+    design, gate_design = model.coordinates_
     slopes = model.mixture_.in_coordinates(design, gate_design).gate.read()[:, int(gate_design.intercept) :]
     return float(max(np.linalg.norm(a - b) for a in slopes for b in slopes))
 
@@ -287,7 +283,7 @@ def _withheld(subject: Subject) -> Iterator[Point]:
     model = subject.model
     parts = {
         "experts": "of the effects",
-        "gate": f"of which rows belong to which {unit(model)}",
+        "gate": f"of which rows belong to which {noun(model)}",
         "shapes": "of the scatter",
     }
     by_reason: dict[str, list[str]] = {}
@@ -324,3 +320,65 @@ def _was(n: int) -> str:
 
 def _were(n: int) -> str:
     return "it was" if n == 1 else "they were"
+
+
+# ---------------------------------------------------------------------- a site in words
+
+
+NOT_SHOWN_ELSEWHERE = "its data follow patterns that no other site shows"
+LEFT = ("set aside", "no model", "empty", "dropped", "no answer")
+"""Statuses of sites of which nothing was used."""
+IN_PART = ("used in part", "on its own", "shared in part")
+
+
+def site_status(site: SiteReport) -> str:
+    """Return the status of a site, such as ``"used"`` or ``"set aside"``."""
+    return str(getattr(site, "status", "used"))
+
+
+def is_left_out(subject: Subject, site: SiteReport) -> bool:
+    """Whether nothing of a site is in the result."""
+    return site.name in subject.dropped or site_status(site) in LEFT
+
+
+def site_reason(subject: Subject, site: SiteReport) -> str:
+    """Return why a site was left out, wholly or in part, with what is suspect of its columns; empty if it was not."""
+    if site.name in subject.dropped:
+        return f"it did not take part to the end ({subject.dropped[site.name].rstrip('.')})"
+    said = _in_words(site)
+    columns = [] if subject.result is None else columns_in_doubt(subject, site.name)
+    return "; ".join([said, *columns]) if said and columns else said
+
+
+def columns_in_doubt(subject: Subject, name: str) -> list[str]:
+    """Return what is suspect about the columns of a site: units, mostly."""
+    found = () if subject.result is None else subject.result.fit.survey.suspicions.get(name, ())
+    return [each for each in found if each.endswith("?") or "units" in each]
+
+
+def is_explained_worse(site: SiteReport) -> bool:
+    """Whether the result explains the rows of a site worse than its own model does, by more than chance."""
+    return any(WORSE in each for each in site.remarks)
+
+
+def _in_words(site: SiteReport) -> str:
+    if isinstance(site, SiteEvidence):
+        return _of_evidence(site)
+    if isinstance(site, SiteShare):
+        keeps = "its own model explains its rows better than the shared one, and it keeps it"
+        return {"no answer": "it sent no answer", "on its own": keeps}.get(site.status, "; ".join(site.reasons))
+    if site_status(site) == "set aside":
+        return "its data do not follow the pattern of the other sites"
+    return "it has no rows" if site_status(site) == "empty" else "; ".join(site.reasons)
+
+
+def _of_evidence(site: SiteEvidence) -> str:
+    if site.copy_of is not None:
+        return f"its model is the same as that of {site.copy_of}, so that one of them is a copy"
+    if site.status == "no model":
+        return "it has too few rows for a model of its own"
+    if site.status == "set aside":
+        return NOT_SHOWN_ELSEWHERE
+    if not all(site.experts):
+        return "a part of its rows follows a pattern that no other site shows; the other part was used"
+    return "" if site.gate else "which of its rows follow which pattern is different from the other sites"

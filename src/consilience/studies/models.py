@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.federated import set_columns, specification_of
 from consilience.files.study import Study
 from consilience.methods.task import Task
 from consilience.model.families.registry import FAMILIES
 from consilience.model.gates import GATES
 
 
-def estimators_of(study: Study) -> list[Any]:
+def estimators_of(study: Study) -> list[MixtureEstimator]:
     """Return one estimator for each number of experts of a study, with its columns, not fitted.
 
     Examples
@@ -31,7 +33,7 @@ def estimators_of(study: Study) -> list[Any]:
     return [_estimator(study, K) for K in study.model.experts]
 
 
-def _estimator(study: Study, K: int) -> Any:
+def _estimator(study: Study, K: int) -> MixtureEstimator:
     model, covariates = study.model, study.covariates
     chosen: dict[str, Any] = {"random_state": study.seed}
     if model.gate_columns is not None:
@@ -40,12 +42,14 @@ def _estimator(study: Study, K: int) -> Any:
         chosen["expert_features"] = model.expert_columns
     reads = GATES[model.gate].reads_covariates
     if FAMILIES[model.family].classes:
-        found: Any = MixtureOfExpertsClassifier(K, **(chosen if reads else {**chosen, "gate_features": []}))
+        found: MixtureEstimator = MixtureOfExpertsClassifier(
+            K, **(chosen if reads else {**chosen, "gate_features": []})
+        )
     elif not reads:
         found = MixtureOfRegressions(K, family=model.family, **_without(chosen, "gate_features"))
     else:
         found = MixtureOfExpertsRegressor(K, family=model.family, **chosen)
-    found.set_columns(covariates.names, study.classes, covariates)
+    set_columns(found, covariates.names, study.classes, covariates)
     return found
 
 
@@ -53,7 +57,7 @@ def _without(chosen: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in chosen.items() if key != name}
 
 
-def task_of(study: Study, models: Sequence[Any] | None = None) -> Task:
+def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None) -> Task:
     """Return the task of a study: the same at every site and at the coordinator.
 
     Examples
@@ -73,7 +77,7 @@ def task_of(study: Study, models: Sequence[Any] | None = None) -> Task:
     first = models[0]
     terms = first.columns_.terms
     return Task(
-        tuple(model.specification() for model in models),
+        tuple(specification_of(model) for model in models),
         len(terms),
         1,
         seed=study.seed,

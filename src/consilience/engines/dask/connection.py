@@ -242,7 +242,7 @@ def version_probe() -> Any:
 
         version = None
         try:
-            version = importlib.import_module("consilience").__version__
+            version = importlib.import_module("consilience._version").__version__
             importlib.import_module("consilience.engines.dask.tasks")
         except Exception as error:  # noqa: BLE001 - whatever keeps it from being imported is the answer
             return version, f"{type(error).__name__}: {error}"

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from consilience.estimators.table import responses, terms
 from consilience.fit.degrees import coefficients_per_row, quantile
 from consilience.fit.expert_means import expert_means, mean_errors, predictor_covariance
+from consilience.fitted.protocols import FittedMixture, response_names, term_names
 from consilience.model.design import Design
 from consilience.numerics.arrays import Array, Mask
 
@@ -64,20 +63,20 @@ class Effect:
         return self.known and (self.lower > 0 or self.upper < 0)
 
 
-def gate_effects(estimator: Any, k: int, level: float) -> list[Effect]:
+def gate_effects(estimator: FittedMixture, k: int, level: float) -> list[Effect]:
     """Return the effect of each covariate on the log odds of expert ``k`` against the geometric mean of the others."""
     K, inference = estimator.mixture_.K, estimator.inference_
     lower, upper = inference.interval(level)
     against = K / (K - 1)  # coefficients sum to zero over experts
     return [
         _effect(step, "", *(against * part.gate[k, step.place] for part in (inference.estimates, lower, upper)))
-        for step in steps(estimator, estimator.coordinates[1])
+        for step in covariate_steps(estimator, estimator.coordinates_[1])
     ]
 
 
-def expert_effects(estimator: Any, k: int, level: float) -> list[Effect]:
+def expert_effects(estimator: FittedMixture, k: int, level: float) -> list[Effect]:
     """Return the effect of each covariate on each response, or on the odds of each class against the others."""
-    experts, inference, names = estimator.mixture_.experts, estimator.inference_, responses(estimator)
+    experts, inference, names = estimator.mixture_.experts, estimator.inference_, response_names(estimator)
     lower, upper = inference.interval(level)
     c = len(names)
     against = c / (c - 1) if experts.classes and c > 1 else 1.0  # coefficients sum to zero over classes
@@ -86,24 +85,24 @@ def expert_effects(estimator: Any, k: int, level: float) -> list[Effect]:
     return [
         _effect(
             step,
-            _changing(estimator, name),
+            _changed_quantity(estimator, name),
             *(against * part.experts[k, j, step.place] for part in (inference.estimates, lower, upper)),
             scale=spread[j],
             ratio=bool(experts.multiplied),
         )
         for j, name in enumerate(names)
-        for step in steps(estimator, estimator.coordinates[0])
+        for step in covariate_steps(estimator, estimator.coordinates_[0])
     ]
 
 
-def _changing(estimator: Any, name: str) -> str:
+def _changed_quantity(estimator: FittedMixture, name: str) -> str:
     experts = estimator.mixture_.experts
     return f"{experts.multiplied}{f' of class {name}' if experts.classes else ''}" if experts.multiplied else name
 
 
-def means_at_centre(estimator: Any, level: float) -> tuple[Array, Array, Array]:
+def means_at_centre(estimator: FittedMixture, level: float) -> tuple[Array, Array, Array]:
     """Return the mean responses at the mean of the covariates, and the bounds of their intervals, each ``(K, m)``."""
-    mixture, inference, design = estimator.mixture_, estimator.inference_, estimator.coordinates[0]
+    mixture, inference, design = estimator.mixture_, estimator.inference_, estimator.coordinates_[0]
     centre = np.zeros((1, design.d))
     centre[0, list(design.read)] = design.centre
     reach = quantile(level, inference.degrees_of_freedom().experts[:, 0, 0])  # (K,)
@@ -121,7 +120,7 @@ def means_at_centre(estimator: Any, level: float) -> tuple[Array, Array, Array]:
     return mean[:, own], ends[0][:, own], ends[1][:, own]
 
 
-def distances(estimator: Any, k: int, level: float) -> tuple[Array, Mask]:
+def mean_distances(estimator: FittedMixture, k: int, level: float) -> tuple[Array, Mask]:
     """Return each mean's distance from the overall mean in standard deviations, and whether it is more than chance."""
     inference, w = estimator.inference_, estimator.weights_
     means, first = inference.estimates.experts[:, :, 0], inference.estimates.gate.size  # (K, q)
@@ -137,13 +136,13 @@ def distances(estimator: Any, k: int, level: float) -> tuple[Array, Mask]:
     return difference / total, np.abs(difference) > reach * error
 
 
-def rows_per_coefficient(estimator: Any) -> Array:
+def rows_per_coefficient(estimator: FittedMixture) -> Array:
     """Return the effective rows of each expert per coefficient, ``(K,)``; its groups if labels belong to groups.
 
     Degrees of freedom of coefficients that vary between sites count sites, not rows: they are left out.
     """
     inference, mixture = estimator.inference_, estimator.mixture_
-    p = coefficients_per_row(mixture) * estimator.coordinates[0].p // mixture.design.p
+    p = coefficients_per_row(mixture) * estimator.coordinates_[0].p // mixture.design.p
     rows, degrees = estimator.weights_ * estimator.n_labels_, inference.degrees_of_freedom().experts  # (K,), (K, p, m)
     if inference.between is not None:
         degrees = np.where(inference.between.tau2.experts > 0, np.inf, degrees)
@@ -151,14 +150,14 @@ def rows_per_coefficient(estimator: Any) -> Array:
     return found
 
 
-def speaks(estimator: Any, k: int) -> bool:
+def has_expert_intervals(estimator: FittedMixture, k: int) -> bool:
     """Whether the intervals of expert ``k`` are known and rest on enough rows; a single expert needs no labels."""
     if "experts" in estimator.inference_.withheld:
         return False
     return bool(estimator.mixture_.K == 1 or rows_per_coefficient(estimator)[k] >= ROWS_PER_COEFFICIENT)
 
 
-def gate_speaks(estimator: Any, k: int) -> bool:
+def has_gate_intervals(estimator: FittedMixture, k: int) -> bool:
     """Whether the intervals of the gate are known and rest on enough rows of expert ``k``, and of its one rival."""
     K = estimator.mixture_.K
     if "gate" in estimator.inference_.withheld:
@@ -166,32 +165,32 @@ def gate_speaks(estimator: Any, k: int) -> bool:
     return bool(np.all(rows_per_coefficient(estimator)[range(K) if K == 2 else [k]] >= ROWS_PER_COEFFICIENT))
 
 
-def effect_count(estimator: Any) -> int:
+def effect_count(estimator: FittedMixture) -> int:
     """Return the number of effects that are looked at: those of experts and gates whose intervals are known."""
-    K, outcomes = estimator.mixture_.K, len(responses(estimator))
-    speaking = sum(speaks(estimator, k) for k in range(K))
+    K, outcomes = estimator.mixture_.K, len(response_names(estimator))
+    speaking = sum(has_expert_intervals(estimator, k) for k in range(K))
     if is_of_points(estimator):
         return 0 if K == 1 else speaking * outcomes
     gates = 0
     if estimator.mixture_.gate.reads_covariates and K > 1:
-        gates = sum(gate_speaks(estimator, k) for k in range(1 if K == 2 else K))
-    experts, gate = (len(design.read) for design in estimator.coordinates)
+        gates = sum(has_gate_intervals(estimator, k) for k in range(1 if K == 2 else K))
+    experts, gate = (len(design.read) for design in estimator.coordinates_)
     return int(gate * gates + experts * speaking * outcomes)
 
 
-def is_of_points(estimator: Any) -> bool:
+def is_of_points(estimator: FittedMixture) -> bool:
     """Whether the model has no covariates, as a Gaussian mixture."""
     return bool(estimator.mixture_.design.d == 0)
 
 
-def steps(estimator: Any, design: Design) -> list[Step]:
+def covariate_steps(estimator: FittedMixture, design: Design) -> list[Step]:
     """Return the step of each covariate: a standard deviation if known, 0 to 1 for a column of both, else a unit."""
-    names, intercept = terms(estimator), int(design.intercept)
+    names, intercept = term_names(estimator), int(design.intercept)
     places = [j + intercept for j in design.read]
     return [_step(estimator, names[place], design, i, place) for i, place in enumerate(places)]
 
 
-def _step(estimator: Any, name: str, design: Design, i: int, place: int) -> Step:
+def _step(estimator: FittedMixture, name: str, design: Design, i: int, place: int) -> Step:
     centre, scale = float(design.centre[i]), float(design.scale[i])
     direction = f"the higher {name} is", f"the lower {name} is"
     if not is_standardised(estimator):
@@ -207,9 +206,9 @@ def _step(estimator: Any, name: str, design: Design, i: int, place: int) -> Step
     return Step(name, place, scale, scale, f"per standard deviation of {name}", *direction)
 
 
-def is_standardised(estimator: Any) -> bool:
+def is_standardised(estimator: FittedMixture) -> bool:
     """Whether mean and standard deviation of each covariate are known."""
-    design = estimator.coordinates[0]
+    design = estimator.coordinates_[0]
     return bool(design.intercept and not design.is_raw)
 
 
@@ -220,11 +219,11 @@ def _effect(
     return Effect(step, of, estimate * size, lower * size, upper * size, step.spread * abs(estimate) / scale, ratio)
 
 
-def strongest(effects: Sequence[Effect], count: int) -> list[Effect]:
+def select_strongest(effects: Sequence[Effect], count: int) -> list[Effect]:
     """Return the strongest effects among those that their intervals support."""
-    return supported(effects)[:count]
+    return select_supported(effects)[:count]
 
 
-def supported(effects: Sequence[Effect]) -> list[Effect]:
+def select_supported(effects: Sequence[Effect]) -> list[Effect]:
     """Return the effects whose interval excludes none, the strongest first."""
     return sorted((each for each in effects if each.supported), key=lambda each: -each.strength)

@@ -1,4 +1,4 @@
-"""Calibration of the predictive distribution: quantile residuals, or a reliability diagram for classes."""
+"""How well a model fits its rows and separates them: calibration, responsibilities and convergence."""
 
 from __future__ import annotations
 
@@ -9,13 +9,28 @@ import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.validation import check_level, generator
+from consilience.fitted.protocols import (
+    FederatedResult,
+    FittedMixture,
+    check_level,
+    generator,
+    noun,
+)
 from consilience.model import Mixture, Rows
 from consilience.model.families.requirement import gaussian
 from consilience.numerics.arrays import Array, IntArray
-from consilience.plot.library import axes_of, legend
-from consilience.plot.marks import MANY
-from consilience.plot.subject import estimator_of, response_label, response_place
+from consilience.plot.drawing import (
+    MANY,
+    add_legend,
+    estimator_of,
+    expert_label,
+    mark,
+    prepare_axes,
+    pyplot,
+    remove_frame,
+    response_label,
+    response_place,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +40,7 @@ BINS = 10
 
 
 def calibration(
-    model: Any,
+    model: FittedMixture | FederatedResult,
     X: Any,
     y: Any = None,
     *,
@@ -85,7 +100,7 @@ def calibration(
         raise InvalidInputError(
             "groups: the residuals of a row do not use the other rows of its group; leave groups out"
         )
-    ax = axes_of(ax)
+    ax = prepare_axes(ax)
     if estimator.mixture_.experts.classes:
         probability = estimator.mixture_.mean(rows.X)[:, r]
         _reliability(ax, probability, rows.Y[:, 0] == r, level)
@@ -95,7 +110,7 @@ def calibration(
         _quantiles(ax, quantile_residuals(estimator.mixture_, rows, r, generator(random_state)), level)
         name = response_label(estimator, y, r)
         ax.set(xlabel="normal quantile", ylabel=f"quantile residual of {name}")
-    legend(ax)
+    add_legend(ax)
     return ax
 
 
@@ -173,3 +188,149 @@ def _reliability(ax: Axes, probability: Array, hit: Array, level: float) -> None
     size = f"{n.min():,}" if n.min() == n.max() else f"{n.min():,} to {n.max():,}"
     ax.plot(x, f, "o", color="black", ms=5, label=f"{len(parts)} bins of {size} rows")
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+
+
+# ---------------------------------------------------------------------- responsibilities
+
+
+RESPONSIBILITY_BINS = 20
+NEGLIGIBLE = 1e-4
+"""Responsibilities below this are not counted: nearly all rows have one for most experts."""
+
+
+def posteriors(
+    model: FittedMixture | FederatedResult, X: Any, y: Any = None, *, ax: Any = None, **metadata: Any
+) -> Any:
+    """Draw a rootogram of the responsibilities of each expert: a histogram with counts on a square root scale.
+
+    A peak at 1 and few counts in the middle mean that the expert is well separated from the others. Responsibilities
+    below 0.0001 are not counted, as in R's flexmix. With ``groups``, a group counts once.
+
+    Parameters
+    ----------
+    model : fitted estimator, or FederatedFit
+    X : (n, d) array or frame
+    y : (n,) or (n, q) array or frame
+        Omit it for a Gaussian mixture.
+    ax : sequence of K Axes, optional
+        Where to draw, one for each expert; a new figure by default.
+    **metadata
+        ``groups``, ``exposure``, ``trials``, as in ``fit``.
+
+    Returns
+    -------
+    (K,) array of Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import GaussianMixture, plot
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (300, 1)), rng.normal(4, 1, (100, 1))])
+    >>> panels = plot.posteriors(GaussianMixture(2, random_state=0).fit(X), X)
+    >>> panels.shape, panels[0].get_title()
+    ((2,), 'component 0')
+    """
+    estimator = estimator_of(model)
+    K = estimator.mixture_.K
+    resp = estimator.mixture_.responsibilities(estimator.rows(X, y, **metadata))
+    panels = _panels(K) if ax is None else np.ravel(np.asarray(ax, dtype=object))
+    if len(panels) != K:
+        raise InvalidInputError(f"ax has {len(panels)} Axes: expected {K}, one for each {noun(estimator)}")
+    edges, across = np.linspace(0, 1, RESPONSIBILITY_BINS + 1), _across(K)
+    counts = [np.histogram(each[each >= NEGLIGIBLE], edges)[0] for each in resp.T]
+    for k, panel in enumerate(panels):
+        panel.bar(
+            edges[:-1],
+            counts[k],
+            1 / RESPONSIBILITY_BINS,
+            align="edge",
+            color=mark(k).colour,
+            edgecolor="white",
+            lw=0.5,
+        )
+        panel.set_yscale("function", functions=(_root, np.square))
+        panel.set_title(expert_label(estimator, k), fontsize="medium")
+        panel.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
+        panel.set(xlim=(0, 1), ylim=(0, 1.05 * np.max(counts)))
+        if k + across >= K:
+            panel.set_xlabel("responsibility")
+        if k % across == 0:
+            panel.set_ylabel("groups" if metadata.get("groups") is not None else "rows")
+        remove_frame(panel)
+    return panels
+
+
+def _across(K: int) -> int:
+    """Return the number of panels side by side."""
+    return 2 if K == 4 else min(K, 3)
+
+
+def _panels(K: int) -> Any:
+    """Return K panels of a new figure, with a common vertical axis."""
+    across = _across(K)
+    down = -(-K // across)
+    figure, grid = pyplot().subplots(
+        down, across, sharey=True, squeeze=False, figsize=(2.4 * max(across, 2), 0.6 + 2.0 * down), layout="constrained"
+    )
+    for unused in grid.ravel()[K:]:
+        figure.delaxes(unused)
+    return grid.ravel()[:K]
+
+
+def _root(counts: Array) -> Array:
+    found: Array = np.sqrt(np.maximum(counts, 0.0))
+    return found
+
+
+# ---------------------------------------------------------------------- convergence
+
+
+def convergence(model: FittedMixture | FederatedResult, *, ax: Axes | None = None) -> Axes:
+    """Draw the penalised log-likelihood at each iteration over all rows, and where the starts ended.
+
+    The search for starting points climbs to the end on a sample of the rows, so that few iterations over all rows
+    remain. The ends of all starts, scaled to all rows, are dashes on the right. The vertical axis spans at least one
+    unit of log-likelihood: smaller differences have no weight as evidence. The line is broken where a site left a
+    federated fit, because the likelihood is then one of fewer rows.
+
+    Parameters
+    ----------
+    model : fitted estimator, or FederatedFit
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> from consilience import MixtureOfExpertsRegressor, plot
+    >>> from consilience.datasets import soft
+    >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)
+    >>> model = MixtureOfExpertsRegressor(2, random_state=0).fit(data.X, data.y)
+    >>> plot.convergence(model).get_ylabel()
+    'penalised log-likelihood'
+    """
+    estimator = estimator_of(model)
+    ax = prepare_axes(ax)
+    starts = model.fit.ascent.segments if isinstance(model, FederatedResult) else (0,)
+    places = np.arange(len(estimator.trace_))
+    for part in np.split(places, starts[1:]):
+        ax.plot(part, estimator.trace_[part], color="black", lw=1.2, marker="o", ms=4)
+    locator: Any = ax.xaxis.get_major_locator()
+    locator.set_params(integer=True)
+    ax.ticklabel_format(axis="y", useOffset=False, style="plain")
+    ends = estimator.starts_.values
+    if len(ends) > 1:
+        ax.plot(
+            np.full(len(ends), len(places) - 0.5), ends, "_", color="0.45", ms=14, label=f"ends of {len(ends)} starts"
+        )
+        add_legend(ax)
+    low, high = ax.get_ylim()
+    if high - low < 1:
+        ax.set_ylim((low + high) / 2 - 0.5, (low + high) / 2 + 0.5)
+    ax.set_xlabel("iteration\n" + fill(f"{estimator.stop_reason_}", 64))
+    ax.set_ylabel("penalised log-likelihood")
+    return ax

@@ -1,8 +1,8 @@
-"""Forest plot of the coefficients."""
+"""Estimates with their uncertainty: a forest plot of the coefficients, and criteria for the number of experts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.table import responses, terms, tidy
-from consilience.estimators.validation import check_level
-from consilience.plot.library import axes_of, legend
-from consilience.plot.marks import mark
-from consilience.plot.subject import estimator_of, expert_label, features, listed, place, withheld_note
+from consilience.fitted.protocols import (
+    FederatedComparison,
+    FederatedResult,
+    FittedMixture,
+    LocalComparison,
+    check_level,
+    noun,
+    parameter_table,
+    response_names,
+    term_names,
+)
+from consilience.numerics.arrays import Array
+from consilience.plot.drawing import (
+    add_legend,
+    estimator_of,
+    expert_label,
+    feature_names,
+    find_place,
+    list_names,
+    mark,
+    prepare_axes,
+    withheld_note,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +46,7 @@ WRAP = 28
 
 
 def coefficients(
-    model: Any,
+    model: FittedMixture | FederatedResult,
     names: Sequence[str] | None = None,
     *,
     X: Any = None,
@@ -77,22 +95,22 @@ def coefficients(
     check_level(level)
     entries = _entries(estimator, part, response, level)
     if X is not None:
-        _standardise(entries, dict(zip(features(estimator), estimator.covariates(X).std(axis=0), strict=True)))
-    groups = _grouped(estimator, entries, names)
+        _standardise(entries, dict(zip(feature_names(estimator), estimator.covariates(X).std(axis=0), strict=True)))
+    groups = _group_entries(estimator, entries, names)
     K, count = estimator.mixture_.K, len(groups)
-    ax = axes_of(ax, max(LEAST_HEIGHT, 1.0 + count * (K * PER_MARK + PER_TERM)))
+    ax = prepare_axes(ax, max(LEAST_HEIGHT, 1.0 + count * (K * PER_MARK + PER_TERM)))
     ax.axvline(0, color="0.6", lw=0.8, zorder=0)
     for g in range(1, count):
         ax.axhline(g - 0.5, color="0.9", lw=0.8, zorder=0)
     for k in range(K):
         own = [(g, entry) for g, group in enumerate(groups.values()) for entry in group if entry["expert"] == k]
-        _draw(ax, own, k, K, expert_label(estimator, k))
+        _draw_estimates(ax, own, k, K, expert_label(estimator, k))
     ax.set_yticks(range(count), [fill(label, WRAP) for label in groups])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(count - 0.5, -0.5)
     note = withheld_note(estimator, *_WITHHELD.get(part, _SHAPES)) or _unidentified_note(estimator, groups.values())
     ax.set_xlabel(_label(part, level, standardised=X is not None) + note)
-    legend(ax)
+    add_legend(ax)
     return ax
 
 
@@ -108,7 +126,7 @@ def _label(part: str, level: float, *, standardised: bool) -> str:
     return f"{_LABELS.get(part, part.replace('_', ' '))}{unit}, {level:.0%} interval".replace("%", " %")
 
 
-def _unidentified_note(estimator: Any, groups: Iterable[list[Entry]]) -> str:
+def _unidentified_note(estimator: FittedMixture, groups: Iterable[list[Entry]]) -> str:
     """Return which covariates have no coefficients of their own, if one of them is shown; else empty."""
     bare = any(not np.isfinite(entry["lower"]) for group in groups for entry in group)
     if not (bare and estimator.unidentified_):
@@ -116,15 +134,15 @@ def _unidentified_note(estimator: Any, groups: Iterable[list[Entry]]) -> str:
     return "\n" + fill(f"Not identified, and set to 0: {'; '.join(estimator.unidentified_)}.", 64)
 
 
-def _entries(estimator: Any, part: str, response: str | int | None, level: float) -> list[Entry]:
+def _entries(estimator: FittedMixture, part: str, response: str | int | None, level: float) -> list[Entry]:
     """Return the rows of the tidy table of one part, and of one response if it is given."""
-    columns = tidy(estimator, level)
+    columns = parameter_table(estimator, level)
     entries = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     known = list(dict.fromkeys(entry["part"] for entry in entries))
     if part not in known:
-        raise InvalidInputError(f"part={part!r}: expected one of {listed(known)}")
-    outputs = responses(estimator)
-    wanted = None if response is None else outputs[place(response, outputs, "response")]
+        raise InvalidInputError(f"part={part!r}: expected one of {list_names(known)}")
+    outputs = response_names(estimator)
+    wanted = None if response is None else outputs[find_place(response, outputs, "response")]
     return [e for e in entries if e["part"] == part and (wanted is None or e["response"] in ("", wanted))]
 
 
@@ -135,24 +153,26 @@ def _standardise(entries: list[Entry], deviations: Mapping[str, float]) -> None:
             entry[name] *= deviations.get(entry["term"], 1.0)
 
 
-def _grouped(estimator: Any, entries: list[Entry], names: Sequence[str] | None) -> dict[str, list[Entry]]:
+def _group_entries(
+    estimator: FittedMixture, entries: list[Entry], names: Sequence[str] | None
+) -> dict[str, list[Entry]]:
     """Return the entries by label of their line: response and term, as far as they differ."""
     known = list(dict.fromkeys(entry["term"] for entry in entries))
     if names is None:
         chosen = [term for term in known if term != "(intercept)"] or known
     else:
         wanted = [names] if isinstance(names, str) else names
-        chosen = [known[place(name, known, "names")] for name in wanted]
+        chosen = [known[find_place(name, known, "names")] for name in wanted]
     outputs = list(dict.fromkeys(entry["response"] for entry in entries))
     found: dict[str, list[Entry]] = {}
     for output, term in product(outputs, chosen):
-        parts = [output] * (len(outputs) > 1) + [term] * (term != "" and terms(estimator) != [term])
+        parts = [output] * (len(outputs) > 1) + [term] * (term != "" and term_names(estimator) != [term])
         label = ": ".join(parts) or entries[0]["part"].replace("_", " ")
         found[label] = [entry for entry in entries if (entry["response"], entry["term"]) == (output, term)]
     return found
 
 
-def _draw(ax: Axes, own: list[tuple[int, Entry]], k: int, K: int, label: str) -> None:
+def _draw_estimates(ax: Axes, own: list[tuple[int, Entry]], k: int, K: int, label: str) -> None:
     """Draw the estimates of one expert: filled with a bar, or open without one."""
     colour, marker, _ = mark(k)
     y = np.array([g for g, _ in own]) + 0.72 * ((k + 0.5) / K - 0.5)
@@ -162,3 +182,84 @@ def _draw(ax: Axes, own: list[tuple[int, Entry]], k: int, K: int, label: str) ->
     ax.plot(x[known], y[known], marker, color=colour, ms=5, label=label if known.any() else None)
     ax.plot(x[~known], y[~known], marker, color=colour, ms=5, mfc="white",
             label=None if known.any() else label)  # fmt: skip
+
+
+# ---------------------------------------------------------------------- number of experts
+
+
+STYLES: dict[str, tuple[str, str, Any, str]] = {
+    "aic": ("AIC", "0.65", (0, (1, 1)), "^"),
+    "bic": ("BIC", "black", "-", "o"),
+    "icl": ("ICL", "0.4", (0, (5, 1.5)), "s"),
+    "cv": ("cross-validation ± SE", "0.25", (0, (5, 1.5, 1, 1.5)), "D"),
+}
+"""Label, colour, line style and marker of each criterion."""
+
+
+def orders(selection: LocalComparison | FederatedComparison, *, ax: Axes | None = None) -> Axes:
+    """Draw the criteria by the number of experts; a ring marks the number that each criterion prefers.
+
+    All criteria are on the scale of ``-2 log-likelihood``, smaller is better. The mean held-out log density ``m`` of
+    cross-validation is drawn as ``-2 n m`` with its standard error, for ``n`` rows or groups; it prefers the smallest
+    number of experts within one standard error of the best. An open marker is a fit that did not converge or whose
+    starts do not agree.
+
+    Parameters
+    ----------
+    selection : OrderSelection or FederatedOrders
+        Result of ``select_order`` or of ``Federation.select_order``.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import GaussianMixture, plot, select_order
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(0, 1, (200, 1)), rng.normal(8, 1, (200, 1))])
+    >>> selection = select_order(GaussianMixture(random_state=0), X, orders=[1, 2, 3])
+    >>> plot.orders(selection).get_legend_handles_labels()[1]
+    ['AIC', 'BIC', 'ICL']
+    """
+    if not isinstance(selection, LocalComparison | FederatedComparison):
+        raise InvalidInputError(
+            f"selection is a {type(selection).__name__}: expected the result of select_order or Federation.select_order"
+        )
+    models = (
+        selection.estimators if isinstance(selection, LocalComparison) else [fitted.model for fitted in selection.fits]
+    )
+    orders_ = np.array(selection.orders)
+    doubtful = np.array([not (model.converged_ and model.starts_agree_) for model in models])
+    ax = prepare_axes(ax)
+    for name, values, error, preferred in _criteria(selection):
+        label, colour, line, marker = STYLES[name]
+        by = np.argsort(orders_)
+        ax.errorbar(orders_[by], values[by], yerr=None if error is None else error[by], color=colour, linestyle=line,
+                    lw=1.4, marker=marker, ms=5, capsize=2.5, label=label)  # fmt: skip
+        ax.plot(orders_[doubtful], values[doubtful], linestyle="", color=colour, marker=marker, ms=5, mfc="white")
+        ax.plot(preferred, values[list(orders_).index(preferred)], "o", color="black", ms=12, mfc="none", mew=1.1)
+    ax.set_xticks(sorted(selection.orders))
+    open_ = "\nopen marker: not converged, or the starts do not agree" if doubtful.any() else ""
+    ax.set_xlabel(f"number of {noun(models[0])}s (ring: preferred by the criterion){open_}")
+    ax.set_ylabel("criterion, smaller is better")
+    add_legend(ax)
+    return ax
+
+
+def _criteria(selection: LocalComparison | FederatedComparison) -> Iterator[tuple[str, Array, Array | None, int]]:
+    """Yield name, values, standard errors and preferred order of each criterion."""
+    if isinstance(selection, FederatedComparison):
+        for name in ("aic", "bic"):
+            values = np.array([float(getattr(fitted, name)) for fitted in selection.fits])
+            yield name, values, None, selection.orders[int(values.argmin())]
+        return
+    for name in ("aic", "bic", "icl"):
+        yield name, np.array(selection.scores[name]), None, selection.preferred(name)
+    if "cv" in selection.scores:
+        n = 2 * selection.estimators[0].n_labels_
+        mean, error = np.array(selection.scores["cv"]), np.array(selection.scores["cv_std_error"])
+        yield "cv", -n * mean, n * error, selection.preferred("cv")

@@ -1,20 +1,21 @@
-"""Text summary of a fitted estimator."""
+"""Text and HTML summary of a fitted model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from itertools import cycle
 from textwrap import fill
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtr, stdtr
 
-from consilience.estimators.table import places_read, responses, terms, unit
 from consilience.fit import criteria
 from consilience.fit.degrees import quantile
 from consilience.fit.parameters import Parameters
 from consilience.fit.stop import StopReason
+from consilience.fitted.protocols import FittedMixture, follows_noise, noun, response_names, term_names, terms_read
 from consilience.numerics.arrays import Array
 
 LONG_UP_TO = 32
@@ -28,7 +29,7 @@ GAP = 2
 """Least number of spaces between two columns."""
 
 
-class Table(NamedTuple):
+class CoefficientTable(NamedTuple):
     """A table with one line per term and one column per expert: estimates and standard errors ``(K, terms)``."""
 
     title: str
@@ -39,7 +40,7 @@ class Table(NamedTuple):
     cells: str = "coefficient (standard error)"
 
 
-def summary(estimator: Any, *, reference: int | None, level: float) -> str:
+def summary_text(estimator: FittedMixture, *, reference: int | None, level: float) -> str:
     """Format the fit as text."""
     sections = [
         _head(estimator),
@@ -51,16 +52,16 @@ def summary(estimator: Any, *, reference: int | None, level: float) -> str:
     width = max(len(line) for line in lines)
     ruled = ["=" * width if line == "=" else "-" * width if line == "-" else line for line in lines]
     return "\n".join(
-        [*ruled, *(fill(note, max(width, NOTE_WIDTH), subsequent_indent="  ") for note in notes(estimator))]
+        [*ruled, *(fill(note, max(width, NOTE_WIDTH), subsequent_indent="  ") for note in fit_notes(estimator))]
     )
 
 
-def head_rows(estimator: Any) -> list[tuple[str, str, str, str]]:
+def head_rows(estimator: FittedMixture) -> list[tuple[str, str, str, str]]:
     """Return the overview of the fit, two entries per row."""
     n, P = estimator.n_labels_, estimator.n_parameters_
     left = [
-        (f"{unit(estimator).capitalize()}s", f"{estimator.mixture_.K}"),
-        ("Rows or groups", count(n)),
+        (f"{noun(estimator).capitalize()}s", f"{estimator.mixture_.K}"),
+        ("Rows or groups", format_count(n)),
         ("Parameters", f"{P}"),
     ]
     right = [
@@ -71,23 +72,25 @@ def head_rows(estimator: Any) -> list[tuple[str, str, str, str]]:
     return [(*a, *b) for a, b in zip(left, right, strict=True)]
 
 
-def _head(estimator: Any) -> str:
+def _head(estimator: FittedMixture) -> str:
     rows = [f"{a:<16}{b:>12}    {c:<16}{d:>16}" for a, b, c, d in head_rows(estimator)]
     return "\n".join([estimator.title, "=", *rows, f"{estimator.stop_reason_} ({estimator.n_iter_} iterations)", "="])
 
 
-def _expert_tables(estimator: Any, level: float) -> list[str]:
+def _expert_tables(estimator: FittedMixture, level: float) -> list[str]:
     inference = estimator.inference_
     estimates, se, degrees = inference.estimates, inference.standard_errors(), inference.degrees_of_freedom()
-    read, outputs = places_read(estimator)[1], responses(estimator)
-    names = [terms(estimator)[i] for i in read]
+    read, outputs = terms_read(estimator)[1], response_names(estimator)
+    names = [term_names(estimator)[i] for i in read]
     K = estimator.mixture_.K
     if estimates.experts[:, :, read].size <= LONG_UP_TO:
         labels = (
             outputs if len(names) == 1 else [t if len(outputs) == 1 else f"{o}: {t}" for o in outputs for t in names]
         )
         b, errors, df = (part.experts[:, :, read].reshape(K, -1) for part in (estimates, se, degrees))
-        body = ["\n".join([_expert_head(estimator, k), _long(labels, b[k], errors[k], df[k], level)]) for k in range(K)]
+        body = [
+            "\n".join([_expert_head(estimator, k), _long_text(labels, b[k], errors[k], df[k], level)]) for k in range(K)
+        ]
         return ["\n-\n".join(body), "="]
     first, *others = wide_parts(estimator)
     tables = [wide_text(first, expert_facts(estimator)), *(wide_text(part) for part in others)]
@@ -96,52 +99,53 @@ def _expert_tables(estimator: Any, level: float) -> list[str]:
     return ["\n".join(tables), "="]
 
 
-def expert_facts(estimator: Any) -> dict[str, list[str]]:
+def expert_facts(estimator: FittedMixture) -> dict[str, list[str]]:
     """Return the weight of each expert and, for a single response, its shapes, such as the variance."""
     facts = {"(share)": [f"{share:.3f}" for share in estimator.weights_]}
     shapes = np.exp(estimator.inference_.estimates.log_shapes)
     for j, name in enumerate(_shapes(estimator)):
-        facts[f"({name.replace('_', ' ')})"] = [number(shape) for shape in shapes[:, j]]
+        facts[f"({name.replace('_', ' ')})"] = [format_number(shape) for shape in shapes[:, j]]
     return facts
 
 
-def wide_parts(estimator: Any) -> list[Table]:
+def wide_parts(estimator: FittedMixture) -> list[CoefficientTable]:
     """Return the experts' wide tables, one for each response."""
-    inference, outputs, read = estimator.inference_, responses(estimator), places_read(estimator)[1]
-    names, K = [terms(estimator)[i] for i in read], estimator.mixture_.K
+    inference, outputs, read = estimator.inference_, response_names(estimator), terms_read(estimator)[1]
+    names, K = [term_names(estimator)[i] for i in read], estimator.mixture_.K
     estimate, se = (part.experts[:, :, read] for part in (inference.estimates, inference.standard_errors()))
     if len(names) == 1:  # intercepts only: one table of all responses
-        return [Table("Means", outputs, estimate[:, :, 0], se[:, :, 0], list(range(K)))]
-    name = f"{unit(estimator).capitalize()}s"
-    titles = [name + _modelled(estimator)] if len(outputs) == 1 else [f"{name}, {output}" for output in outputs]
-    tables = [Table(title, names, estimate[:, c], se[:, c], list(range(K))) for c, title in enumerate(titles)]
+        return [CoefficientTable("Means", outputs, estimate[:, :, 0], se[:, :, 0], list(range(K)))]
+    name = f"{noun(estimator).capitalize()}s"
+    titles = [name + _modelled_class(estimator)] if len(outputs) == 1 else [f"{name}, {output}" for output in outputs]
+    tables = [
+        CoefficientTable(title, names, estimate[:, c], se[:, c], list(range(K))) for c, title in enumerate(titles)
+    ]
     return tables[:RESPONSES_SHOWN]
 
 
-def _modelled(estimator: Any) -> str:
+def _modelled_class(estimator: FittedMixture) -> str:
     """Return the class whose log odds the coefficients of two classes give; empty for other responses."""
     two = estimator.mixture_.experts.classes and len(estimator.classes_) == 2
     return f", log odds of class {estimator.classes_[1]}" if two else ""
 
 
-def _expert_head(estimator: Any, k: int) -> str:
-    text = f"{unit(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}{_modelled(estimator)}"
+def _expert_head(estimator: FittedMixture, k: int) -> str:
+    text = f"{noun(estimator).capitalize()} {k}: share {estimator.weights_[k]:.3f}{_modelled_class(estimator)}"
     log_shapes = estimator.inference_.estimates.log_shapes
     se = estimator.inference_.standard_errors().log_shapes
     for j, name in enumerate(_shapes(estimator)):
-        text += (
-            f", {name.replace('_', ' ')} {np.exp(log_shapes[k, j]):.4g} (standard error of its log {number(se[k, j])})"
-        )
+        shape, error = f"{np.exp(log_shapes[k, j]):.4g}", format_number(se[k, j])
+        text += f", {name.replace('_', ' ')} {shape} (standard error of its log {error})"
     return text
 
 
-def _shapes(estimator: Any) -> tuple[str, ...]:
+def _shapes(estimator: FittedMixture) -> tuple[str, ...]:
     """Return the names of an expert's shapes; none for several responses, of which each has its own."""
     experts = estimator.mixture_.experts
     return experts.shape_names if experts.q == 1 else ()
 
 
-def _long(labels: list[str], estimate: Array, se: Array, degrees: Array, level: float) -> str:
+def _long_text(labels: list[str], estimate: Array, se: Array, degrees: Array, level: float) -> str:
     reach = quantile(level, degrees) * se
     tail, t = (1 - level) / 2, "t" if np.isfinite(degrees).any() else "z"
     lines = [["", "coef", "std err", t, f"P>|{t}|", f"[{tail:.3g}", f"{1 - tail:.3g}]"]]
@@ -152,22 +156,22 @@ def _long(labels: list[str], estimate: Array, se: Array, degrees: Array, level: 
         lines.append(
             [
                 label,
-                number(estimate[i]),
-                number(se[i]),
-                _fixed(z, 2),
-                _fixed(p, 3),
-                *(number(value) for value in bounds),
+                format_number(estimate[i]),
+                format_number(se[i]),
+                _format_fixed(z, 2),
+                _format_fixed(p, 3),
+                *(format_number(value) for value in bounds),
             ]
         )
-    return aligned(lines, (12, 11, 11, 9, 8, 11, 11))
+    return align_columns(lines, (12, 11, 11, 9, 8, 11, 11))
 
 
-def aligned(lines: list[list[str]], least: tuple[int, ...]) -> str:
+def align_columns(lines: list[list[str]], least: tuple[int, ...]) -> str:
     """Align columns: the first to the left, others to the right, each at least ``least`` wide and never touching.
 
     Examples
     --------
-    >>> print(aligned([["", "coef"], ["age", "-0.04389 (0.01172)"]], (3, 5)))
+    >>> print(align_columns([["", "coef"], ["age", "-0.04389 (0.01172)"]], (3, 5)))
                          coef
     age    -0.04389 (0.01172)
     """
@@ -181,24 +185,24 @@ def aligned(lines: list[list[str]], least: tuple[int, ...]) -> str:
     )
 
 
-def wide_text(table: Table, facts: Mapping[str, list[str]] | None = None) -> str:
+def wide_text(table: CoefficientTable, facts: Mapping[str, list[str]] | None = None) -> str:
     """Format a table as text; ``facts`` are further lines, such as the shares of all experts."""
     experts, names = table.experts[:EXPERTS_SHOWN], table.names[:TERMS_SHOWN]
     lines = [["", *map(str, experts)]]
     lines += [[name, *(values[k] for k in experts)] for name, values in (facts or {}).items()]
-    lines += [[name, *(cell(table, k, j) for k in experts)] for j, name in enumerate(names)]
-    text = [f"{table.title}: {table.cells}", aligned(lines, (12, *[21] * len(experts)))]
+    lines += [[name, *(format_cell(table, k, j) for k in experts)] for j, name in enumerate(names)]
+    text = [f"{table.title}: {table.cells}", align_columns(lines, (12, *[21] * len(experts)))]
     if len(table.names) > TERMS_SHOWN or len(table.experts) > EXPERTS_SHOWN:
         text.append(f"… {len(table.names)} terms of {len(table.estimate)} experts in all: see to_frame()")
     return "\n".join(text)
 
 
-def cell(table: Table, k: int, j: int) -> str:
+def format_cell(table: CoefficientTable, k: int, j: int) -> str:
     """Return the estimate of a term of an expert, with its standard error."""
-    return f"{number(table.estimate[k, j])} ({number(table.se[k, j])})"
+    return f"{format_number(table.estimate[k, j])} ({format_number(table.se[k, j])})"
 
 
-def gate_part(estimator: Any, reference: int | None) -> Table | None:
+def gate_part(estimator: FittedMixture, reference: int | None) -> CoefficientTable | None:
     """Return the table of a softmax gate; None for a constant gate.
 
     The reference of contrasts has no column. Centred coefficients of two experts differ in sign only, so the second has
@@ -207,19 +211,21 @@ def gate_part(estimator: Any, reference: int | None) -> Table | None:
     inference, K = estimator.inference_, estimator.mixture_.K
     if K == 1 or not estimator.mixture_.gate.reads_covariates:
         return None
-    read = places_read(estimator)[0]
-    names = [terms(estimator)[i] for i in read]
+    read = terms_read(estimator)[0]
+    names = [term_names(estimator)[i] for i in read]
     if reference is not None:
         others = [k for k in range(K) if k != reference]
         contrasts, errors = inference.gate_contrasts(reference)
-        return Table(f"Gate (against expert {reference})", names, contrasts[:, read], errors[:, read], others)
+        return CoefficientTable(
+            f"Gate (against expert {reference})", names, contrasts[:, read], errors[:, read], others
+        )
     title = "Gate (centred: sums to zero over experts" + "; expert 1 has the opposite signs" * (K == 2) + ")"
     experts = [0] if K == 2 else list(range(K))
     estimate, se = inference.estimates.gate[:, read], inference.standard_errors().gate[:, read]
-    return Table(title, names, estimate, se, experts)
+    return CoefficientTable(title, names, estimate, se, experts)
 
 
-def _gate_table(estimator: Any, reference: int | None, level: float) -> str:
+def _gate_table(estimator: FittedMixture, reference: int | None, level: float) -> str:
     table = gate_part(estimator, reference)
     if table is None:
         return ""
@@ -227,21 +233,21 @@ def _gate_table(estimator: Any, reference: int | None, level: float) -> str:
         return wide_text(table) + "\n="
     normal = np.full(len(table.names), np.inf)
     tables = [
-        f"{table.title}, expert {k}\n{_long(table.names, table.estimate[k], table.se[k], normal, level)}"
+        f"{table.title}, expert {k}\n{_long_text(table.names, table.estimate[k], table.se[k], normal, level)}"
         for k in table.experts
     ]
     return "\n-\n".join(tables) + "\n="
 
 
-def _between_tables(estimator: Any) -> list[str]:
+def _between_tables(estimator: FittedMixture) -> list[str]:
     """Format I² and τ² of each coefficient, log shape and gate, where sites sent fits of their own."""
     tables = [wide_text(part) for part in between_parts(estimator)]
     return ["\n".join(tables), "="] if tables else []
 
 
-def between_parts(estimator: Any) -> list[Table]:
+def between_parts(estimator: FittedMixture) -> list[CoefficientTable]:
     """Return the table of heterogeneity between sites, I² and τ² of each term; none without."""
-    between, names, outputs = estimator.inference_.between, terms(estimator), responses(estimator)
+    between, names, outputs = estimator.inference_.between, term_names(estimator), response_names(estimator)
     if between is None:
         return []
     of = [""] if len(outputs) == 1 else [f", {output}" for output in outputs]
@@ -250,21 +256,21 @@ def between_parts(estimator: Any) -> list[Table]:
         *(f"(log {name}{each})" for name, each in zip(estimator.mixture_.experts.shape_names, cycle(of), strict=False)),
         *(f"{term}{each}" for each in of for term in names),
     ]
-    I2, tau2 = (_stacked(part) for part in (between.I2, between.tau2))
+    I2, tau2 = (_stack(part) for part in (between.I2, between.tau2))
     known = np.flatnonzero(np.isfinite(I2).any(axis=0))
     if not len(known):
         return []
     names, experts = [labels[i] for i in known], list(range(len(I2)))
-    return [Table("Between sites", names, I2[:, known], tau2[:, known], experts, cells="I² (τ²)")]
+    return [CoefficientTable("Between sites", names, I2[:, known], tau2[:, known], experts, cells="I² (τ²)")]
 
 
-def _stacked(parts: Parameters) -> Array:
+def _stack(parts: Parameters) -> Array:
     """Return log odds of the gate, log shapes and coefficients, ``(K, ·)``."""
     K = len(parts.experts)
     return np.column_stack([parts.gate[:, : int(K > 1)], parts.log_shapes, parts.experts.reshape(K, -1)])
 
 
-def notes(estimator: Any) -> list[str]:
+def fit_notes(estimator: FittedMixture) -> list[str]:
     """Return notes on the standard errors, the log-likelihood and the starts."""
     inference = estimator.inference_
     kind = {
@@ -282,9 +288,9 @@ def notes(estimator: Any) -> list[str]:
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]
     if estimator.unidentified_:
         said.append(f"Not identified: {'; '.join(estimator.unidentified_)}.")
-    if estimator.follows_noise:
+    if follows_noise(estimator):
         P, n = estimator.n_parameters_, estimator.n_rows_
-        said.append(f"{P} parameters on {count(n)} rows: the fit follows the noise.")
+        said.append(f"{P} parameters on {format_count(n)} rows: the fit follows the noise.")
     if estimator.stop_reason_ is StopReason.COMBINED:
         said.append("The log-likelihood is estimated from the sites' answers; a refinement round computes it exactly.")
     if not estimator.starts_agree_:
@@ -292,21 +298,64 @@ def notes(estimator: Any) -> list[str]:
     return said
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Format with four significant digits; a dash for a missing value."""
     return "—" if not np.isfinite(value) else f"{value:.4g}"
 
 
-def count(n: float) -> str:
+def format_count(n: float) -> str:
     """Format a number of rows: whole, with commas; total weights keep their fractions.
 
     Examples
     --------
-    >>> count(2e6), count(12.5)
+    >>> format_count(2e6), format_count(12.5)
     ('2,000,000', '12.5')
     """
     return f"{n:,.10g}"
 
 
-def _fixed(value: float, digits: int) -> str:
+def _format_fixed(value: float, digits: int) -> str:
     return "—" if not np.isfinite(value) else f"{value:.{digits}f}"
+
+
+CELL_STYLE = "padding:2px 10px;text-align:right"
+NAME_STYLE = "padding:2px 10px;text-align:left"
+
+
+def summary_html(estimator: FittedMixture) -> str:
+    """Render a fit as HTML tables: overview, experts with their shapes, gate, notes."""
+    first, *others = wide_parts(estimator)
+    gate = gate_part(estimator, None)
+    shapes = {name: values for name, values in expert_facts(estimator).items() if name != "(share)"}
+    tables = _table_html(estimator, first, shapes)
+    rest = (*others, *(() if gate is None else (gate,)), *between_parts(estimator))
+    tables += "".join(_table_html(estimator, part, {}) for part in rest)
+    notes = "".join(f"<li>{escape(note)}</li>" for note in [str(estimator.stop_reason_), *fit_notes(estimator)])
+    return f"<div><strong>{escape(estimator.title)}</strong>{_facts_html(estimator)}{tables}<ul>{notes}</ul></div>"
+
+
+def _facts_html(estimator: FittedMixture) -> str:
+    styles = (NAME_STYLE, CELL_STYLE, NAME_STYLE, CELL_STYLE)
+    rows = (
+        "".join(f'<td style="{style}">{value}</td>' for style, value in zip(styles, row, strict=True))
+        for row in head_rows(estimator)
+    )
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+def _table_html(estimator: FittedMixture, table: CoefficientTable, facts: Mapping[str, list[str]]) -> str:
+    """Render one table: a row per fact and per term, a column per expert."""
+    experts = table.experts[:EXPERTS_SHOWN]
+    head = "".join(
+        f'<th style="{CELL_STYLE}">{noun(estimator)} {k}<br>share {estimator.weights_[k]:.3f}</th>' for k in experts
+    )
+    lines = [(name, [values[k] for k in experts]) for name, values in facts.items()]
+    lines += [(name, [format_cell(table, k, j) for k in experts]) for j, name in enumerate(table.names[:TERMS_SHOWN])]
+    body = "".join(
+        f'<tr><td style="{NAME_STYLE}">{escape(name)}</td>'
+        + "".join(f'<td style="{CELL_STYLE}">{cell}</td>' for cell in cells)
+        + "</tr>"
+        for name, cells in lines
+    )
+    caption = f"{escape(table.title)}: {table.cells}"
+    return f'<table><caption style="text-align:left">{caption}</caption><tr><th></th>{head}</tr>{body}</table>'

@@ -1,26 +1,76 @@
-"""Data frames with categories as numbers: the data dictionary of a frame, and the coding of its columns."""
+"""Data frames of pandas, polars and others, through narwhals: names, arrays, data dictionary and coding as numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import codes_of, levels_of, plain, unknown_in
 from consilience.columns.dictionary import FROM_DTYPE, check_chosen, check_references, chosen_categories
 from consilience.errors import InvalidInputError
-from consilience.estimators.frames import column_names, is_frame
-from consilience.numerics.arrays import Array
 
-SHOWN = 5
+
+def is_frame(X: object) -> bool:
+    """Whether ``X`` is a data frame that narwhals supports; an error if two of its columns have one name."""
+    _check_names_differ(X)
+    return isinstance(nw.from_native(X, eager_only=True, pass_through=True), nw.DataFrame)
+
+
+def _check_names_differ(X: object) -> None:
+    given = getattr(X, "column_names", getattr(X, "columns", ()))  # of arrow, of pandas
+    names = [name for name in given if isinstance(name, str)] if isinstance(given, Iterable) else []
+    if len(set(names)) < len(names):
+        twice = ", ".join(sorted({repr(name) for name in names if names.count(name) > 1}))
+        raise InvalidInputError(f"X has two columns of the name {twice}: give each column its own name")
+
+
+def column_names(X: object) -> np.ndarray | None:
+    """Return the column names of a frame if all are strings, otherwise None."""
+    if not is_frame(X):
+        return None
+    names = nw.from_native(X, eager_only=True).columns
+    return np.asarray(names, dtype=object) if all(isinstance(name, str) for name in names) else None
+
+
+def as_array(X: object) -> Any:
+    """Convert a frame to a numpy array ``(n, d)``; return anything else unchanged."""
+    if not is_frame(X):
+        return X
+    return nw.from_native(X, eager_only=True).to_numpy()
+
+
+def backend_of(X: object) -> str | None:
+    """Return the name of the module (``"pandas"``, ``"polars"``, …) of a frame, or None for an array."""
+    if not is_frame(X):
+        return None
+    name: str = nw.get_native_namespace(nw.from_native(X, eager_only=True)).__name__
+    return name
+
+
+def to_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -> Any:
+    """Build a frame from ``columns``: of the given backend, else pandas if installed, else ``pyarrow.Table``."""
+    try:
+        module = import_module(backend or "pandas")
+    except ImportError:
+        if backend is not None:
+            raise
+        return pa.table(dict(columns))
+    return nw.from_dict(dict(columns), native_namespace=module).to_native()
+
+
+Array = NDArray[np.float64]
+LEVELS_SHOWN = 5
 """Maximum number of unknown levels that an error lists."""
 
 
-def dictionary_of(
+def frame_dictionary(
     parts: Sequence[Any], categorical_features: Any = FROM_DTYPE, reference_levels: Mapping[str, Any] | None = None
 ) -> Dictionary:
     """Return the data dictionary of a frame or array, or of several with the same columns.
@@ -36,7 +86,7 @@ def dictionary_of(
     Examples
     --------
     >>> table = pa.table({"age": [40, 60, 50], "fuel": ["gas", "diesel", "gas"]})
-    >>> dictionary_of([table], reference_levels={"fuel": "gas"}).terms
+    >>> frame_dictionary([table], reference_levels={"fuel": "gas"}).terms
     ('age', 'fuel[diesel]')
     """
     names, references = _names(parts[0]), reference_levels or {}
@@ -53,12 +103,12 @@ def dictionary_of(
     return Dictionary(tuple(found))
 
 
-def numbers_of(parts: Sequence[Any]) -> Dictionary:
+def number_dictionary(parts: Sequence[Any]) -> Dictionary:
     """Return the data dictionary of frames or arrays that must have numbers only.
 
     Examples
     --------
-    >>> numbers_of([pa.table({"age": [40, 60], "fuel": ["gas", "diesel"]})])
+    >>> number_dictionary([pa.table({"age": [40, 60], "fuel": ["gas", "diesel"]})])
     Traceback (most recent call last):
     ...
     consilience.errors.InvalidInputError: column 'fuel' is not of numbers: leave it out, or encode it as numbers
@@ -69,7 +119,7 @@ def numbers_of(parts: Sequence[Any]) -> Dictionary:
     return Dictionary.of_numbers(names)
 
 
-def coded(X: Any, dictionary: Dictionary) -> Array:
+def encode_columns(X: Any, dictionary: Dictionary) -> Array:
     """Return the covariates ``(n, terms)`` of a frame or array; NaN where a value is missing.
 
     Raises
@@ -80,11 +130,11 @@ def coded(X: Any, dictionary: Dictionary) -> Array:
     Examples
     --------
     >>> fuel = Dictionary((Column("fuel", ("diesel", "gas")),))
-    >>> coded(pa.table({"fuel": ["gas", "diesel", None]}), fuel).ravel()
+    >>> encode_columns(pa.table({"fuel": ["gas", "diesel", None]}), fuel).ravel()
     array([ 1.,  0., nan])
     """
     parts = [
-        _indicators(_arrow(X, j, column.name), column) if column.is_category else _ruled(X, j, column)
+        _indicators(_arrow(X, j, column.name), column) if column.is_category else _apply_rule(X, j, column)
         for j, column in enumerate(dictionary.columns)
     ]
     return np.column_stack(parts) if parts else np.empty((len(X), 0))
@@ -95,12 +145,12 @@ def _names(X: Any) -> list[str]:
     return [f"x{j}" for j in range(np.shape(X)[1])] if names is None else [*names]
 
 
-def kinds_of(X: Any) -> list[str]:
+def column_kinds(X: Any) -> list[str]:
     """Return the kind of each column: "text" (categories included), "boolean" or "number".
 
     Examples
     --------
-    >>> kinds_of(pa.table({"fuel": ["gas"], "new": [True], "age": [3]}))
+    >>> column_kinds(pa.table({"fuel": ["gas"], "new": [True], "age": [3]}))
     ['text', 'boolean', 'number']
     """
     if is_frame(X):
@@ -113,7 +163,7 @@ def kinds_of(X: Any) -> list[str]:
 
 def _of_kind(wanted: set[str], parts: Sequence[Any], names: Sequence[str]) -> list[str]:
     """Return the names of the columns that are of a wanted kind in any of the frames."""
-    kinds = [kinds_of(part) for part in parts if is_frame(part)]
+    kinds = [column_kinds(part) for part in parts if is_frame(part)]
     return [name for j, name in enumerate(names) if any(each[j] in wanted for each in kinds)]
 
 
@@ -146,19 +196,19 @@ def _indicators(values: pa.Array, column: Column) -> Array:
     codes = codes_of(values, column.levels)
     if np.any(codes == -2):
         unknown = unknown_in(values, codes)
-        more = f" and {len(unknown) - SHOWN} more" if len(unknown) > SHOWN else ""
+        more = f" and {len(unknown) - LEVELS_SHOWN} more" if len(unknown) > LEVELS_SHOWN else ""
         raise InvalidInputError(
-            f"column {column.name!r} has levels that were not in the fit: {', '.join(map(repr, unknown[:SHOWN]))}{more}"
-            f"; expected {', '.join(map(repr, column.levels))}"
+            f"column {column.name!r} has levels that were not in the fit: "
+            f"{', '.join(map(repr, unknown[:LEVELS_SHOWN]))}{more}; expected {', '.join(map(repr, column.levels))}"
         )
     found: Array = column.indicators(codes)
     found[codes == -1] = np.nan
     return found
 
 
-def _ruled(X: Any, j: int, column: Column) -> Array:
+def _apply_rule(X: Any, j: int, column: Column) -> Array:
     """Return the covariate ``(n, 1)`` of a column of numbers, by its rule."""
-    values = _numbers(X, j, column.name)
+    values = _number_values(X, j, column.name)
     if outside := int(np.sum(~column.rule.contains(values))):
         raise InvalidInputError(
             f"column {column.name!r} has {outside} values outside its range, {column.rule.range_text}: correct them, "
@@ -167,7 +217,7 @@ def _ruled(X: Any, j: int, column: Column) -> Array:
     return values if column.rule.is_plain else column.rule.values(values)
 
 
-def _numbers(X: Any, j: int, name: str) -> Array:
+def _number_values(X: Any, j: int, name: str) -> Array:
     values = nw.from_native(X, eager_only=True)[:, j].to_numpy() if is_frame(X) else np.asarray(X)[:, j]
     try:
         return np.asarray(values, dtype=np.float64)[:, None]

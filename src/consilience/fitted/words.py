@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from consilience.estimators.effects import (
+from consilience.fit.criteria import bic
+from consilience.fitted.effects import (
     ROWS_PER_COEFFICIENT,
     Effect,
-    distances,
+    covariate_steps,
     effect_count,
     expert_effects,
     gate_effects,
-    gate_speaks,
+    has_expert_intervals,
+    has_gate_intervals,
     is_of_points,
     is_standardised,
+    mean_distances,
     means_at_centre,
     rows_per_coefficient,
-    speaks,
-    steps,
-    strongest,
-    supported,
+    select_strongest,
+    select_supported,
 )
-from consilience.estimators.table import responses, unit
-from consilience.fit.criteria import bic
+from consilience.fitted.protocols import FittedMixture, noun, response_names
 
 SHOWN = 3
 """Maximum number of effects of a part that are stated with figures."""
@@ -37,7 +36,7 @@ ROUNDING = 1e-9
 """Relative error up to which sums of responsibilities are equal."""
 
 
-def description(estimator: Any, level: float) -> str:
+def describe_fit(estimator: FittedMixture, level: float) -> str:
     """Return the fit in words: one paragraph for each expert, and one of reservations."""
     paragraphs = [_opening(estimator, level), _needless(estimator)]
     if not paragraphs[1]:
@@ -45,22 +44,22 @@ def description(estimator: Any, level: float) -> str:
     return "\n\n".join(textwrap.fill(text, WIDTH, break_long_words=False) for text in paragraphs if text)
 
 
-def _opening(estimator: Any, level: float) -> str:
+def _opening(estimator: FittedMixture, level: float) -> str:
     K, n = estimator.mixture_.K, estimator.n_labels_
-    text = f"{estimator.title}: {K} {unit(estimator)}{'s' if K > 1 else ''} on {n:,.0f} {_labels(estimator)}."
+    text = f"{estimator.title}: {K} {noun(estimator)}{'s' if K > 1 else ''} on {n:,.0f} {_labels(estimator)}."
     text += f" Brackets hold {_percent(level)} intervals."
-    every = dict.fromkeys(step for design in estimator.coordinates for step in steps(estimator, design))
+    every = dict.fromkeys(step for design in estimator.coordinates_ for step in covariate_steps(estimator, design))
     scales = [f"{step.name} {_number(step.size)}" for step in every if step.standardised]
-    return f"{text} Standard deviations: {_names(scales, 2 * NAMED)}." if scales else text
+    return f"{text} Standard deviations: {_name_some(scales, 2 * NAMED)}." if scales else text
 
 
-def _needless(estimator: Any) -> str:
+def _needless(estimator: FittedMixture) -> str:
     """Say that one expert describes the rows as well, where BIC does not prefer the mixture; otherwise empty."""
-    one, P = estimator.single_bic, estimator.n_parameters_
+    one, P = estimator.single_bic_, estimator.n_parameters_
     own = bic(estimator.log_likelihood_, P, estimator.n_labels_)
     if one is None or own < one:
         return ""
-    name, K = unit(estimator), estimator.mixture_.K
+    name, K = noun(estimator), estimator.mixture_.K
     return (
         f"One {name} alone describes these {_labels(estimator)} as well (BIC {one:,.1f}, against {own:,.1f} of {K} "
         f"{name}s; less is better). The data do not show that there are several, so that nothing is said of them: fit "
@@ -68,12 +67,12 @@ def _needless(estimator: Any) -> str:
     )
 
 
-def _labels(estimator: Any) -> str:
+def _labels(estimator: FittedMixture) -> str:
     """Return what has a label: rows, which are a sum of responsibilities and rounded, or groups of them."""
     return "rows" if estimator.n_rows_ <= estimator.n_labels_ * (1 + ROUNDING) else "groups"
 
 
-def _experts(estimator: Any, level: float) -> list[str]:
+def _experts(estimator: FittedMixture, level: float) -> list[str]:
     paragraphs = []
     for k in range(estimator.mixture_.K):
         parts = [_share(estimator, k, level)]
@@ -88,8 +87,8 @@ def _experts(estimator: Any, level: float) -> list[str]:
 # ---------------------------------------------------------------------- the gate
 
 
-def _share(estimator: Any, k: int, level: float) -> str:
-    name, share = f"{unit(estimator).capitalize()} {k}", f"{100 * estimator.weights_[k]:.0f} %"
+def _share(estimator: FittedMixture, k: int, level: float) -> str:
+    name, share = f"{noun(estimator).capitalize()} {k}", f"{100 * estimator.weights_[k]:.0f} %"
     if estimator.mixture_.K == 1:
         return f"{name} is the only one."
     text = f"{name} holds for {share} of the {_labels(estimator)}"
@@ -99,20 +98,20 @@ def _share(estimator: Any, k: int, level: float) -> str:
     return f"{text} ({lower:.0f} to {upper:.0f} %)." if np.isfinite(lower) else f"{text} (no interval)."
 
 
-def _place(estimator: Any, k: int, level: float) -> str:
+def _place(estimator: FittedMixture, k: int, level: float) -> str:
     """Say where the gate puts an expert, by its odds against the others."""
     K = estimator.mixture_.K
     if K == 1 or not estimator.mixture_.gate.reads_covariates:
         return ""
-    if not gate_speaks(estimator, k):
+    if not has_gate_intervals(estimator, k):
         return f"Where it holds is not said, because {_silence(estimator, 'gate', k)}."
     if K == 2 and k == 1:
         return "It is likelier where expert 0 is less likely."
     effects = gate_effects(estimator, k, level)
     rivals = "expert 1" if K == 2 else "the others"
-    told = strongest(effects, SHOWN)
-    places = _listed([each.step.more if each.estimate > 0 else each.step.less for each in told])
-    odds = _listed([f"by {_ratio(each)} {each.step.words}" for each in told])
+    told = select_strongest(effects, SHOWN)
+    places = _join([each.step.more if each.estimate > 0 else each.step.less for each in told])
+    odds = _join([f"by {_ratio(each)} {each.step.words}" for each in told])
     sentence = f"It is likelier {places}: its odds against {rivals} are multiplied {odds}." if told else ""
     return " ".join([sentence, *_rest(effects, "where it holds")]).strip()
 
@@ -120,7 +119,7 @@ def _place(estimator: Any, k: int, level: float) -> str:
 # ---------------------------------------------------------------------- the experts
 
 
-def _level(estimator: Any, k: int, level: float) -> str:
+def _level(estimator: FittedMixture, k: int, level: float) -> str:
     """Say what an expert predicts at the mean of the covariates."""
     if not is_standardised(estimator):
         return ""
@@ -128,19 +127,19 @@ def _level(estimator: Any, k: int, level: float) -> str:
     experts = estimator.mixture_.experts
     names = _outcomes(estimator)
     order = np.argsort(-mean, kind="stable") if experts.classes else range(len(names))
-    told = [f"{names[i]} {_bracketed(mean[i], lower[i], upper[i])}" for i in list(order)[:SHOWN]]
+    told = [f"{names[i]} {_with_interval(mean[i], lower[i], upper[i])}" for i in list(order)[:SHOWN]]
     size = f" at {experts.size_name} 1" if experts.size_name else ""
-    return f"At the mean of the covariates it {'gives' if experts.classes else 'predicts'} {_listed(told)}{size}."
+    return f"At the mean of the covariates it {'gives' if experts.classes else 'predicts'} {_join(told)}{size}."
 
 
-def _outcomes(estimator: Any) -> list[str]:
+def _outcomes(estimator: FittedMixture) -> list[str]:
     if not estimator.mixture_.experts.classes:
-        return responses(estimator)
+        return response_names(estimator)
     classes = [f"class {name} a probability of" for name in map(str, estimator.classes_)]
     return classes[1:] if len(classes) == 2 else classes
 
 
-def _silence(estimator: Any, part: str, k: int) -> str:
+def _silence(estimator: FittedMixture, part: str, k: int) -> str:
     """Return the reason why nothing is said of a part of expert ``k``."""
     if part in estimator.inference_.withheld:
         return f"the intervals of the {part} are withheld"
@@ -152,17 +151,17 @@ def _silence(estimator: Any, part: str, k: int) -> str:
     )
 
 
-def _slopes(estimator: Any, k: int, level: float) -> str:
+def _slopes(estimator: FittedMixture, k: int, level: float) -> str:
     """Say what goes with the response of an expert."""
-    if not speaks(estimator, k):
+    if not has_expert_intervals(estimator, k):
         return f"What goes with its response is not said, because {_silence(estimator, 'experts', k)}."
     effects = expert_effects(estimator, k, level)
-    shown = strongest(effects, SHOWN)
-    told = [_told(each, before) for each, before in zip(shown, [None, *shown], strict=False)]
-    return " ".join([f"{_listed(told)}." if told else "", *_rest(effects, "its response")]).strip()
+    shown = select_strongest(effects, SHOWN)
+    told = [_state_effect(each, before) for each, before in zip(shown, [None, *shown], strict=False)]
+    return " ".join([f"{_join(told)}." if told else "", *_rest(effects, "its response")]).strip()
 
 
-def _told(effect: Effect, before: Effect | None) -> str:
+def _state_effect(effect: Effect, before: Effect | None) -> str:
     """State an effect; what changes is not repeated if the effect before was on the same."""
     if effect.ratio:
         verb = "are" if effect.of.startswith("odds") else "is"
@@ -170,48 +169,50 @@ def _told(effect: Effect, before: Effect | None) -> str:
         return f"{subject if before is None or before.of != effect.of else 'by '}{_ratio(effect)} {effect.step.words}"
     subject = f"{effect.of} is " if before is None or before.of != effect.of else ""
     change, sign = ("higher", 1) if effect.estimate > 0 else ("lower", -1)
-    figures = _bracketed(*(sign * each for each in (effect.estimate, *sorted((effect.lower, effect.upper), key=abs))))
+    figures = _with_interval(
+        *(sign * each for each in (effect.estimate, *sorted((effect.lower, effect.upper), key=abs)))
+    )
     return f"{subject}{change} by {figures} {effect.step.words}"
 
 
-def _scatter(estimator: Any, k: int, level: float) -> str:
+def _scatter(estimator: FittedMixture, k: int, level: float) -> str:
     """State the shapes of an expert with a single response."""
     experts, inference = estimator.mixture_.experts, estimator.inference_
     if experts.q > 1 or not experts.shape_names:
         return ""
     parts = (inference.estimates, *inference.interval(level))
     told = [
-        f"{name.replace('_', ' ')} {_bracketed(*(np.exp(part.log_shapes[k, j]) for part in parts))}"
+        f"{name.replace('_', ' ')} {_with_interval(*(np.exp(part.log_shapes[k, j]) for part in parts))}"
         for j, name in enumerate(experts.shape_names)
     ]
-    return f"It has {_listed(told)}."
+    return f"It has {_join(told)}."
 
 
 # ---------------------------------------------------------------------- Gaussian mixtures
 
 
-def _means(estimator: Any, k: int, level: float) -> str:
+def _means(estimator: FittedMixture, k: int, level: float) -> str:
     """State the means that differ most from the overall mean, in standard deviations of the columns."""
-    names, inference = responses(estimator), estimator.inference_
-    if not speaks(estimator, k):
+    names, inference = response_names(estimator), estimator.inference_
+    if not has_expert_intervals(estimator, k):
         return f"Its means are not described, because {_silence(estimator, 'experts', k)}."
     bounds = [part.experts[k, :, 0] for part in (inference.estimates, *inference.interval(level))]
     if estimator.mixture_.K == 1:
-        told = [f"{name} {_bracketed(*(part[j] for part in bounds))}" for j, name in enumerate(names[: 2 * NAMED])]
-        return f"Its means are {_listed(told)}."
+        told = [f"{name} {_with_interval(*(part[j] for part in bounds))}" for j, name in enumerate(names[: 2 * NAMED])]
+        return f"Its means are {_join(told)}."
     overall = estimator.weights_ @ inference.estimates.experts[:, :, 0]
-    distance, clear = distances(estimator, k, level)
+    distance, clear = mean_distances(estimator, k, level)
     order = [j for j in np.argsort(-np.abs(distance), kind="stable") if clear[j]]
     told = [
         f"{names[j]} is {'higher' if distance[j] > 0 else 'lower'} in it, with a mean of "
-        f"{_bracketed(*(part[j] for part in bounds))} against {_number(overall[j])} overall"
+        f"{_with_interval(*(part[j] for part in bounds))} against {_number(overall[j])} overall"
         for j in order[:SHOWN]
     ]
     further, same = [names[j] for j in order[SHOWN:]], [names[j] for j in np.flatnonzero(~clear)]
     sentences = [
-        f"{_listed(told)}." if told else "",
-        f"It also differs from the overall mean in {_names(further)}." if further else "",
-        f"Its mean of {_names(same)} cannot be told from the overall mean." if same else "",
+        f"{_join(told)}." if told else "",
+        f"It also differs from the overall mean in {_name_some(further)}." if further else "",
+        f"Its mean of {_name_some(same)} cannot be told from the overall mean." if same else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -219,14 +220,14 @@ def _means(estimator: Any, k: int, level: float) -> str:
 # ---------------------------------------------------------------------- reservations
 
 
-def _reservations(estimator: Any, level: float) -> str:
+def _reservations(estimator: FittedMixture, level: float) -> str:
     """Say what is withheld, not converged or in doubt, and how many effects were looked at."""
     told = []
     if not (estimator.converged_ or estimator.stop_reason_.by_choice):
         told.append(f"The fit has not converged ({estimator.stop_reason_}).")
-    if estimator.degeneracy:
-        told.append(f"The fit is degenerate: {estimator.degeneracy}.")
-    told += [f"The fit as a whole is in doubt: {doubt}." for doubt in estimator.doubts]
+    if estimator.degeneracy_:
+        told.append(f"The fit is degenerate: {estimator.degeneracy_}.")
+    told += [f"The fit as a whole is in doubt: {doubt}." for doubt in estimator.doubts_]
     if not estimator.starts_agree_ and estimator.starts_.count > 1:
         told.append(f"The starts do not agree ({estimator.starts_}): other experts may describe the data as well.")
     if estimator.mixture_.K > 1 and estimator.starts_.count == 1:
@@ -235,8 +236,8 @@ def _reservations(estimator: Any, level: float) -> str:
         name = estimator.mixture_.experts.shape_name if part == "shapes" else part
         told.append(f"Intervals of the {name} are withheld: {reason}.")
     looked_at = effect_count(estimator)
-    if estimator.mixture_.K > 1 and estimator.single_bic is None:
-        told.append(f"Whether one {unit(estimator)} would do as well was not examined: see select_order.")
+    if estimator.mixture_.K > 1 and estimator.single_bic_ is None:
+        told.append(f"Whether one {noun(estimator)} would do as well was not examined: see select_order.")
     if looked_at > 1:
         told.append(
             f"Each interval is for one statement by itself: if nothing had any effect, about {_percent(1 - level)} of "
@@ -250,14 +251,14 @@ def _reservations(estimator: Any, level: float) -> str:
 
 def _rest(effects: Sequence[Effect], what: str) -> list[str]:
     """Name the further effects on ``what``, those that may be none, and those without an interval."""
-    shown, clear = _unique(strongest(effects, SHOWN)), _unique(supported(effects))
-    further = [name for name in _unique(supported(effects)[SHOWN:]) if name not in shown]
+    shown, clear = _unique(select_strongest(effects, SHOWN)), _unique(select_supported(effects))
+    further = [name for name in _unique(select_supported(effects)[SHOWN:]) if name not in shown]
     unclear = [name for name in _unique([each for each in effects if each.known]) if name not in clear]
     unknown = _unique([each for each in effects if not each.known])
     return [
-        *([f"{what[0].upper()}{what[1:]} also goes with {_names(further)}."] if further else []),
-        *([f"The data do not show whether {what} goes with {_names(unclear)}."] if unclear else []),
-        *([f"Nothing is said of {_names(unknown)}: no interval is known."] if unknown else []),
+        *([f"{what[0].upper()}{what[1:]} also goes with {_name_some(further)}."] if further else []),
+        *([f"The data do not show whether {what} goes with {_name_some(unclear)}."] if unclear else []),
+        *([f"Nothing is said of {_name_some(unknown)}: no interval is known."] if unknown else []),
     ]
 
 
@@ -265,27 +266,27 @@ def _unique(effects: Sequence[Effect]) -> list[str]:
     return list(dict.fromkeys(each.step.name for each in effects))
 
 
-def _bracketed(value: float, lower: float, upper: float) -> str:
+def _with_interval(value: float, lower: float, upper: float) -> str:
     """State a value with its interval."""
     known = np.isfinite(lower) and np.isfinite(upper)
     return f"{_number(value)} ({f'{_number(lower)} to {_number(upper)}' if known else 'no interval'})"
 
 
 def _ratio(effect: Effect) -> str:
-    return _bracketed(*np.exp((effect.estimate, effect.lower, effect.upper)))
+    return _with_interval(*np.exp((effect.estimate, effect.lower, effect.upper)))
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def _names(names: Sequence[str], most: int = NAMED) -> str:
+def _name_some(names: Sequence[str], most: int = NAMED) -> str:
     if len(names) > most + 1:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return _listed(names)
+    return _join(names)
 
 
-def _listed(parts: Sequence[str]) -> str:
+def _join(parts: Sequence[str]) -> str:
     return " and ".join(parts) if len(parts) < 3 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 

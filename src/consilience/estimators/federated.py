@@ -1,0 +1,111 @@
+"""What a federation needs of an estimator: its columns, rows of sites in its form, and a fit made elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from consilience.columns import Dictionary, frames
+from consilience.columns.dictionary import chosen_categories
+from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.validation import (
+    SIZES,
+    check_parameters,
+    check_same_tables,
+    check_size_name,
+    name_columns,
+    read_dictionary,
+)
+from consilience.fit.fitting import Fit
+from consilience.fit.inference import inference_of
+from consilience.fit.specification import Specification
+from consilience.model import Rows
+
+M = TypeVar("M", bound=MixtureEstimator)
+
+
+def specification_of(estimator: MixtureEstimator) -> Specification:
+    """Return the specification of the mixture to fit, with its penalties."""
+    return estimator._specification()
+
+
+def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]]) -> list[Rows]:
+    """Return the validated rows of each site (may be empty); each site is a mapping of the arguments of ``fit``.
+
+    The columns of the estimator are set to those of the sites.
+    """
+    parts = list(sites.values())
+    check_same_tables({name: site["X"] for name, site in sites.items()})
+    first = parts[0]["X"]
+    names, estimator._backend = frames.column_names(first), frames.backend_of(first)
+    set_columns(
+        estimator,
+        np.shape(first)[1] if names is None else names,
+        classes=estimator._classes_of(parts),
+        dictionary=read_dictionary(estimator, [site["X"] for site in parts]),
+    )
+    estimator._size_of_fit = next((name for name in SIZES for site in parts if site.get(name) is not None), None)
+    return [_rows_of_site(estimator, name, site) for name, site in sites.items()]
+
+
+def _rows_of_site(estimator: MixtureEstimator, name: str, site: Mapping[str, Any]) -> Rows:
+    others = {part: value for part, value in site.items() if part != "X"}
+    with name_columns(site, classes=is_classifier(estimator), site=name):
+        return estimator._rows(site["X"], **{"y": None, **others}, reset=False, min_rows=0)
+
+
+def set_columns(
+    estimator: MixtureEstimator,
+    names: int | Sequence[str] | np.ndarray,
+    classes: Sequence[Any] | np.ndarray | None = None,
+    dictionary: Dictionary | None = None,
+) -> None:
+    """Set the columns of ``X`` (names or number, and their dictionary) and the classes of ``y`` before a fit."""
+    check_parameters(estimator)
+    labels = [f"x{j}" for j in range(names)] if isinstance(names, int) else [str(name) for name in names]
+    estimator.columns_ = Dictionary.of_numbers(labels) if dictionary is None else dictionary
+    if isinstance(names, int):
+        estimator.n_features_in_ = names
+    else:
+        estimator.n_features_in_, estimator.feature_names_in_ = len(names), np.asarray(names, dtype=object)
+    if classes is not None:
+        estimator.classes_ = np.asarray(classes)
+
+
+def chosen_coding(estimator: MixtureEstimator, names: Sequence[str]) -> tuple[set[str] | None, Mapping[str, Any]]:
+    """Return which columns are categories (None if their types decide), and reference levels."""
+    chosen = chosen_categories(getattr(estimator, "categorical_features", ()), names)
+    return chosen, getattr(estimator, "reference_levels", None) or {}
+
+
+def column_roles(
+    estimator: MixtureEstimator, features: tuple[str, ...], target: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the covariate columns and the response columns of a table; a Gaussian mixture has responses only."""
+    return estimator._roles(features, target)
+
+
+def size_of_fit(estimator: MixtureEstimator) -> str | None:
+    """Return the name of the row size of the fit (``exposure``, ``trials`` or None)."""
+    return estimator._size_of_fit
+
+
+def set_size(estimator: MixtureEstimator, name: str | None) -> None:
+    """Set the name of the row size (``exposure``, ``trials`` or None); raise an error if the family has no such."""
+    if name is not None:
+        check_size_name(estimator.family, name)
+    estimator._size_of_fit = name
+
+
+def adopt_fit(estimator: M, fit: Fit) -> M:
+    """Set the fitted attributes from a fit made elsewhere; standard errors come from its information matrix."""
+    estimator._set_fit(fit, inference_of(fit), fit.ascent.statistics.weight)
+    return estimator
+
+
+def frame_like(estimator: MixtureEstimator, columns: Mapping[str, Sequence[Any]]) -> Any:
+    """Return columns as a frame of the library that ``X`` came from, as ``to_frame`` does."""
+    return frames.to_frame(columns, estimator._backend)

@@ -1,0 +1,235 @@
+"""Protocols of fitted models and of results over sites, and the names and table of a model's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from consilience.columns import Dictionary
+from consilience.errors import InvalidInputError
+from consilience.fit.fitting import Fit
+from consilience.fit.inference import Inference
+from consilience.fit.specification import Specification
+from consilience.fit.start_ends import StartEnds
+from consilience.fit.stop import StopReason
+from consilience.fit.survey import SiteReport
+from consilience.model import Design, Mixture, Rows
+from consilience.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    from consilience.runs.record import Record
+
+
+class FittedMixture(Protocol):
+    """What text, pictures, reports, files and federations use of a fitted estimator.
+
+    ``specification_`` is what was fitted, ``coordinates_`` are those of experts and gate in which the fit was made:
+    with an intercept, centred, of unit variance. ``single_bic_`` is the BIC of one expert on the same rows; None for
+    one expert, a federated fit, or more than 20,000 rows. ``degeneracy_`` is the reason why the fit is degenerate, and
+    ``doubts_`` are reasons not to trust it as a whole; empty if there are none. Only a classifier has ``classes_``.
+    """
+
+    title: str
+    order_name: str
+    random_state: Any
+    verbose: Any
+
+    mixture_: Mixture
+    inference_: Inference
+    columns_: Dictionary
+    classes_: np.ndarray
+    n_features_in_: int
+    specification_: Specification
+    coordinates_: tuple[Design, Design]
+    weights_: Array
+    log_likelihood_: float
+    n_parameters_: int
+    effective_parameters_: float
+    n_labels_: float
+    n_rows_: float
+    single_bic_: float | None
+    trace_: Array
+    n_iter_: int
+    converged_: bool
+    stop_reason_: StopReason
+    starts_: StartEnds
+    starts_agree_: bool
+    unidentified_: list[str]
+    degeneracy_: str
+    doubts_: tuple[str, ...]
+
+    def covariates(self, X: Any) -> Array: ...  # noqa: D102 - documented by estimators
+
+    def rows(self, X: Any, y: Any = None, **metadata: Any) -> Rows: ...  # noqa: D102
+
+    def predict(self, X: Any) -> Any: ...  # noqa: D102
+
+    def predict_gate(self, X: Any) -> Array: ...  # noqa: D102
+
+    def describe(self, *, level: float = 0.95) -> str: ...  # noqa: D102
+
+
+@runtime_checkable
+class FederatedResult(Protocol):
+    """What pictures and reports use of the result of ``Federation.fit``."""
+
+    @property
+    def model(self) -> FittedMixture: ...  # noqa: D102 - documented by FederatedFit
+
+    @property
+    def record(self) -> Record: ...  # noqa: D102
+
+    @property
+    def fit(self) -> Fit: ...  # noqa: D102
+
+    @property
+    def models(self) -> Mapping[str, FittedMixture]: ...  # noqa: D102
+
+    @property
+    def sites(self) -> Sequence[SiteReport]: ...  # noqa: D102
+
+
+class OrderComparison(Protocol):
+    """What pictures and reports use of a comparison of numbers of experts."""
+
+    @property
+    def orders(self) -> tuple[int, ...]: ...  # noqa: D102 - documented by OrderSelection
+
+    @property
+    def criterion(self) -> str: ...  # noqa: D102
+
+    @property
+    def scores(self) -> Mapping[str, Sequence[float]]: ...  # noqa: D102
+
+    @property
+    def set_aside(self) -> Mapping[int, str]: ...  # noqa: D102
+
+    @property
+    def best_order(self) -> int: ...  # noqa: D102
+
+
+@runtime_checkable
+class LocalComparison(OrderComparison, Protocol):
+    """A comparison by ``select_order``."""
+
+    @property
+    def estimators(self) -> Sequence[FittedMixture]: ...  # noqa: D102
+
+    def preferred(self, criterion: str) -> int: ...  # noqa: D102
+
+
+@runtime_checkable
+class FederatedComparison(OrderComparison, Protocol):
+    """A comparison by ``Federation.select_order``."""
+
+    @property
+    def fits(self) -> Sequence[FederatedResult]: ...  # noqa: D102
+
+    @property
+    def best(self) -> FederatedResult: ...  # noqa: D102
+
+
+# ---------------------------------------------------------------------- arguments
+
+
+def check_level(level: float) -> None:
+    """Raise an error for an invalid confidence level."""
+    if not 0 < level < 1:
+        raise InvalidInputError(f"level={level!r}: expected a number strictly between 0 and 1")
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """Return a numpy Generator for scikit-learn's ``random_state``."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+# ---------------------------------------------------------------------- the table of parameters
+
+
+def follows_noise(estimator: FittedMixture) -> bool:
+    """Whether a fit has more parameters of its own than observed responses."""
+    return bool(estimator.effective_parameters_ > estimator.n_rows_ * estimator.mixture_.experts.q)
+
+
+def term_names(estimator: FittedMixture) -> list[str]:
+    """Return the names of the coefficients: the intercept and the covariates."""
+    design = estimator.mixture_.design
+    features = estimator.columns_.terms if design.d else ()
+    return ["(intercept)", *features] if design.intercept else [*features]
+
+
+def terms_read(estimator: FittedMixture) -> tuple[list[int], list[int]]:
+    """Return the places of the terms that the gate and the experts read, the intercept included."""
+    chosen = estimator.specification_
+    return _places(estimator, chosen.gate_columns), _places(estimator, chosen.expert_columns)
+
+
+def _places(estimator: FittedMixture, columns: tuple[int, ...] | None) -> list[int]:
+    intercept, p = int(estimator.mixture_.design.intercept), len(term_names(estimator))
+    return list(range(p)) if columns is None else [*range(intercept), *(j + intercept for j in columns)]
+
+
+def response_names(estimator: FittedMixture) -> list[str]:
+    """Return the names of an expert's linear predictors: classes, components of x, or responses."""
+    count = estimator.inference_.estimates.experts.shape[1]
+    if estimator.mixture_.experts.classes:
+        classes = [str(c) for c in estimator.classes_]
+        return classes[1:] if count == 1 else classes
+    if not estimator.mixture_.gate.reads_covariates and estimator.mixture_.design.d == 0:  # a Gaussian mixture
+        names = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(count)])
+        return [str(name) for name in names]
+    return ["y"] if count == 1 else [f"y{j}" for j in range(count)]
+
+
+def noun(estimator: FittedMixture) -> str:
+    """Return the name of a mixture component: expert or component."""
+    return "component" if estimator.order_name == "n_components" else "expert"
+
+
+def parameter_table(estimator: FittedMixture, level: float) -> dict[str, list[Any]]:
+    """Return the columns of the tidy table: one entry per parameter."""
+    inference = estimator.inference_
+    keys = _keys(estimator)
+    lower, upper = inference.interval(level)
+    kept = [i for i, key in enumerate(keys) if key is not None]
+    columns: dict[str, list[Any]] = {
+        name: [keys[j][i] for j in kept]  # type: ignore[index]
+        for i, name in enumerate(("part", "expert", "response", "term"))
+    }
+    between = inference.between
+    for name, values in (
+        ("estimate", inference.estimates),
+        ("std_error", inference.standard_errors()),
+        ("lower", lower),
+        ("upper", upper),
+        *(() if between is None else (("I2", between.I2), ("tau2", between.tau2))),
+    ):
+        columns[name] = values.flat()[kept].tolist()
+    return columns
+
+
+Key = tuple[str, int, str, str]
+
+
+def _keys(estimator: FittedMixture) -> list[Key | None]:
+    """Return part, expert, response and term of each parameter; None for those of terms that are not read."""
+    K, names, outputs = estimator.mixture_.K, term_names(estimator), response_names(estimator)
+    part, (read, expert_read) = estimator.mixture_.gate.part, map(set, terms_read(estimator))
+    of_gate = [name if i in read else None for i, name in enumerate(names)]
+    of_gate = of_gate if estimator.mixture_.gate.reads_covariates else [""]
+    of_expert = [name if i in expert_read else None for i, name in enumerate(names)]
+    gate: list[Key | None] = [None if term is None else (part, k, "", term) for k in range(K) for term in of_gate]
+    experts: list[Key | None] = [
+        None if term is None else ("expert", k, response, term)
+        for k in range(K)
+        for response in outputs
+        for term in of_expert
+    ]
+    shapes = list(zip(estimator.mixture_.experts.shape_names, cycle(outputs), strict=False))
+    return [*gate, *experts, *((f"log_{name}", k, response, "") for k in range(K) for name, response in shapes)]
