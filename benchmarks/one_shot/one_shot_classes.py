@@ -18,6 +18,7 @@ from benchmarks.lib.study import Record, Study, rounded, stopwatch, table
 from consilience import MixtureOfExpertsClassifier, OneShot
 from consilience.datasets import soft
 from consilience.errors import ConsilienceWarning
+from consilience.estimators.federated import adopt_fit, set_columns
 from consilience.methods import Task
 from consilience.model import CategoricalExperts, Mixture, Rows
 
@@ -59,8 +60,8 @@ def replication(key: str, rounds: Sequence[int]) -> Record:
             dialogue = OneShot(refine=refine).dialogue(Task([specification], D, 1))
             (fit,), _ = answered(dialogue, local, sites, Rows(X, y[:, None].astype(float)))
         model = clone(pooled)
-        model.set_columns(D, classes=range(classes))
-        model.adopt(fit, fit.inference)
+        set_columns(model, D, classes=range(classes))
+        adopt_fit(model, fit)
         record[f"refine {refine}"] = (*scores(model, X_test, y_test), float(fits.seconds.sum()) + more.cpu)
         record[f"named {refine}"] = len(fit.combination.set_aside)
     return record

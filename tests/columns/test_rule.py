@@ -8,6 +8,7 @@ from consilience import MixtureOfRegressions
 from consilience.columns import Column, Dictionary, Rule
 from consilience.columns.frames import encode_columns
 from consilience.errors import InvalidInputError
+from consilience.estimators.federated import set_columns
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.site.columns import Chunk, Columns
 
@@ -90,7 +91,7 @@ def ruled():
     y = covariates @ [1.0, -0.5, 0.3] + 0.2 * rng.normal(size=n)
     model = MixtureOfRegressions(1).fit(pd.DataFrame(covariates, columns=RULES.terms), y)
     expected = model.predict(pd.DataFrame(covariates, columns=RULES.terms))
-    model.set_columns(RULES.names, dictionary=RULES)
+    set_columns(model, RULES.names, dictionary=RULES)
     return model, X, expected
 
 

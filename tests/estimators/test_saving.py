@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,8 @@ def results(model: Any, X: Any, y: Any, metadata: dict[str, Any]) -> dict[str, A
         "frame": model.to_frame(),
         "html": model._repr_html_(),
         "words": model.describe(),
-        "doubts": model.doubts,
-        "degeneracy": model.degeneracy,
+        "doubts": model.doubts_,
+        "degeneracy": model.degeneracy_,
         **{name: getattr(model, name)(X, y, **metadata) for name in ("aic", "bic", "icl")},
     }
     if model.mixture_.gate.reads_covariates:
@@ -201,12 +200,12 @@ def test_doubts_that_name_sites_are_saved_without_the_names(tmp_path: Path) -> N
         .fit(consilience.MixtureOfRegressions(1))
         .model
     )
-    model._kept = replace(model._kept, doubts=("ward nine disagrees", "the gate is a constant"))
+    model.doubts_ = ("ward nine disagrees", "the gate is a constant")
     model.save(path)
     assert "ward" not in path.read_text(encoding="utf-8")
-    assert consilience.load(path).doubts == ("sites disagree, whose names were not saved", "the gate is a constant")
+    assert consilience.load(path).doubts_ == ("sites disagree, whose names were not saved", "the gate is a constant")
     model.save(path, site_names=True)
-    assert consilience.load(path).doubts == model.doubts
+    assert consilience.load(path).doubts_ == model.doubts_
 
 
 @pytest.mark.slow
@@ -221,7 +220,7 @@ def test_models_of_federated_methods_say_the_same_after_a_round_trip(method: str
         again = consilience.load(tmp_path / "model.json")
         assert again.summary() == model.summary()
         assert again.to_frame().equals(model.to_frame())
-        assert again.degeneracy == model.degeneracy
+        assert again.degeneracy_ == model.degeneracy_
 
 
 def test_the_covariance_of_many_parameters_is_saved_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

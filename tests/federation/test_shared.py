@@ -34,6 +34,7 @@ from consilience.errors import (
     SetAsideWarning,
     UntrustedWarning,
 )
+from consilience.estimators.federated import adopt_fit, set_columns
 from consilience.federation.federated_fit import FederatedFit
 from consilience.messages import FailureCode
 from consilience.methods.per_site.shared_fit import OF_A_SITE
@@ -288,9 +289,9 @@ def test_a_model_that_a_few_rows_determine_follows_the_noise() -> None:
     fit = Federation(sites).fit(CLUSTERS, SharedCentre()).fit
     alone = replace(fit, sites=tuple(replace(site, shrinkage=np.zeros_like(site.shrinkage)) for site in fit.sites))
     model = clone(CLUSTERS)
-    model.set_columns(sites["tiny"][0].shape[1])
+    set_columns(model, sites["tiny"][0].shape[1])
     with pytest.warns(DegenerateFitWarning, match="parameters on 5 rows"):
-        model.adopt(alone.site_fits()["tiny"])
+        adopt_fit(model, alone.site_fits()["tiny"])
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ from consilience.fit.inference import Inference
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
-from consilience.fit.survey import SiteReport
 from consilience.model import Design, Mixture, Rows
 from consilience.numerics.arrays import Array
 
@@ -88,9 +87,6 @@ class FederatedResult(Protocol):
 
     @property
     def models(self) -> Mapping[str, FittedMixture]: ...  # noqa: D102
-
-    @property
-    def sites(self) -> Sequence[SiteReport]: ...  # noqa: D102
 
 
 class OrderComparison(Protocol):

@@ -157,7 +157,7 @@ def _combined_forest(result: FederatedResult, k: int, c: int, t: int) -> Forest:
             "which there is no forest plot; two classes have one"
         )
     sign, at = experts.coefficient_map()[c, c], c * result.model.mixture_.design.p + t
-    names = [site.name for site in result.sites]
+    names = [site.name for site in result.fit.evidence()]
     place_of = {name: m for m, name in enumerate(found.sites)}
     known = [place_of.get(name) for name in names]
     estimates, variances = (
@@ -171,7 +171,7 @@ def _combined_forest(result: FederatedResult, k: int, c: int, t: int) -> Forest:
 
 def _shrunk_forest(result: FederatedResult, k: int, c: int, t: int) -> Forest:
     """Return the shrunk estimates of the sites."""
-    names = [site.name for site in result.sites]
+    names = [site.name for site in result.fit.evidence()]
     own = [
         result.models[name].inference_.estimates.experts[k, c, t] if name in result.models else np.nan for name in names
     ]
@@ -236,7 +236,7 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     """
     fit = _combined_fit(result)
     estimator = estimator_of(result)
-    K, names = estimator.mixture_.K, [site.name for site in result.sites]
+    K, names = estimator.mixture_.K, [site.name for site in result.fit.evidence()]
     plan = {name: fit.combination.plan.get(name) for name in names}
     unused = any(labels is None or np.any(labels < 0) for labels in plan.values())
     columns = [expert_label(estimator, k) for k in range(K)] + ["not used"] * unused

@@ -64,7 +64,7 @@ class Subject:
     @property
     def sites(self) -> list[SiteReport]:
         """What is known of each site; empty for a model of one machine."""
-        return [] if self.result is None else list(self.result.sites)
+        return [] if self.result is None else list(self.result.fit.evidence())
 
     @property
     def combination(self) -> Any:

@@ -1,13 +1,23 @@
+"""Calibration, responsibilities and convergence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from scipy.special import ndtri
 from scipy.stats import beta, kstest, norm
 
 from consilience import GaussianMixture, MixtureOfExpertsRegressor, plot
 from consilience.datasets import soft
 from consilience.errors import InvalidInputError
+from consilience.federation import FederatedFit
 from consilience.model import Rows
 from consilience.plot.diagnostics import predictive_cdf, quantile_residuals
+from consilience.plot.drawing import mark
 
 
 def residuals(ax):
@@ -135,3 +145,91 @@ def test_a_wrong_model_leaves_the_band():
     x, r = residuals(ax)
     upper = np.array([vertices[np.isclose(vertices[:, 0], at), 1].max() for at in x])
     assert np.mean(r > upper) > 0.1
+
+
+def heights(panel):
+    return np.array([bar.get_height() for bar in panel.patches])
+
+
+def test_bars_count_the_responsibilities_that_are_not_negligible(regressor):
+    model, X, y = regressor
+    resp = model.responsibilities(X, y)
+    panels = plot.posteriors(model, X, y)
+    assert panels.shape == (3,)
+    for k, panel in enumerate(panels):
+        expected, _ = np.histogram(resp[resp[:, k] >= 1e-4, k], 20, (0, 1))
+        np.testing.assert_array_equal(heights(panel), expected)
+        assert heights(panel).sum() == np.sum(resp[:, k] >= 1e-4) < len(y)
+        assert to_hex(panel.patches[0].get_facecolor()).upper() == mark(k).colour
+        assert panel.get_title() == f"expert {k}"
+
+
+def test_counts_are_on_a_square_root_scale_that_all_panels_share(regressor):
+    panels = plot.posteriors(*regressor)
+    top = max(heights(panel).max() for panel in panels)
+    for panel in panels:
+        assert panel.get_ylim() == (0, 1.05 * top)
+        low, quarter, whole = (panel.transData.transform((0, y))[1] for y in (0, 25, 100))
+        assert quarter - low == pytest.approx((whole - low) / 2)
+
+
+def test_a_group_counts_once(lines):
+    model, X, y = lines
+    panels = plot.posteriors(model, X, y, groups=np.arange(300) // 3)
+    resp = model.responsibilities(X, y, groups=np.arange(300) // 3)[::3]
+    assert heights(panels[0]).sum() == np.sum(resp[:, 0] >= 1e-4)
+    assert panels[0].get_ylabel() == "groups"
+
+
+def test_panels_may_be_given(lines):
+    _, given = plt.subplots(2, 1)
+    found = plot.posteriors(*lines, ax=given)
+    assert list(found) == list(given)
+    with pytest.raises(InvalidInputError, match="ax has 1 Axes: expected 2, one for each component"):
+        plot.posteriors(*lines, ax=given[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("K", [1, 4, 5])
+def test_any_number_of_components(K):
+    X = np.random.default_rng(0).normal(size=(300, 1)) + 20 * (np.arange(300) % K)[:, None]
+    panels = plot.posteriors(GaussianMixture(K, random_state=0).fit(X), X)
+    assert len(panels) == len(panels[0].figure.axes) == K
+    assert [heights(panel)[-1] for panel in panels] == [300 / K] * K
+    assert [panel.get_xlabel() for panel in panels][-1] == "responsibility"
+
+
+def test_the_trace_is_drawn_with_the_reason_why_the_fit_stopped(lines):
+    ax = plot.convergence(lines.model)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), lines.model.trace_)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), np.arange(len(lines.model.trace_)))
+    assert ax.get_xlabel().replace("\n", " ") == f"iteration {lines.model.stop_reason_}"
+
+
+def test_the_ends_of_the_starts_are_drawn(lines):
+    ax = plot.convergence(lines.model)
+    np.testing.assert_array_equal(ax.lines[1].get_ydata(), lines.model.starts_.values)
+    assert ax.get_legend().get_texts()[0].get_text() == f"ends of {lines.model.starts_.count} starts"
+
+
+def test_a_given_start_has_no_ends(regressor):
+    ax = plot.convergence(regressor.model)
+    assert ax.get_legend() is None
+    assert len(ax.lines) == 1
+
+
+def test_the_axis_spans_at_least_one_unit_of_log_likelihood():
+    X = np.random.default_rng(0).normal(size=(200, 1))
+    model = GaussianMixture(1, random_state=0).fit(X)
+    assert np.ptp(model.trace_) < 0.5
+    low, high = plot.convergence(model).get_ylim()
+    assert high - low >= 1 - 1e-9
+    assert low < model.trace_.min() <= model.trace_.max() < high
+
+
+def test_the_trace_is_broken_where_a_site_left(lines):
+    fit = lines.model._fit_result
+    n = len(lines.model.trace_)
+    left = FederatedFit(lines.model, None, replace(fit, ascent=replace(fit.ascent, segments=(0, 1))))
+    ax = plot.convergence(left)
+    assert [len(line.get_xdata()) for line in ax.lines[:2]] == [1, n - 1]

@@ -1,3 +1,7 @@
+"""Pictures of federated results: sites, transport plan, shrinkage."""
+
+from __future__ import annotations
+
 import warnings
 from dataclasses import replace
 
@@ -9,7 +13,8 @@ from scipy.stats import norm
 from consilience import Federation, MixtureOfExpertsClassifier, MixtureOfRegressions, OneShot, plot
 from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
-from consilience.plot.drawing import mark
+from consilience.methods import SiteShare
+from consilience.plot.drawing import GREY, mark
 
 USED = ["north", "south", "east", "west"]
 
@@ -109,3 +114,93 @@ def test_a_fit_that_was_refined_from_one_site_is_an_error(combined, draw):
     other = replace(fit, rivals=replace(fit.rivals, from_site=True, best_site="north"))
     with pytest.raises(InvalidInputError, match="the result was refined from the model of site north"):
         draw(FederatedFit(combined.model, combined.record, other))
+
+
+def cells(ax):
+    """Return the text of each cell, by row and column."""
+    return {(text.get_position()[1], text.get_position()[0]): text.get_text() for text in ax.texts}
+
+
+def test_cells_hold_the_experts_of_each_site_in_the_column_of_their_combined_expert(combined):
+    ax = plot.transport(combined)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == [site.name for site in combined.sites]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["expert 0", "expert 1", "not used"]
+    found = cells(ax)
+    for m, name in enumerate(names):
+        plan = combined.fit.combination.plan.get(name)
+        if plan is None:
+            assert found.pop((m, 2)) == "no model"
+            continue
+        for k in np.unique(plan):
+            assert found.pop((m, 2 if k < 0 else k)) == ", ".join(map(str, np.flatnonzero(plan == k)))
+    assert not found
+
+
+def test_cells_have_the_colour_of_their_expert(combined):
+    for patch in plot.transport(combined).patches:
+        column = round(patch.get_xy()[:4, 0].mean())
+        expected = GREY if column == 2 else mark(column).colour
+        assert to_hex(patch.get_facecolor()).upper() == expected
+
+
+def test_experts_of_alike_sites_became_the_expert_whose_coefficients_they_have(combined):
+    """The plan is in the order of the experts of the model."""
+    found = combined.fit.combination.coefficients
+    for k in range(2):
+        joint = combined.model.coef_[k]
+        known = np.isfinite(found.estimates[k, :, 0])
+        np.testing.assert_allclose(found.estimates[k, known, 1:], np.tile(joint, (4, 1)), atol=0.5)
+
+
+def test_other_results_are_errors(federation, shared, lines):
+    with pytest.raises(InvalidInputError, match=r"result is the result of another method: .* method=OneShot"):
+        plot.transport(shared)
+    with pytest.raises(
+        InvalidInputError, match=r"result is a MixtureOfRegressions: expected the result of Federation.fit"
+    ):
+        plot.transport(lines.model)
+    with warnings.catch_warnings(action="ignore"):  # far is unlike the others
+        pooled = federation.fit(MixtureOfRegressions(1, random_state=0))
+    with pytest.raises(InvalidInputError, match="another method"):
+        plot.transport(pooled)
+
+
+def test_markers_are_at_the_shrinkage_of_each_expert(shared):
+    ax = plot.sharing(shared)
+    assert [label.get_text() for label in ax.get_yticklabels()] == [site.name for site in shared.sites]
+    for k in range(2):
+        own = [line for line in ax.lines if to_hex(line.get_color()).upper() == mark(k).colour]
+        kept, others = own
+        assert others.get_markerfacecolor() == "white"
+        for line, chosen in ((kept, True), (others, False)):
+            expected = [site.shrinkage[k] for site in shared.sites if site.kept[k] == chosen]
+            np.testing.assert_allclose(line.get_xdata(), expected, rtol=0, atol=1e-12)
+            rows = [m for m, site in enumerate(shared.sites) if site.kept[k] == chosen]
+            np.testing.assert_array_equal(np.rint(line.get_ydata()), rows)
+
+
+def test_crosses_are_at_the_shrinkage_of_the_gate(shared):
+    (crosses,) = [line for line in plot.sharing(shared).lines if line.get_marker() == "x"]
+    np.testing.assert_allclose(crosses.get_xdata(), [site.gate_shrinkage for site in shared.sites])
+
+
+def test_each_expert_has_one_entry_in_the_legend(shared):
+    texts = [text.get_text() for text in plot.sharing(shared).get_legend().get_texts()]
+    assert texts == ["expert 0", "expert 1", "gate"]
+
+
+def test_a_site_without_an_answer_is_named(shared):
+    fit = replace(shared.fit, sites=(*shared.fit.sites, SiteShare.gone("lost", "it did not answer")))
+    ax = plot.sharing(FederatedFit(shared.model, shared.record, fit, shared.models))
+    (text,) = ax.texts
+    assert (text.get_text(), text.get_position()[1]) == ("no answer", len(shared.fit.sites))
+
+
+def test_other_results_have_no_shrinkage(combined, lines):
+    with pytest.raises(InvalidInputError, match=r"result is the result of another method: .* method=SharedCentre"):
+        plot.sharing(combined)
+    with pytest.raises(
+        InvalidInputError, match=r"result is a MixtureOfRegressions: expected the result of Federation.fit"
+    ):
+        plot.sharing(lines.model)

@@ -74,7 +74,7 @@ def test_what_is_true_is_said_in_the_units_of_the_covariates() -> None:
 
 def test_figures_are_those_of_the_table() -> None:
     frame = MODEL.to_frame().set_index(["part", "expert", "term"])
-    scale = {step.name: step.size for step in covariate_steps(MODEL, MODEL.coordinates[0])}
+    scale = {step.name: step.size for step in covariate_steps(MODEL, MODEL.coordinates_[0])}
     assert scale["sex"] == 1
     for k in (0, 1):
         for effect in expert_effects(MODEL, k, 0.95):
