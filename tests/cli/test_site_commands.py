@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
+from consilience.cli.catalogue import Problem
 from consilience.cli.preview import FIELDS, RULES, fields_of
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.files.site_file import SiteFile
@@ -17,7 +19,7 @@ from consilience.files.study import Study
 from consilience.site.approval import last_fit
 from consilience.site.folder import SiteFolder
 from consilience.site.policy import Policy
-from consilience.studies import simulated, site_file
+from consilience.studies import local, simulated, site_file
 
 RUNNER = CliRunner()
 TABLES = hospitals()
@@ -64,6 +66,24 @@ def test_the_way_of_a_site_from_its_folder_to_the_file(place):
     assert "A. Person" in done("site", "log", "show", "ash").stdout
     assert "A. Person" not in (place / "ash.json").read_text()
     assert "whole" in done("site", "log", "verify", "ash", "ash.json").stdout
+
+
+def test_a_fit_examines_its_table_once_and_builds_its_question_once(place, monkeypatch):
+    done("site", "init", "ash")
+    calls = []
+    for function in (local.examined, local.task_of):
+        counted = partial(lambda function, *given: [calls.append(function.__name__), function(*given)][1], function)
+        monkeypatch.setattr(local, function.__name__, counted)
+    done("site", "fit", "ash", "study.toml", "ash.parquet")
+    assert calls == ["examined", "task_of"]
+
+
+def test_a_fit_to_a_table_that_does_not_fit_the_study_points_to_the_check(place):
+    done("site", "init", "ash")
+    pq.write_table(TABLES["ash"].drop_columns("age"), "other.parquet")
+    found = run("site", "fit", "ash", "study.toml", "other.parquet")
+    assert found.exception.problem is Problem.MISFIT
+    assert "site check ash study.toml other.parquet" in str(found.exception)
 
 
 def test_a_preview_names_every_field_and_every_rule(place):

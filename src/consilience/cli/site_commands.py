@@ -45,7 +45,7 @@ from consilience.site.folder import LEDGER, POLICY, SiteFolder
 from consilience.site.policy import PROFILES, Policy, table_refusal
 from consilience.site.sealing import verified_ledger
 from consilience.studies import examined_for, fit_at_site
-from consilience.studies.local import checked_rows
+from consilience.studies.local import MisfitError, rows_of
 
 site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
 log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
@@ -124,12 +124,12 @@ def check(  # noqa: PLR0917 - typer makes options of them
 
 
 def policy_refusal(name: str, where: Path, study: Study, table: pa.Table) -> str:
-    """Return why a site's policy would release no fit to a table; empty if it may, or if the site has no folder."""
+    """Return why a site's policy would release no fit to a fitting table; empty if it may, or without a folder."""
     if not (where / slug(name)).exists():
         return ""
     folder = folder_of(name, where)
     with reported_as(Problem.POLICY):
-        return table_refusal(checked_rows(study, table), study, Policy.from_text(folder.policy))
+        return table_refusal(rows_of(study, table), study, Policy.from_text(folder.policy))
 
 
 @site.command()
@@ -146,10 +146,12 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     """Fit the site's own model under its policy, and keep it in the site's folder. Nothing leaves."""
     folder, wanted, output = folder_of(name, where), study_of(study), Output(quiet=quiet)
     rows = table_of(table)
-    if not examined_for(wanted, rows).fits:
-        raise CommandError(Problem.MISFIT, f"run 'consilience site check {name} {study} {table}' for the findings")
     with reported_as(Problem.POLICY, refused=Problem.REFUSED), output.working(f"{folder.name} fits"):
-        done = fit_at_site(folder, wanted, rows, other_people)
+        try:
+            done = fit_at_site(folder, wanted, rows, other_people)
+        except MisfitError as error:
+            findings = f"run 'consilience site check {name} {study} {table}' for the findings"
+            raise CommandError(Problem.MISFIT, findings) from error
     if done.released_by is not None:
         output.say(f"These rows were released for this study before (entry {done.released_by}): nothing was fitted.")
     else:

@@ -14,7 +14,11 @@ from consilience.site.answer import answer
 from consilience.site.columns import Chunk
 from consilience.site.examination import Examination, Wanted, examined, prepared
 from consilience.site.policy import Policy, Release, evidence, releasable
-from consilience.studies.models import estimators_of, task_of
+from consilience.studies.models import task_of
+
+
+class MisfitError(InvalidInputError):
+    """Raised if a table does not fit a study; the message lists the findings, without values."""
 
 
 def wanted_of(study: Study) -> Wanted:
@@ -47,15 +51,16 @@ def checked_rows(study: Study, table: pa.Table) -> Rows:
     """Return the rows of a table, with covariates by the study's rules; raise an error that lists what does not fit."""
     found = examined_for(study, table)
     if not found.fits:
-        raise InvalidInputError(
+        raise MisfitError(
             "the table does not fit the study:\n"
             + "\n".join(f"  {finding}" for finding in found.findings if finding.is_error)
         )
-    return rows_of(study, prepared(table, wanted_of(study)))
+    return rows_of(study, table)
 
 
 def rows_of(study: Study, table: pa.Table) -> Rows:
     """Return the rows of a table that fits the study, with covariates by its rules."""
+    table = prepared(table, wanted_of(study))
     chunk = Chunk(columns_of(study), table.num_rows)
     for batch in table.combine_chunks().to_batches():
         chunk.fill(batch)
@@ -153,5 +158,4 @@ def file_of(study: Study, name: str, release: Release) -> SiteFile:
 
 def terms_of(study: Study) -> tuple[str, ...]:
     """Return the names of the coefficients of an expert."""
-    model = estimators_of(study)[0]
-    return (*(("(intercept)",) if model.fit_intercept else ()), *model.columns_.terms)
+    return ("(intercept)", *study.covariates.terms)

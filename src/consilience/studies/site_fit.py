@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from consilience.errors import RefusedError
+from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
+from consilience.messages.questions import FitSite
 from consilience.model.rows import Rows
 from consilience.site import ledger
 from consilience.site.approval import keep_again, keep_fit, record_refusal
@@ -76,11 +78,13 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
         return SiteFit(keep_again(folder, decision.entry), decision.entry)
     if decision.outcome == "refused":
         raise _refused(folder, study, decision.said)
-    release = releasable(question_of(study), rows, study, policy)
+    question = question_of(study)
+    release = releasable(question, rows, study, policy)
     if release.fit is None:
         raise _refused(folder, study, release.refusal)
     notes = (f"stated: the rows are those of other people than in earlier releases, because: {other_people}",)
-    report = _report(study, folder.name, rows, release, notes if other_people.strip() else ())
+    file = file_of(study, folder.name, release)
+    report = _report(question, study, rows, release, file=file, notes=notes if other_people.strip() else ())
     return SiteFit(keep_fit(folder, report, used.tags))
 
 
@@ -92,8 +96,9 @@ def _refused(folder: SiteFolder, study: Study, reason: str) -> RefusedError:
     return RefusedError(reason)
 
 
-def _report(study: Study, name: str, rows: Rows, release: Release, notes: tuple[str, ...]) -> FitReport:
-    file = file_of(study, name, release)
+def _report(
+    question: FitSite, study: Study, rows: Rows, release: Release, *, file: SiteFile, notes: tuple[str, ...]
+) -> FitReport:
     model = file.fit.model
     return FitReport(
         study.name,
@@ -102,5 +107,5 @@ def _report(study: Study, name: str, rows: Rows, release: Release, notes: tuple[
         release.steps,
         notes,
         0.0 if model is None else regression_leverage(model.mixture, rows),
-        self_test(question_of(study), rows, study.seed, None if model is None else model.mixture.K),
+        self_test(question, rows, study.seed, None if model is None else model.mixture.K),
     )
