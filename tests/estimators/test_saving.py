@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import consilience
 from consilience import Federation, GaussianMixture, MixtureOfExpertsRegressor
 from consilience.errors import InvalidInputError
+from consilience.model import Design
 from saved_models import CASES, covariates, fitted, frame, response
 
 FAST = ("one-expert", "regressions", "categories-reference", "mixture-diag", "classes-of-booleans")
@@ -23,6 +25,8 @@ def same(one: Any, other: Any) -> bool:
     """Whether two results are equal to the bit, and of the same type."""
     if isinstance(one, tuple):
         return all(same(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, Design):
+        return all(same(getattr(one, part.name), getattr(other, part.name)) for part in fields(Design))
     if isinstance(one, np.ndarray):
         numbers = one.dtype.kind == "f"
         return bool(np.array_equal(one, other, equal_nan=numbers)) and one.dtype.kind == other.dtype.kind

@@ -18,6 +18,7 @@ from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Study
 from consilience.fitted.protocols import FittedMixture
+from consilience.model.families.requirement import gaussian
 from consilience.site.approval import released
 from consilience.site.folder import SiteFolder
 from consilience.site.policy import Policy
@@ -68,9 +69,9 @@ def _released(parent: Path, study: Study, name: str, table: pa.Table) -> bytes:
 def difference(model: FittedMixture, pooled: FittedMixture) -> float:
     """Return the largest difference of a coefficient from the pooled fit, in standard errors of the latter."""
     errors = pooled.inference_.standard_errors().experts[..., 1:]
-    ours, theirs = (each.mixture_.experts.B[..., 1:] for each in (model, pooled))
-    by_level, pooled_by_level = (np.argsort(each.mixture_.experts.B[:, 0, 0]) for each in (model, pooled))
-    return float(np.max(np.abs(ours[by_level] - theirs[pooled_by_level]) / errors[pooled_by_level]))
+    ours, theirs = (gaussian(each.mixture_.experts).B for each in (model, pooled))
+    by_level, pooled_by_level = (np.argsort(each[:, 0, 0]) for each in (ours, theirs))
+    return float(np.max(np.abs(ours[by_level, :, 1:] - theirs[pooled_by_level, :, 1:]) / errors[pooled_by_level]))
 
 
 def _tables(folder: Path) -> dict[str, pa.Table]:

@@ -169,5 +169,5 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[probable]
 
-    def _decoded(self, Y: Array) -> Any:
+    def _decode(self, Y: Array) -> Any:
         return self.classes_[Y[:, 0].astype(np.intp)]

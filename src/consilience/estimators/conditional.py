@@ -122,9 +122,9 @@ class ConditionalMixture(MixtureEstimator):
         X = self.covariates(X)
         size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         Y, labels = self.mixture_.sample(X, generator(random_state), exposure=size)
-        return self._decoded(Y), labels
+        return self._decode(Y), labels
 
-    def _decoded(self, Y: Array) -> Array:
+    def _decode(self, Y: Array) -> Array:
         return Y[:, 0] if Y.shape[1] == 1 else Y
 
 

@@ -128,7 +128,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         X = self.covariates(X)
         size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         mean = self.mixture_.mean(X)
-        return self._decoded(mean if size is None else mean * size[:, None])
+        return self._decode(mean if size is None else mean * size[:, None])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, exposure: Any = None, trials: Any = None) -> float:
         """Compute the coefficient of determination R² of :meth:`predict`.

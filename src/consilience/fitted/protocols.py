@@ -69,6 +69,8 @@ class FittedMixture(Protocol):
 
     def predict_gate(self, X: Any) -> Array: ...  # noqa: D102
 
+    def summary(self, *, reference: int | None = None, level: float = 0.95) -> str: ...  # noqa: D102
+
     def describe(self, *, level: float = 0.95) -> str: ...  # noqa: D102
 
 

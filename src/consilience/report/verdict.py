@@ -101,18 +101,18 @@ def verdict(result: Result, orders: FederatedComparison | None = None) -> Report
 def judge(subject: Subject) -> ReportVerdict:
     """Return the verdict on a subject."""
     checks = (_doubts, _end, _rows, _number_of_experts, _starts, _sites, _suspicions, _own_experts, _differences)
-    points = [point for check in (*checks, _sharp_gate, _withheld, _unidentified) for point in check(subject)]
+    points = [point for check in (*checks, _sharp_gate, _withheld, _confounded_effects) for point in check(subject)]
     model = subject.model
     K, name = model.mixture_.K, noun(model)
     about = f"{K} {name}{'s' if K > 1 else ''}, from {format_count(model.n_labels_)} rows or groups"
-    about += f" at {_count(len(_used(subject)), 'site')}." if subject.sites else "."
+    about += f" at {_count(len(_used_sites(subject)), 'site')}." if subject.sites else "."
     return ReportVerdict(tuple(sorted(points, key=lambda point: -point.use)), about, _left_out(subject))
 
 
 # ---------------------------------------------------------------------- sites
 
 
-def _used(subject: Subject) -> list[SiteReport]:
+def _used_sites(subject: Subject) -> list[SiteReport]:
     return [site for site in subject.sites if not is_left_out(subject, site)]
 
 
@@ -143,7 +143,7 @@ def _sites(subject: Subject) -> Iterator[Point]:
         yield Point(Use.CARE, f"{site.name} was used in part: {site_reason(subject, site)}.")
     if len(partly) > NAMED:
         yield Point(Use.CARE, f"{len(partly) - NAMED} more sites were used in part.")
-    worse = [site.name for site in _used(subject) if is_explained_worse(site)]
+    worse = [site.name for site in _used_sites(subject) if is_explained_worse(site)]
     if worse:
         yield Point(
             Use.CARE,
@@ -157,7 +157,7 @@ def _suspicions(subject: Subject) -> Iterator[Point]:
     if subject.result is None:
         return
     found = subject.result.fit.survey.suspicions
-    for site in _used(subject):
+    for site in _used_sites(subject):
         columns = columns_in_doubt(subject, site.name)
         if columns:
             what = "; ".join(columns).rstrip(".?")
@@ -258,7 +258,7 @@ def _starts(subject: Subject) -> Iterator[Point]:
 def _sharp_gate(subject: Subject) -> Iterator[Point]:
     """Say where experts take over from each other within a small range, and sites are small."""
     model = subject.model
-    known = (getattr(site, "weight", np.nan) for site in _used(subject))
+    known = (getattr(site, "weight", np.nan) for site in _used_sites(subject))
     weights = [weight for weight in known if np.isfinite(weight)]
     if not weights or not model.mixture_.gate.reads_covariates or model.mixture_.K == 1:
         return
@@ -294,7 +294,7 @@ def _withheld(subject: Subject) -> Iterator[Point]:
         yield Point(Use.CARE, f"There are no intervals {' and '.join(what)}: {reason}.")
 
 
-def _unidentified(subject: Subject) -> Iterator[Point]:
+def _confounded_effects(subject: Subject) -> Iterator[Point]:
     if subject.model.unidentified_:
         yield Point(
             Use.CARE,
