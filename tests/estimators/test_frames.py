@@ -181,5 +181,5 @@ def test_without_the_library_of_X_a_table_is_an_error_that_names_it(monkeypatch:
 
 def test_arrays_are_no_frames() -> None:
     assert frames.backend_of(DATA.X) is None
-    assert frames.column_names(DATA.X) is None
+    assert frames.frame_names(DATA.X) is None
     assert frames.as_array(DATA.X) is DATA.X

@@ -21,7 +21,7 @@ from consilience import (
     MixtureOfExpertsRegressor,
     MixtureOfRegressions,
 )
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from simulated import simulated
 
 NAMES = ["age", "dose"]

@@ -31,7 +31,7 @@ def _check_names_differ(X: object) -> None:
         raise InvalidInputError(f"X has two columns of the name {twice}: give each column its own name")
 
 
-def column_names(X: object) -> np.ndarray | None:
+def frame_names(X: object) -> np.ndarray | None:
     """Return the column names of a frame if all are strings, otherwise None."""
     if not is_frame(X):
         return None
@@ -141,7 +141,7 @@ def encode_columns(X: Any, dictionary: Dictionary) -> Array:
 
 
 def _names(X: Any) -> list[str]:
-    names = column_names(X)
+    names = frame_names(X)
     return [f"x{j}" for j in range(np.shape(X)[1])] if names is None else [*names]
 
 

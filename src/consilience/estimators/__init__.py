@@ -3,8 +3,8 @@
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
 from consilience.estimators.gaussian_mixture import GaussianMixture
 from consilience.estimators.likelihood_ratio import OrderTest, order_test
+from consilience.estimators.mixture_of_regressions import MixtureOfRegressions
 from consilience.estimators.order import OrderSelection, select_order
-from consilience.estimators.regressions import MixtureOfRegressions
 from consilience.estimators.regressor import MixtureOfExpertsRegressor
 from consilience.estimators.saving import load
 from consilience.estimators.scorer import LogDensityScorer, log_density_scorer

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from consilience.columns import frames
 from consilience.errors import InvalidInputError
 from consilience.estimators.conditional import ConditionalMixture
-from consilience.estimators.validation import build_rows, explain_keywords, order_of, validate_columns
+from consilience.estimators.validation import build_rows, explain_keywords, requested_order, validate_columns
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
@@ -104,7 +104,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
     def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
         return Specification(
-            K=order_of(self),
+            K=requested_order(self),
             family=self.family,
             gate=self.gate,
             n_classes=len(self.classes_),

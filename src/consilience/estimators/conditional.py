@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from consilience.columns.dictionary import chosen_names
-from consilience.estimators.base import MixtureEstimator, split_intercept
+from consilience.estimators.estimator import MixtureEstimator, split_intercept
 from consilience.estimators.validation import validate_sizes
 from consilience.fit.expert_means import expert_means, mean_errors
 from consilience.fit.parameters import parameters

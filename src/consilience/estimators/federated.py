@@ -10,7 +10,7 @@ from sklearn.base import is_classifier
 
 from consilience.columns import Dictionary, frames
 from consilience.columns.dictionary import chosen_categories
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.validation import (
     SIZES,
     check_parameters,
@@ -40,7 +40,7 @@ def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]
     parts = list(sites.values())
     check_same_tables({name: site["X"] for name, site in sites.items()})
     first = parts[0]["X"]
-    names, estimator._backend = frames.column_names(first), frames.backend_of(first)
+    names, estimator._backend = frames.frame_names(first), frames.backend_of(first)
     set_columns(
         estimator,
         np.shape(first)[1] if names is None else names,

@@ -9,8 +9,8 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.base import MixtureEstimator
-from consilience.estimators.validation import build_rows, explain_keywords, order_of, validate_columns
+from consilience.estimators.estimator import MixtureEstimator
+from consilience.estimators.validation import build_rows, explain_keywords, requested_order, validate_columns
 from consilience.fit.specification import Specification
 from consilience.fitted.protocols import generator
 from consilience.model import Mixture, Rows
@@ -90,7 +90,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
                 f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
             )
         return Specification(
-            K=order_of(self), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar
+            K=requested_order(self), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar
         )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:

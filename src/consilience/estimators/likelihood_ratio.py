@@ -12,7 +12,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from consilience.display import count_draws
 from consilience.errors import ConsilienceWarning, InvalidInputError
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.bootstrap import check_unweighted, simulate
 from consilience.fitted.protocols import generator

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from consilience.columns import frames
 from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning, warn
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
 from consilience.fit.checks import checked_orders
 from consilience.fit.cross_validation import HeldOut, cross_validated, given_folds, random_folds

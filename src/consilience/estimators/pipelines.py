@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing
 
 from consilience.columns import frames
 from consilience.errors import ConsilienceWarning, InvalidInputError
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import site_rows, specification_of
 from consilience.fit import fit_mixture
 from consilience.fit.cross_validation import HeldOut, label_densities

@@ -16,7 +16,7 @@ from consilience.estimators.validation import (
     build_rows,
     check_range,
     explain_keywords,
-    order_of,
+    requested_order,
     size_name,
     validate_columns,
     validate_sizes,
@@ -48,7 +48,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
                 f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
             )
         return Specification(
-            K=order_of(self),
+            K=requested_order(self),
             family=self.family,
             gate=self.gate_kind,
             structure=self.covariance_type,

@@ -14,11 +14,11 @@ from sklearn.base import is_classifier
 
 from consilience._version import __version__
 from consilience.errors import InvalidInputError
-from consilience.estimators.base import MixtureEstimator
 from consilience.estimators.classifier import MixtureOfExpertsClassifier
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import set_columns
 from consilience.estimators.gaussian_mixture import GaussianMixture
-from consilience.estimators.regressions import MixtureOfRegressions
+from consilience.estimators.mixture_of_regressions import MixtureOfRegressions
 from consilience.estimators.regressor import MixtureOfExpertsRegressor
 from consilience.estimators.validation import check_parameters, check_size_name
 from consilience.files import SavedFit, SavedModel

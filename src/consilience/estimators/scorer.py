@@ -13,7 +13,7 @@ from consilience.fit import criteria
 if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
-    from consilience.estimators.base import MixtureEstimator
+    from consilience.estimators.estimator import MixtureEstimator
 
 
 class LogDensityScorer(BaseEstimator):

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from consilience.columns import Dictionary, frames
 from consilience.columns.dictionary import FROM_DTYPE
-from consilience.columns.frames import column_kinds, column_names, encode_columns, frame_dictionary, number_dictionary
+from consilience.columns.frames import column_kinds, encode_columns, frame_dictionary, frame_names, number_dictionary
 from consilience.errors import InvalidInputError, UnknownParameterError
 from consilience.fit.specification import Specification
 from consilience.model import FAMILIES, Groups, Mixture, Rows
@@ -28,7 +28,7 @@ from consilience.numerics.arrays import Array
 from consilience.numerics.threads import processors
 
 if TYPE_CHECKING:
-    from consilience.estimators.base import MixtureEstimator
+    from consilience.estimators.estimator import MixtureEstimator
 
 SIZES = ("exposure", "trials")
 """Names of the size of a row, such as ``exposure``."""
@@ -36,7 +36,8 @@ SIZES = ("exposure", "trials")
 
 def check_parameters(estimator: MixtureEstimator) -> None:
     """Raise an error for invalid constructor arguments."""
-    whole = {"n_init": estimator.n_init, "max_iter": estimator.max_iter, estimator.order_name: order_of(estimator)}
+    order = requested_order(estimator)
+    whole = {"n_init": estimator.n_init, "max_iter": estimator.max_iter, estimator.order_name: order}
     for name, value in whole.items():
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
             raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
@@ -48,11 +49,11 @@ def check_parameters(estimator: MixtureEstimator) -> None:
             raise InvalidInputError(f"{name}={real!r}: expected a finite number of at least 0")
     thread_count(estimator.n_jobs)
     start = estimator.mixture_init
-    if start is not None and not (isinstance(start, Mixture) and order_of(estimator) == start.K):
-        raise InvalidInputError(f"mixture_init: expected a Mixture of {order_of(estimator)} experts, as in mixture_")
+    if start is not None and not (isinstance(start, Mixture) and order == start.K):
+        raise InvalidInputError(f"mixture_init: expected a Mixture of {order} experts, as in mixture_")
 
 
-def order_of(estimator: MixtureEstimator) -> int:
+def requested_order(estimator: MixtureEstimator) -> int:
     """Return the requested number of experts."""
     order: int = getattr(estimator, estimator.order_name)
     return order
@@ -83,7 +84,7 @@ def validate_columns(
     Categories become indicators, and rules are applied, by the data dictionary ``columns_`` of the estimator, which
     ``reset`` reads from X.
     """
-    names, given = frames.column_names(X), {"dtype": np.float64, "ensure_all_finite": "allow-nan", **options}
+    names, given = frames.frame_names(X), {"dtype": np.float64, "ensure_all_finite": "allow-nan", **options}
     if reset:
         estimator.columns_ = _read_columns(estimator, X)
     if not estimator.columns_.is_plain:
@@ -316,7 +317,7 @@ def name_columns(parts: Mapping[str, Any], *, classes: bool, site: str | None = 
 
 def find_text(name: str, data: Any) -> str | None:
     """Describe the first text in ``data`` that is not a number; None if there is none."""
-    columns = frames.column_names(data)
+    columns = frames.frame_names(data)
     array = np.asarray(frames.as_array(data))
     if array.dtype.kind not in "OSU" or array.ndim not in (1, 2):
         return None
@@ -364,11 +365,11 @@ def check_same_tables(tables: Mapping[str, Any]) -> None:
     for name, X in others:
         _check_same_names(first, model, name, X)
         if len(X) and len(model):  # a table without rows has columns without a kind
-            _check_same_kinds(first, kinds, name, column_kinds(X), column_names(model))
+            _check_same_kinds(first, kinds, name, column_kinds(X), frame_names(model))
 
 
 def _check_same_names(first: str, model: Any, name: str, X: Any) -> None:
-    mine, theirs = column_names(X), column_names(model)
+    mine, theirs = frame_names(X), frame_names(model)
     if np.shape(X)[1] != np.shape(model)[1] and (mine is None or theirs is None):
         raise InvalidInputError(
             f"X of site {name} has {np.shape(X)[1]} columns, that of site {first} {np.shape(model)[1]}: pass the same "

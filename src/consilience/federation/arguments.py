@@ -9,7 +9,7 @@ from typing import Any
 
 from consilience import methods
 from consilience.errors import InvalidInputError
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.methods.task import Method
 
 ESTIMATORS = "MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions or GaussianMixture"

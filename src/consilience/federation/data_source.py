@@ -15,7 +15,7 @@ from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import is_category
 from consilience.columns.dictionary import check_chosen, check_references
 from consilience.errors import InvalidInputError
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import chosen_coding, column_roles, set_columns, set_size, site_rows
 from consilience.federation.text import some
 from consilience.messages.failures import SiteError

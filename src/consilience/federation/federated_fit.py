@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import frame_like
 from consilience.federation.text import fit_html, fit_text
 from consilience.fit import criteria

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from consilience.display import count_files, show_rounds
 from consilience.engines.inprocess import InProcess
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import specification_of
 from consilience.federation.arguments import check_engine, check_estimator, check_fitted, check_method, check_sites
 from consilience.federation.data_source import Arrays, DataSource, Shards

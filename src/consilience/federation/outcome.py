@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from copy import copy
 
 from consilience.errors import ConvergenceWarning, SetAsideWarning, SuspectDataWarning, UntrustedWarning, warn
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import adopt_fit
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders
 from consilience.fit.fitting import Fit

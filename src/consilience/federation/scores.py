@@ -14,7 +14,7 @@ from sklearn.base import is_classifier
 
 from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError, RoundStoppedError
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import column_roles, set_size, size_of_fit
 from consilience.federation.data_source import Shards, check_names
 from consilience.messages.questions import LogLikelihood

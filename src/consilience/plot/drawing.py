@@ -265,7 +265,7 @@ def response_place(estimator: FittedMixture, response: Any) -> int:
 
 def response_label(estimator: FittedMixture, y: Any, at: int) -> str:
     """Return the name of a response, from the columns of ``y`` if they have names; of a class, its probability."""
-    named = frames.column_names(y)
+    named = frames.frame_names(y)
     name = named[0 if estimator.mixture_.experts.classes else at] if named is not None else getattr(y, "name", None)
     known = isinstance(name, str) and name != ""
     if estimator.mixture_.experts.classes:

@@ -13,7 +13,7 @@ from consilience.fit.criteria import bic
 from consilience.fit.survey import SiteReport
 from consilience.fitted.effects import rows_per_coefficient
 from consilience.fitted.protocols import FederatedComparison, FittedMixture, noun
-from consilience.fitted.text import format_count
+from consilience.fitted.summaries import format_count
 from consilience.methods.per_site.shared_fit import SiteShare
 from consilience.methods.site_reports import WORSE
 from consilience.report.subject import Result, Subject

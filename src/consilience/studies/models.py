@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
-from consilience.estimators.base import MixtureEstimator
+from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import set_columns, specification_of
 from consilience.files.study import Study
 from consilience.methods.task import Task

@@ -37,7 +37,7 @@ from consilience.fit.single import single_bic
 from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.fitted.protocols import check_level, follows_noise, generator, parameter_table
-from consilience.fitted.text import summary_html, summary_text
+from consilience.fitted.summaries import summary_html, summary_text
 from consilience.fitted.words import describe_fit
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
@@ -107,7 +107,7 @@ class MixtureEstimator(BaseEstimator):
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
         check_parameters(self)
-        names, self._backend = frames.column_names(X), frames.backend_of(X)
+        names, self._backend = frames.frame_names(X), frames.backend_of(X)
         with name_columns({"X": X, "y": y, **metadata}, classes=is_classifier(self)):
             rows = self._rows(X, y, reset=True, **metadata)
         if names is not None:
