@@ -12,13 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.columns import Dictionary, frames
 from consilience.display import show_passes
-from consilience.errors import (
-    ConvergenceWarning,
-    DegenerateFitWarning,
-    InvalidInputError,
-    RankDeficientWarning,
-    warn,
-)
+from consilience.errors import ConvergenceWarning, DegenerateFitWarning, InvalidInputError, RankDeficientWarning, warn
 from consilience.estimators.onnx_export import write_onnx
 from consilience.estimators.validation import (
     check_keywords,

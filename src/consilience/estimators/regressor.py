@@ -255,6 +255,11 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         within one unit of log-likelihood of the result.
     n_iter_, converged_, stop_reason_, trace_
         Number of iterations, convergence, reason for stopping, and log-likelihood at each iteration.
+    degeneracy_, doubts_
+        Reason why the fit is degenerate, empty if it is not; and reasons not to trust it as a whole, such as sites that
+        disagree.
+    single_bic_ : float or None
+        BIC of one expert on the same rows; None for one expert, a federated fit, or more than 20,000 rows.
 
     Examples
     --------

@@ -360,20 +360,20 @@ def check_same_tables(tables: Mapping[str, Any]) -> None:
     for name, X in tables.items():
         if len(np.shape(X)) != 2:
             raise InvalidInputError(f"X of site {name} has shape {np.shape(X)}: expected rows and columns")
-    (first, model), *others = tables.items()
-    kinds = column_kinds(model)
+    (first, reference), *others = tables.items()
+    kinds = column_kinds(reference)
     for name, X in others:
-        _check_same_names(first, model, name, X)
-        if len(X) and len(model):  # a table without rows has columns without a kind
-            _check_same_kinds(first, kinds, name, column_kinds(X), frame_names(model))
+        _check_same_names(first, reference, name, X)
+        if len(X) and len(reference):  # a table without rows has columns without a kind
+            _check_same_kinds(first, kinds, name, column_kinds(X), frame_names(reference))
 
 
-def _check_same_names(first: str, model: Any, name: str, X: Any) -> None:
-    mine, theirs = frame_names(X), frame_names(model)
-    if np.shape(X)[1] != np.shape(model)[1] and (mine is None or theirs is None):
+def _check_same_names(first: str, reference: Any, name: str, X: Any) -> None:
+    mine, theirs = frame_names(X), frame_names(reference)
+    if np.shape(X)[1] != np.shape(reference)[1] and (mine is None or theirs is None):
         raise InvalidInputError(
-            f"X of site {name} has {np.shape(X)[1]} columns, that of site {first} {np.shape(model)[1]}: pass the same "
-            "columns"
+            f"X of site {name} has {np.shape(X)[1]} columns, that of site {first} {np.shape(reference)[1]}: pass the "
+            "same columns"
         )
     if mine is not None and theirs is not None and list(mine) != list(theirs):
         raise InvalidInputError(

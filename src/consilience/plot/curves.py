@@ -10,12 +10,7 @@ from scipy.special import expit, logit
 from consilience.errors import InvalidInputError
 from consilience.fit.degrees import quantile
 from consilience.fit.expert_means import expert_means, predictor_covariance
-from consilience.fitted.protocols import (
-    FederatedResult,
-    FittedMixture,
-    check_level,
-    terms_read,
-)
+from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, terms_read
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
 from consilience.plot.drawing import (
@@ -247,12 +242,11 @@ def gate(model: FittedMixture | FederatedResult, X: Any = None, feature: Any = N
 
     Parameters
     ----------
-    model : fitted mixture of experts or of regressions, or FederatedFit
+    model, ax
+        As in :func:`experts`.
     X : (n, d) array or frame, optional
     feature : str, int or a pair of them
         Name or column of the covariate, or of two for a map; may be left out if the gate reads only one.
-    ax : Axes, optional
-        Where to draw; a new figure by default.
 
     Returns
     -------

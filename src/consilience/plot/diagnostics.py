@@ -9,13 +9,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
 
 from consilience.errors import InvalidInputError
-from consilience.fitted.protocols import (
-    FederatedResult,
-    FittedMixture,
-    check_level,
-    generator,
-    noun,
-)
+from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, generator, noun
 from consilience.model import Mixture, Rows
 from consilience.model.families.requirement import gaussian
 from consilience.numerics.arrays import Array, IntArray
@@ -63,21 +57,13 @@ def calibration(
     Parameters
     ----------
     model : fitted estimator, or FederatedFit
-    X : (n, d) array or frame
-        Data; residuals of the rows of the fit look a little better than those of new rows.
-    y : (n,) or (n, q) array or frame
-        Omit it for a Gaussian mixture.
-    response : str, int or class, optional
-        Name or number of one of several responses, or a class; by default the only response, or the second of two
-        classes.
+    X, y, response, ax, **metadata
+        As in :func:`experts`; omit ``y`` for a Gaussian mixture. Residuals of the rows of the fit look a little better
+        than those of new rows.
     level : float
         Level of the band, or of the intervals.
     random_state : int, RandomState, Generator or None
         For the residuals of counts.
-    ax : Axes, optional
-        Where to draw; a new figure by default.
-    **metadata
-        ``exposure``, ``trials``, as in ``fit``.
 
     Returns
     -------
@@ -209,13 +195,10 @@ def posteriors(
     Parameters
     ----------
     model : fitted estimator, or FederatedFit
-    X : (n, d) array or frame
-    y : (n,) or (n, q) array or frame
-        Omit it for a Gaussian mixture.
+    X, y, **metadata
+        As in :func:`experts`; omit ``y`` for a Gaussian mixture.
     ax : sequence of K Axes, optional
         Where to draw, one for each expert; a new figure by default.
-    **metadata
-        ``groups``, ``exposure``, ``trials``, as in ``fit``.
 
     Returns
     -------

@@ -17,13 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.columns import frames
 from consilience.errors import InvalidInputError
-from consilience.fitted.protocols import (
-    FederatedResult,
-    FittedMixture,
-    noun,
-    response_names,
-    term_names,
-)
+from consilience.fitted.protocols import FederatedResult, FittedMixture, noun, response_names, term_names
 from consilience.numerics.arrays import Array
 
 if TYPE_CHECKING:

@@ -217,8 +217,8 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     ----------
     result : FederatedFit
         Result of :class:`~consilience.OneShot`.
-    ax : Axes, optional
-        Where to draw; a new figure by default, as high as the number of sites needs.
+    ax
+        As in :func:`sites`.
 
     Returns
     -------
@@ -292,8 +292,8 @@ def sharing(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     ----------
     result : FederatedFit
         Result of :class:`~consilience.SharedCentre` or :class:`~consilience.FedGrEM`.
-    ax : Axes, optional
-        Where to draw; a new figure by default, as high as the number of sites needs.
+    ax
+        As in :func:`sites`.
 
     Returns
     -------

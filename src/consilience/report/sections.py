@@ -17,14 +17,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.canonical import content_hash
 from consilience.files.saved_mixture import mixture_document
 from consilience.fit.survey import SiteReport
-from consilience.fitted.protocols import (
-    FittedMixture,
-    noun,
-    parameter_table,
-    response_names,
-    term_names,
-    terms_read,
-)
+from consilience.fitted.protocols import FittedMixture, noun, parameter_table, response_names, term_names, terms_read
 from consilience.plot.drawing import around_mean
 from consilience.plot.federated_results import site_forest
 from consilience.report.page import Picture, Section, Table, format_percent, format_value, row_band
