@@ -33,9 +33,8 @@ from consilience.messages import (
     Total,
     encode,
 )
-from consilience.messages.codec import fingerprint_of
+from consilience.messages.codec import fingerprint_of, is_same_question
 from consilience.messages.dialogue import Dialogue
-from consilience.messages.same import is_same_question
 from consilience.model import Rows
 from consilience.model.statistics import Statistics
 from consilience.runs import Journal, Limits, run

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary
+from consilience.aggregate.combine.support import COMPONENTS, FEW_VALUES, CovariateSummary
 from consilience.errors import InvalidInputError, MessageError
+from consilience.fit.search import CONTENDERS
 from consilience.fit.specification import Specification
-from consilience.messages.anchor_questions import Anchors, LocalSteps
-from consilience.messages.client_questions import Clients, Pairs
-from consilience.messages.limits import TooCostlyError, check_work
-from consilience.messages.questions import Bundle, CriticSums, FitSite, LocalFit, ProposeStart, Sample
-from consilience.model.clients.anchors import ClientSizes
-from consilience.model.clients.local_steps import ClusterSums
+from consilience.messages.failures import FailureCode, SiteError
+from consilience.messages.questions import (
+    Bundle,
+    Clients,
+    FitSite,
+    LocalFit,
+    Pairs,
+    ProposeStart,
+    Sample,
+)
 from consilience.model.clients.moments import ClientMoments
 from consilience.model.families.base import MomentExperts
 from consilience.model.families.requirement import Regressions
 from consilience.model.mixture import Mixture
 from consilience.model.received import is_moderate
+from consilience.model.rows import Rows
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, triangle_size, unpack
 from consilience.numerics.linalg import is_semidefinite
@@ -30,8 +37,6 @@ SAME_COUNT = 1e-6
 EARNED_SLACK = 1e-3
 """Relative tolerance of a precision, which has few correct digits if covariates are nearly collinear."""
 LARGEST_PENALTY = 1e12
-MOST_CRITICS = 64
-"""Maximum number of experts of a critic, whose memory grows with their square."""
 
 
 def check_directions(question: Pairs | Clients) -> None:
@@ -45,18 +50,7 @@ def check_directions(question: Pairs | Clients) -> None:
         raise MessageError("coefficients or directions are not finite")
 
 
-def check_comparison(question: CriticSums) -> None:
-    """Raise an error unless the critics are those of a mixture of regressions with constant gate and one variance."""
-    found, parts = _regressions(question.mixture), (question.above, question.below)
-    if question.mixture.K > MOST_CRITICS:
-        raise TooCostlyError(f"a critic has {question.mixture.K} experts; at most {MOST_CRITICS}")
-    if not all(part.shape == found.B.shape for part in parts):
-        raise MessageError("the critics do not have the shape of the mixture's coefficients")
-    if not (len(np.unique(found.variances)) == 1 and all(is_moderate(part) for part in parts)):
-        raise MessageError("the mixture has more than one variance, or a critic has values that are not finite")
-
-
-def _regressions(mixture: Mixture) -> Regressions:
+def regressions_of(mixture: Mixture) -> Regressions:
     """Return the parameters of a mixture of regressions with one response and constant gate, or raise an error."""
     try:
         return Regressions.of(mixture)
@@ -72,38 +66,6 @@ def check_clients(moments: ClientMoments) -> None:
         raise MessageError("the moments of clients have inconsistent shapes or negative counts")
     if not all(is_moderate(part) for part in (moments.n, moments.S, moments.b, moments.c)):
         raise MessageError("the moments of clients are not finite")
-
-
-def check_client_sizes(sizes: ClientSizes) -> None:
-    """Raise an error if sizes of clients are negative or not finite."""
-    if not (np.all(sizes.n >= 0) and is_moderate(sizes.n)):
-        raise MessageError("the sizes of clients must be non-negative and finite")
-
-
-def check_anchors(question: Anchors) -> None:
-    """Raise an error unless each anchor has finite coefficients and a finite basis of the design's dimension."""
-    A, p = len(question.places), question.design.p
-    fits = question.theta.shape == (A, p) and question.basis.shape[:2] == (A, p) and 1 <= question.basis.shape[2] <= p
-    if not fits:
-        raise MessageError("the coefficients or bases of anchors have inconsistent shapes")
-    if not (is_moderate(question.theta) and is_moderate(question.basis)):
-        raise MessageError("the coefficients or bases of anchors are not finite")
-
-
-def check_local_steps(question: LocalSteps) -> None:
-    """Raise an error unless the model is a mixture of regressions of one response and the rate is valid."""
-    _regressions(question.mixture)
-    if not (question.rate > 0 and np.isfinite(question.rate)):
-        raise MessageError("the rate of local steps must be positive and finite")
-
-
-def check_cluster_sums(sums: ClusterSums) -> None:
-    """Raise an error if sums over clusters have inconsistent shapes, negative counts, or values that are not finite."""
-    parts = (sums.rows, sums.clients, sums.squares)
-    if not all(part.shape == (len(sums.moved),) and np.all(part >= 0) for part in parts):
-        raise MessageError("the sums over clusters have inconsistent shapes or negative counts")
-    if not all(is_moderate(part) for part in (*parts, sums.moved)):
-        raise MessageError("the sums over clusters are not finite")
 
 
 def check_sample(question: Sample) -> None:
@@ -239,3 +201,107 @@ def check_fit_site(question: FitSite) -> None:
     if not question.orders or not question.tol >= 0:
         raise MessageError("a local fit has no number of experts to try, or a tolerance that is not a number")
     check_work(question, question.orders, *(question.columns or (0, 1)))
+
+
+# ---------------------------------------------------------------- work, memory and size of a local fit
+
+
+MOST_WORK = 10**10
+"""Maximum of starts × iterations × experts × products of covariates of a local fit, for each row."""
+ITERATIONS = 500
+"""Iterations of a start, where the question does not limit them."""
+MOST_NUMBERS = 2**27
+"""Maximum of numbers that the parameters of a local fit may take: 1 GB."""
+MOST_ORDERS = 100
+HEADS = 64
+"""Upper bound of the integers of a record: shapes, choices and flags."""
+
+
+class TooCostlyError(MessageError):
+    """Error: a question asks for more work or memory than a site allows."""
+
+
+def check_work(question: FitSite | ProposeStart, orders: tuple[int, ...], d: int, q: int) -> None:
+    """Raise an error if a local fit of the given orders takes too much work or memory.
+
+    Examples
+    --------
+    >>> check_work(FitSite(Specification(K=5), (5,), seed=0, n_init=10**4, max_iter=10**6), (5,), d=2, q=1)
+    Traceback (most recent call last):
+    ...
+    consilience.messages.checks.TooCostlyError: the local fit takes 3e+11 operations for each row; at most 1e+10
+    """
+    if len(orders) > MOST_ORDERS or len(set(orders)) < len(orders):
+        raise TooCostlyError(f"a local fit has at most {MOST_ORDERS} numbers of experts, each once")
+    specification, p = question.specification, d + 1
+    numbers = max(orders, default=1) * (p + specification.experts.numbers(p, q, specification.options))
+    if numbers > MOST_NUMBERS:
+        raise TooCostlyError(f"the local fit has {numbers} parameters; at most {MOST_NUMBERS}")
+    iterations = question.max_iter if isinstance(question, FitSite) else ITERATIONS
+    work = question.n_init * iterations * sum(orders) * triangle_size(p)
+    if work > MOST_WORK:
+        raise TooCostlyError(f"the local fit takes {work:.0e} operations for each row; at most {MOST_WORK:.0e}")
+
+
+def numbers_of_mixture(specification: Specification, K: int, d: int, q: int) -> int:
+    """Return an upper bound on the numbers of an encoded mixture."""
+    p = d + 1
+    design = 3 * d + p * p  # some columns may be functions of the others, for experts and for the gate
+    return HEADS + 2 * design + K * (p + 1 + specification.experts.numbers(p, q, specification.options))
+
+
+def numbers_of_candidates(question: ProposeStart) -> int:
+    """Return an upper bound on the numbers of the proposed starts."""
+    d, q = len(question.summary.x_mean), len(question.summary.y_mean)
+    return HEADS + CONTENDERS * numbers_of_mixture(question.specification, question.specification.K, d, q)
+
+
+def numbers_of_fit(question: FitSite) -> int | None:
+    """Return an upper bound on the numbers of a site's own fit; None if its columns are not known."""
+    if question.columns is None:
+        return None
+    (d, q), K, specification = question.columns, max(question.orders), question.specification
+    p = d + 1
+    coefficients = specification.experts.numbers(p, q, specification.options)
+    model = numbers_of_mixture(specification, K, d, q) + K * (2 + triangle_size(p) + triangle_size(coefficients))
+    covariates = COMPONENTS * (1 + d + triangle_size(d)) + (COMPONENTS + 1) * FEW_VALUES * d + 3 * d
+    return HEADS + d + triangle_size(d) + q + q * q + model + covariates
+
+
+# ---------------------------------------------------------------- rows of a site, before an answer is computed
+
+
+def check_columns(rows: Rows, d: int, q: int) -> None:
+    """Raise a :class:`SiteError` if rows have other numbers of covariates or responses."""
+    if rows.X.shape[1] != d or rows.Y.shape[1] != q:
+        raise SiteError(FailureCode.OTHER_COLUMNS, f"{rows.X.shape[1]} covariates, {rows.Y.shape[1]} responses")
+
+
+def check_rows(rows: Rows, mixture: Mixture) -> None:
+    """Raise a :class:`SiteError` if rows have other columns than a mixture, or responses outside its range."""
+    experts = mixture.experts
+    check_columns(rows, mixture.design.d, experts.q)
+    if not experts.in_range(rows):
+        raise SiteError(FailureCode.OUT_OF_RANGE, experts.range_sentence)
+
+
+def reads_columns(asked: Any, rows: Rows) -> None:
+    """Check rows against the ``d`` and ``q`` of a question."""
+    check_columns(rows, asked.d, asked.q)
+
+
+def reads_mixture(asked: Any, rows: Rows) -> None:
+    """Check rows against the mixture of a question."""
+    check_rows(rows, asked.mixture)
+
+
+def reads_design(asked: Any, rows: Rows) -> None:
+    """Check rows against the design of a question about one response."""
+    check_columns(rows, asked.design.d, 1)
+
+
+def reads_ungrouped(asked: Any, rows: Rows) -> None:
+    """Check rows against the mixture of a question; rows must have no groups."""
+    check_rows(rows, asked.mixture)
+    if rows.groups is not None:
+        raise SiteError(FailureCode.GROUPED)

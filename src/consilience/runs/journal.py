@@ -16,9 +16,8 @@ from typing import Any, BinaryIO
 
 from consilience._version import __version__
 from consilience.errors import JournalError, MessageError
-from consilience.messages.codec import Message, fingerprint_of
+from consilience.messages.codec import Message, fingerprint_of, is_same_question
 from consilience.messages.failures import Failure, FailureCode
-from consilience.messages.same import is_same_question
 from consilience.runs.engine import Reply
 from consilience.runs.journal_file import FrameFile, named, opened_for_appending, separated
 

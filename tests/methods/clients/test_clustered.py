@@ -21,7 +21,7 @@ from consilience.fit import Expect, Fit, Specification, climb, drive, fit_mixtur
 from consilience.fit.climb import Ascent, decrement_bound
 from consilience.fit.problem import Problem
 from consilience.messages import Each
-from consilience.messages.client_questions import Clients, Pairs
+from consilience.messages.questions import Clients, Pairs
 from consilience.methods import FederatedEM, Task
 from consilience.methods.clients.client_subspace import MOST_STARTS, SAME_END, distinct
 from consilience.methods.clients.clustered import RACE, ClusteredFit, raced

@@ -14,8 +14,8 @@ from consilience.fit.checks import check_start
 from consilience.fit.client_starts import client_ascents
 from consilience.fit.climb import Ascent, Expect, drive
 from consilience.fit.problem import Problem
-from consilience.messages.client_questions import Clients
 from consilience.messages.dialogue import Dialogue, Each
+from consilience.messages.questions import Clients
 from consilience.methods.clients.directions import Directions
 from consilience.model.clients.moments import ClientMoments, expect_clients
 from consilience.model.families.requirement import gaussian

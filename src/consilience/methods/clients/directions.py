@@ -12,12 +12,11 @@ import numpy as np
 from consilience.fit.checks import check_fittable
 from consilience.fit.climb import Expect
 from consilience.fit.specification import Specification
-from consilience.messages.client_questions import Pairs
 from consilience.messages.dialogue import Dialogue, Each, Total
-from consilience.messages.questions import Answers, Several, Summarise
-from consilience.methods.spectral_start import one_expert
+from consilience.messages.questions import Answers, Pairs, Several, Summarise
 from consilience.model.clients.pairs import PairSums
 from consilience.model.design import Design
+from consilience.model.families.regressions import standard_regression
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, unpack
 from consilience.numerics.linalg import whitening
@@ -102,7 +101,7 @@ def directions(
 
 def _about(design: Design, theta: Array, *, whole: bool) -> tuple[Expect | Pairs, ...]:
     """Return the questions whose answers determine the subspace."""
-    return (Expect(one_expert(design)), *((Pairs(design, theta),) if whole else ()))
+    return (Expect(standard_regression(design)), *((Pairs(design, theta),) if whole else ()))
 
 
 def _is_far_off(summary: ColumnSummary, intercept: bool) -> bool:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consilience.model import Design, Groups, Rows
-from consilience.model.clients.anchors import anchor_step, anchor_steps, client_sizes, leading_step
+from consilience.published.client_steps import anchor_step, anchor_steps, client_sizes, leading_step
 
 
 def over_pairs(E: np.ndarray) -> np.ndarray:

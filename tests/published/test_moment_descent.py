@@ -10,20 +10,19 @@ import pytest
 
 from answering import Calls
 from consilience import Federation, FedMomentDescent, MixtureOfRegressions
-from consilience.aggregate.robust.anchors import anchor_clusters
 from consilience.datasets import ClientSimulation, clients
 from consilience.engines import InProcess
 from consilience.errors import ConvergenceWarning, DegenerateFitWarning, InvalidInputError, MessageError
 from consilience.fit import Specification
 from consilience.fit.stop import StopReason
-from consilience.messages import Anchors, Failure, FailureCode, LocalSteps, PerSite, Sizes, Total, decode, encode
+from consilience.messages import Failure, FailureCode, PerSite, Total, decode, encode
 from consilience.messages.questions import Answers, Bundle, Several
 from consilience.messages.table import is_additive, received
-from consilience.methods import DescentFit, Task
-from consilience.methods.clients.anchor_descent import NEAR_ENOUGH, PASSES
+from consilience.methods import Task
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows, SoftmaxGate
-from consilience.model.clients.anchors import AnchorSteps, ClientSizes
-from consilience.model.clients.local_steps import ClusterSums
+from consilience.published import DescentFit
+from consilience.published.client_steps import Anchors, AnchorSteps, ClientSizes, ClusterSums, LocalSteps, Sizes
+from consilience.published.moment_descent import NEAR_ENOUGH, PASSES, anchor_clusters
 from consilience.runs import Run, run
 from consilience.site import Site, answer, respond
 

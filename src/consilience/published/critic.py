@@ -15,11 +15,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from consilience.errors import MessageError
+from consilience.messages.answer_checks import ROUNDING, weight_problem
+from consilience.messages.checks import (
+    HEADS,
+    TooCostlyError,
+    reads_ungrouped,
+    regressions_of,
+)
+from consilience.messages.codec import Struct
+from consilience.messages.records import MATRIX, MIXTURE, NUMBER, VECTOR
+from consilience.messages.table import Row, register
+from consilience.model.cross_products import CrossProducts
 from consilience.model.families.requirement import Regressions
 from consilience.model.kernels import block_rows
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Additive
 from consilience.model.posterior import posterior
+from consilience.model.received import is_moderate
 from consilience.model.rows import Block, Rows
 from consilience.numerics.arrays import Array
 from consilience.numerics.quadrature import NODES, normal_nodes
@@ -137,3 +150,97 @@ def _side(y: Array, a: Array, log_pi: Array, sigma2: float, signed: Array) -> _S
     mean = np.einsum("ksn,kn->sn", r, a)
     r *= signed
     return _Side(float(np.sum(signed * total)), np.einsum("ksn,ksn->kn", r, gap) / sigma2, mean)
+
+
+# ---------------------------------------------------------------- the question
+
+MOST_CRITICS = 64
+"""Maximum number of experts of a critic, whose memory grows with their square."""
+
+
+@dataclass(frozen=True, eq=False)
+class CriticSums:
+    """Ask for the value and gradients of a critic between the rows and a mixture of regressions: ``MinimaxSums``.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        Gaussian mixture with constant gate, one response and one variance.
+    above, below : (K, p) array
+        Coefficients of the two mixtures whose log ratio is the critic
+        (:func:`minimax_sums`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
+    >>> B = np.array([[[1.0, 0.0]], [[-1.0, 0.0]]])
+    >>> mixture = Mixture(Design.raw(1), ConstantGate(np.full(2, 0.5)), GaussianExperts(B, np.ones((2, 1, 1))))
+    >>> CriticSums(mixture, B[:, 0], B[:, 0]).above.shape
+    (2, 2)
+    """
+
+    mixture: Mixture
+    above: Array
+    below: Array
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        K = self.mixture.K
+        return (
+            f"the value of a critic and its gradients for {K} experts, which are weighted sums of x over rows; the "
+            "sums of responsibilities and of squared residuals, the total weight and the log-likelihood"
+        )
+
+
+def check_comparison(question: CriticSums) -> None:
+    """Raise an error unless the critics are those of a mixture of regressions with constant gate and one variance."""
+    found, parts = regressions_of(question.mixture), (question.above, question.below)
+    if question.mixture.K > MOST_CRITICS:
+        raise TooCostlyError(f"a critic has {question.mixture.K} experts; at most {MOST_CRITICS}")
+    if not all(part.shape == found.B.shape for part in parts):
+        raise MessageError("the critics do not have the shape of the mixture's coefficients")
+    if not (len(np.unique(found.variances)) == 1 and all(is_moderate(part) for part in parts)):
+        raise MessageError("the mixture has more than one variance, or a critic has values that are not finite")
+
+
+def is_comparison(asked: CriticSums, given: MinimaxSums) -> bool:
+    """Whether gradients and sums have the shapes of the critics."""
+    gradients = given.above.shape == given.below.shape == given.B.shape == asked.above.shape
+    return gradients and given.shares.shape == (asked.mixture.K,)
+
+
+def in_critic(_: CriticSums, given: MinimaxSums) -> str:
+    """Check the sums of a critic."""
+    if np.any(given.shares < 0) or abs(given.shares.sum() - given.weight) > ROUNDING * given.weight:
+        return "masses that are negative, or do not add up to the number of rows"
+    return "a negative sum of squares" if given.squares < 0 else weight_problem(given.weight)
+
+
+register(
+    Row(
+        kinds=(14, 27),
+        question=Struct(CriticSums, {"mixture": MIXTURE, "above": MATRIX, "below": MATRIX}, check_comparison),
+        answer=Struct(
+            MinimaxSums,
+            {
+                "above": MATRIX,
+                "below": MATRIX,
+                "B": MATRIX,
+                "value": NUMBER,
+                "shares": VECTOR,
+                "squares": NUMBER,
+                "log_likelihood": NUMBER,
+                "weight": NUMBER,
+            },
+        ),
+        reads=reads_ungrouped,
+        contribution=lambda asked, rows: minimax_sums(asked.mixture, asked.above, asked.below, rows),
+        fits=is_comparison,
+        largest=lambda asked: HEADS + 3 * asked.above.size + asked.mixture.K,
+        impossible=in_critic,
+        weighs=lambda asked: asked.mixture,
+        products=lambda _, given: CrossProducts.counted(given.weight),
+    ),
+)

@@ -22,14 +22,14 @@ from consilience.messages import Each
 from consilience.messages.questions import ScoreSums
 from consilience.messages.table import encode
 from consilience.methods import FederatedEM, Task
-from consilience.methods.gradient_em import SHORT, Preconditioner, mirrored
-from consilience.methods.spectral_start import symmetric_mixture
 from consilience.model import Groups, Mixture, Penalty, Rows, expect, multinomial
 from consilience.model.expectation import score_sums
 from consilience.model.information import score
 from consilience.model.mixture import layout_of, score_layout
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, unpack
+from consilience.published.gradient_em import SHORT, Preconditioner, mirrored
+from consilience.published.spectral import symmetric_mixture
 from consilience.runs import Run, run
 from consilience.site import Site, answer
 from simulated import Simulated, simulated

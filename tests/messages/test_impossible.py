@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from consilience.messages.answer_checks import impossible
 from consilience.model import Statistics, expect
 from consilience.model.expectation import score_sums
-from consilience.model.impossible import impossible
 from consilience.model.information import is_informable
 from strategies import FAMILIES, Shape, shapes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from consilience.aggregate.robust.anchors import anchor_clusters, anchor_count, drawn_anchors
+from consilience.published.moment_descent import anchor_clusters, anchor_count, drawn_anchors
 
 
 @pytest.mark.parametrize(("K", "count"), [(1, 1), (2, 5), (3, 10), (10, 70)])

@@ -14,8 +14,8 @@ from numbers import Integral
 from operator import add
 
 import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
 
-from consilience.aggregate.robust.anchors import anchor_clusters, anchor_count, drawn_anchors
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
 from consilience.fit.checks import check_fittable, check_no_ridge, check_start
 from consilience.fit.climb import Ascent
@@ -24,18 +24,18 @@ from consilience.fit.inference import InferredFit
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
-from consilience.messages.anchor_questions import LocalSteps, Sizes
-from consilience.messages.dialogue import Dialogue, Each, Total
-from consilience.messages.questions import Answers, Several, Summarise
-from consilience.methods.clients.anchor_descent import Descent, random_start
+from consilience.messages.dialogue import Dialogue, Each, PerSite, Total
+from consilience.messages.questions import Answers, Pairs, Several, Summarise
 from consilience.methods.site_reports import surveyed
 from consilience.methods.task import Method, Task
-from consilience.model.clients.local_steps import ClusterSums
+from consilience.model.design import Design
 from consilience.model.families.requirement import Requirement, gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array
+from consilience.numerics.arrays import Array, IntArray, Mask
+from consilience.numerics.subspace import orthonormal
+from consilience.published.client_steps import Anchors, AnchorSteps, ClusterSums, LocalSteps, Sizes
 
 STABLE = 0.9
 """Fraction of the longest stable gradient step of the smallest client."""
@@ -279,3 +279,199 @@ class DescentEnd:
         fit = Fit(self.mixture.permuted(permutation).raw(), ascent, permutation, self.penalty, StartEnds())
         plain = InferredFit.without(fit, NO_ERRORS)
         return DescentFit(**vars(plain), coarse=coarse.permuted(permutation).raw(), anchors=anchors)
+
+
+# ---------------------------------------------------------------- phase 1: descent of anchors
+
+
+PASSES = 5
+"""Number of rounds of orthogonal iteration for the subspaces of one step."""
+NEAR_ENOUGH = 0.2
+"""Residual, relative to the separation, at which an anchor stops."""
+
+
+@dataclass(frozen=True, eq=False)
+class Descent:
+    """State of A anchors.
+
+    Parameters
+    ----------
+    design : Design
+    sites : tuple of str, (A,)
+    places : tuple of int, (A,)
+        Index of each anchor among the clients of its site.
+    theta : (A, p) array
+    basis : (A, p, f) array
+        Basis of the subspace of each anchor's next step.
+    going, present : (A,) array of bool
+        Which anchors still move, and which still answer.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> Descent.begun(Design.raw(4), {"north": (3, 8), "south": (0,)}, np.zeros(5), 2, rng).basis.shape
+    (3, 5, 2)
+    """
+
+    design: Design
+    sites: tuple[str, ...]
+    places: tuple[int, ...]
+    theta: Array
+    basis: Array
+    going: Mask
+    present: Mask
+
+    @classmethod
+    def begun(
+        cls, design: Design, places: Mapping[str, tuple[int, ...]], theta: Array, K: int, rng: np.random.Generator
+    ) -> Descent:
+        """Start all anchors at ``theta (p,)``, with one random basis of ``min(K, p)`` directions."""
+        where = [(site, place) for site, found in places.items() for place in found]
+        A, f = len(where), min(K, design.p)
+        basis = np.tile(orthonormal(rng.standard_normal((design.p, f))), (A, 1, 1))
+        all_of_them = np.ones(A, dtype=bool)
+        sites, at = tuple(site for site, _ in where), tuple(place for _, place in where)
+        return cls(design, sites, at, np.tile(theta, (A, 1)), basis, all_of_them, all_of_them)
+
+    def looked_around(self, *, alike: bool) -> Dialogue[Descent]:
+        """Update the subspaces of the anchors that move; one for all if their coefficients are ``alike``."""
+        index = np.flatnonzero(self.going)
+        asked = index[:1] if alike else index
+        if not len(asked):
+            return self
+        found = yield from subspaces(self.design, self.theta[asked], self.basis[asked])
+        basis = self.basis.copy()
+        basis[index] = found
+        return replace(self, basis=basis)
+
+    def stepped(self, separation: float | None) -> Dialogue[Descent]:
+        """Take half of each anchor's estimated step; an anchor stops if it is small relative to the separation."""
+        asked = [a for a in range(len(self.sites)) if self.going[a]]
+        if not asked:
+            return self
+        of_site = {site: [a for a in asked if self.sites[a] == site] for site in (self.sites[a] for a in asked)}
+        answers: Mapping[str, AnchorSteps] = yield PerSite(
+            {
+                site: Anchors(self.design, tuple(self.places[a] for a in own), self.theta[own], self.basis[own])
+                for site, own in of_site.items()
+            }
+        )
+        theta, going, present = self.theta.copy(), self.going.copy(), self.present.copy()
+        for site, own in of_site.items():
+            if site not in answers:
+                going[own], present[own] = False, False
+                continue
+            step = answers[site].step
+            if separation is not None:
+                going[own] = np.linalg.norm(step, axis=1) > NEAR_ENOUGH * separation
+            theta[own] += 0.5 * going[own][:, None] * np.einsum("apf,af->ap", self.basis[own], step)
+        return replace(self, theta=theta, going=going, present=present)
+
+
+def subspaces(design: Design, theta: Array, basis: Array) -> Dialogue[Array]:
+    """Estimate the leading subspace of ``Y(θ)`` at each of ``theta (A, p)`` by iteration from ``basis (A, p, f)``.
+
+    Examples
+    --------
+    >>> request = next(subspaces(Design.raw(1), np.zeros((2, 2)), np.tile(np.eye(2)[:, :1], (2, 1, 1))))
+    >>> len(request.question.questions)
+    2
+    """
+    for _ in range(PASSES):
+        answers: Answers = yield Total(Several(tuple(Pairs(design, at, U) for at, U in zip(theta, basis, strict=True))))
+        basis = np.array([orthonormal(sums.product) for sums in answers.items])
+    return basis
+
+
+def random_start(summary: ColumnSummary, design: Design, rng: np.random.Generator) -> Array:
+    """Draw ``θ_0 ~ N(0, I / p)`` about the mean response, in standard deviations of the response.
+
+    Examples
+    --------
+    >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.full(1, 1e6), np.ones((1, 1)))
+    >>> bool(abs(random_start(summary, summary.design(True), np.random.default_rng(0))[0] - 1e6) < 9)
+    True
+    """
+    theta = np.sqrt(summary.y_covariance[0, 0] / design.p) * rng.standard_normal(design.p)
+    if design.intercept:
+        theta[0] += summary.y_mean[0]
+    return np.asarray(theta)
+
+
+# ---------------------------------------------------------------- choice and clustering of anchors
+
+
+CHOICE = 2
+"""Size of the set of largest clients from which anchors are drawn, as a multiple of their number."""
+
+
+def anchor_count(K: int) -> int:
+    """Return the number of anchors for K clusters, ``⌈3 K log K⌉``, at least one.
+
+    Examples
+    --------
+    >>> anchor_count(3), anchor_count(1)
+    (10, 1)
+    """
+    return max(1, int(np.ceil(3 * K * np.log(K))))
+
+
+def drawn_anchors(sizes: Mapping[str, Array], count: int, rng: np.random.Generator) -> dict[str, tuple[int, ...]]:
+    """Draw ``count`` anchors uniformly from the largest clients; return their positions at their sites.
+
+    Candidates are all clients at least as large as the ``2 count``-th largest; clients with one row are excluded.
+
+    Parameters
+    ----------
+    sizes : mapping of str to (G,) array
+        Numbers of rows of the clients of each site.
+    count : int
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> sizes = {"north": np.array([9.0, 50.0, 50.0]), "south": np.array([2.0, 50.0])}
+    >>> drawn_anchors(sizes, 1, np.random.default_rng(0))
+    {'south': (1,)}
+    """
+    sites = [(site, place) for site, n in sizes.items() for place in range(len(n))]
+    n = np.concatenate([np.zeros(0), *sizes.values()])
+    least = np.sort(n)[-CHOICE * count :][0] if len(n) else 0.0
+    large = np.flatnonzero((n >= least) & (n > 1))
+    chosen = np.sort(rng.choice(large, min(count, len(large)), replace=False))
+    found: dict[str, tuple[int, ...]] = {}
+    for site, place in (sites[i] for i in chosen):
+        found[site] = (*found.get(site, ()), place)
+    return found
+
+
+def anchor_clusters(theta: Array, K: int, separation: float | None = None) -> IntArray:
+    """Cluster the coefficients of anchors into labels ``0..K-1``, ``(A,)``.
+
+    With a known separation ``Δ`` this is single linkage cut at ``Δ / 2``; if that does not give K clusters, and without
+    ``Δ``, it is average linkage cut at K.
+
+    Parameters
+    ----------
+    theta : (A, p) array
+    K : int
+    separation : float or None
+
+    Examples
+    --------
+    >>> anchor_clusters(np.array([[0.0], [9.0], [0.1], [9.2]]), 2)
+    array([0, 1, 0, 1])
+    """
+    if len(theta) == 1:
+        return np.zeros(1, dtype=np.intp)
+    if separation is not None:
+        labels = fcluster(linkage(theta, "single"), np.nextafter(separation / 2, 0), "distance")
+        if labels.max() == K:
+            return _in_order(labels)
+    return _in_order(fcluster(linkage(theta, "average"), K, "maxclust"))
+
+
+def _in_order(labels: np.ndarray) -> IntArray:
+    """Renumber labels by first occurrence."""
+    _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[codes]

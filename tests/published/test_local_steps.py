@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows
-from consilience.model.clients.local_steps import ClusterSums, local_steps
+from consilience.published.client_steps import ClusterSums, local_steps
 
 HOW = {"one": {"steps": 1}, "five": {"steps": 5}, "prox": {"steps": 1, "prox": True}}
 hows = pytest.mark.parametrize("how", HOW.values(), ids=list(HOW))
@@ -146,5 +146,5 @@ def test_no_rows_make_no_sums() -> None:
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     mixture, rows = problem(sizes=(3,) * 40)
     whole = local_steps(mixture, rows, steps=3, rate=0.1)
-    monkeypatch.setattr("consilience.model.clients.local_steps.block_rows", lambda p, weights: 7)
+    monkeypatch.setattr("consilience.published.client_steps.block_rows", lambda p, weights: 7)
     assert_same(local_steps(mixture, rows, steps=3, rate=0.1), whole)

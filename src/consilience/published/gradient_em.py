@@ -25,15 +25,16 @@ from consilience.messages.questions import Answers, ScoreSums, Several
 from consilience.methods.answer_size import GRADIENT_EM
 from consilience.methods.federated_em import each_score, judges, starting_points, summarised
 from consilience.methods.site_reports import witnessed_by
-from consilience.methods.spectral_start import one_expert, spectral_start, symmetric_mixture
 from consilience.methods.task import Method, Task
 from consilience.model import multinomial
+from consilience.model.families.regressions import standard_regression
 from consilience.model.families.requirement import gaussian
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Moments
 from consilience.model.penalty import Penalty
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, pack, unpack
+from consilience.published.spectral import spectral_start, symmetric_mixture
 
 SHORT = (
     "GradientEM asks for no second moments of each expert: for standard errors, fit with FederatedEM from this fit's "
@@ -105,7 +106,7 @@ class GradientEM(Method):
 def _first_sums(mixture: Mixture) -> Dialogue[tuple[Array, Array, Statistics]]:
     """Ask for ``Σ x̃ x̃ᵀ`` of the experts' and of the gate's covariates, and for the scores of the start."""
     designs = (mixture.design,) if mixture.gate_design is None else (mixture.design, mixture.gate_design)
-    asked = [Expect(one_expert(design)) for design in designs]
+    asked = [Expect(standard_regression(design)) for design in designs]
     answers: Answers = yield Total(Several((*asked, ScoreSums(mixture))))
     *sums, statistics = answers.items
     products = [unpack(each.experts.second)[0] for each in sums]

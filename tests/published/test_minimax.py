@@ -17,17 +17,16 @@ from consilience.engines import InProcess
 from consilience.errors import ConvergenceWarning, InvalidInputError, MessageError
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.fitting import Fit
-from consilience.fit.minimax_game import Game, Stand
-from consilience.fit.spectral import SquaredMoments
 from consilience.fit.stop import StopReason
-from consilience.messages import CriticSums, Failure, FailureCode, SquaredResponses, decode, encode
+from consilience.messages import Failure, FailureCode, decode, encode
 from consilience.messages.table import received
 from consilience.methods import FederatedEM, Task
-from consilience.methods.spectral_start import spectral_start
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, SoftmaxGate
 from consilience.model.alignment import alignment
-from consilience.model.critic import MinimaxSums, minimax_sums
 from consilience.numerics.linalg import whitening
+from consilience.published.critic import CriticSums, MinimaxSums, minimax_sums
+from consilience.published.minimax import Game, Stand
+from consilience.published.spectral import SquaredMoments, SquaredResponses, spectral_start
 from consilience.runs import run
 from consilience.runs.run import RoundStoppedError
 from consilience.site import Site, respond

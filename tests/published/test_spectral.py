@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.fit.spectral import LEAST_PART, squared_moments, symmetric_pair
 from consilience.model import Design, Groups, Rows
 from consilience.numerics.linalg import whitening
+from consilience.published.spectral import LEAST_PART, squared_moments, symmetric_pair
 from strategies import Shape, shapes, unweighted
 
 
