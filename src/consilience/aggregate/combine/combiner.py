@@ -83,8 +83,9 @@ def combine_models(
     >>> question = FitSite(Specification(K=2), (2,), seed=0, start=data.truth)
     >>> parts = [Rows(data.X[i::3], data.y[i::3, None]) for i in range(3)]
     >>> models = {str(i): answer(question, Site(str(i), rows)).model for i, rows in enumerate(parts)}
-    >>> from consilience.aggregate import parameter_errors
-    >>> parameter_errors(combine_models(models, 2, design=Design.raw(2)).mixture, data.truth).experts < 0.01
+    >>> combination = combine_models(models, 2, design=Design.raw(2))
+    >>> distances = np.linalg.norm(combination.mixture.coefficients[:, None] - data.truth.coefficients, axis=2)
+    >>> bool(distances.min(axis=0).max() < 0.2)
     True
     """
     (only,) = combine_orders(

@@ -1,14 +1,38 @@
-"""Registry of data files: origin, sha256 and licence.
+"""Public data sets in a data directory: origin, licence and sha256 of each file, which is checked before it is parsed.
 
-The library ships no data. An entry names a file below the data directory, its sha256, and its public origin. Licences
-are as the publishers state them; read them at the address given before passing a file on.
+The repository holds no data. An entry names a file below the data directory, its sha256, and its public origin.
+Licences are as the publishers state them; read them at the address given before passing a file on.
+
+Errors::
+
+    InvalidInputError
+    └── DataError
+        ├── DataNotFoundError      no data directory, or the file is not in it
+        └── DigestMismatchError    the file is not the one that is described here
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consilience.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pyarrow import Table
+
+ENVIRONMENT = "CONSILIENCE_DATA"
+
+Entry = TypeVar("Entry")
 
 
 @dataclass(frozen=True)
@@ -23,12 +47,6 @@ class Origin:
         How the file is derived from the original.
     licence, citation : str
         Terms of use, and the work to cite.
-
-    Examples
-    --------
-    >>> from consilience.datasets import available
-    >>> available()["heart_disease"].origin.address
-    'https://archive.ics.uci.edu/dataset/45'
     """
 
     address: str
@@ -49,12 +67,6 @@ class DataFile:
         Digest of the file, in hexadecimal.
     origin : Origin
         Where it comes from.
-
-    Examples
-    --------
-    >>> from consilience.datasets import available
-    >>> available()["tonedata"].path
-    'classic_mixtures/tonedata.csv'
     """
 
     path: str
@@ -271,11 +283,145 @@ def available() -> dict[str, DataFile]:
     -------
     dict of str to DataFile
         Tables for :func:`load_table` and images for :func:`load_images` (the first file of each), sorted by name.
-
-    Examples
-    --------
-    >>> from consilience.datasets import available
-    >>> available()["NPreg"].origin.citation
-    'Leisch (2004), FlexMix, Journal of Statistical Software 11(8)'
     """
     return dict(sorted((dict(TABLES) | {name: files[0] for name, files in IMAGES.items()}).items()))
+
+
+# ---------------------------------------------------------------- loading
+
+
+class DataError(InvalidInputError):
+    """Raised if a data file cannot be used."""
+
+
+class DataNotFoundError(DataError):
+    """Raised if there is no data directory or the file is not in it; the message says where to get the file."""
+
+
+class DigestMismatchError(DataError):
+    """Raised if a file differs from the one in the registry; the message gives both digests."""
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Greyscale images with class labels, split as published.
+
+    Parameters
+    ----------
+    X_train : (n, height, width) array of uint8
+    y_train : (n,) array of uint8
+    X_test : (m, height, width) array of uint8
+    y_test : (m,) array of uint8
+    """
+
+    X_train: NDArray[np.uint8]
+    y_train: NDArray[np.uint8]
+    X_test: NDArray[np.uint8]
+    y_test: NDArray[np.uint8]
+
+
+def load_table(name: str, directory: str | os.PathLike[str] | None = None) -> Table:
+    """Load a table of a data directory as published: no cleaning, no dropped rows.
+
+    Parameters
+    ----------
+    name : str
+        A name listed by :func:`available`.
+    directory : path, optional
+        The data directory; by default the one named by the environment variable ``CONSILIENCE_DATA``.
+
+    Returns
+    -------
+    pyarrow.Table
+        ``n`` rows and the columns of the file; ``table.to_pandas()`` and ``polars.from_arrow(table)`` convert it.
+
+    Raises
+    ------
+    DataNotFoundError
+        If there is no data directory, or no such file in it.
+    DigestMismatchError
+        If ``sha256(file)`` is not that of the registry.
+    InvalidInputError
+        If the name is unknown.
+    """
+    path = _checked(_look_up(TABLES, name, "table"), name, directory)
+    if path.suffix == ".parquet":
+        from pyarrow import parquet
+
+        return parquet.read_table(path)
+    from pyarrow import csv
+
+    return csv.read_csv(path)
+
+
+def load_images(name: str, directory: str | os.PathLike[str] | None = None) -> Images:
+    """Load a set of labelled images of a data directory.
+
+    Parameters
+    ----------
+    name : {"mnist", "fashion_mnist"}
+        The set.
+    directory : path, optional
+        The data directory; by default the one named by the environment variable ``CONSILIENCE_DATA``.
+
+    Returns
+    -------
+    Images
+        ``X_train (60000, 28, 28)``, ``y_train (60000,)``, ``X_test (10000, 28, 28)``, ``y_test (10000,)``, all uint8.
+
+    Raises
+    ------
+    DataNotFoundError
+        If there is no data directory, or no such file in it.
+    DigestMismatchError
+        If ``sha256(file)`` is not that of the registry.
+    InvalidInputError
+        If the name is unknown.
+    """
+    paths = [_checked(file, name, directory) for file in _look_up(IMAGES, name, "set of images")]
+    if paths[0].suffix == ".npz":
+        with np.load(paths[0], allow_pickle=False) as arrays:
+            return Images(arrays["x_train"], arrays["y_train"], arrays["x_test"], arrays["y_test"])
+    return Images(*(_read_idx(path) for path in paths))
+
+
+def _look_up(registry: Mapping[str, Entry], name: str, kind: str) -> Entry:
+    if name in registry:
+        return registry[name]
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(name), registry, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(sorted(registry))}"
+    raise InvalidInputError(f"no {kind} is named {name!r}; {hint}")
+
+
+def _checked(file: DataFile, name: str, directory: str | os.PathLike[str] | None) -> Path:
+    """Return the path of a file after checking its digest."""
+    place = os.environ.get(ENVIRONMENT) if directory is None else directory
+    source = f"{file.origin.address} ({file.origin.form})"
+    if not place:
+        raise DataNotFoundError(
+            f"{name}: no data directory; get the file from {source}, save it as {file.path} in a directory of yours, "
+            f"and pass directory= or set the environment variable {ENVIRONMENT}"
+        )
+    path = Path(place) / file.path
+    if not path.is_file():
+        raise DataNotFoundError(
+            f"{name}: there is no file {file.path} in the data directory {os.fspath(place)}; get it from {source}"
+        )
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != file.sha256:
+        raise DigestMismatchError(
+            f"{name}: {file.path} is damaged or of another version: expected {file.sha256}, got {digest} (sha256); "
+            f"get it again from {source}"
+        )
+    return path
+
+
+def _read_idx(path: Path) -> NDArray[np.uint8]:
+    """Read an array of bytes in the IDX format: two zeros, type 8, number of axes, big-endian lengths, values."""
+    content = gzip.decompress(path.read_bytes())
+    axes = content[3]
+    shape = np.frombuffer(content, ">u4", count=axes, offset=4).astype(int)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape).copy()

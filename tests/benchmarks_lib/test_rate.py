@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from benchmarks.lib.rate import Rate, em_rate
 from consilience.errors import InvalidInputError
-from consilience.fit import Fit, Rate, em_rate, fit_mixture
+from consilience.fit import Fit, fit_mixture
 from consilience.fit.newton import newton_step
 from consilience.fit.parameters import jacobian, parameters
 from consilience.model import Design, Mixture, Penalty, Rows, expect

@@ -12,7 +12,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from consilience.datasets import (
+from benchmarks.lib import datasets
+from benchmarks.lib.datasets import (
+    IMAGES,
+    TABLES,
     DataFile,
     DataNotFoundError,
     DigestMismatchError,
@@ -20,9 +23,7 @@ from consilience.datasets import (
     available,
     load_images,
     load_table,
-    loaders,
 )
-from consilience.datasets.registry import IMAGES, TABLES
 from consilience.errors import InvalidInputError
 
 ORIGIN = Origin("https://example.org/data", "as published", "CC0", "Nobody (2000)")
@@ -49,8 +50,8 @@ def directory(tmp_path, monkeypatch):
 
     tables = {name: entry(name) for name in ("plain.csv", "packed.csv.gz", "columns.parquet")}
     sets = {"npz": (entry("set.npz"),), "idx": tuple(entry(f"{name}.gz") for name in ("xa", "ya", "xb", "yb"))}
-    monkeypatch.setattr(loaders, "TABLES", tables)
-    monkeypatch.setattr(loaders, "IMAGES", sets)
+    monkeypatch.setattr(datasets, "TABLES", tables)
+    monkeypatch.setattr(datasets, "IMAGES", sets)
     return tmp_path
 
 
@@ -111,7 +112,7 @@ def test_a_pickle_in_an_archive_is_refused(directory, monkeypatch):
     objects = np.array([{}, {}], dtype=object)
     np.savez(path, x_train=objects, y_train=objects, x_test=objects, y_test=objects)
     file = DataFile("set.npz", hashlib.sha256(path.read_bytes()).hexdigest(), ORIGIN)
-    monkeypatch.setattr(loaders, "IMAGES", {"npz": (file,)})
+    monkeypatch.setattr(datasets, "IMAGES", {"npz": (file,)})
     with pytest.raises(ValueError, match="allow_pickle"):
         load_images("npz", directory)
 

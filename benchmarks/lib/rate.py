@@ -39,12 +39,6 @@ class Rate:
         reason.
     reason : str
         Why there is no rate; empty if there is one.
-
-    Examples
-    --------
-    >>> rate = Rate(np.array([0.9, 0.5, 0.0]))
-    >>> rate.rate, round(rate.passes_per_digit, 1)
-    (0.9, 21.9)
     """
 
     shares: Array
@@ -81,19 +75,6 @@ def em_rate(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Rate:
     -------
     Rate
         Has a reason instead of numbers if ``J_observed + R`` is not positive definite.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.fit import Specification, fit_mixture
-    >>> from consilience.model import Rows, expect
-    >>> data = soft(3000, random_state=0)
-    >>> rows = Rows(data.X, data.y[:, None])
-    >>> fit = fit_mixture(rows, Specification(K=4), rng=np.random.default_rng(0))
-    >>> statistics = expect(fit.ascent.mixture, rows, information=True)
-    >>> rate = em_rate(fit.ascent.mixture, statistics, fit.penalty)
-    >>> round(rate.rate, 2), round(rate.passes_per_digit, 1)
-    (0.25, 1.7)
     """
     if statistics.information is None:
         raise InvalidInputError(
