@@ -14,8 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
+from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit import Expect, Specification
 from consilience.fit.stop import StopReason
@@ -47,8 +46,7 @@ from consilience.messages.questions import (
 )
 from consilience.messages.table import MOST_SITES, Row, kinds, received, register, table
 from consilience.model import GaussianExperts, Mixture, Rows, expect
-from consilience.model.clients.moments import ClientMoments, client_moments
-from consilience.model.clients.pairs import pair_sums
+from consilience.model.clients import ClientMoments, client_moments, pair_sums
 from consilience.model.design import Design
 from consilience.model.expectation import score_sums
 from consilience.model.families.covariance import STRUCTURES

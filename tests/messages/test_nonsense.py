@@ -29,8 +29,7 @@ from consilience.messages.codec import FORMAT, HEADER, MARK, Message
 from consilience.messages.questions import Clients, Pairs
 from consilience.messages.table import kinds, received
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows, SoftmaxGate, expect
-from consilience.model.clients.moments import ClientMoments, as_clients, client_moments
-from consilience.model.clients.pairs import PairSums, pair_sums
+from consilience.model.clients import ClientMoments, PairSums, as_clients, client_moments, pair_sums
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics import arrays

@@ -21,8 +21,7 @@ from consilience.messages.questions import Clients, Pairs, Question, ScoreSums
 from consilience.messages.table import row_of
 from consilience.methods import Method, Task
 from consilience.model import Design, Groups, Rows, expect
-from consilience.model.clients.moments import client_moments
-from consilience.model.clients.pairs import pair_sums
+from consilience.model.clients import client_moments, pair_sums
 from consilience.model.expectation import score_sums
 from consilience.site import Columns, Shard, Site, answer, respond
 from strategies import Shape

@@ -1,16 +1,12 @@
 """Aggregation of models from many sites: transport costs, mixture reduction, robust centres."""
 
 from consilience.aggregate.camps import Camps, camps
-from consilience.aggregate.combine.combination import Combination
-from consilience.aggregate.combine.combiner import combine_models, combine_orders
-from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart
-from consilience.aggregate.combine.cost import support_costs
+from consilience.aggregate.combine.combiner import Combination, combine_models, combine_orders
+from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart, support_costs
 from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients, heterogeneity
 from consilience.aggregate.combine.reduce import Reduction, reduced, spread_start
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
-from consilience.aggregate.robust.align import Alignment, consistent_labels
+from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
 from consilience.aggregate.robust.centre import (
     capped,
     coordinate_median,
@@ -20,10 +16,9 @@ from consilience.aggregate.robust.centre import (
     trimmed_mean,
     usable,
 )
-from consilience.aggregate.robust.empirical_bayes import Shrinkage, shrunk
-from consilience.aggregate.robust.estimate import Estimate, in_common_labels
+from consilience.aggregate.robust.estimate import Alignment, Estimate, consistent_labels, in_common_labels
 from consilience.aggregate.robust.sharing import Sharing, shared
-from consilience.aggregate.robust.shrinkage import division
+from consilience.aggregate.robust.shrinkage import Shrinkage, division, shrunk
 
 __all__ = [
     "Alignment",

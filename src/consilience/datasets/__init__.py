@@ -1,7 +1,6 @@
 """Simulated mixtures with known truth."""
 
-from consilience.datasets.generators import Simulation, paper, soft
-from consilience.datasets.simulated_clients import ClientSimulation, clients
+from consilience.datasets.generators import ClientSimulation, Simulation, clients, paper, soft
 
 __all__ = [
     "ClientSimulation",

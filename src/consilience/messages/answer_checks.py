@@ -18,8 +18,7 @@ from consilience.messages.questions import (
     Sample,
     StartCandidates,
 )
-from consilience.model.clients.moments import ClientMoments
-from consilience.model.clients.pairs import PairSums
+from consilience.model.clients import ClientMoments, PairSums
 from consilience.model.cross_products import CrossProducts, products_of_summary
 from consilience.model.information import complete_information, shape_slice
 from consilience.model.mixture import Mixture, layout_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary
+from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel
 from consilience.fit.climb import Expect
 from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.search import CONTENDERS
@@ -25,24 +24,6 @@ from consilience.messages.answer_checks import (
     is_fit_of,
     products_of_fit,
     summary_fits,
-)
-from consilience.messages.checks import (
-    HEADS,
-    check_clients,
-    check_covariates,
-    check_directions,
-    check_fit,
-    check_fit_site,
-    check_local_fit,
-    check_sample,
-    check_site_model,
-    check_specification,
-    check_summary,
-    numbers_of_candidates,
-    numbers_of_fit,
-    reads_columns,
-    reads_design,
-    reads_mixture,
 )
 from consilience.messages.codec import (
     Choice,
@@ -72,9 +53,26 @@ from consilience.messages.questions import (
     StartCandidates,
     Summarise,
 )
+from consilience.messages.record_checks import (
+    HEADS,
+    check_clients,
+    check_covariates,
+    check_directions,
+    check_fit,
+    check_fit_site,
+    check_local_fit,
+    check_sample,
+    check_site_model,
+    check_specification,
+    check_summary,
+    numbers_of_candidates,
+    numbers_of_fit,
+    reads_columns,
+    reads_design,
+    reads_mixture,
+)
 from consilience.messages.table import Row, answers, register, row_of
-from consilience.model.clients.moments import ClientMoments, client_moments
-from consilience.model.clients.pairs import PairSums, pair_sums
+from consilience.model.clients import ClientMoments, PairSums, client_moments, pair_sums
 from consilience.model.cross_products import CrossProducts, products_of_statistics, products_of_summary
 from consilience.model.design import Design
 from consilience.model.expectation import expect, score_sums

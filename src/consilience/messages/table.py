@@ -17,10 +17,6 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
-from consilience.messages.checks import (
-    HEADS,
-    check_bundle,
-)
 from consilience.messages.codec import (
     HEADER,
     MARK,
@@ -41,6 +37,10 @@ from consilience.messages.questions import (
     Question,
     Sample,
     Several,
+)
+from consilience.messages.record_checks import (
+    HEADS,
+    check_bundle,
 )
 from consilience.model.cross_products import CrossProducts
 from consilience.model.mixture import Mixture

@@ -1,6 +1,6 @@
 """Federated methods: dialogues that receive answers, without access to data or engines."""
 
-from consilience.methods.clients import ClusteredClients, ClusteredFit
+from consilience.methods.clustered import ClusteredClients, ClusteredFit
 from consilience.methods.federated_em import FederatedEM
 from consilience.methods.one_shot import CombinedFit, OneShot
 from consilience.methods.per_site import SharedCentre, SharedFit, SiteShare

@@ -17,16 +17,16 @@ from functools import partial
 import numpy as np
 
 from consilience.errors import MessageError
-from consilience.messages.checks import (
+from consilience.messages.codec import Struct, Tuple, Whole
+from consilience.messages.record_checks import (
     HEADS,
     reads_design,
     reads_mixture,
     regressions_of,
 )
-from consilience.messages.codec import Struct, Tuple, Whole
 from consilience.messages.records import CUBE, DESIGN, FLAG, MATRIX, MIXTURE, MOST_PARTS, NUMBER, VECTOR
 from consilience.messages.table import Row, register
-from consilience.model.clients.moments import as_clients
+from consilience.model.clients import as_clients
 from consilience.model.cross_products import CrossProducts
 from consilience.model.design import Design
 from consilience.model.families.requirement import Regressions

@@ -17,13 +17,13 @@ import numpy as np
 
 from consilience.errors import MessageError
 from consilience.messages.answer_checks import ROUNDING, weight_problem
-from consilience.messages.checks import (
+from consilience.messages.codec import Struct
+from consilience.messages.record_checks import (
     HEADS,
     TooCostlyError,
     reads_ungrouped,
     regressions_of,
 )
-from consilience.messages.codec import Struct
 from consilience.messages.records import MATRIX, MIXTURE, NUMBER, VECTOR
 from consilience.messages.table import Row, register
 from consilience.model.cross_products import CrossProducts

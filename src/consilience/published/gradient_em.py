@@ -22,8 +22,7 @@ from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, ScoreSums, Several
-from consilience.methods.answer_size import GRADIENT_EM
-from consilience.methods.federated_em import each_score, judges, starting_points, summarised
+from consilience.methods.federated_em import GRADIENT_EM, each_score, judges, starting_points, summarised
 from consilience.methods.site_reports import witnessed_by
 from consilience.methods.task import Method, Task
 from consilience.model import multinomial

@@ -16,13 +16,13 @@ import numpy as np
 
 from consilience.fit.climb import Expect
 from consilience.messages.answer_checks import weight_problem
-from consilience.messages.checks import (
-    HEADS,
-    reads_design,
-)
 from consilience.messages.codec import Struct, Symmetric
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, Several
+from consilience.messages.record_checks import (
+    HEADS,
+    reads_design,
+)
 from consilience.messages.records import DESIGN, NUMBER
 from consilience.messages.table import Row, register
 from consilience.model.cross_products import CrossProducts

@@ -12,7 +12,6 @@ import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.search import search
-from consilience.messages.checks import TooCostlyError, check_rows, check_work
 from consilience.messages.codec import OtherFormatError
 from consilience.messages.failures import Failure, FailureCode, SiteError
 from consilience.messages.questions import (
@@ -26,6 +25,7 @@ from consilience.messages.questions import (
     Several,
     StartCandidates,
 )
+from consilience.messages.record_checks import TooCostlyError, check_rows, check_work
 from consilience.messages.table import decoded_question, encode, received, row_of
 from consilience.model.rows import Rows, sampled
 from consilience.model.statistics import Statistics

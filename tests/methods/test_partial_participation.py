@@ -25,15 +25,16 @@ from consilience.messages import Failure, FailureCode, LogLikelihood, Summarise,
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.questions import Sample
 from consilience.methods import Task
-from consilience.methods.clients.clustered import climbed, steady
-from consilience.methods.clients.partial_participation import (
+from consilience.methods.clustered import (
     SETTLED,
     Participation,
     at_origin,
     averaged,
+    climbed,
     mixed,
     origin,
     squared_change,
+    steady,
 )
 from consilience.model import Groups, Mixture, Rows, expect
 from consilience.model.alignment import alignment

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consilience.model import Groups, Rows
-from consilience.model.clients import pairs
-from consilience.model.clients.moments import as_clients
-from consilience.model.clients.pairs import PairSums, pair_sums
+from consilience.model.clients import PairSums, as_clients, pair_sums, pairs
 from consilience.model.design import Design
 from consilience.numerics.arrays import Array
 from strategies import SUM_TOLERANCE, Shape, label_count, shapes, unweighted
@@ -101,8 +99,8 @@ def test_sums_add_over_clients_and_blocks(monkeypatch: pytest.MonkeyPatch) -> No
     both = pair_sums(low, mixture.design, theta) + pair_sums(high, mixture.design, theta)
     assert np.all(np.abs(both.product - whole.product) <= SUM_TOLERANCE * size)
     read = []
-    original = pairs._of_block
-    monkeypatch.setattr(pairs, "_of_block", lambda *block: read.append(0) or original(*block))
+    original = pairs._pairs_of_block
+    monkeypatch.setattr(pairs, "_pairs_of_block", lambda *block: read.append(0) or original(*block))
     monkeypatch.setattr("consilience.model.kernels.panels.BLOCK_ROWS", 16)
     apart = pair_sums(rows, mixture.design, theta)
     assert len(read) > 5

@@ -23,12 +23,11 @@ from consilience.fit.problem import Problem
 from consilience.messages import Each
 from consilience.messages.questions import Clients, Pairs
 from consilience.methods import FederatedEM, Task
-from consilience.methods.clients.client_subspace import MOST_STARTS, SAME_END, distinct
-from consilience.methods.clients.clustered import RACE, ClusteredFit, raced
-from consilience.methods.clients.directions import centre, iterated, spanned
+from consilience.methods.client_subspace import MOST_STARTS, SAME_END, centre, distinct, iterated, spanned
+from consilience.methods.clustered import RACE, ClusteredFit, raced
 from consilience.model import ConstantGate, Groups, Mixture, Rows, expect
 from consilience.model.alignment import alignment
-from consilience.model.clients.pairs import PairSums
+from consilience.model.clients import PairSums
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack

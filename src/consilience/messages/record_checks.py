@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import COMPONENTS, FEW_VALUES, CovariateSummary
+from consilience.aggregate.combine.site_model import COMPONENTS, FEW_VALUES, CovariateSummary, SiteModel
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.search import CONTENDERS
 from consilience.fit.specification import Specification
@@ -22,7 +21,7 @@ from consilience.messages.questions import (
     ProposeStart,
     Sample,
 )
-from consilience.model.clients.moments import ClientMoments
+from consilience.model.clients import ClientMoments
 from consilience.model.families.base import MomentExperts
 from consilience.model.families.requirement import Regressions
 from consilience.model.mixture import Mixture
@@ -229,7 +228,7 @@ def check_work(question: FitSite | ProposeStart, orders: tuple[int, ...], d: int
     >>> check_work(FitSite(Specification(K=5), (5,), seed=0, n_init=10**4, max_iter=10**6), (5,), d=2, q=1)
     Traceback (most recent call last):
     ...
-    consilience.messages.checks.TooCostlyError: the local fit takes 3e+11 operations for each row; at most 1e+10
+    consilience.messages.record_checks.TooCostlyError: the local fit takes 3e+11 operations for each row; at most 1e+10
     """
     if len(orders) > MOST_ORDERS or len(set(orders)) < len(orders):
         raise TooCostlyError(f"a local fit has at most {MOST_ORDERS} numbers of experts, each once")

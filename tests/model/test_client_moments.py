@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from consilience.errors import InvalidInputError
 from consilience.model import Groups, Rows, expect
-from consilience.model.clients import moments as module
-from consilience.model.clients.moments import ClientMoments, as_clients, client_moments, client_products, expect_clients
+from consilience.model import clients as module
+from consilience.model.clients import ClientMoments, as_clients, client_moments, client_products, expect_clients
 from consilience.model.design import Design
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.information import score
