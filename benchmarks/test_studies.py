@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from consilience.datasets import DataNotFoundError, load_images, load_table
+from benchmarks.lib.datasets import DataNotFoundError, load_images, load_table
 
 HERE = Path(__file__).parent
 TABLES = {

@@ -14,7 +14,7 @@ author = "The Consilience developers"
 copyright = author  # noqa: A001 (Sphinx's name)
 version = release = __version__
 
-sys.path.append(str(Path(__file__).parent / "_ext"))
+sys.path += [str(Path(__file__).parent / "_ext"), str(Path(__file__).parents[1])]  # pages use benchmarks.lib
 extensions = [
     "numpydoc",
     "catalogue",  # ours, in _ext

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from consilience.aggregate import Combination
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import covariate_summary
+from consilience.aggregate.combine.site_model import SiteModel, covariate_summary
 from consilience.datasets import soft
 from consilience.fit import Specification, fit_mixture, infer
 from consilience.fit.criteria import log_likelihood

@@ -29,7 +29,7 @@ from consilience.engines import InProcess
 from consilience.errors import ConsilienceError, JournalError, MessageError
 from consilience.messages import Failure, Summarise, Total, decode, encode
 from consilience.messages.codec import HEADER, Message
-from consilience.messages.table import KINDS, ROW_OF, received
+from consilience.messages.table import kinds, received, table
 from consilience.model import Rows
 from consilience.runs import Journal, run
 from consilience.site import Site, respond
@@ -74,7 +74,7 @@ def corpus() -> Corpus:
         for value in values(shape):
             message = encode(value)
             found.messages.append(message)
-            if type(value) in ROW_OF:
+            if type(value) in table():
                 found.questions.append((message, site))
                 said = respond(message, site)
                 if not isinstance(decode(said), Failure):
@@ -138,7 +138,7 @@ def _longer(b: bytearray, rng: random.Random, _: bytes) -> bytearray:
 
 def _kind(b: bytearray, rng: random.Random, _: bytes) -> bytearray:
     if len(b) >= HEADER.size:
-        struct.pack_into("<H", b, 6, rng.choice((rng.randrange(len(KINDS) + 3), 65535)))
+        struct.pack_into("<H", b, 6, rng.choice((rng.randrange(len(kinds()) + 3), 65535)))
     return b
 
 

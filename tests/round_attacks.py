@@ -14,18 +14,16 @@ from zlib import crc32
 import numpy as np
 
 from consilience.fit import Expect, Specification
-from consilience.messages.anchor_questions import Anchors, LocalSteps
-from consilience.messages.client_questions import Clients, Pairs
 from consilience.messages.failures import Failure
 from consilience.messages.questions import (
-    CriticSums,
+    Clients,
     FitSite,
     LogLikelihood,
+    Pairs,
     ProposeStart,
     Sample,
     ScoreSums,
     Several,
-    SquaredResponses,
     Summarise,
 )
 from consilience.messages.table import decode, encode
@@ -33,6 +31,9 @@ from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Ro
 from consilience.model.families.registry import FAMILIES
 from consilience.model.rows import Groups
 from consilience.numerics.arrays import unpack
+from consilience.published.client_steps import Anchors, LocalSteps
+from consilience.published.critic import CriticSums
+from consilience.published.spectral import SquaredResponses
 from consilience.site import Site
 from consilience.site.answer import respond
 from consilience.site.policy import Policy

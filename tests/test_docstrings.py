@@ -21,6 +21,7 @@ PACKAGES = (
     "methods",
     "model",
     "plot",
+    "published",
     "runs",
     "site",
 )

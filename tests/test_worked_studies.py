@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience.cli.app import app
 from consilience.cli.catalogue import CommandError
-from consilience.datasets import DataNotFoundError, load_table
 
 STUDIES = Path(__file__).parents[1] / "docs" / "studies"
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?")

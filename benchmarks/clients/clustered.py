@@ -35,13 +35,13 @@ from benchmarks.lib.clients import (
     sites_of,
 )
 from benchmarks.lib.study import RESULTS, Record, Study, rounded, table
-from consilience.aggregate.robust.anchors import anchor_clusters
 from consilience.datasets import ClientSimulation, clients
 from consilience.fit import Expect
-from consilience.messages import Anchors, LocalSteps, PerSite, Several
-from consilience.methods import ClusteredClients, FedMomentDescent
-from consilience.methods.clients.anchor_descent import PASSES
-from consilience.methods.clients.moment_descent import PROX_RATE, longest_step
+from consilience.messages import PerSite, Several
+from consilience.methods import ClusteredClients
+from consilience.published import FedMomentDescent
+from consilience.published.client_steps import Anchors, LocalSteps
+from consilience.published.moment_descent import PASSES, PROX_RATE, anchor_clusters, longest_step
 
 UNBALANCED = np.repeat([10, 50], [900, 20])
 SETTINGS = {"C.1": (np.full(200, 50), None), "C.2": (UNBALANCED, None), "C.3": (UNBALANCED, (0.2, 0.3, 0.5))}

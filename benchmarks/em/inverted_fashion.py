@@ -19,9 +19,9 @@ from itertools import product
 import numpy as np
 
 from benchmarks.lib import figures
+from benchmarks.lib.datasets import DataNotFoundError, Images, load_images
 from benchmarks.lib.image_experts import INNER, C, Panel, Place, em, gradient_em, lbfgs
 from benchmarks.lib.study import RESULTS, Record, Study, rounded, table
-from consilience.datasets import DataNotFoundError, Images, load_images
 
 STEPS = (0.02, 0.06, 0.2, 0.6, 2.0)
 """For experts and for the gate."""

@@ -36,8 +36,9 @@ from benchmarks.lib.symmetric import (
 )
 from consilience.engines import InProcess
 from consilience.fit import Specification
-from consilience.methods import GradientEM, MinimaxRegression, Task
+from consilience.methods import Task
 from consilience.model import Groups, Rows
+from consilience.published import GradientEM, MinimaxRegression
 from consilience.runs import run
 from consilience.site import Site
 

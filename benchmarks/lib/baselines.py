@@ -15,7 +15,7 @@ from consilience.aggregate import SupportComponents, SupportPart
 from consilience.aggregate.combine.components import joined_experts
 from consilience.aggregate.combine.pool import in_common
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.robust.align import consistent_labels
+from consilience.aggregate.robust.estimate import consistent_labels
 from consilience.model import Design, GaussianExperts, Mixture, Rows, SoftmaxGate, multinomial
 from consilience.model.families.categorical import CategoricalExperts
 from consilience.model.kernels import Workspace, second_moments

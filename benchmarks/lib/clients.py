@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from consilience import InProcess
-from consilience.aggregate.robust.anchors import anchor_count, drawn_anchors
 from consilience.datasets import ClientSimulation
 from consilience.fit import Specification
 from consilience.methods import Task
 from consilience.model import Groups, Mixture, Rows
-from consilience.model.clients.anchors import leading_step
 from consilience.numerics.kmeans import kmeans, squared_distances
+from consilience.published.client_steps import leading_step
+from consilience.published.moment_descent import anchor_count, drawn_anchors
 from consilience.runs import Reply, Run, run
 from consilience.site import Site
 

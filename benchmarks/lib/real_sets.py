@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 from sklearn.datasets import load_diabetes
 
-from consilience.datasets import load_table
+from benchmarks.lib.datasets import load_table
 
 AT_MOST = 5_000
 """Rows drawn from the three large tables."""

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 
+from benchmarks.lib.rate import em_rate
 from benchmarks.lib.smoline import D, Instance, em, instance
 from benchmarks.lib.study import Record
-from consilience.fit import Specification, em_rate, fit_mixture
+from consilience.fit import Specification, fit_mixture
 from consilience.fit.parameters import jacobian, parameters
 from consilience.model import Design, GaussianExperts, Mixture, Penalty, Rows, SoftmaxGate, expect
 from consilience.model.information import complete_information, moved

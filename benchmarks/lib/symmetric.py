@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
-from consilience.fit.spectral import symmetric_pair
 from consilience.numerics.linalg import whitening
 from consilience.numerics.quadrature import normal_nodes
+from consilience.published.spectral import symmetric_pair
 
 D, AGENT_ROWS = 128, 10
 STILL = 1e-9

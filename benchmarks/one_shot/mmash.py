@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchmarks.lib.datasets import DataError, load_table
 from benchmarks.lib.study import Record, Study, rounded, stopwatch, table
 from consilience import Federation, MixtureOfExpertsRegressor
 from consilience.aggregate import Combination
-from consilience.datasets import DataError, load_table
 from consilience.errors import ConsilienceWarning
 from consilience.fit import criteria
 from consilience.messages import decode

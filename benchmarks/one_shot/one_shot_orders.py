@@ -16,9 +16,9 @@ import warnings
 
 import numpy as np
 
+from benchmarks.lib.metrics import mean_log_likelihood
 from benchmarks.lib.sites import GENERATORS, LocalFits, answered, local_fits, simulated, split
 from benchmarks.lib.study import Record, Study, rounded, table
-from consilience.aggregate.metrics import mean_log_likelihood
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification, bic
 from consilience.methods import OneShot, Task

@@ -14,9 +14,10 @@ import warnings
 
 import numpy as np
 
+from benchmarks.lib.metrics import mean_log_likelihood
 from benchmarks.lib.sites import GENERATORS, LocalFits, local_fits, simulated, split, split_skewed
 from benchmarks.lib.study import Record, Study, rounded, table
-from consilience.aggregate import combine_models, mean_log_likelihood
+from consilience.aggregate import combine_models
 from consilience.datasets.generators import Simulation
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification

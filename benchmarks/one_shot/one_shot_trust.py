@@ -15,11 +15,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchmarks.lib.metrics import mean_log_likelihood
 from benchmarks.lib.sites import GENERATORS, LocalFits, local_fits, simulated, split, split_skewed
 from benchmarks.lib.study import Record, Study, rounded, table
 from consilience.aggregate import Combination, combine_models
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.metrics import mean_log_likelihood
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Specification
 from consilience.messages import FitSite

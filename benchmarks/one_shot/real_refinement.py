@@ -14,9 +14,9 @@ import warnings
 import numpy as np
 import pyarrow.compute as pc
 
+from benchmarks.lib.datasets import load_table
 from benchmarks.lib.study import Record, Study, rounded, table
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, OneShot
-from consilience.datasets import load_table
 
 STEPS = 10
 AT_TOP = 0.1

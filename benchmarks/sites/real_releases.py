@@ -16,8 +16,8 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.lib.datasets import load_table
 from benchmarks.lib.study import Record, Study, rounded, table
-from consilience.datasets import load_table
 from consilience.errors import ConsilienceWarning
 from consilience.files.study import CategoryColumn, Model, NumberColumn
 from consilience.files.study import Study as StudyFile

@@ -34,8 +34,9 @@ from benchmarks.lib.differing import (
 )
 from benchmarks.lib.study import RESULTS, Record, Study, rounded, table
 from consilience.fit import fit_mixture
-from consilience.methods import FedGrEM, SharedCentre, Task
+from consilience.methods import SharedCentre, Task
 from consilience.model import Rows
+from consilience.published import FedGrEM
 from consilience.runs import run
 
 H = tuple(0.25 * i for i in range(9))

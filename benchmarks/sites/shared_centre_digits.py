@@ -19,10 +19,10 @@ from functools import cache
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from benchmarks.lib.datasets import DataNotFoundError, load_images, load_table
 from benchmarks.lib.differing import Batch, KeptFits, converged, fed_em, gradient_em
 from benchmarks.lib.sites import kept_answers
 from benchmarks.lib.study import SCRATCH, Record, Study, rounded, table
-from consilience.datasets import DataNotFoundError, load_images, load_table
 from consilience.fit import Specification, fit_mixture
 from consilience.messages import FitSite, decode, encode
 from consilience.methods import SharedCentre, Task

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.lib.study import Record, Study, rounded, stopwatch, table
 from consilience.fit import Specification
 from consilience.messages import encode
-from consilience.methods.answer_size import LARGE, bytes_of_answer
+from consilience.methods.federated_em import LARGE, bytes_of_answer
 from consilience.model import Rows, expect
 from consilience.model.expectation import score_sums
 from consilience.model.information import is_informable

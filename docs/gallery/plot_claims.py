@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import MixtureOfExpertsRegressor
-from consilience.datasets import DataNotFoundError, load_table
 
 try:
     table = load_table("fremtpl2_frequency").to_pandas().sample(60_000, random_state=0)

@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import MixtureOfRegressions, plot
-from consilience.datasets import DataNotFoundError, load_table
 
 try:
     table = load_table("CO2data").to_pandas()

@@ -13,8 +13,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import MixtureOfExpertsRegressor, plot
-from consilience.datasets import DataNotFoundError, load_table
 
 REFERENCE = "United Air Lines Inc."
 try:

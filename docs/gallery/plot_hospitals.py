@@ -16,8 +16,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import Federation, MixtureOfExpertsClassifier, OneShot, plot
-from consilience.datasets import DataNotFoundError, load_table
 
 try:
     table = load_table("heart_disease").to_pandas()

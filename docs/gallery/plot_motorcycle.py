@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import MixtureOfExpertsRegressor, plot, select_order
-from consilience.datasets import DataNotFoundError, load_table
 
 try:
     table = load_table("mcycle").to_pandas()

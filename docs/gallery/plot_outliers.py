@@ -14,8 +14,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import MixtureOfRegressions, plot
-from consilience.datasets import DataNotFoundError, load_table
 
 try:
     tones = load_table("tonedata").to_pandas()

@@ -15,8 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import Federation, MixtureOfExpertsRegressor, SharedCentre, plot
-from consilience.datasets import DataNotFoundError, load_table
 
 CITY = ["Aotizhongxin", "Dongsi", "Guanyuan", "Gucheng", "Nongzhanguan", "Tiantan", "Wanliu", "Wanshouxigong"]
 OUTSIDE = ["Changping", "Dingling", "Huairou", "Shunyi"]  # in the north

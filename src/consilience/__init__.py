@@ -42,15 +42,12 @@ if TYPE_CHECKING:
     from consilience.methods import (
         ClusteredClients,
         FederatedEM,
-        FedGrEM,
-        FedMomentDescent,
-        GradientEM,
         Method,
-        MinimaxRegression,
         OneShot,
         SharedCentre,
         Task,
     )
+    from consilience.published import FedGrEM, FedMomentDescent, GradientEM, MinimaxRegression
     from consilience.runs import Limits
 
 __all__ = [
@@ -97,17 +94,17 @@ _HOME = {
     "ConvergenceWarning": "consilience.errors",
     "DaskCluster": "consilience.engines",
     "DegenerateFitWarning": "consilience.errors",
-    "FedGrEM": "consilience.methods",
-    "FedMomentDescent": "consilience.methods",
+    "FedGrEM": "consilience.published",
+    "FedMomentDescent": "consilience.published",
     "FederatedEM": "consilience.methods",
     "Federation": "consilience.federation",
     "GaussianMixture": "consilience.estimators",
-    "GradientEM": "consilience.methods",
+    "GradientEM": "consilience.published",
     "InProcess": "consilience.engines",
     "LargeMessagesWarning": "consilience.errors",
     "Limits": "consilience.runs",
     "Method": "consilience.methods",
-    "MinimaxRegression": "consilience.methods",
+    "MinimaxRegression": "consilience.published",
     "MixtureOfExpertsClassifier": "consilience.estimators",
     "MixtureOfExpertsRegressor": "consilience.estimators",
     "MixtureOfRegressions": "consilience.estimators",

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from consilience.datasets import DataNotFoundError, load_table
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience.fit import Fit, Specification, aic, bic, fit_mixture
 from consilience.fit.criteria import entropy, log_likelihood
 from consilience.fit.inference import inverse_information

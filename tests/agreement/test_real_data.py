@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, MixtureOfRegressions, OneShot
-from consilience.datasets import DataNotFoundError, load_table
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")]
 VOICE = ("age", "sex", "test_time", "Jitter(%)", "Shimmer", "NHR", "HNR", "RPDE", "DFA", "PPE")

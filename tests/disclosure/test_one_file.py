@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consilience.aggregate.combine import support
+from consilience.aggregate.combine import site_model
 from consilience.files.site_file import SiteFile
 from consilience.files.study import Minimum, Study
 from consilience.messages.questions import LocalFit
@@ -178,7 +178,7 @@ def test_a_rare_pair_of_levels_is_not_read_from_cross_products() -> None:
 
 
 def test_a_class_of_two_rows_in_the_summary_of_covariates_is_merged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "LEAST_ROWS", 1)  # the summary's own guard
+    monkeypatch.setattr(site_model, "LEAST_ROWS", 1)  # the summary's own guard
     rng = np.random.default_rng(6)
     X = 0.5 * rng.normal(size=(600, 2)) + np.repeat([[5.0, 0.0], [-5.0, 0.0], [0.0, 6.0]], 200, axis=0)
     X[:2] = [[40.0, 41.0], [41.0, 40.5]]

@@ -17,12 +17,13 @@ from consilience.datasets import paper, soft
 from consilience.engines import InProcess
 from consilience.engines.guarded import GuardedSites
 from consilience.fit import Expect, Specification
-from consilience.messages import Failure, FailureCode, Sizes, Summarise, decode, encode
+from consilience.messages import Failure, FailureCode, Summarise, decode, encode
 from consilience.messages.questions import Sample, ScoreSums, Several
 from consilience.methods.task import Task
 from consilience.model import ConstantGate, Design, Mixture, Rows
 from consilience.model.families.registry import FAMILIES
 from consilience.numerics.arrays import unpack
+from consilience.published.client_steps import Sizes
 from consilience.runs import run
 from consilience.site import Site
 from consilience.site.answer import answer, respond

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import (
     FederatedEM,
     Federation,
@@ -12,7 +13,6 @@ from consilience import (
     OneShot,
     SharedCentre,
 )
-from consilience.datasets import DataNotFoundError, load_table
 from consilience.errors import InvalidInputError
 
 N = 900

@@ -21,7 +21,7 @@ from consilience.fit.client_starts import (
 )
 from consilience.fit.climb import Ascent
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows
-from consilience.model.clients.moments import ClientMoments, client_moments, expect_clients
+from consilience.model.clients import ClientMoments, client_moments, expect_clients
 from consilience.model.families.covariance import STRUCTURES
 from consilience.numerics.arrays import Array, unpack
 

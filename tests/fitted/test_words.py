@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience import (
     Federation,
     GaussianMixture,
@@ -17,7 +18,6 @@ from consilience import (
     MixtureOfExpertsRegressor,
     MixtureOfRegressions,
 )
-from consilience.datasets import DataNotFoundError, load_table
 from consilience.fit import StopReason
 from consilience.fitted.effects import (
     covariate_steps,

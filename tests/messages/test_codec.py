@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
-from typing import get_args
+from dataclasses import dataclass, fields, is_dataclass, replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
-from consilience.errors import MessageError
+from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
+from consilience.errors import InvalidInputError, MessageError
 from consilience.fit import Expect, Specification
-from consilience.fit.spectral import squared_moments
 from consilience.fit.stop import StopReason
 from consilience.messages import (
     Answers,
@@ -34,38 +33,45 @@ from consilience.messages import (
     decode,
     encode,
 )
-from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
-from consilience.messages.client_questions import Clients, Pairs
-from consilience.messages.codec import FORMAT, HEADER, MARK, Message
+from consilience.messages import table as table_module
+from consilience.messages.codec import FORMAT, HEADER, MARK, Message, Number, Struct
 from consilience.messages.questions import (
-    Answer,
     Bundle,
-    CriticSums,
+    Clients,
     Identify,
     Identity,
-    Question,
+    Pairs,
     Sample,
     ScoreSums,
-    SquaredResponses,
 )
-from consilience.messages.table import KINDS, MOST_SITES, ROW_OF, received
+from consilience.messages.table import MOST_SITES, Row, kinds, received, register, table
 from consilience.model import GaussianExperts, Mixture, Rows, expect
-from consilience.model.clients.anchors import AnchorSteps, anchor_steps, client_sizes
-from consilience.model.clients.local_steps import ClusterSums, local_steps
-from consilience.model.clients.moments import ClientMoments, client_moments
-from consilience.model.clients.pairs import pair_sums
-from consilience.model.critic import minimax_sums
+from consilience.model.clients import ClientMoments, client_moments, pair_sums
 from consilience.model.design import Design
 from consilience.model.expectation import score_sums
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.moments import Additive
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics.arrays import Array, pack, unpack
+from consilience.published.client_steps import (
+    Anchors,
+    AnchorSteps,
+    ClusterSums,
+    LocalSteps,
+    Sizes,
+    anchor_steps,
+    client_sizes,
+    local_steps,
+)
+from consilience.published.critic import CriticSums, minimax_sums
+from consilience.published.spectral import SquaredResponses, squared_moments
 from consilience.site import Site, respond
 from families import GAUSSIAN
 from simulated import simulated
 from strategies import FAMILIES, GATES, Shape, shapes
 
-TYPES = [record.type for record in KINDS]
+KINDS, TABLE = kinds(), table()
+TYPES = [record.type for record in KINDS.values()]
 RANDOM_SPECIFICATION = Specification(K=3, family="poisson", gate="constant", structure="tied", intercept=False)
 
 
@@ -368,7 +374,7 @@ def test_a_huge_length_is_refused_before_anything_is_allocated() -> None:
 
 
 def test_a_huge_shape_is_refused_before_anything_is_allocated() -> None:
-    kind = next(i for i, record in enumerate(KINDS) if record.type.__name__ == "ColumnSummary")
+    kind = next(i for i, record in KINDS.items() if record.type.__name__ == "ColumnSummary")
     with pytest.raises(MessageError, match="ends early"):
         decode(Message(kind, (2**31 - 1, 1, 1, 2**30, 2**30), np.ones(3)).to_bytes())
 
@@ -380,7 +386,7 @@ def test_a_message_larger_than_the_cap_is_refused() -> None:
 
 
 def test_an_axis_of_length_zero_does_not_hide_the_others() -> None:
-    kind = next(i for i, record in enumerate(KINDS) if record.type.__name__ == "StartCandidates")
+    kind = next(i for i, record in KINDS.items() if record.type.__name__ == "StartCandidates")
     head = (1, 1, 1, 1, 0, 1, 0, 0, 0, 2**31 - 1, 2**31 - 1, 3, 0, 1, 1, 0)
     data = Message(kind, head, np.zeros(2)).to_bytes()
     with pytest.raises(MessageError):
@@ -828,13 +834,130 @@ SAYS = {
 
 
 def test_every_question_has_a_kind_an_answer_and_a_sentence() -> None:
-    assert set(get_args(Question)) == {*ROW_OF, Several} == set(SAYS)
-    assert set(ROW_OF) | set(get_args(Answer)) | {Bundle, Failure, Several} == set(TYPES)
-    assert {row.answer.type for row in ROW_OF.values()} | {Answers} == set(get_args(Answer))
+    assert {*TABLE, Several} == set(SAYS)
+    given = {row.answer.type for row in TABLE.values()}
+    assert set(TABLE) | given | {Answers, Bundle, Failure, Several} == set(TYPES)
+
+
+NUMBERS = [
+    "Failure",
+    "Several",
+    "Answers",
+    "Bundle",
+    "Summarise",
+    "Expect",
+    "LogLikelihood",
+    "ProposeStart",
+    "FitSite",
+    "ScoreSums",
+    "Sample",
+    "Pairs",
+    "Clients",
+    "SquaredResponses",
+    "CriticSums",
+    "Sizes",
+    "Anchors",
+    "LocalSteps",
+    "Identify",
+    "ColumnSummary",
+    "Statistics",
+    "Likelihood",
+    "StartCandidates",
+    "LocalFit",
+    "PairSums",
+    "ClientMoments",
+    "SquaredMoments",
+    "MinimaxSums",
+    "ClientSizes",
+    "AnchorSteps",
+    "ClusterSums",
+    "Identity",
+]
+
+
+def test_messages_keep_their_numbers() -> None:
+    assert {kind: record.type.__name__ for kind, record in KINDS.items()} == dict(enumerate(NUMBERS))
+
+
+@pytest.mark.parametrize("name", NUMBERS[4:19])
+def test_a_question_within_a_message_is_numbered_from_the_first(name: str) -> None:
+    value = next(value for value in values(Shape(d=2)) if type(value).__name__ == name)
+    message = Message.from_bytes(encode(Several((value,))))
+    assert message.head[:2].tolist() == [1, NUMBERS[4:].index(name)]
+
+
+@dataclass(frozen=True)
+class CountRows:
+    disclosed = "the number of rows"
+
+
+@dataclass(frozen=True)
+class Count(Additive):
+    n: float
+
+
+COUNT = Row(
+    kinds=(1_000, 1_001),
+    question=Struct(CountRows, {}),
+    answer=Struct(Count, {"n": Number()}),
+    contribution=lambda _, rows: Count(float(rows.n)),
+)
+
+
+@pytest.fixture
+def own_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_ROW_OF", "_RECORDS", "_KIND_OF"):
+        monkeypatch.setattr(table_module, name, dict(getattr(table_module, name)))
+
+
+@pytest.mark.usefixtures("own_table")
+def test_a_registered_question_is_asked_alone_and_with_others() -> None:
+    with pytest.raises(MessageError, match="CountRows is not in the table"):
+        encode(CountRows())
+    register(COUNT)
+    register(COUNT)  # twice is once
+    site = Site("north", Rows(np.zeros((3, 1)), np.zeros((3, 1))))
+    assert decode(respond(encode(CountRows()), site)) == Count(3.0)
+    both = decode(respond(encode(Several((CountRows(), Identify()))), site))
+    assert both.items == (Count(3.0), Identity(3.0))
+    assert received(encode(Count(3.0)), CountRows()) == Count(3.0)
+
+
+@pytest.mark.usefixtures("own_table")
+@pytest.mark.parametrize("kinds", [(4, 1_001), (1_000, 20), (1_000, 1_000)])
+def test_a_number_stands_for_one_record(kinds: tuple[int, int]) -> None:
+    with pytest.raises(InvalidInputError, match="choose another number, from 1000 to 65535"):
+        register(replace(COUNT, kinds=kinds))
+
+
+def test_bytes_of_a_question_that_is_not_registered_are_refused() -> None:
+    data = Message(1_000, (), np.empty(0)).to_bytes()
+    with pytest.raises(MessageError, match="message of kind 1000, which is not in the table"):
+        decode(data)
+    site = Site("north", Rows(np.zeros((3, 1)), np.zeros((3, 1))))
+    assert decode(respond(data, site)).code is FailureCode.UNREADABLE_QUESTION
+
+
+NEW_PROCESS = """
+import sys
+from consilience.messages import Identify, encode
+from consilience.messages.table import decode
+encode(Identify())
+assert not any(name.startswith("consilience.published") for name in sys.modules)
+print(type(decode(bytes.fromhex(sys.argv[1]))).__name__)
+"""
+
+
+def test_a_process_that_knows_only_the_entry_point_reads_a_published_question() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NEW_PROCESS, encode(SquaredResponses(DESIGN)).hex()],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "SquaredResponses"
 
 
 def test_only_sums_over_rows_may_be_added_over_sites() -> None:
-    assert {kind for kind, row in ROW_OF.items() if not row.adds} == {ProposeStart, FitSite, Clients, Sizes, Anchors}
+    assert {kind for kind, row in TABLE.items() if not row.adds} == {ProposeStart, FitSite, Clients, Sizes, Anchors}
 
 
 def test_the_sentence_of_a_question_says_what_leaves() -> None:

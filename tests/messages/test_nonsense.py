@@ -13,7 +13,6 @@ import pytest
 
 from consilience.errors import MessageError
 from consilience.fit import Expect, Specification
-from consilience.fit.spectral import SquaredMoments, squared_moments
 from consilience.messages import (
     Failure,
     FailureCode,
@@ -26,19 +25,17 @@ from consilience.messages import (
     decode,
     encode,
 )
-from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
-from consilience.messages.client_questions import Clients, Pairs
 from consilience.messages.codec import FORMAT, HEADER, MARK, Message
-from consilience.messages.questions import CriticSums, SquaredResponses
-from consilience.messages.table import KINDS, received
+from consilience.messages.questions import Clients, Pairs
+from consilience.messages.table import kinds, received
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows, SoftmaxGate, expect
-from consilience.model.clients.anchors import ClientSizes
-from consilience.model.clients.moments import ClientMoments, as_clients, client_moments
-from consilience.model.clients.pairs import PairSums, pair_sums
-from consilience.model.critic import minimax_sums
+from consilience.model.clients import ClientMoments, PairSums, as_clients, client_moments, pair_sums
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics import arrays
+from consilience.published.client_steps import Anchors, ClientSizes, LocalSteps, Sizes
+from consilience.published.critic import CriticSums, minimax_sums
+from consilience.published.spectral import SquaredMoments, SquaredResponses, squared_moments
 from consilience.site import Site, respond
 from fuzzing import MOST_GROWTH, MOST_SECONDS, fuzz
 from strategies import Shape
@@ -238,7 +235,7 @@ def test_a_specification_that_refuses_its_own_values_is_an_unreadable_message() 
 def test_an_answer_longer_than_its_question_allows_is_refused_unread() -> None:
     mixture, rows = Shape(n=20).problem()
     question = Expect(mixture)
-    kind = [record.type for record in KINDS].index(Statistics)
+    kind = [record.type for record in kinds().values()].index(Statistics)
     body = np.zeros(3 + 400 * 401 // 2)
     long = Message(kind, (0,) * 10 + (1, 400), body).to_bytes()
     arrays._kept_triangle.cache_clear()

@@ -13,7 +13,7 @@ from consilience.datasets import soft
 from consilience.fit import Expect, Problem, Specification
 from consilience.messages import encode
 from consilience.methods import Task
-from consilience.methods.answer_size import LARGE, bytes_of_answer, warn_if_large
+from consilience.methods.federated_em import LARGE, bytes_of_answer, warn_if_large
 from consilience.model import Rows, expect
 from consilience.model.summary import ColumnSummary
 

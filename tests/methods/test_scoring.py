@@ -18,7 +18,7 @@ from consilience import (
     OneShot,
     load,
 )
-from consilience.aggregate.combine.support import covariate_summary
+from consilience.aggregate.combine.site_model import covariate_summary
 from consilience.datasets import soft
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError

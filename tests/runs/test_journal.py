@@ -33,14 +33,13 @@ from consilience.messages import (
     Total,
     encode,
 )
-from consilience.messages.codec import fingerprint_of
+from consilience.messages.codec import fingerprint_of, is_same_question
 from consilience.messages.dialogue import Dialogue
-from consilience.messages.same import is_same_question
 from consilience.model import Rows
 from consilience.model.statistics import Statistics
 from consilience.runs import Journal, Limits, run
 from consilience.runs import journal as journal_module
-from consilience.runs.journal_file import FrameFile, joined, separated
+from consilience.runs.journal import FrameFile, joined, separated
 from consilience.runs.record import ANSWERED, FROM_JOURNAL
 from consilience.site import Site, respond
 from strategies import Shape

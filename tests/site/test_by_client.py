@@ -16,14 +16,12 @@ from consilience import ClusteredClients, FederatedEM, Federation, MixtureOfRegr
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect
 from consilience.messages import Failure, FailureCode, Several, Summarise, Total, decode, encode
-from consilience.messages.client_questions import Clients, Pairs
 from consilience.messages.dialogue import Dialogue
-from consilience.messages.questions import Question, ScoreSums
-from consilience.messages.table import ROW_OF
+from consilience.messages.questions import Clients, Pairs, Question, ScoreSums
+from consilience.messages.table import row_of
 from consilience.methods import Method, Task
 from consilience.model import Design, Groups, Rows, expect
-from consilience.model.clients.moments import client_moments
-from consilience.model.clients.pairs import pair_sums
+from consilience.model.clients import client_moments, pair_sums
 from consilience.model.expectation import score_sums
 from consilience.site import Columns, Shard, Site, answer, respond
 from strategies import Shape
@@ -171,10 +169,10 @@ def test_rows_with_other_columns_are_named(question: Question, d: int, q: int) -
 def test_every_sum_over_rows_has_a_line_of_its_own() -> None:
     mixture, rows = problem()
     for question in (*QUESTIONS, Expect(mixture), Summarise(2, 1)):
-        row = ROW_OF[type(question)]
+        row = row_of(question)
         row.reads(question, rows)
         assert encode(row.contribution(question, rows)) == encode(answer(question, Site("here", rows)))
-    score, _ = ROW_OF[ScoreSums].contribution(ScoreSums(mixture), rows), expect(mixture, rows)
+    score, _ = row_of(ScoreSums(mixture)).contribution(ScoreSums(mixture), rows), expect(mixture, rows)
     np.testing.assert_array_equal(score.to_array(), score_sums(mixture, rows).to_array())
 
 

@@ -1,14 +1,13 @@
 """Write one table per station, tables/Aotizhongxin.parquet and so on, from the public file."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from consilience.datasets import load_table
-
-whole = load_table("beijing_air")  # from the folder that CONSILIENCE_DATA names
+whole = parquet.read_table(Path(os.environ["CONSILIENCE_DATA"], "beijing_air", "beijing_air_quality.parquet"))
 table = pa.table(
     {
         "log_dust": pc.ln(whole["PM2.5"]),

@@ -1,14 +1,13 @@
 """Write one table per hospital, tables/cleveland.parquet and so on, from the public file."""
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
-from consilience.datasets import load_table
-
-whole = load_table("heart_disease")  # from the folder that CONSILIENCE_DATA names
+whole = csv.read_csv(Path(os.environ["CONSILIENCE_DATA"], "heart_disease", "heart_disease_4sites.csv"))
 table = pa.table(
     {
         "disease": pc.if_else(pc.greater(whole["num"], 0), "yes", "no"),

@@ -1,14 +1,13 @@
 """Write one table per made-up hospital, tables/hospital0.parquet to tables/hospital4.parquet, from the public file."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import parquet
+from pyarrow import csv, parquet
 
-from consilience.datasets import load_table
-
-whole = load_table("parkinsons")  # from the folder that CONSILIENCE_DATA names
+whole = csv.read_csv(Path(os.environ["CONSILIENCE_DATA"], "parkinsons", "parkinsons_updrs.csv.gz"))
 table = whole.select(
     ["total_UPDRS", "age", "sex", "test_time", "Jitter(%)", "Shimmer", "NHR", "HNR", "RPDE", "DFA", "PPE"]
 )

@@ -1,25 +1,12 @@
-"""Aggregation of models from many sites: transport costs, mixture reduction, robust centres, metrics."""
+"""Aggregation of models from many sites: transport costs, mixture reduction, robust centres."""
 
 from consilience.aggregate.camps import Camps, camps
-from consilience.aggregate.combine.combination import Combination
-from consilience.aggregate.combine.combiner import combine_models, combine_orders
-from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart
-from consilience.aggregate.combine.cost import support_costs
+from consilience.aggregate.combine.combiner import Combination, combine_models, combine_orders
+from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart, support_costs
 from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients, heterogeneity
 from consilience.aggregate.combine.reduce import Reduction, reduced, spread_start
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
-from consilience.aggregate.metrics import (
-    ParameterErrors,
-    adjusted_rand_index,
-    cluster_labels,
-    deficit_ratio,
-    mean_log_likelihood,
-    parameter_errors,
-    relative_prediction_error,
-)
-from consilience.aggregate.robust.align import Alignment, consistent_labels
+from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
 from consilience.aggregate.robust.centre import (
     capped,
     coordinate_median,
@@ -29,11 +16,9 @@ from consilience.aggregate.robust.centre import (
     trimmed_mean,
     usable,
 )
-from consilience.aggregate.robust.empirical_bayes import Shrinkage, shrunk
-from consilience.aggregate.robust.estimate import Estimate, in_common_labels
+from consilience.aggregate.robust.estimate import Alignment, Estimate, consistent_labels, in_common_labels
 from consilience.aggregate.robust.sharing import Sharing, shared
-from consilience.aggregate.robust.shrinkage import division
-from consilience.aggregate.transport import exact_cost, exact_transport, relaxed_transport
+from consilience.aggregate.robust.shrinkage import Shrinkage, division, shrunk
 
 __all__ = [
     "Alignment",
@@ -43,7 +28,6 @@ __all__ = [
     "Estimate",
     "Heterogeneity",
     "MomentComponents",
-    "ParameterErrors",
     "Reduction",
     "Sharing",
     "Shrinkage",
@@ -52,29 +36,20 @@ __all__ = [
     "SiteModel",
     "SupportComponents",
     "SupportPart",
-    "adjusted_rand_index",
     "camps",
     "capped",
-    "cluster_labels",
     "combine_models",
     "combine_orders",
     "consistent_labels",
     "coordinate_median",
     "covariate_summary",
-    "deficit_ratio",
     "division",
     "drawn_towards",
-    "exact_cost",
-    "exact_transport",
     "geometric_median",
     "heterogeneity",
     "huber_centre",
     "in_common_labels",
-    "mean_log_likelihood",
-    "parameter_errors",
     "reduced",
-    "relative_prediction_error",
-    "relaxed_transport",
     "shared",
     "shrunk",
     "spread_start",

@@ -1,30 +1,11 @@
-"""Simulated mixtures with known truth, and loaders of public data sets."""
+"""Simulated mixtures with known truth."""
 
-from consilience.datasets.generators import Simulation, paper, soft
-from consilience.datasets.loaders import (
-    DataError,
-    DataNotFoundError,
-    DigestMismatchError,
-    Images,
-    load_images,
-    load_table,
-)
-from consilience.datasets.registry import DataFile, Origin, available
-from consilience.datasets.simulated_clients import ClientSimulation, clients
+from consilience.datasets.generators import ClientSimulation, Simulation, clients, paper, soft
 
 __all__ = [
     "ClientSimulation",
-    "DataError",
-    "DataFile",
-    "DataNotFoundError",
-    "DigestMismatchError",
-    "Images",
-    "Origin",
     "Simulation",
-    "available",
     "clients",
-    "load_images",
-    "load_table",
     "paper",
     "soft",
 ]

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary
+from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel
 from consilience.errors import InvalidInputError, MessageError
 from consilience.files import schema
 from consilience.files.canonical import content_hash
@@ -21,8 +20,8 @@ from consilience.files.json_text import parsed, written
 from consilience.files.numbers import array, listed, vector
 from consilience.files.saved_mixture import mixture_document, mixture_of
 from consilience.fit.stop import StopReason
-from consilience.messages.checks import check_covariates, check_fit, check_site_model, check_summary
 from consilience.messages.questions import LocalFit
+from consilience.messages.record_checks import check_covariates, check_fit, check_site_model, check_summary
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, pack, unpack
 

@@ -7,7 +7,6 @@ from consilience.fit.fitting import Fit, fit_mixture
 from consilience.fit.inference import Inference, infer
 from consilience.fit.parameters import Parameters
 from consilience.fit.problem import Problem
-from consilience.fit.rate import Rate, em_rate
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
@@ -19,7 +18,6 @@ __all__ = [
     "Inference",
     "Parameters",
     "Problem",
-    "Rate",
     "Specification",
     "StartEnds",
     "StopReason",
@@ -28,7 +26,6 @@ __all__ = [
     "bootstrap",
     "climb",
     "drive",
-    "em_rate",
     "fit_mixture",
     "infer",
 ]

@@ -13,7 +13,7 @@ import numpy as np
 
 from consilience.fit.checks import on_floor
 from consilience.fit.climb import Ascent, climb, drive
-from consilience.model.clients.moments import ClientMoments, expect_clients
+from consilience.model.clients import ClientMoments, expect_clients
 from consilience.model.design import Design
 from consilience.model.families.regressions import mixture_of_regressions
 from consilience.model.families.requirement import Regressions
@@ -51,7 +51,7 @@ def client_ascents(
     Examples
     --------
     >>> from consilience.model import Groups, Rows
-    >>> from consilience.model.clients.moments import client_moments
+    >>> from consilience.model.clients import client_moments
     >>> rng = np.random.default_rng(0)
     >>> X, groups = rng.normal(size=(400, 1)), np.arange(400) // 4
     >>> y = np.where(groups % 2, 2.0, -2.0) * X[:, 0] + 0.1 * rng.normal(size=400)

@@ -1,58 +1,54 @@
 """Messages between a coordinator and sites: questions, answers, failures and their encoding."""
 
-from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
-from consilience.messages.client_questions import Clients, Pairs
+import consilience.messages.records  # noqa: F401 - adds the questions of the library to the table
 from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total, together
 from consilience.messages.failures import Failure, FailureCode, SiteError
 from consilience.messages.questions import (
-    Answer,
     Answers,
-    CriticSums,
+    Clients,
     FitSite,
+    Identify,
     Likelihood,
     LocalFit,
     LogLikelihood,
+    Pairs,
     ProposeStart,
     Question,
     Sample,
     ScoreSums,
     Several,
-    SquaredResponses,
     StartCandidates,
     Summarise,
 )
-from consilience.messages.table import decode, encode
+from consilience.messages.table import Row, decode, encode, register
 
 __all__ = [
-    "Anchors",
-    "Answer",
     "Answers",
     "Clients",
-    "CriticSums",
     "Dialogue",
     "Each",
     "Failure",
     "FailureCode",
     "FitSite",
+    "Identify",
     "Likelihood",
     "LocalFit",
-    "LocalSteps",
     "LogLikelihood",
     "Pairs",
     "PerSite",
     "ProposeStart",
     "Question",
     "Request",
+    "Row",
     "Sample",
     "ScoreSums",
     "Several",
     "SiteError",
-    "Sizes",
-    "SquaredResponses",
     "StartCandidates",
     "Summarise",
     "Total",
     "decode",
     "encode",
+    "register",
     "together",
 ]

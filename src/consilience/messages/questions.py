@@ -1,6 +1,7 @@
-"""Questions to a site and their answers: a closed list.
+"""Questions to a site and their answers.
 
 Every question describes what its answer discloses. The question of the EM loop is :class:`~consilience.fit.Expect`.
+Which questions there are is said by :mod:`consilience.messages.table`.
 """
 
 from __future__ import annotations
@@ -8,27 +9,38 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.fit.climb import Expect
 from consilience.fit.search import CONTENDERS
 from consilience.fit.specification import Specification
-from consilience.fit.spectral import SquaredMoments
 from consilience.fit.stop import StopReason
-from consilience.messages.anchor_questions import Anchors, LocalSteps, Sizes
-from consilience.messages.client_questions import Clients, Pairs
-from consilience.model.clients.anchors import AnchorSteps, ClientSizes
-from consilience.model.clients.local_steps import ClusterSums
-from consilience.model.clients.moments import ClientMoments
-from consilience.model.clients.pairs import PairSums
-from consilience.model.critic import MinimaxSums
 from consilience.model.design import Design
 from consilience.model.mixture import Mixture
 from consilience.model.moments import Additive
-from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
+
+
+class Question(Protocol):
+    """A frozen record that asks for something; the table of messages names its codec and its answer.
+
+    Examples
+    --------
+    >>> question: Question = Summarise(d=2, q=1)
+    >>> question.disclosed.split(",")[0]
+    'the total weight'
+    """
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        ...
+
+
+Answer = Any
+"""The record with which a site answers; which one, the table of messages says."""
 
 
 @dataclass(frozen=True)
@@ -262,60 +274,6 @@ class LocalFit:
 
 
 @dataclass(frozen=True, eq=False)
-class SquaredResponses:
-    """Ask for ``Σ w y² x̃ x̃ᵀ`` on a design, for one response: :class:`~consilience.fit.spectral.SquaredMoments`.
-
-    Examples
-    --------
-    >>> SquaredResponses(Design.raw(2)).design.p
-    3
-    """
-
-    design: Design
-
-    @property
-    def disclosed(self) -> str:
-        """Return a description of what an answer discloses."""
-        return "the total weight, and the sum over rows of y² xxᵀ"
-
-
-@dataclass(frozen=True, eq=False)
-class CriticSums:
-    """Ask for the value and gradients of a critic between the rows and a mixture of regressions: ``MinimaxSums``.
-
-    Parameters
-    ----------
-    mixture : Mixture
-        Gaussian mixture with constant gate, one response and one variance.
-    above, below : (K, p) array
-        Coefficients of the two mixtures whose log ratio is the critic
-        (:func:`~consilience.model.critic.minimax_sums`).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience.model import ConstantGate, GaussianExperts
-    >>> B = np.array([[[1.0, 0.0]], [[-1.0, 0.0]]])
-    >>> mixture = Mixture(Design.raw(1), ConstantGate(np.full(2, 0.5)), GaussianExperts(B, np.ones((2, 1, 1))))
-    >>> CriticSums(mixture, B[:, 0], B[:, 0]).above.shape
-    (2, 2)
-    """
-
-    mixture: Mixture
-    above: Array
-    below: Array
-
-    @property
-    def disclosed(self) -> str:
-        """Return a description of what an answer discloses."""
-        K = self.mixture.K
-        return (
-            f"the value of a critic and its gradients for {K} experts, which are weighted sums of x over rows; the "
-            "sums of responsibilities and of squared residuals, the total weight and the log-likelihood"
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class Several:
     """Ask several questions in one message: :class:`Answers`. If all answers add, the data are read once.
 
@@ -417,37 +375,67 @@ class Answers:
         return Answers(tuple(a + b for a, b in zip(self.items, other.items, strict=True)))
 
 
-Question = (
-    Summarise
-    | Expect
-    | ScoreSums
-    | Sample
-    | LogLikelihood
-    | Pairs
-    | Clients
-    | Sizes
-    | Anchors
-    | LocalSteps
-    | ProposeStart
-    | FitSite
-    | SquaredResponses
-    | CriticSums
-    | Several
-    | Identify
-)
-Answer = (
-    ColumnSummary
-    | Statistics
-    | PairSums
-    | ClientMoments
-    | ClientSizes
-    | AnchorSteps
-    | ClusterSums
-    | Likelihood
-    | StartCandidates
-    | LocalFit
-    | SquaredMoments
-    | MinimaxSums
-    | Answers
-    | Identity
-)
+# ---------------------------------------------------------------- clients: groups of rows with one label
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Ask for the sum over clients of products of residual vectors of pairs of rows: ``PairSums``.
+
+    Parameters
+    ----------
+    design : Design
+    theta : (p,) array
+        Coefficients at which residuals are computed.
+    basis : (p, K) array or None
+        If given, the answer is the sum times the basis: ``p K`` numbers instead of ``p²``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Pairs(Design.raw(2), np.zeros(3)).basis is None
+    True
+    """
+
+    design: Design
+    theta: Array
+    basis: Array | None = None
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        times = "" if self.basis is None else f", times a basis of {self.basis.shape[1]} directions"
+        return f"the sum over clients and pairs of a client's rows of products of residual times x{times}"
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """Ask for the moments of each client, in all coefficients or in the directions of a basis: ``ClientMoments``.
+
+    Parameters
+    ----------
+    design : Design
+    theta : (p,) array
+        Coefficients at which residuals are computed.
+    basis : (p, f) array or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Clients(Design.raw(2), np.zeros(3), np.eye(3)[:, :1]).basis.shape
+    (3, 1)
+    """
+
+    design: Design
+    theta: Array
+    basis: Array | None = None
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        f = self.design.p if self.basis is None else self.basis.shape[1]
+        of = "covariates" if self.basis is None else "combinations of covariates"
+        return (
+            f"for each client, its number of rows, the sum of squared residuals, and the second moments of {f} {of} "
+            "with each other and with residuals"
+        )

@@ -1,27 +1,91 @@
-"""Codecs of the parts of questions and answers: designs, mixtures, summaries, specifications."""
+"""Codecs of the parts of questions and answers, and the rows of the library's own questions."""
 
 from __future__ import annotations
 
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary
+import numpy as np
+
+from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel
+from consilience.fit.climb import Expect
+from consilience.fit.criteria import label_count, log_likelihood
+from consilience.fit.search import CONTENDERS
 from consilience.fit.specification import Specification
-from consilience.messages.checks import (
+from consilience.fit.stop import StopReason
+from consilience.messages.answer_checks import (
+    are_start_candidates,
+    directions,
+    has_layout,
+    in_clients,
+    in_fit,
+    in_identity,
+    in_likelihood,
+    in_pairs,
+    in_statistics,
+    in_summary,
+    is_fit_of,
+    products_of_fit,
+    summary_fits,
+)
+from consilience.messages.codec import (
+    Choice,
+    Field,
+    Flag,
+    Floats,
+    Maybe,
+    Number,
+    OneOf,
+    Struct,
+    Symmetric,
+    Tuple,
+    Whole,
+)
+from consilience.messages.questions import (
+    Clients,
+    FitSite,
+    Identify,
+    Identity,
+    Likelihood,
+    LocalFit,
+    LogLikelihood,
+    Pairs,
+    ProposeStart,
+    Sample,
+    ScoreSums,
+    StartCandidates,
+    Summarise,
+)
+from consilience.messages.record_checks import (
+    HEADS,
+    check_clients,
     check_covariates,
+    check_directions,
+    check_fit,
+    check_fit_site,
+    check_local_fit,
+    check_sample,
     check_site_model,
     check_specification,
     check_summary,
+    numbers_of_candidates,
+    numbers_of_fit,
+    reads_columns,
+    reads_design,
+    reads_mixture,
 )
-from consilience.messages.codec import Choice, Flag, Floats, Maybe, Number, OneOf, Struct, Symmetric, Tuple, Whole
+from consilience.messages.table import Row, answers, register, row_of
+from consilience.model.clients import ClientMoments, PairSums, client_moments, pair_sums
+from consilience.model.cross_products import CrossProducts, products_of_statistics, products_of_summary
 from consilience.model.design import Design
+from consilience.model.expectation import expect, score_sums
 from consilience.model.families.base import Experts
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.registry import FAMILIES
 from consilience.model.gates import GATES, Gate
-from consilience.model.mixture import Mixture
+from consilience.model.mixture import Mixture, layout_of, score_layout
 from consilience.model.moments import Moments
 from consilience.model.received import check_design, check_mixture
 from consilience.model.statistics import Statistics
-from consilience.model.summary import ColumnSummary
+from consilience.model.summary import ColumnSummary, column_summary
+from consilience.numerics.arrays import triangle_size
 
 MOST_EXPERTS = 200
 MOST_CLASSES = 10_000
@@ -121,3 +185,137 @@ SITE_MODEL = Struct(
     },
     check_site_model,
 )
+
+# ---------------------------------------------------------------- rows of the table
+
+EXPECT = Struct(Expect, {"mixture": MIXTURE, "information": FLAG})
+SCORE_SUMS = Struct(ScoreSums, {"mixture": MIXTURE})
+DIRECTIONS: dict[str, Field] = {"design": DESIGN, "theta": VECTOR, "basis": Maybe(MATRIX)}
+
+ROWS: tuple[Row, ...] = (
+    Row(
+        kinds=(4, 19),
+        question=Struct(Summarise, {"d": Whole(0, MOST_COLUMNS), "q": Whole(1, MOST_COLUMNS)}),
+        answer=SUMMARY,
+        reads=reads_columns,
+        contribution=lambda _, rows: column_summary(rows),
+        fits=lambda asked, given: summary_fits(given, asked.d, asked.q),
+        largest=lambda asked: HEADS + asked.d + triangle_size(asked.d) + asked.q * (asked.q + 1),
+        impossible=in_summary,
+        products=lambda _, given: products_of_summary(given),
+    ),
+    Row(
+        kinds=(5, 20),
+        question=EXPECT,
+        answer=STATISTICS,
+        reads=reads_mixture,
+        contribution=lambda asked, rows: expect(asked.mixture, rows, information=asked.information),
+        fits=lambda asked, given: has_layout(given, layout_of(asked.mixture), asked.information),
+        largest=lambda asked: HEADS + layout_of(asked.mixture).size(information=asked.information),
+        impossible=in_statistics,
+        products=lambda asked, given: products_of_statistics(asked.mixture, given),
+    ),
+    Row(
+        kinds=(6, 21),
+        question=Struct(LogLikelihood, {"mixture": MIXTURE}),
+        answer=Struct(Likelihood, {"log_likelihood": NUMBER, "weight": NUMBER}),
+        reads=reads_mixture,
+        contribution=lambda asked, rows: Likelihood(log_likelihood(asked.mixture, rows), label_count(rows)),
+        largest=lambda _: HEADS,
+        impossible=in_likelihood,
+        products=lambda _, given: CrossProducts.counted(labels=given.weight),
+    ),
+    Row(
+        kinds=(7, 22),
+        question=Struct(
+            ProposeStart,
+            {"specification": SPECIFICATION, "summary": SUMMARY, "seed": SEED, "n_init": Whole(1, MOST_STARTS)},
+            check_local_fit,
+        ),
+        answer=Struct(StartCandidates, {"mixtures": Tuple(MIXTURE, CONTENDERS)}),
+        adds=False,
+        largest=numbers_of_candidates,
+        fits=are_start_candidates,
+    ),
+    Row(
+        kinds=(8, 23),
+        question=Struct(
+            FitSite,
+            {
+                "specification": SPECIFICATION,
+                "orders": Tuple(Whole(1, MOST_EXPERTS), MOST_PARTS),
+                "seed": SEED,
+                "n_init": Whole(1, MOST_STARTS),
+                "tol": NUMBER,
+                "max_iter": Whole(1, MOST_ITERATIONS),
+                "start": Maybe(MIXTURE),
+                "columns": Maybe(Tuple(Whole(0, MOST_COLUMNS), 2)),
+                "describe": FLAG,
+            },
+            check_fit_site,
+        ),
+        answer=Struct(
+            LocalFit,
+            {"summary": SUMMARY, "model": Maybe(SITE_MODEL), "stop": Maybe(Choice(tuple(StopReason)))},
+            check_fit,
+        ),
+        adds=False,
+        fits=is_fit_of,
+        largest=numbers_of_fit,
+        impossible=in_fit,
+        products=products_of_fit,
+    ),
+    Row(
+        kinds=(9, 20),
+        question=SCORE_SUMS,
+        answer=STATISTICS,
+        reads=reads_mixture,
+        contribution=lambda asked, rows: score_sums(asked.mixture, rows),
+        fits=lambda asked, given: has_layout(given, score_layout(asked.mixture), False),
+        largest=lambda asked: HEADS + score_layout(asked.mixture).size(information=False),
+        impossible=in_statistics,
+        products=lambda asked, given: CrossProducts.counted(
+            float(given.experts.plain[: asked.mixture.K].sum()), given.weight
+        ),
+    ),
+    Row(
+        kinds=(10, 20),
+        question=Struct(Sample, {"question": OneOf(EXPECT, SCORE_SUMS), "share": NUMBER, "seed": SEED}, check_sample),
+        answer=STATISTICS,
+        fits=lambda asked, given: answers(asked.question, given),
+        largest=lambda asked: row_of(asked.question).largest(asked.question),
+        impossible=in_statistics,
+    ),
+    Row(
+        kinds=(11, 24),
+        question=Struct(Pairs, DIRECTIONS, check_directions),
+        answer=Struct(PairSums, {"product": MATRIX, "pairs": NUMBER}),
+        reads=reads_design,
+        contribution=lambda asked, rows: pair_sums(rows, asked.design, asked.theta, asked.basis),
+        fits=lambda asked, given: given.product.shape == (asked.design.p, directions(asked)),
+        largest=lambda asked: HEADS + asked.design.p * directions(asked),
+        impossible=in_pairs,
+    ),
+    Row(
+        kinds=(12, 25),
+        question=Struct(Clients, DIRECTIONS, check_directions),
+        answer=Struct(ClientMoments, {"n": VECTOR, "S": MATRIX, "b": MATRIX, "c": VECTOR}, check_clients),
+        adds=False,
+        reads=reads_design,
+        contribution=lambda asked, rows: client_moments(rows, asked.design, asked.theta, asked.basis),
+        fits=lambda asked, given: given.f == directions(asked),
+        impossible=in_clients,
+        products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(np.sum(given.n > 0))),
+    ),
+    Row(
+        kinds=(18, 31),
+        question=Struct(Identify, {}),
+        answer=Struct(Identity, {"weight": NUMBER}),
+        contribution=lambda _, rows: Identity(float(rows.n if rows.weight is None else rows.weight.sum())),
+        largest=lambda _: HEADS,
+        impossible=in_identity,
+        products=lambda _, given: CrossProducts.counted(given.weight),
+    ),
+)
+"""Rows of the questions of recommended methods, local fits and checks."""
+register(*ROWS)

@@ -1,24 +1,17 @@
 """Federated methods: dialogues that receive answers, without access to data or engines."""
 
-from consilience.methods.clients import ClusteredClients, ClusteredFit, DescentFit, FedMomentDescent
+from consilience.methods.clustered import ClusteredClients, ClusteredFit
 from consilience.methods.federated_em import FederatedEM
-from consilience.methods.gradient_em import GradientEM
-from consilience.methods.minimax import MinimaxRegression
 from consilience.methods.one_shot import CombinedFit, OneShot
-from consilience.methods.per_site import FedGrEM, SharedCentre, SharedFit, SiteShare
+from consilience.methods.per_site import SharedCentre, SharedFit, SiteShare
 from consilience.methods.task import Method, Task
 
 __all__ = [
     "ClusteredClients",
     "ClusteredFit",
     "CombinedFit",
-    "DescentFit",
-    "FedGrEM",
-    "FedMomentDescent",
     "FederatedEM",
-    "GradientEM",
     "Method",
-    "MinimaxRegression",
     "OneShot",
     "SharedCentre",
     "SharedFit",

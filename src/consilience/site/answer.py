@@ -12,10 +12,8 @@ import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.search import search
-from consilience.messages.anchor_questions import Anchors
 from consilience.messages.codec import OtherFormatError
 from consilience.messages.failures import Failure, FailureCode, SiteError
-from consilience.messages.limits import TooCostlyError, check_work
 from consilience.messages.questions import (
     Answer,
     Answers,
@@ -27,9 +25,8 @@ from consilience.messages.questions import (
     Several,
     StartCandidates,
 )
-from consilience.messages.reading import check_rows, reads_design
-from consilience.messages.table import ROW_OF, decoded_question, encode, received
-from consilience.model.clients.anchors import AnchorSteps, anchor_steps
+from consilience.messages.record_checks import TooCostlyError, check_rows, check_work
+from consilience.messages.table import decoded_question, encode, received, row_of
 from consilience.model.rows import Rows, sampled
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
@@ -61,18 +58,21 @@ def answer(question: Question, site: Site) -> Answer:
     >>> answer(Summarise(d=1, q=1), site).y_mean
     array([2.])
     """
-    whole = WHOLE.get(type(question))
-    if whole is not None:
-        return whole(question, site)
-    if isinstance(question, Several) and not is_sum(question):
-        return Answers(tuple(answer(part, site) for part in question.questions))
+    own = OWN.get(type(question))
+    if own is not None:
+        return own(question, site)
+    if isinstance(question, Several):
+        if not is_sum(question):
+            return Answers(tuple(answer(part, site) for part in question.questions))
+    elif (whole := row_of(question).whole) is not None:
+        return whole(question, site.chunks)
     return reduce(_add, (_contribution(question, rows) for rows in site.chunks()))
 
 
 def is_sum(question: Question) -> bool:
     """Whether the answer is a sum of contributions of rows, whoever holds them."""
     parts = question.questions if isinstance(question, Several) else (question,)
-    return all(ROW_OF[type(part)].contribution for part in parts if type(part) in ROW_OF)
+    return all(row_of(part).contribution for part in parts)
 
 
 def _add(a: Answer, b: Answer) -> Answer:
@@ -84,8 +84,8 @@ def _contribution(question: Question, rows: Rows) -> Answer:
     """Compute the contribution of ``rows`` to the answer."""
     if isinstance(question, Several):
         return Answers(tuple(_contribution(part, rows) for part in question.questions))
-    row = ROW_OF.get(type(question))
-    if row is None or row.contribution is None:
+    row = row_of(question)
+    if row.contribution is None:
         raise SiteError(FailureCode.NO_ANSWER_TO_KIND, type(question).__name__)
     row.reads(question, rows)
     part: Answer = row.contribution(question, rows)
@@ -96,18 +96,8 @@ def _sampled(question: Sample, site: Site) -> Statistics:
     """Answer from a random sample of labels, divided by the sampling fraction."""
     rng = np.random.default_rng([question.seed, crc32(site.name.encode())])
     parts = (_contribution(question.question, sampled(rows, question.share, rng)) for rows in site.chunks())
-    total: Statistics = reduce(_add, parts)  # type: ignore[assignment]
+    total: Statistics = reduce(_add, parts)
     return total.scaled(1 / question.share)
-
-
-def _anchored(question: Anchors, site: Site) -> AnchorSteps:
-    """Compute the steps of some clients, numbered over all pieces of the data."""
-    for rows in site.chunks():
-        reads_design(question, rows)
-    found = anchor_steps(site.chunks(), question.places, question.design, question.theta, question.basis)
-    if np.any(np.isnan(found.step)):
-        raise MessageError("the question names a client that the site does not have")
-    return found
 
 
 def _candidates(question: ProposeStart, site: Site) -> StartCandidates:
@@ -139,13 +129,12 @@ def _labels(rows: Rows) -> int:
     return int(present.sum()) if rows.groups is None else len(np.unique(rows.groups.codes[present]))
 
 
-WHOLE: dict[type, Callable[[Any, Site], Answer]] = {
+OWN: dict[type, Callable[[Any, Site], Answer]] = {
     ProposeStart: _candidates,
     FitSite: _local_fit,
     Sample: _sampled,
-    Anchors: _anchored,
 }
-"""What answers the questions that are not sums over rows."""
+"""What answers the questions that need a site: its sample of rows, its name or its own fit."""
 
 # ---------------------------------------------------------------- encoded questions and answers
 

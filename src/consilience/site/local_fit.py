@@ -7,8 +7,7 @@ from operator import add
 
 import numpy as np
 
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
+from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start, on_floor
 from consilience.fit.climb import Ascent, Expect, climb, drive

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from consilience.errors import ConsilienceError
-from consilience.messages.reading import check_rows
+from consilience.messages.record_checks import check_rows
 from consilience.messages.table import decode
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows

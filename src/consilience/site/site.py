@@ -16,7 +16,7 @@ from consilience.fit.checks import check_labels
 from consilience.fit.starts import SUBSAMPLE
 from consilience.messages.codec import MODULUS
 from consilience.messages.failures import FailureCode, SiteError
-from consilience.model.clients.moments import as_clients
+from consilience.model.clients import as_clients
 from consilience.model.rows import Groups, Rows
 from consilience.numerics.arrays import IntArray
 from consilience.site.fingerprint import fingerprint

@@ -7,7 +7,7 @@ from typing import Any
 
 from consilience.errors import ConsilienceError, InvalidInputError
 from consilience.files.study import Study
-from consilience.methods.clients.clustered import ClusteredClients
+from consilience.methods.clustered import ClusteredClients
 from consilience.methods.federated_em import FederatedEM
 from consilience.methods.one_shot import OneShot
 from consilience.methods.per_site.shared_centre import SharedCentre

@@ -1,4 +1,4 @@
-"""Divergences against integrals, sums over rows against moments, transport against a dense linear program."""
+"""Divergences against integrals, sums over rows against moments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 from scipy.stats import multivariate_normal, poisson
 
-from consilience.aggregate import exact_cost, exact_transport, relaxed_transport, support_costs
+from consilience.aggregate import support_costs
 from families import GAUSSIAN
 from strategies import FAMILIES, Shape, shapes
 
@@ -72,35 +71,3 @@ def test_costs_from_moments_are_those_over_the_rows(shape: Shape) -> None:
     second = np.einsum("kn,an,bn->kab", tau, panel, panel)
     ours = mixture.experts.moment_costs(other.experts, tau.sum(axis=1), second)
     np.testing.assert_allclose(ours, support_costs(mixture.experts, other.experts, panel, tau), rtol=1e-9, atol=1e-9)
-
-
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_exact_cost_is_that_of_the_linear_program(K: int, L: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    share, target, cost = rng.dirichlet(np.ones(K)), rng.dirichlet(np.ones(L)), rng.exponential(size=(K, L))
-    A = np.vstack([np.kron(np.eye(K), np.ones(L)), np.kron(np.ones(K), np.eye(L))])
-    program = linprog(cost.ravel(), A_eq=A[:-1], b_eq=np.concatenate([share, target])[:-1], bounds=(0, None))
-    assert exact_cost(share, target, cost) == pytest.approx(program.fun, abs=1e-9)
-
-
-@pytest.mark.slow
-@given(shapes(max_n=5))
-def test_relaxed_transport_is_below_the_exact_one_and_both_vanish_at_home(shape: Shape) -> None:
-    mixture, other, rows = two_mixtures(shape)
-    exact, relaxed = exact_transport(mixture, other, rows.X), relaxed_transport(mixture, other, rows.X)
-    assert -1e-12 <= relaxed <= exact + 1e-9 * (1 + abs(exact))
-    turned = mixture.permuted(np.arange(mixture.K)[::-1])
-    assert exact_transport(mixture, turned, rows.X) == pytest.approx(0.0, abs=1e-9)
-    assert relaxed_transport(mixture, turned, rows.X) == pytest.approx(0.0, abs=1e-12)
-
-
-@pytest.mark.slow
-@given(shapes(max_n=5))
-def test_transport_does_not_depend_on_labels_or_coordinates(shape: Shape) -> None:
-    mixture, other, rows = two_mixtures(shape)
-    turned = other.permuted(np.arange(other.K)[::-1]).raw()
-    for distance in (relaxed_transport, exact_transport):
-        here = distance(mixture, other, rows.X)
-        assert distance(mixture.permuted(np.arange(mixture.K)[::-1]), turned, rows.X) == pytest.approx(
-            here, rel=1e-6, abs=1e-9
-        )

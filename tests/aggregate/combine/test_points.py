@@ -24,8 +24,7 @@ from consilience.aggregate.combine.points import (
     public_points,
 )
 from consilience.aggregate.combine.pool import Pool, canonical, in_common
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.support import covariate_summary
+from consilience.aggregate.combine.site_model import SiteModel, covariate_summary
 from consilience.model import Design, Rows, SoftmaxGate
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, unpack

@@ -9,8 +9,8 @@ import pytest
 
 from combining import soft_models
 from consilience.aggregate import combine_models
+from consilience.aggregate.combine.heterogeneity import Stated, combined_precision
 from consilience.aggregate.combine.pool import Pool, in_common
-from consilience.aggregate.combine.precision import Stated, combined_precision
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.model import Design
 from consilience.model.alignment import alignment

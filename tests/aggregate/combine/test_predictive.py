@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from combining import fitted_models
+from consilience.aggregate.combine.combiner import ROWS, nearest_in_prediction, predicted_rows, prediction_costs
 from consilience.aggregate.combine.pool import Pool
-from consilience.aggregate.combine.predictive import ROWS, nearest_in_prediction, predicted_rows, prediction_costs
 from consilience.fit.climb import Ascent, climb, drive
 from consilience.model import Design, Mixture, Penalty, Rows, expect
 from simulated import simulated
@@ -83,7 +83,7 @@ def test_sites_without_noise_are_averaged_in_few_iterations(monkeypatch: pytest.
         passes.append(ascent.passes)
         return ascent
 
-    monkeypatch.setattr("consilience.aggregate.combine.predictive.drive", counted)
+    monkeypatch.setattr("consilience.aggregate.combine.combiner.drive", counted)
     pool = pool_of(3)
     rows = predicted_rows(pool, np.ones(3, dtype=bool))
     found = nearest_in_prediction(pool.models[0].mixture, rows)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
-from consilience.aggregate.combine.support import (
+from consilience.aggregate.combine.site_model import (
     COMPONENTS,
     LEAST_HELD,
     LEAST_ROWS,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from consilience.aggregate.combine.support import CovariateSummary, covariate_summary
+from consilience.aggregate.combine.site_model import CovariateSummary, covariate_summary
 from consilience.errors import InvalidInputError
 from consilience.messages.questions import LocalFit
 from consilience.model.rows import Groups, Rows

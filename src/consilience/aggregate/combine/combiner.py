@@ -3,36 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
-from consilience.aggregate.combine.combination import Combination
+from consilience.aggregate.camps import Camps
 from consilience.aggregate.combine.components import SupportComponents, SupportPart
-from consilience.aggregate.combine.evidence import Witness
-from consilience.aggregate.combine.gates import agreed_gate, constant_gate_costs, gate_costs
+from consilience.aggregate.combine.evidence import SiteEvidence, Witness
 from consilience.aggregate.combine.heterogeneity import (
+    Heterogeneity,
+    SiteCoefficients,
+    Stated,
     between_sites,
     camps_between,
+    combined_precision,
     gates_between_sites,
     shapes_between_sites,
     site_coefficients,
 )
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
-from consilience.aggregate.combine.precision import Stated, combined_precision
-from consilience.aggregate.combine.predictive import nearest_in_prediction, predicted_rows, prediction_costs
-from consilience.aggregate.combine.reduce import Reduction, reduced
+from consilience.aggregate.combine.reduce import Reduction, reduced, reduction_starts
+from consilience.aggregate.combine.site_gates import agreed_gate, constant_gate_costs, gate_costs
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.starts import reduction_starts
 from consilience.aggregate.combine.trust import Verdict, copies, influences, judged
 from consilience.errors import InvalidInputError
+from consilience.fit.climb import climb, drive
+from consilience.fit.search import responder
 from consilience.model.design import Design
 from consilience.model.gates import Gate
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
+from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 PlanKind = Literal["expert", "row"]
@@ -83,8 +87,9 @@ def combine_models(
     >>> question = FitSite(Specification(K=2), (2,), seed=0, start=data.truth)
     >>> parts = [Rows(data.X[i::3], data.y[i::3, None]) for i in range(3)]
     >>> models = {str(i): answer(question, Site(str(i), rows)).model for i, rows in enumerate(parts)}
-    >>> from consilience.aggregate import parameter_errors
-    >>> parameter_errors(combine_models(models, 2, design=Design.raw(2)).mixture, data.truth).experts < 0.01
+    >>> combination = combine_models(models, 2, design=Design.raw(2))
+    >>> distances = np.linalg.norm(combination.mixture.coefficients[:, None] - data.truth.coefficients, axis=2)
+    >>> bool(distances.min(axis=0).max() < 0.2)
     True
     """
     (only,) = combine_orders(
@@ -257,3 +262,165 @@ class _Combiner:
         of_used, of_heard = (np.bincount(labels[own], counted[own], self.K) for own in (self.used, heard))
         known = np.all((of_heard > 0) | (of_used == 0))
         return np.asarray(of_heard * (of_used.sum() / of_heard.sum()) if known else of_used, dtype=np.float64)
+
+
+# ---------------------------------------------------------------- the combination
+
+
+@dataclass(frozen=True, eq=False)
+class Combination:
+    """The combined mixture, with diagnostics of the combination.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        The mixture in the coordinates of the combination.
+    shares : (K,) array
+        Number of labels of each expert over the sites that were used.
+    weight : float
+        Total weight of the sites in the log-likelihood: those used as a whole, for every order that is compared.
+    log_likelihood : float
+        Estimated log-likelihood: that of these sites' models on their rows, less the cost of the combined mixture.
+    precision : (K, f, f) array
+        Inverse covariance of each expert's free coefficients, from the sampling error at the sites; zero if too little
+        of it is known.
+    heterogeneity : Heterogeneity
+        Heterogeneity between sites of the coefficients on raw covariates, ``(K, f)``.
+    shape_heterogeneity : Heterogeneity
+        The same for the logarithms of the experts' shapes, ``(K, s)``.
+    gate_heterogeneity : Heterogeneity
+        The same for the log odds of each expert at given covariates, ``(K, 1)``.
+    sites : tuple of SiteEvidence
+    trace : tuple of float
+        Objective of the reduction at each iteration.
+    plan : mapping of str to array
+        The combined expert that each expert of a site was assigned to, -1 for an expert that was not used.
+    coefficients : SiteCoefficients
+        Coefficients of each combined expert at each site, with their sampling variances.
+    camps : Camps or None
+        Whether the sites form two camps.
+
+    Examples
+    --------
+    >>> from consilience.aggregate import combine_models
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit import Specification
+    >>> from consilience.model import Design, Rows
+    >>> from consilience.messages import FitSite
+    >>> from consilience.site import Site, answer
+    >>> data = soft(6000, n_experts=2, n_features=2, random_state=1)
+    >>> parts = [Site(str(i), Rows(data.X[i::3], data.y[i::3, None])) for i in range(3)]
+    >>> models = {s.name: answer(FitSite(Specification(K=2), (2,), seed=0), s).model for s in parts}
+    >>> combination = combine_models(models, 2, design=Design.raw(2))
+    >>> combination.mixture.K, [site.status for site in combination.sites]
+    (2, ['used', 'used', 'used'])
+    """
+
+    mixture: Mixture
+    shares: Array
+    weight: float
+    log_likelihood: float
+    precision: Array
+    heterogeneity: Heterogeneity
+    shape_heterogeneity: Heterogeneity
+    gate_heterogeneity: Heterogeneity
+    sites: tuple[SiteEvidence, ...]
+    trace: tuple[float, ...]
+    plan: Mapping[str, IntArray]
+    coefficients: SiteCoefficients
+    camps: Camps | None = None
+
+    def permuted(self, permutation: IntArray) -> Combination:
+        """Return the combination with its experts in another order."""
+        place = np.append(np.argsort(permutation), -1)  # -1 stays
+        return replace(
+            self,
+            mixture=self.mixture.permuted(permutation),
+            shares=self.shares[permutation],
+            precision=self.precision[permutation],
+            heterogeneity=self.heterogeneity.permuted(permutation),
+            shape_heterogeneity=self.shape_heterogeneity.permuted(permutation),
+            gate_heterogeneity=self.gate_heterogeneity.permuted(permutation),
+            plan={name: place[labels] for name, labels in self.plan.items()},
+            coefficients=self.coefficients.permuted(permutation),
+        )
+
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """Sites that were not used as a whole, with the reasons."""
+        return {site.name: "; ".join(site.reasons) for site in self.sites if site.reasons}
+
+    @property
+    def named(self) -> dict[str, str]:
+        """Sites with a reason why they were not used as a whole, or with a remark."""
+        said = {site.name: (*site.reasons, *site.remarks) for site in self.sites}
+        return {name: "; ".join(parts) for name, parts in said.items() if parts}
+
+
+# ---------------------------------------------------------------- fit to the predictions of sites
+#
+# A class carries little information on its expert, so the likelihood of a site has many maxima of nearly the same
+# height: sites differ in their experts although they agree in their predictions. Averaging experts one by one then
+# loses information that averaging predictions keeps. The reduction provides the start, the labels, and the accepted
+# sites.
+
+
+ROWS = 60_000
+"""Maximum number of rows (points times classes) of predictions; they have no noise, so more rows change nothing."""
+DECREMENT = 1e-14
+"""Newton decrement per unit of weight at which the combined predictions are found."""
+ITERATIONS = 100
+"""Maximum number of iterations; Newton steps need some tens, also for nearly separated gates."""
+
+
+def nearest_in_prediction(start: Mixture, rows: Rows) -> Mixture:
+    """Maximise the likelihood on rows generated by models, from a start.
+
+    There is no ridge, since the sites' fits are already penalised.
+    """
+    dialogue = climb(start, Penalty(0.0, 0.0), max_iter=ITERATIONS, decrement=DECREMENT)
+    return drive(dialogue, responder(rows, "predictions", None)).mixture
+
+
+def predicted_rows(pool: Pool, heard: Mask) -> Rows:
+    """Generate rows from the models of the sites ``heard``: every class at each point, weighted by its probability.
+
+    The maximum likelihood mixture on them minimises ``Σ_m n_m E_m KL(P^m(y | x) ‖ P(y | x))``: the KL average of the
+    sites' models, which is optimal to second order among combinations of local fits (Q. Liu and A. Ihler, Distributed
+    estimation, information loss and exponential families, NeurIPS 2014).
+
+    Parameters
+    ----------
+    pool : Pool
+        Pool of experts whose responses have few values (``outcomes``).
+    heard : (M,) array of bool
+        Mask of the sites to use.
+    """
+    C = pool.models[0].mixture.experts.outcomes
+    if C is None:
+        raise InvalidInputError("predictions can be expanded to rows only if responses have few values")
+    step = -(-C * sum(len(part.X) for part in pool.points) // ROWS)
+    points, masses = [], []
+    for part in (part.thinned(step) for part in pool.points):
+        members = [(j, int(m)) for j, m in enumerate(part.members) if heard[m]]
+        mass, share = np.zeros((len(part.X), C)), np.zeros(len(part.X))
+        for j, m in members:
+            mass += part.share[j][:, None] * pool.models[m].mixture.mean(part.X)
+            share += part.share[j]
+        mine = ((part.owner < 0) | heard[part.owner]) & (share > 0)
+        points.append(part.X[mine])
+        masses.append(mass[mine] * (part.weight[mine] / share[mine])[:, None])
+    X, mass = np.concatenate(points), np.concatenate(masses)
+    classes = np.repeat(np.arange(C, dtype=np.float64), len(X))[:, None]
+    return Rows(np.tile(X, (C, 1)), classes, mass.T.ravel())
+
+
+def prediction_costs(pool: Pool, combined: Mixture, sites: Mask) -> Array:
+    """Compute costs ``n_m E_m KL(P^m ‖ P)`` of the combined predictions for each of ``sites``, ``(M,)``; else NaN."""
+    costs, least = np.full(pool.M, np.nan), np.finfo(float).tiny
+    for part in pool.points:
+        for m in (m for m in part.members if sites[m]):
+            at, weight = part.places(m)
+            own, other = (np.maximum(each.mean(part.X[at]), least) for each in (pool.models[m].mixture, combined))
+            costs[m] = float(weight @ np.sum(own * np.log(own / other), axis=1))
+    return costs

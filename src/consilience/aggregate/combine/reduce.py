@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from consilience.aggregate.combine.components import Components
-from consilience.numerics.arrays import IntArray
+from consilience.aggregate.combine.pool import Pool
+from consilience.aggregate.robust.estimate import consistent_labels
+from consilience.numerics.arrays import IntArray, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,3 +95,45 @@ def spread_start(components: Components, K: int, rng: np.random.Generator) -> In
         weights = cost / total if total > 0 else np.full(len(cost), 1 / len(cost))
         chosen.append(int(rng.choice(len(cost), p=weights)))
     return np.array(chosen)
+
+
+# ---------------------------------------------------------------- starts
+
+
+SPREAD_STARTS = 5
+"""Number of starts by k-means++ under the divergence."""
+
+
+def reduction_starts(pool: Pool, components: Components, used: Mask, K: int, seed: int) -> list[Any]:
+    """Return the starting experts, in the covariance structure of the sites' experts.
+
+    Parameters
+    ----------
+    pool : Pool
+    components : Components
+        The components of the pool that are ``used``.
+    used : (L,) array of bool
+    K, seed : int
+    """
+    complete = [m for m in range(pool.M) if pool.models[m].mixture.K == K and used[pool.own[m]].all()]
+    starts = _of_sites(pool, components, np.flatnonzero(used), complete, seed) if complete else []
+    rng = np.random.default_rng([seed, 2])
+    blank: Any = pool.models[0].mixture.experts
+    for _ in range(SPREAD_STARTS):
+        chosen = components.experts.permuted(spread_start(components, K, rng))
+        labels, _ = components.plan(chosen)
+        starts.append(components.barycentres(labels, chosen.like(blank)))
+    return starts
+
+
+def _of_sites(pool: Pool, components: Components, index: IntArray, complete: list[int], seed: int) -> list[Any]:
+    """Return the experts of the site with the best fit, and the barycentres of ``complete`` sites after alignment."""
+    best = max(complete, key=lambda m: pool.models[m].log_likelihood_per_row)
+    first: Any = pool.models[best].mixture.experts
+    points = np.array([pool.coefficients[pool.own[m]] for m in complete])
+    permutations = consistent_labels(points, seed=seed).permutations
+    labels, _ = components.plan(first)
+    for m, permutation in zip(complete, permutations, strict=True):
+        first_place = np.searchsorted(index, pool.own[m].start)
+        labels[first_place : first_place + len(permutation)] = np.argsort(permutation)
+    return [first, components.barycentres(labels, first)]

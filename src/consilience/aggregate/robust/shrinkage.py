@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import chdtri
 
-from consilience.aggregate.robust.centre import geometric_median
-from consilience.aggregate.robust.empirical_bayes import Shrinkage, believed, harmonic_variances, shrunk
+from consilience.aggregate.robust.centre import CAP, geometric_median
 from consilience.numerics.arrays import Array, Mask
 from consilience.numerics.linalg import cholesky_or_none
 
@@ -146,3 +146,207 @@ def division(residuals: Sequence[Array]) -> float:
         return 0.0
     largest = float(np.linalg.eigvalsh(R @ R.T / size)[-1])
     return float(largest / (1.5 * (1 + np.sqrt(M / size)) ** 2))
+
+
+# ---------------------------------------------------------------- empirical Bayes, by matrix
+#
+# A site's estimate moves in the directions that its rows do not determine, and stays in those that they do: the weights
+# are the precision matrices of the site and of the prior, not their traces.
+
+
+REFUSED = 2.5
+"""Multiple of the expected squared distance from the centre above which a site is excluded."""
+CHANCE = 0.02
+"""Probability that any honest site is excluded in any of its vectors under homogeneity, if the quantile is larger than
+the multiple."""
+PASSES = 50
+"""Maximum number of alternations between the centre and the variance between sites."""
+MAY_RETURN = 10
+"""Number of alternations after which an excluded site stays excluded."""
+BISECTIONS = 60
+
+
+def harmonic_variances(covariances: Array) -> Array:
+    """Return ``D / tr C_m⁻¹`` for ``(M, D, D)``: the variance of a site in the directions that it determines best.
+
+    Examples
+    --------
+    >>> harmonic_variances(np.array([np.diag([1.0, 1e6])])).round(3)
+    array([2.])
+    """
+    return np.asarray(covariances.shape[1] / np.trace(np.linalg.inv(covariances), axis1=1, axis2=2))
+
+
+def believed(covariances: Array) -> Array:
+    """Scale up covariances ``(M, D, D)`` whose harmonic variance is below half the median: sites report them.
+
+    Examples
+    --------
+    >>> believed(np.array([1.0, 1.2, 1e-9])[:, None, None]).ravel()
+    array([1. , 1.2, 0.5])
+    """
+    variances = harmonic_variances(covariances)
+    return np.asarray(covariances * np.maximum(1.0, np.median(variances) / CAP / variances)[:, None, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Shrinkage:
+    """Estimates of sites, shrunk towards a robust centre.
+
+    Parameters
+    ----------
+    centre : (D,) array
+    covariance : (D, D) array
+        Covariance of the centre: sampling error at the sites, and variance between sites.
+    between : float
+        Variance between sites ``ĥ²`` of each coordinate.
+    weights : (M,) array
+        Mean weight of each site in the centre over coordinates; they sum to 1, and are 0 for sites that are not kept.
+    others : (M, D) array
+        Centre of the other sites, towards which a site is shrunk.
+    pull : (M, D, D) array
+        Precision with which a site is shrunk towards it.
+    estimates : (M, D) array
+    shrinkage : (M,) array
+        Fraction of each estimate that comes from the other sites, mean over directions.
+    kept : (M,) array of bool
+        Sites that define the centre.
+
+    Examples
+    --------
+    >>> shrunk(np.array([[0.0], [0.1], [-0.1]]), np.ones((3, 1, 1))).shrinkage.round(2)
+    array([0.67, 0.67, 0.67])
+    """
+
+    centre: Array
+    covariance: Array
+    between: float
+    weights: Array
+    others: Array
+    pull: Array
+    estimates: Array
+    shrinkage: Array
+    kept: Mask
+
+
+def shrunk(points: Array, covariances: Array, barred: Mask | None = None, tested: int = 1) -> Shrinkage:
+    """Shrink each site's estimate towards the robust centre of the others, by empirical Bayes.
+
+    ``θ_m = z_m + B_m (v₋ₘ - z_m)`` with ``B_m = (C_m⁻¹ + T_m⁻¹)⁻¹ T_m⁻¹`` and ``T_m = ĥ² I + S₋ₘ``, where ``v₋ₘ`` is
+    the centre of the other sites and ``S₋ₘ`` its covariance. Directions with small ``C_m`` hardly move; those that the
+    site's rows do not determine are those of the others. If sites do not differ significantly, ``ĥ² = 0`` and ``θ_m``
+    is the precision-weighted mean of all; if they differ much, each keeps its own estimate.
+
+    Alternately, ``ĥ²`` is such that the median over the sites kept so far of ``q_m = r_mᵀ (C_m + T_m)⁻¹ r_m``,
+    ``r_m = z_m - v₋ₘ``, is that of a chi-square of D degrees of freedom; sites with ``q_m / D`` above 2.5, or above the
+    ``1 - 0.02 / (M tested)`` quantile if that is larger, are excluded; and ``v = (Σ W_m)⁻¹ Σ W_m z_m``,
+    ``W_m = (C_m + ĥ² I)⁻¹``, over the sites kept. A ``C_m`` of less than half the median is scaled up to that in
+    ``W_m``, since it is reported by the site. The iteration starts at the geometric median.
+
+    The shrinkage of an excluded site decreases with its distance: it is that at the bound, times the bound over
+    ``q_m``, so that a site excluded by chance is still shrunk.
+
+    Parameters
+    ----------
+    points : (M, D) array
+        Points in comparable units.
+    covariances : (M, D, D) array
+        ``C_m``, positive definite.
+    barred : (M,) array of bool, optional
+        Sites that are excluded wherever they lie.
+    tested : int
+        Number of vectors of each site that are compared, such as those of its experts.
+
+    Examples
+    --------
+    >>> found = shrunk(np.array([[0.0], [1.0], [2.0], [900.0]]), np.full((4, 1, 1), 0.01))
+    >>> found.kept, found.estimates.ravel().round(1)
+    (array([ True,  True,  True, False]), array([  0.,   1.,   2., 900.]))
+
+    The second coordinate is not determined by the first site's rows:
+
+    >>> C = np.array([np.diag([0.01, 1e4]), np.diag([0.01, 0.01]), np.diag([0.01, 0.01])])
+    >>> shrunk(np.array([[3.0, 9.0], [0.0, 1.0], [-3.0, 1.0]]), C).estimates[0].round(2)
+    array([3.  , 1.01])
+    """
+    M, D = points.shape
+    counted = believed(covariances)
+    most = max(REFUSED, float(chdtri(D, CHANCE / (M * tested))) / D)
+    others, spread = np.repeat(geometric_median(points)[None], M, axis=0), np.zeros((M, D, D))
+    between, kept, known = 0.0, np.ones(M, dtype=bool), np.ones(M, dtype=bool)
+    for turn in range(PASSES):
+        heard = known & kept if 2 * np.sum(known & kept) >= M else known
+        gaps, chance = points - others, covariances + spread
+        before, between = between, _between(gaps[heard], chance[heard])
+        last, kept = kept, ~known | (_squares(gaps, chance, between) <= most * D)
+        if barred is not None:
+            kept &= ~barred
+        if turn > MAY_RETURN:
+            kept &= last  # who is at the border may not come and go for ever
+        if not kept.any():
+            kept = np.ones(M, dtype=bool) if barred is None else ~barred
+        weights = kept[:, None, None] * np.linalg.inv(counted + between * np.eye(D))
+        others, spread, known = _of_others(points, weights)
+        if turn > 0 and np.array_equal(kept, last) and abs(between - before) <= 1e-6 * (between + before):
+            break
+    square = _squares(points - others, covariances + spread, between)
+    far = np.where(kept, 1.0, most * D / np.maximum(square, most * D))
+    prior = _inverse(between * np.eye(D) + spread + (~known)[:, None, None] * np.eye(D)) * known[:, None, None]
+    fraction, pull = _pull(_inverse(covariances), prior, far)
+    estimates = points + np.einsum("mab,mb->ma", fraction, others - points)
+    shares = np.linalg.inv(weights.sum(axis=0)) @ weights  # (M, D, D)
+    centre = np.einsum("mab,mb->a", shares, points)
+    covariance = np.einsum("mab,mbc,mdc->ad", shares, covariances + between * np.eye(D), shares, optimize=True)
+    shrinkage, weight = (np.trace(each, axis1=1, axis2=2) / D for each in (fraction, shares))
+    return Shrinkage(centre, covariance, between, weight, others, pull, estimates, shrinkage, kept)
+
+
+def _inverse(matrices: Array) -> Array:
+    return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
+
+
+def _pull(precision: Array, prior: Array, far: Array) -> tuple[Array, Array]:
+    """Return ``f B`` with ``B = (P + Q)⁻¹ Q``, and the precision that shrinks by it, ``P f B (I - f B)⁻¹``."""
+    fraction = far[:, None, None] * np.linalg.solve(precision + prior, prior)
+    left = np.eye(precision.shape[1]) - fraction
+    pull = precision @ fraction @ np.linalg.inv(left)
+    return fraction, 0.5 * (pull + np.swapaxes(pull, 1, 2))
+
+
+def _squares(gaps: Array, chance: Array, between: float) -> Array:
+    """Compute ``r_mᵀ (S_m + ĥ² I)⁻¹ r_m``, ``(M,)``."""
+    total = chance + between * np.eye(gaps.shape[1])
+    return np.asarray(np.einsum("ma,ma->m", gaps, np.linalg.solve(total, gaps[:, :, None])[:, :, 0]))
+
+
+def _between(gaps: Array, chance: Array) -> float:
+    """Find ``ĥ²`` at which the median of the squared distances is that of a chi-square; 0 if they are smaller."""
+    if not len(gaps):
+        return 0.0
+    D = int(gaps.shape[1])
+    usual = D * (1 - 2 / (9 * D)) ** 3  # median of the chi-square, by Wilson and Hilferty
+    values, vectors = np.linalg.eigh(chance)
+    turned = np.einsum("mab,ma->mb", vectors, gaps) ** 2
+
+    def middle(h2: float) -> float:
+        return float(np.median(np.sum(turned / (values + h2), axis=1)))
+
+    if middle(0.0) <= usual:
+        return 0.0
+    low, high = 0.0, float(np.median(turned.sum(axis=1))) / usual  # all distances count fully without sampling error
+    for _ in range(BISECTIONS):
+        half = 0.5 * (low + high)
+        low, high = (half, high) if middle(half) > usual else (low, half)
+    return high
+
+
+def _of_others(points: Array, weights: Array) -> tuple[Array, Array, Mask]:
+    """Compute the centre of the other sites ``(M, D)``, its covariance, and whether there are any, ``(M,)``."""
+    D = points.shape[1]
+    used = np.any(weights != 0, axis=(1, 2))
+    known = used.sum() - used > 0
+    left = np.where(known[:, None, None], weights.sum(axis=0) - weights, np.eye(D))
+    spread = np.linalg.inv(left)
+    moments = np.einsum("mab,mb->ma", weights, points)
+    mean = np.einsum("mab,mb->ma", spread, moments.sum(axis=0) - moments)
+    return np.where(known[:, None], mean, points), spread * known[:, None, None], known

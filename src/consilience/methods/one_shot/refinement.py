@@ -9,7 +9,7 @@ from operator import add
 
 import numpy as np
 
-from consilience.aggregate.combine.combination import Combination
+from consilience.aggregate.combine.combiner import Combination
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError

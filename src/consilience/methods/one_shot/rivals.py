@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from consilience.aggregate.combine.combination import Combination
+from consilience.aggregate.combine.combiner import Combination
 from consilience.fit.climb import Ascent
 from consilience.fit.scoring import Simulation
 from consilience.fit.specification import Specification

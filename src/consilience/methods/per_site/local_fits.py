@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.aggregate.robust.align import consistent_labels
 from consilience.aggregate.robust.centre import capped, coordinate_median, geometric_median
+from consilience.aggregate.robust.estimate import consistent_labels
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
 from consilience.messages.dialogue import Dialogue, Each

@@ -77,3 +77,14 @@ def mixture_of_experts(
 def _mixture(gate: Gate, B: Array, variances: Array | float, design: Design | None, structure: str) -> Mixture:
     at = Design.raw(B.shape[1] - 1) if design is None else design
     return Mixture(at, gate, linear_experts(B, variances, structure))
+
+
+def standard_regression(design: Design) -> Mixture:
+    """Return one expert with mean 0 and variance 1; its statistics are ``Σ w``, ``Σ w y²``, ``Σ w y x̃``, ``Σ w x̃ x̃ᵀ``.
+
+    Examples
+    --------
+    >>> standard_regression(Design.raw(2)).experts.B.shape
+    (1, 1, 3)
+    """
+    return mixture_of_regressions(np.ones(1), np.zeros((1, design.p)), 1.0, design)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from consilience.aggregate.combine.support import CovariateSummary
+from consilience.aggregate.combine.site_model import CovariateSummary
 from consilience.files.study import Study
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array, pack, unpack
@@ -73,7 +73,7 @@ def with_merged_classes(summary: CovariateSummary, at: int) -> CovariateSummary:
 
     Examples
     --------
-    >>> from consilience.aggregate.combine.support import covariate_summary
+    >>> from consilience.aggregate.combine.site_model import covariate_summary
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> summary = covariate_summary(X, np.ones(300), np.random.default_rng(1))
     >>> merged = with_merged_classes(summary, 0)

@@ -32,14 +32,15 @@ class GuardedSite:
     Examples
     --------
     >>> import numpy as np
-    >>> from consilience.messages import Sizes, Summarise, decode, encode
+    >>> from consilience.messages import Pairs, Summarise, decode, encode
+    >>> from consilience.model.design import Design
     >>> from consilience.model.rows import Rows
     >>> from consilience.site.policy.policy import Policy
     >>> site = Site("north", Rows(np.arange(60.0)[:, None], np.arange(60.0)[:, None]))
     >>> guard = GuardedSite(site, RoundsOf(Policy.of_profile()))
     >>> decode(guard.reply(encode(Summarise(d=1, q=1)))).weight
     60.0
-    >>> print(decode(guard.reply(encode(Sizes()))))
+    >>> print(decode(guard.reply(encode(Pairs(Design.raw(1), np.zeros(2))))))
     the site refuses the question and ends the run: the reason is in its own ledger
     """
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from consilience.fit.climb import Expect
+from consilience.messages.codec import is_same_question
 from consilience.messages.questions import FitSite, ProposeStart, Question, Sample, ScoreSums, Several
-from consilience.messages.same import is_same_question
 from consilience.messages.table import encode
 from consilience.numerics.arrays import triangle_size
 from consilience.site.policy.policy import Policy
@@ -55,12 +55,12 @@ def check_kind(question: Question, policy: Policy) -> None:
 
     Examples
     --------
-    >>> from consilience.messages import Sizes
+    >>> from consilience.messages.questions import Identify
     >>> try:
-    ...     check_kind(Sizes(), Policy.of_profile())
+    ...     check_kind(Identify(), Policy.of_profile())
     ... except RefusedQuestionError as refusal:
     ...     print(refusal)
-    the policy does not list Sizes: it shows the number of rows of each client
+    the policy does not list Identify: it shows the number of rows, and whether they have changed
     """
     for part in parts_of(question):
         name = type(part).__name__

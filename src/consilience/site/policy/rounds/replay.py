@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from consilience.messages.codec import is_same_question
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Question
-from consilience.messages.same import is_same_question
 from consilience.messages.table import decode, encode
 from consilience.site.policy.rounds.refusal import RefusedQuestionError
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from consilience.messages.client_questions import Pairs
-from consilience.messages.questions import Question, Sample
+from consilience.messages.questions import Pairs, Question, Sample
 from consilience.site.policy.check import dominance
 from consilience.site.policy.policy import Policy
 from consilience.site.policy.rounds.leverage import Chunks, Span, extended, largest_leverage
@@ -38,10 +37,10 @@ def check_numbers(question: Question, n: int, columns: int, policy: Policy) -> N
 
     Examples
     --------
-    >>> from consilience.messages import SquaredResponses
+    >>> from consilience.messages import Pairs
     >>> from consilience.model.design import Design
     >>> try:
-    ...     check_numbers(SquaredResponses(Design.raw(20)), 100, 21, Policy.of_profile())
+    ...     check_numbers(Pairs(Design.raw(20), np.zeros(21)), 100, 21, Policy.of_profile())
     ... except RefusedQuestionError as refusal:
     ...     print(refusal)
     fourth moments of 21 columns need 210 rows: use fewer columns

@@ -16,7 +16,8 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
-from consilience.messages.questions import CriticSums, LogLikelihood, Question, Sample, ScoreSums, Several
+from consilience.messages.questions import LogLikelihood, Question, Sample, ScoreSums, Several
+from consilience.messages.table import row_of
 from consilience.model.mixture import Mixture
 from consilience.model.posterior import Posterior
 from consilience.model.rows import Rows
@@ -137,8 +138,8 @@ def weightings_of(question: Question) -> tuple[Weighting, ...]:
             return (Weighting(asked.mixture, information=asked.information),)
         case ScoreSums() as asked:
             return (Weighting(asked.mixture, curvature=False),)
-        case CriticSums() as asked:
-            return (Weighting(asked.mixture),)
         case LogLikelihood() as asked:
             return (Weighting(asked.mixture, sums=False),)
-    return ()
+        case asked:
+            mixture = row_of(asked).weighs(asked)
+            return () if mixture is None else (Weighting(mixture),)

@@ -1,1 +1,0 @@
-"""Rows grouped by client: moments, pairs of rows and local steps of each client."""
