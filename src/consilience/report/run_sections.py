@@ -11,7 +11,7 @@ from consilience import plot
 from consilience._version import __version__
 from consilience.estimators.table import unit
 from consilience.files.canonical import content_hash
-from consilience.files.saved_mixture import mixture_document
+from consilience.files.documents import MixtureDocument
 from consilience.report.parts import Section, Table, number
 from consilience.report.subject import Subject
 
@@ -72,7 +72,7 @@ def provenance(subject: Subject, _draw: Any) -> Section:
     own = {
         "library": f"consilience {__version__}, Python {platform.python_version()}",
         "kind of model": type(model).__name__,
-        "hash of its parameters": content_hash(mixture_document(model.mixture_)),
+        "hash of its parameters": content_hash(MixtureDocument.of(model.mixture_)),
         "seed": str(getattr(model, "random_state", None)),
         **{name.replace("_", " "): str(value) for name, value in getattr(model, "provenance_", {}).items()},
     }
