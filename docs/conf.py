@@ -1,6 +1,7 @@
 """Sphinx configuration. Builds without network: no intersphinx."""
 
 import doctest
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from consilience import __version__
+from consilience.files.model_document import ModelDocument
+from consilience.files.site_file import SiteDocument
 
 project = "Consilience"
 author = "The Consilience developers"
@@ -56,6 +59,13 @@ html_title = f"Consilience {version}"
 html_static_path = ["_static"]
 html_css_files = ["pages.css"]
 html_show_sourcelink = False
+
+SCHEMAS = Path(__file__).parent / "generated" / "schemas"
+SCHEMAS.mkdir(parents=True, exist_ok=True)
+for name, document in (("model-1", ModelDocument), ("site-1", SiteDocument)):
+    text = json.dumps(document.model_json_schema(), indent=2)
+    (SCHEMAS / f"{name}.schema.json").write_text(text + "\n", encoding="utf-8")
+html_extra_path = ["generated/schemas"]  # published beside the start page
 SINGLE_PAGES = ("index", "start-here", "for-r-users", "reference")
 html_sidebars = {page: [] for page in SINGLE_PAGES}  # the others list the pages of their section
 html_theme_options: dict[str, Any] = {

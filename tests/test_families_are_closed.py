@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,22 @@ def words_of(node: ast.AST) -> set[str]:
 
 
 def words_tested_for(tree: ast.AST) -> set[str]:
-    """Names of families or gates that something is compared with, or looked up by."""
-    tests = [node for node in ast.walk(tree) if isinstance(node, ast.Compare | ast.match_case | ast.Subscript)]
+    """Names of families or gates that something is compared with, looked up by, or listed under."""
+    kinds = ast.Compare | ast.match_case | ast.Subscript | ast.Dict | ast.Tuple | ast.List | ast.Set
+    tests = [node for node in ast.walk(tree) if isinstance(node, kinds)]
     return set().union(*map(words_of, tests)) & NAMES if tests else set()
+
+
+def names_listed(tree: ast.AST) -> set[str]:
+    """Names of families in text that has several of them; docstrings apart."""
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+    ]
+    found = [set(re.findall(r"\w+", text)) & set(FAMILIES) for text in texts]
+    return set().union(*(names for names in found if len(names) > 1))
 
 
 @pytest.mark.slow
@@ -45,6 +59,7 @@ def test_no_module_names_a_concrete_family_or_gate_or_tests_for_one(module: str)
     tree = ast.parse((SOURCE / module).read_text(encoding="utf-8"))
     assert named_classes(tree) == set()
     assert words_tested_for(tree) == set()
+    assert names_listed(tree) == set()
 
 
 def test_the_requirement_check_is_the_one_place_that_may() -> None:
@@ -58,3 +73,6 @@ def test_the_reader_of_modules_sees_what_it_must_not_see() -> None:
     )
     assert named_classes(tree) == {"PoissonExperts", "SoftmaxGate"}
     assert words_tested_for(tree) == {"poisson"}
+    tree = ast.parse('ADVICE = {"poisson": ("overdispersion", "gamma")}\nTEXT = "# gaussian or student"')
+    assert words_tested_for(tree) == {"poisson", "gamma"}
+    assert names_listed(tree) == {"gaussian", "student"}

@@ -79,7 +79,7 @@ def test_text_and_file_round_trip(tmp_path):
         (f'key = "{SOUTH.public_key}"', f'key = "{NORTH.public_key}"', "have the same key"),
         (f'key = "{SOUTH.public_key}"', 'key = "ed25519:AAAA"', "the key of site 'south': expected ed25519:"),
         (f'key = "{SOUTH.public_key}"', "key = 3", "sites.1.key"),
-        (f'key = "{SOUTH.public_key}"', 'path = "../x"', "Extra inputs"),
+        (f'key = "{SOUTH.public_key}"', 'path = "../x"', "sites.1 has 'path', which is not a field of it"),
         ("version = 1", "version = 2", "install a newer one"),
         ('format = "consilience-roster"', 'format = "x"', "format"),
     ],

@@ -15,19 +15,21 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 import consilience
 from consilience.errors import ConsilienceError, InvalidInputError
 from consilience.estimators.saving import ESTIMATORS
 from consilience.files import SavedModel
-from consilience.files.schema import KINDS, problem, published
+from consilience.files.documents import PREDICATE
+from consilience.files.model_document import ModelDocument
 from consilience.model import FAMILIES, GATES
 from saved_models import frame
 
 FOLDER = Path(__file__).parent / "version-1"
 FILES = sorted(path for path in FOLDER.glob("*.json") if path.name != "expected.json")
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
-SCHEMA = published(1)
+SCHEMA = ModelDocument.model_json_schema()
 MOST_SECONDS = 1.0
 
 
@@ -39,27 +41,9 @@ def document(name: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- the schema
 
 
-def test_the_schema_is_a_schema_and_uses_only_keywords_that_are_read() -> None:
+def test_the_schema_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    read = {"type", "const", "enum", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "items"}
-    read |= {"properties", "required", "additionalProperties", "$ref", "anyOf", "oneOf", "x-key"}
-    silent = {"$schema", "$defs", "title", "description"}
-
-    def walk(schema: dict[str, Any]) -> None:
-        assert set(schema) <= read | silent
-        assert schema.get("type", "object") in KINDS
-        parts = [
-            *schema.get("anyOf", ()),
-            *schema.get("oneOf", ()),
-            schema.get("items"),
-            schema.get("additionalProperties"),
-        ]
-        parts += [*schema.get("properties", {}).values(), *schema.get("$defs", {}).values()]
-        for part in parts:
-            if isinstance(part, dict):
-                walk(part)
-
-    walk(dict(SCHEMA))
+    assert SCHEMA["title"] == "Consilience model, version 1"
 
 
 def test_the_schema_lists_every_estimator_with_its_parameters() -> None:
@@ -67,12 +51,17 @@ def test_the_schema_lists_every_estimator_with_its_parameters() -> None:
     assert listed.keys() == ESTIMATORS.keys()
     for name, kind in ESTIMATORS.items():
         parameters = set(inspect.signature(kind).parameters) - {"mixture_init", "n_jobs"}
-        assert set(listed[name]["properties"]["parameters"]["properties"]) == parameters
+        assert set(resolved(listed[name]["properties"]["parameters"])["properties"]) == parameters
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """The part of the schema that a reference names."""
+    return SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[-1]] if "$ref" in schema else schema
 
 
 @pytest.mark.parametrize(("part", "key", "known"), [("gate", "kind", GATES), ("experts", "family", FAMILIES)])
 def test_the_schema_lists_every_gate_and_family_with_its_fields(part: str, key: str, known: dict[str, Any]) -> None:
-    listed = SCHEMA["properties"]["mixture"]["properties"][part]["oneOf"]
+    listed = resolved(SCHEMA["properties"]["mixture"])["properties"][part]["oneOf"]
     found = {each["properties"][key]["const"]: set(each["properties"]) - {key} for each in listed}
     assert found == {name: set(kind.message_fields) for name, kind in known.items()}
 
@@ -103,7 +92,7 @@ def rows(model: Any) -> Any:
 def test_newer_versions_are_refused_with_a_sentence(tmp_path: Path) -> None:
     newer = document("gaussian") | {"version": 2, "something": "new"}
     (tmp_path / "model.json").write_text(json.dumps(newer))
-    with pytest.raises(InvalidInputError, match=r"model\.json: the model has format 2.*up to 1: upgrade consilience"):
+    with pytest.raises(InvalidInputError, match=r"model\.json: the file has format 2.*up to 1: upgrade consilience"):
         consilience.load(tmp_path / "model.json")
 
 
@@ -264,7 +253,13 @@ def test_the_schema_is_read_as_the_reference_validator_reads_it() -> None:
             found = json.loads(mutated(rng.choice(texts), rng))
         except (ValueError, RecursionError):
             continue
-        said = problem(found, SCHEMA) == ""
-        assert said == validator.is_valid(found), problem(found, SCHEMA)
-        agreed[said] += 1
+        try:
+            ModelDocument.model_validate(found)
+            kinds = set()
+        except ValidationError as error:
+            kinds = {each["type"] for each in error.errors()}
+        if kinds == {PREDICATE}:  # such as ragged lists, of which a schema says nothing
+            continue
+        assert (not kinds) == validator.is_valid(found), kinds
+        agreed[not kinds] += 1
     assert min(agreed[True], agreed[False]) >= 2

@@ -80,11 +80,15 @@ def test_identity_depends_on_what_is_said_and_not_on_how():
     [
         ('family = "gaussian"', "family = \"__import__('os').system('id')\"", "is not one of gaussian"),
         ('response = "days"', 'response = "../../etc/passwd"', "model.response: there is no column"),
-        ("experts = [1, 2, 3]", "experts = [1000000000]", "model.experts.0: Input should be less than or equal to 20"),
-        ("experts = [1, 2, 3]", f"experts = {[2] * 1000}", "model.experts: List should have at most 20 items"),
+        ("experts = [1, 2, 3]", "experts = [1000000000]", "model.experts.0 is a number; expected at most 20"),
+        ("experts = [1, 2, 3]", f"experts = {[2] * 1000}", "model.experts has 1000 items; expected at most 20 items"),
         ("experts = [1, 2, 3]", "experts = []", "model.experts"),
         ("experts = [1, 2, 3]", "experts = [true]", "model.experts.0"),
-        ('gate = "softmax"', 'gate = "softmax"\ntransform = "eval"', "model.transform: Extra inputs"),
+        (
+            'gate = "softmax"',
+            'gate = "softmax"\ntransform = "eval"',
+            "model has 'transform', which is not a field",
+        ),
         ("centre = 60", 'transform = "exp"', "columns.1.transform"),
         ("centre = 60", 'transform = "(a+)+$"', "columns.1.transform"),
         ("centre = 60", "centre = nan", "columns.1.centre"),

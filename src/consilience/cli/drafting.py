@@ -17,11 +17,16 @@ MOST_LEVELS = 30
 """A text column with more levels is an identifier or free text, and is left out of the draft."""
 LEAST_ROWS = 10
 """A level with fewer rows is left out: the study goes to everybody."""
+FAMILY_NAMES = ", ".join(FAMILIES)
+GATE_NAMES = "; ".join(
+    f"{name}: shares of experts {'depend' if gate.reads_covariates else 'do not depend'} on covariates"
+    for name, gate in GATES.items()
+)
 COMMENTS = {
     "name": "A short name, public.",
     "seed": "Any whole number: every site uses it, so that a fit can be repeated.",
     "max_rows": "A site that states more rows is refused.",
-    "model": f"What is fitted. Families: {', '.join(FAMILIES)}. Gates: {', '.join(GATES)}.",
+    "model": f"What is fitted. Families: {FAMILY_NAMES}. Gates: {', '.join(GATES)}.",
     "experts": "Candidate numbers of experts; BIC chooses.",
     "minimum": "Rules for every site. A site's own policy may be stricter, never looser.",
     "columns": (
@@ -29,7 +34,7 @@ COMMENTS = {
         "not to what you have seen. Add units. A value outside its range fails the check at the site."
     ),
 }
-EMPTY = """\
+EMPTY = f"""\
 # A study: what every site is asked to fit. Complete it, and send the same file to all sites.
 format = "consilience-study"
 version = 1
@@ -42,10 +47,10 @@ seed = 1
 [model]
 # Name of the column of responses.
 response = "outcome"
-# gaussian, student, poisson, negative_binomial, binomial, gamma or categorical
-family = "gaussian"
-# softmax: the shares of the experts depend on covariates; constant: they do not
-gate = "softmax"
+# One of {FAMILY_NAMES}
+family = "{next(iter(FAMILIES))}"
+# {GATE_NAMES}
+gate = "{next(iter(GATES))}"
 # Candidate numbers of experts; BIC chooses.
 experts = [1, 2, 3]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import expit, softmax
 
 from consilience._version import __version__
 from consilience.columns import Column, Rule
@@ -15,6 +17,12 @@ from consilience.fitted.protocols import FittedMixture
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
 
+INVERSE_LINKS: dict[str, Callable[[Array], Array]] = {
+    "identity": np.asarray,
+    "log": np.exp,
+    "logit": expit,
+    "multinomial logit": lambda eta: softmax(eta, axis=1),
+}
 OPSET, ML_OPSET, IR_VERSION = 17, 3, 8
 """Versions of the operators and of the format: old ones, so that old runtimes read the file."""
 
@@ -175,10 +183,15 @@ def _constant(graph: Graph, X: str, values: Array, d: int) -> str:
 def _mean(graph: Graph, mixture: Mixture, X: str, gate: str) -> tuple[str, int]:
     """Return ``Σ_k π_k(x) E[y | x, k]``, ``(n, m)``, and ``m``."""
     experts: Any = mixture.experts
+    if not hasattr(experts, "B"):
+        raise InvalidInputError(f"family={experts.family!r} has no coefficients B, from which ONNX is written")
     B = experts.B.reshape(experts.K, -1, experts.p)
     m = B.shape[1]
     W, b = _split(B.reshape(-1, experts.p), mixture.design.intercept)
     each = _link(graph, graph.reshape(graph.affine(X, W, b), experts.K, m), experts)
+    factors = _factors(experts, B)
+    if np.any(factors != 1):
+        each = graph.node("Mul", each, graph.constant(factors))
     return graph.sum(graph.node("Mul", graph.reshape(gate, experts.K, 1), each), 1), m
 
 
@@ -189,6 +202,19 @@ def _link(graph: Graph, eta: str, experts: Any) -> str:
     if experts.link == "logit":
         return graph.node("Sigmoid", eta)
     return graph.node("Softmax", eta, axis=2) if experts.link == "multinomial logit" else eta
+
+
+def _factors(experts: Any, B: Array) -> Array:
+    """Return the factors ``(K, m)`` of the means beside their link; raise an error if they depend on covariates."""
+    panel = np.random.default_rng(0).normal(size=(experts.p, 5))
+    panel /= 1 + np.abs(B @ panel).max()
+    linked, mean = INVERSE_LINKS[experts.link](B @ panel), experts.mean(panel)
+    factors: Array = np.sum(linked * mean, axis=2) / np.sum(linked**2, axis=2)
+    if not np.allclose(factors[:, :, None] * linked, mean, rtol=1e-9, atol=1e-12):
+        raise InvalidInputError(
+            f"family={experts.family!r}: the mean is not a multiple of its {experts.link} link, which ONNX cannot write"
+        )
+    return np.where(np.isclose(factors, 1, rtol=1e-12, atol=0), 1.0, factors)
 
 
 def _responsibilities(graph: Graph, mixture: Mixture, x: str) -> str:

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 CRITERIA = ("aic", "bic", "icl")
 FOLDS = 5
-DEPARTURES = {
-    "gaussian": ("heavy tails or unequal variances", "student"),
-    "poisson": ("overdispersion", "negative_binomial"),
-}
-"""What extra experts of a family may model instead of further groups, and the family that has it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,9 +101,10 @@ class OrderSelection:
         if found["bic"] <= min(found.values()):
             return "the criteria disagree, and the data do not settle the number; raise n_init and compare the fits"
         first = final_step(self.estimators[0])
-        departure, family = DEPARTURES.get(first.family, ("a shape that the family lacks", ""))
-        if family in FAMILIES and "family" in first.get_params():
-            departure += f"; consider family={family!r}"
+        wider = {name: kind.relaxes[first.family] for name, kind in FAMILIES.items() if first.family in kind.relaxes}
+        departure = " or ".join(wider.values()) or "a shape that the family lacks"
+        if wider and "family" in first.get_params():
+            departure += f"; consider {' or '.join(f'family={name!r}' for name in wider)}"
         if "cv" not in found:
             return f"either experts overlap, or extra experts model {departure}. folds=5 adds a cross-validated density"
         if found["cv"] < found["bic"]:

@@ -24,7 +24,7 @@ from consilience.estimators.validation import (
 from consilience.fit.specification import Specification
 from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
-from consilience.model.families.registry import FAMILIES, regression_families
+from consilience.model.families.registry import ELSEWHERE, FAMILIES, regression_families
 from consilience.numerics.arrays import Array
 
 
@@ -41,8 +41,9 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
 
     def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
-        if self.family not in regression_families():
-            raise InvalidInputError(f"family={self.family!r}: expected one of {', '.join(regression_families())}")
+        if self.family not in FAMILIES or FAMILIES[self.family].classes:
+            known = ", ".join(regression_families())
+            raise InvalidInputError(f"family={self.family!r}: expected one of {known}{ELSEWHERE}")
         if self.covariance_type not in STRUCTURES:
             raise InvalidInputError(
                 f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"

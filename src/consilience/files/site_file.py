@@ -6,20 +6,30 @@ computed. The *envelope* says when it was released, where in the site's ledger, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from pydantic import ConfigDict, Field, StringConstraints
 
 from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel
 from consilience.errors import InvalidInputError, MessageError
-from consilience.files import schema
 from consilience.files.canonical import content_hash
+from consilience.files.documents import (
+    Finite,
+    MixtureDocument,
+    NotNegative,
+    Numbers,
+    Part,
+    Stop,
+    Text,
+    check_version,
+    document_of,
+    shaped,
+    validated,
+)
 from consilience.files.json_text import parsed, written
-from consilience.files.numbers import array, listed, vector
-from consilience.files.saved_mixture import mixture_document, mixture_of
-from consilience.fit.stop import StopReason
 from consilience.messages.questions import LocalFit
 from consilience.messages.record_checks import check_covariates, check_fit, check_site_model, check_summary
 from consilience.model.summary import ColumnSummary
@@ -30,6 +40,8 @@ VERSION = 1
 """Version of the format that is written; all versions up to it are read."""
 UNPROTECTED = {"mechanism": "none"}
 """What is said of noise: there is none. Thresholds are no guarantee."""
+LONGEST = 100_000
+"""Maximum length of a list."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +80,7 @@ class SiteFile:
     @property
     def content(self) -> dict[str, Any]:
         """The content as a JSON object."""
-        model = self.fit.model
-        return {
-            "study": self.study,
-            "site": self.site,
-            "terms": list(self.terms),
-            "privacy": dict(UNPROTECTED),
-            "evidence": dict(self.evidence),
-            "columns": _summary_document(self.fit.summary),
-            **({} if model is None else {"model": _model_document(model)}),
-            **({} if self.fit.stop is None else {"stop_reason": self.fit.stop.name.lower()}),
-        }
+        return ContentDocument.of(self)
 
     @property
     def hash(self) -> str:
@@ -94,178 +96,227 @@ class SiteFile:
     def from_text(cls, text: str) -> SiteFile:
         """Read a file from JSON text; raise an error if it is damaged, was changed, or is no site file."""
         document = parsed(text, "a site file")
-        _check_version(document)
-        if problem := schema.problem(document, schema.published(VERSION, "site")):
-            raise InvalidInputError(f"not a valid site file: {problem}")
-        if content_hash(document["content"]) != document["hash"]:
+        check_version(document, FORMAT, VERSION, "site file")
+        found = validated(SiteDocument, document, "site file")
+        if content_hash(document["content"]) != found.hash:
             raise InvalidInputError(
                 "the content does not have the hash that the file states: it was changed or damaged"
             )
+        content = found.content
         try:
             with np.errstate(all="ignore"):
-                return cls(**_fields(document))
+                fit = content.value()
         except MessageError as error:
             raise InvalidInputError(f"not a valid site file: {error}") from error
+        return cls(content.study, content.site, tuple(content.terms), fit, content.evidence, found.envelope)
 
 
-def _check_version(document: Any) -> None:
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InvalidInputError(f'not a site file: expected an object with "format": "{FORMAT}"')
-    version = document.get("version")
-    if type(version) is int and version > VERSION:
-        raise InvalidInputError(
-            f"the site file has format {version}; this version of the library reads formats up to {VERSION}: "
-            "upgrade consilience"
+# ---------------------------------------------------------------- the parts of the file
+
+Vector = Annotated[Any, Numbers((1,), finite=True, longest=LONGEST)]
+Matrix = Annotated[Any, Numbers((2,), finite=True, longest=LONGEST)]
+Cube = Annotated[Any, Numbers((3,), finite=True, longest=LONGEST)]
+Count = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Digest = Annotated[str, StringConstraints(min_length=71, max_length=71)]
+
+
+class PrivacyDocument(Part):
+    """No noise was added: rules on counts are no guarantee."""
+
+    mechanism: Literal["none"]
+
+
+class SummaryDocument(Part):
+    """Number of rows; means of covariates and responses; sums of products of their differences from the means."""
+
+    rows: Count
+    covariate_means: Vector
+    covariate_products: Matrix
+    response_means: Vector
+    response_products: Matrix
+
+    @classmethod
+    def of(cls, summary: ColumnSummary) -> dict[str, Any]:
+        """Return a summary as JSON."""
+        return document_of(
+            summary,
+            cls,
+            rows=summary.weight,
+            covariate_means=summary.x_mean,
+            covariate_products=summary.x_products,
+            response_means=summary.y_mean,
+            response_products=summary.y_products,
         )
 
-
-def _fields(document: Mapping[str, Any]) -> dict[str, Any]:
-    content = document["content"]
-    terms = tuple(content["terms"])
-    model = None if "model" not in content else _model_of(content["model"])
-    if model is not None and model.mixture.design.p != len(terms):
-        raise InvalidInputError(
-            f"the file has {len(terms)} terms for {model.mixture.design.p} coefficients of an expert"
+    def value(self) -> ColumnSummary:
+        """Return the summary."""
+        x, y = self.covariate_means, self.response_means
+        summary = ColumnSummary(
+            self.rows,
+            x,
+            symmetric(self.covariate_products, (len(x), len(x)), "columns.covariate_products"),
+            y,
+            symmetric(self.response_products, (len(y), len(y)), "columns.response_products"),
         )
-    stop = None if "stop_reason" not in content else StopReason[content["stop_reason"].upper()]
-    fit = LocalFit(_summary_of(content["columns"]), model, stop)
-    check_fit(fit)
-    return {
-        "study": content["study"],
-        "site": content["site"],
-        "terms": terms,
-        "fit": fit,
-        "evidence": content["evidence"],
-        "envelope": document["envelope"],
-    }
+        check_summary(summary)
+        return summary
 
 
-# ---------------------------------------------------------------- columns
+class CovariatesDocument(Part):
+    """A small mixture that summarises the covariates.
+
+    It is Gaussian in columns with many values, and has shares of the values in the others.
+    """
+
+    weights: Vector
+    means: Matrix
+    covariances: Cube
+    levels: Annotated[list[Vector], Field(max_length=10_000)]
+    shares: Annotated[list[Matrix], Field(max_length=10_000)]
+
+    @classmethod
+    def of(cls, summary: CovariateSummary) -> dict[str, Any]:
+        """Return a summary of covariates as JSON."""
+        return document_of(summary, cls, covariances=unpack(summary.covariances))
+
+    def value(self) -> CovariateSummary:
+        """Return the summary of covariates."""
+        G, many = len(self.weights), sum(not len(values) for values in self.levels)
+        if len(self.levels) != len(self.shares):
+            raise InvalidInputError("model.covariates has levels and shares of different numbers of columns")
+        pairs = zip(self.shares, self.levels, strict=True)
+        summary = CovariateSummary(
+            self.weights,
+            shaped(self.means, (G, many), "covariates.means"),
+            pack(symmetric(self.covariances, (G, many, many), "covariates.covariances")),
+            tuple(self.levels),
+            tuple(shaped(share, (G, len(values)), "covariates.shares") for share, values in pairs),
+        )
+        check_covariates(summary)
+        return summary
 
 
-def _summary_document(summary: ColumnSummary) -> dict[str, Any]:
-    """Return rows, means and centred products of covariates and responses."""
-    return {
-        "rows": summary.weight,
-        "covariate_means": listed(summary.x_mean),
-        "covariate_products": listed(summary.x_products),
-        "response_means": listed(summary.y_mean),
-        "response_products": listed(summary.y_products),
-    }
+class SiteModelDocument(Part):
+    """A mixture with its moments.
+
+    Second moments are, for each Gaussian expert, the sum of responsibilities times products of terms. The precision is,
+    for each expert, the inverse covariance of its coefficients.
+    """
+
+    mixture: MixtureDocument
+    weight: Count
+    log_likelihood: Finite
+    exposure: NotNegative
+    label_counts: Vector
+    rows_of_experts: Vector
+    second_moments: Cube | None = None
+    precision: Cube | None = None
+    covariates: CovariatesDocument | None = None
+
+    @classmethod
+    def of(cls, model: SiteModel) -> dict[str, Any]:
+        """Return a model as JSON."""
+        return document_of(
+            model,
+            cls,
+            mixture=MixtureDocument.of(model.mixture),
+            rows_of_experts=model.mass,
+            second_moments=unpack(model.second) if len(model.second) else None,
+            precision=unpack(model.precision) if len(model.precision) else None,
+            covariates=None if model.covariates is None else CovariatesDocument.of(model.covariates),
+        )
+
+    def value(self) -> SiteModel:
+        """Return the model."""
+        mixture = self.mixture.value()
+        model = SiteModel(
+            mixture,
+            self.weight,
+            shaped(self.label_counts, (mixture.K,), "model.label_counts"),
+            shaped(self.rows_of_experts, (mixture.K,), "model.rows_of_experts"),
+            _packed(self.second_moments, "model.second_moments"),
+            self.log_likelihood,
+            _packed(self.precision, "model.precision"),
+            None if self.covariates is None else self.covariates.value(),
+            self.exposure,
+        )
+        check_site_model(model)
+        return model
 
 
-def _summary_of(document: Mapping[str, Any]) -> ColumnSummary:
-    summary = ColumnSummary(
-        float(document["rows"]),
-        _row(document["covariate_means"], "columns.covariate_means"),
-        _square(document["covariate_products"], len(document["covariate_means"]), "columns.covariate_products"),
-        _row(document["response_means"], "columns.response_means"),
-        _square(document["response_products"], len(document["response_means"]), "columns.response_products"),
-    )
-    check_summary(summary)
-    return summary
-
-
-# ---------------------------------------------------------------- model
-
-
-def _model_document(model: SiteModel) -> dict[str, Any]:
-    """Return the mixture, its moments and the summary of the covariates."""
-    found: dict[str, Any] = {
-        "mixture": mixture_document(model.mixture),
-        "weight": model.weight,
-        "log_likelihood": model.log_likelihood,
-        "exposure": model.exposure,
-        "label_counts": listed(model.label_counts),
-        "rows_of_experts": listed(model.mass),
-    }
-    for name, packed in (("second_moments", model.second), ("precision", model.precision)):
-        if len(packed):
-            found[name] = listed(unpack(packed))
-    if model.covariates is not None:
-        found["covariates"] = _covariates_document(model.covariates)
-    return found
-
-
-def _model_of(document: Mapping[str, Any]) -> SiteModel:
-    mixture = mixture_of(document["mixture"])
-    covariates = document.get("covariates")
-    model = SiteModel(
-        mixture,
-        float(document["weight"]),
-        vector(document["label_counts"], mixture.K, "model.label_counts"),
-        vector(document["rows_of_experts"], mixture.K, "model.rows_of_experts"),
-        _triangles(document.get("second_moments", []), "model.second_moments"),
-        float(document["log_likelihood"]),
-        _triangles(document.get("precision", []), "model.precision"),
-        None if covariates is None else _covariates_of(covariates),
-        float(document["exposure"]),
-    )
-    check_site_model(model)
-    return model
-
-
-def _covariates_document(summary: CovariateSummary) -> dict[str, Any]:
-    return {
-        "weights": listed(summary.weights),
-        "means": listed(summary.means),
-        "covariances": listed(unpack(summary.covariances)),
-        "levels": [listed(values) for values in summary.levels],
-        "shares": [listed(share) for share in summary.shares],
-    }
-
-
-def _covariates_of(document: Mapping[str, Any]) -> CovariateSummary:
-    G = len(document["weights"])
-    levels = tuple(_row(values, "covariates.levels") for values in document["levels"])
-    if len(levels) != len(document["shares"]):
-        raise InvalidInputError("model.covariates has levels and shares of different numbers of columns")
-    shares = tuple(
-        _table(part, (G, len(values)), "covariates.shares")
-        for part, values in zip(document["shares"], levels, strict=True)
-    )
-    many = sum(not len(values) for values in levels)
-    covariances = document["covariances"]
-    if len(covariances) != G:
-        raise InvalidInputError("model.covariates has covariances of another number of classes than weights")
-    summary = CovariateSummary(
-        _row(document["weights"], "covariates.weights"),
-        _table(document["means"], (G, many), "covariates.means"),
-        np.array([pack(_square(each, many, "covariates.covariances")) for each in covariances]),
-        levels,
-        shares,
-    )
-    check_covariates(summary)
-    return summary
-
-
-# ---------------------------------------------------------------- arrays
-
-
-def _row(values: Sequence[Any], name: str) -> Array:
-    return vector(values, len(values), name)
-
-
-def _table(values: Sequence[Any], shape: tuple[int, int], name: str) -> Array:
-    """Return a matrix of this shape, which may have no columns."""
-    if len(values) != shape[0] or any(len(row) != shape[1] for row in values):
-        raise InvalidInputError(f"{name} does not have the expected {shape[0]} × {shape[1]} numbers")
-    return np.array(values, dtype=np.float64).reshape(shape)
-
-
-def _square(values: Sequence[Any], size: int, name: str) -> Array:
-    """Return a symmetric matrix."""
-    found = _table(values, (size, size), name)
-    if not np.array_equal(found, found.T):
-        raise InvalidInputError(f"{name} is not symmetric")
-    return found
-
-
-def _triangles(values: Sequence[Any], name: str) -> Array:
-    """Return packed symmetric matrices, of which there may be none."""
-    if not len(values):
-        return np.empty((0, 0))
-    found = array(values, [3], name)
-    if not np.array_equal(found, np.swapaxes(found, 1, 2)):
+def symmetric(values: Array, shape: tuple[int, ...], name: str) -> Array:
+    """Return symmetric matrices of this shape; raise an error if they are something else."""
+    found = shaped(values, shape, name)
+    if not np.array_equal(found, np.swapaxes(found, -1, -2)):
         raise InvalidInputError(f"{name} has a matrix that is not symmetric")
-    return pack(found)
+    return found
+
+
+def _packed(values: Array | None, name: str) -> Array:
+    """Return symmetric matrices as triangles, of which there may be none."""
+    if values is None or not values.size:
+        return np.empty((0, 0))
+    return pack(symmetric(values, (len(values), values.shape[-1], values.shape[-1]), name))
+
+
+class ContentDocument(Part):
+    """What was fitted: a function of the study and of the site's rows.
+
+    Its hash is over canonical bytes: sorted keys, no spaces, UTF-8. The study is given by its identity, the SHA-256 of
+    what it says. Terms are the names of the coefficients of an expert: the intercept and the covariates. The evidence
+    is the policy that was applied, and the result of each rule, without counts.
+    """
+
+    study: Digest
+    site: Text
+    terms: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=1000)]], Field(min_length=1, max_length=10_000)
+    ]
+    privacy: PrivacyDocument
+    evidence: dict[str, Any]
+    columns: SummaryDocument
+    model: SiteModelDocument | None = None
+    stop_reason: Stop | None = None
+
+    @classmethod
+    def of(cls, file: SiteFile) -> dict[str, Any]:
+        """Return the content of a file as JSON."""
+        fit = file.fit
+        return document_of(
+            file,
+            cls,
+            privacy=dict(UNPROTECTED),
+            evidence=dict(file.evidence),
+            columns=SummaryDocument.of(fit.summary),
+            model=None if fit.model is None else SiteModelDocument.of(fit.model),
+            stop_reason=None if fit.stop is None else fit.stop.name.lower(),
+        )
+
+    def value(self) -> LocalFit:
+        """Return the fit; raise an error if its parts contradict each other."""
+        model = None if self.model is None else self.model.value()
+        if model is not None and model.mixture.design.p != len(self.terms):
+            raise InvalidInputError(
+                f"the file has {len(self.terms)} terms for {model.mixture.design.p} coefficients of an expert"
+            )
+        fit = LocalFit(self.columns.value(), model, self.stop_reason)
+        check_fit(fit)
+        return fit
+
+
+class SiteDocument(Part):
+    """The one file that leaves a site: its own fit for a study, without rows. All numbers are finite.
+
+    The envelope says when it was released, at which place of the site's ledger, and who signed the content.
+    """
+
+    model_config = ConfigDict(
+        title="Consilience site file, version 1",
+        json_schema_extra={"$schema": "https://json-schema.org/draft/2020-12/schema"},
+    )
+
+    format: Literal["consilience site file"]
+    version: Literal[1]
+    hash: Digest
+    content: ContentDocument
+    envelope: dict[str, Any]

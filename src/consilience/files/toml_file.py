@@ -5,24 +5,18 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 
 from consilience.errors import InvalidInputError
+from consilience.files.documents import Finite, Part, Text, problems
 from consilience.files.toml_text import parsed, read_toml
+
+__all__ = ["Finite", "Part", "Text", "TomlFile", "check_name"]
 
 SHOWN = 8
 """Maximum number of problems that an error lists."""
-
-Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Part(BaseModel):
-    """A part of a file: unknown entries are refused, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class TomlFile(Part):
@@ -58,7 +52,10 @@ class TomlFile(Part):
         try:
             return cls.model_validate(dict(tables))
         except ValidationError as error:
-            raise InvalidInputError(f"the {cls.called} is not valid:\n{problems(error)}") from error
+            found = problems(error)
+            more = [f"and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+            lines = "\n".join(f"  {each}" for each in [*found[:SHOWN], *more])
+            raise InvalidInputError(f"the {cls.called} is not valid:\n{lines}") from error
 
 
 def check_name(name: str) -> None:
@@ -67,15 +64,3 @@ def check_name(name: str) -> None:
         raise ValueError(f"name {name!a} has characters that cannot be seen")
     if unicodedata.normalize("NFC", name) != name or name.strip() != name:
         raise ValueError(f"name {name!a} is not in normal form (NFC, no spaces at the ends)")
-
-
-def problems(error: ValidationError) -> str:
-    """Return one line for each problem: where, and what."""
-    found = error.errors(include_url=False, include_context=False)
-    lines = []
-    for each in found[:SHOWN]:
-        place = ".".join(str(part) for part in each["loc"] if part not in ("number", "category"))
-        said = each["msg"].removeprefix("Value error, ")
-        lines.append(f"  {place}: {said}" if place else f"  {said}")
-    more = [f"  and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
-    return "\n".join([*lines, *more])

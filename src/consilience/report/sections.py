@@ -15,7 +15,7 @@ from consilience import plot
 from consilience._version import __version__
 from consilience.errors import InvalidInputError
 from consilience.files.canonical import content_hash
-from consilience.files.saved_mixture import mixture_document
+from consilience.files.documents import MixtureDocument
 from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import FittedMixture, noun, parameter_table, response_names, term_names, terms_read
 from consilience.plot.drawing import around_mean
@@ -421,7 +421,7 @@ def provenance_section(subject: Subject, _draw: Any) -> Section:
     own = {
         "library": f"consilience {__version__}, Python {platform.python_version()}",
         "kind of model": type(model).__name__,
-        "hash of its parameters": content_hash(mixture_document(model.mixture_)),
+        "hash of its parameters": content_hash(MixtureDocument.of(model.mixture_)),
         "seed": str(getattr(model, "random_state", None)),
         **{name.replace("_", " "): str(value) for name, value in getattr(model, "provenance_", {}).items()},
     }

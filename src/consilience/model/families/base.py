@@ -134,6 +134,8 @@ class Experts(ABC):
     """Name of ``exp`` of a shape parameter in tables, such as ``"variance"``; of the first if an expert has several."""
     multiplied: ClassVar[str] = ""
     """What ``exp`` of a coefficient multiplies, such as ``"rate"``; empty if a coefficient adds to the mean."""
+    relaxes: ClassVar[Mapping[str, str]] = {}
+    """For other families: what further experts of them may model that this family has, such as ``"overdispersion"``."""
     range_sentence: ClassVar[str]
     """Allowed responses of the family, as a sentence for error messages."""
     message_fields: ClassVar[MessageFields]

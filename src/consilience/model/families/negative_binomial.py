@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self, cast
 
@@ -78,6 +78,7 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
     discrete = True
     size_name = "exposure"
     shape_name = "dispersion"
+    relaxes: ClassVar[Mapping[str, str]] = {"poisson": "overdispersion"}
     range_sentence = "the response must be one column of counts 0, 1, 2, …"
     message_fields: ClassVar[MessageFields] = {"B": (2,), "theta": (1,)}
     longest_step = 2.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Self
@@ -82,6 +82,7 @@ class StudentExperts(GeneralisedLinearExperts):
     family = "student"
     link = "identity"
     shape_name = "scale"
+    relaxes: ClassVar[Mapping[str, str]] = {"gaussian": "heavy tails or unequal variances"}
     range_sentence = "the response must be one column of real numbers"
     message_fields: ClassVar[MessageFields] = {"B": (2,), "scale": (1,), "nu": (1,), "degrees": (ESTIMATED, FIXED)}
     largest_predictor = np.inf
