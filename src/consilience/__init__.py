@@ -16,7 +16,7 @@ from consilience._version import __version__
 
 if TYPE_CHECKING:
     from consilience import plot
-    from consilience.engines import DaskCluster, InProcess
+    from consilience.engines import DaskCluster, Engine, InProcess
     from consilience.errors import (
         ConsilienceWarning,
         ConvergenceWarning,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         SharedCentre,
         Task,
     )
-    from consilience.runs import Limits
+    from consilience.runs import Limits, RunOptions
 
 __all__ = [
     "ClusteredClients",
@@ -59,6 +59,7 @@ __all__ = [
     "ConvergenceWarning",
     "DaskCluster",
     "DegenerateFitWarning",
+    "Engine",
     "FedGrEM",
     "FedMomentDescent",
     "FederatedEM",
@@ -75,6 +76,7 @@ __all__ = [
     "MixtureOfRegressions",
     "OneShot",
     "RankDeficientWarning",
+    "RunOptions",
     "SetAsideWarning",
     "SharedCentre",
     "StartsDisagreeWarning",
@@ -97,6 +99,7 @@ _HOME = {
     "ConvergenceWarning": "consilience.errors",
     "DaskCluster": "consilience.engines",
     "DegenerateFitWarning": "consilience.errors",
+    "Engine": "consilience.engines",
     "FedGrEM": "consilience.methods",
     "FedMomentDescent": "consilience.methods",
     "FederatedEM": "consilience.methods",
@@ -113,6 +116,7 @@ _HOME = {
     "MixtureOfRegressions": "consilience.estimators",
     "OneShot": "consilience.methods",
     "RankDeficientWarning": "consilience.errors",
+    "RunOptions": "consilience.runs",
     "SetAsideWarning": "consilience.errors",
     "SharedCentre": "consilience.methods",
     "StartsDisagreeWarning": "consilience.errors",
