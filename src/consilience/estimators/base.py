@@ -48,7 +48,7 @@ from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference, infer_after_fit, inference_of
 from consilience.fit.single import single_bic
 from consilience.fit.specification import Specification
-from consilience.fit.stop import StopReason
+from consilience.fit.stop import Stop
 from consilience.model import Design, Mixture, Rows
 from consilience.numerics.arrays import Array
 from consilience.numerics.threads import jobs
@@ -62,7 +62,7 @@ class MixtureEstimator(BaseEstimator):
 
     mixture_: Mixture
     inference_: Inference
-    stop_reason_: StopReason
+    stop_reason_: Stop
 
     # ------------------------------------------------------------------ defined by subclasses
 

@@ -20,7 +20,7 @@ from consilience.files.saved_mixture import mixture_document, mixture_of
 from consilience.fit.inference import Inference
 from consilience.fit.parameters import parameters
 from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import StopReason
+from consilience.fit.stop import Stop, StopReason
 from consilience.model.design import Design
 from consilience.model.mixture import Mixture
 from consilience.model.received import check_design
@@ -46,7 +46,7 @@ class SavedFit:
         Total weight of the rows or number of groups, and number of rows.
     weights : (K,) array
         Mean weight of each expert.
-    stop : StopReason
+    stop : StopReason or MethodStop
     n_iter : int
     trace : (n_iter,) array
         Log-likelihood at each iteration.
@@ -76,7 +76,7 @@ class SavedFit:
     n_labels: float
     n_rows: float
     weights: Array
-    stop: StopReason
+    stop: Stop
     n_iter: int
     trace: Array
     starts: StartEnds

@@ -20,6 +20,7 @@ from consilience.messages.questions import (
     SquaredResponses,
     StartCandidates,
     Summarise,
+    question_for,
 )
 from consilience.messages.table import decode, encode
 
@@ -54,5 +55,6 @@ __all__ = [
     "Total",
     "decode",
     "encode",
+    "question_for",
     "together",
 ]

@@ -1,11 +1,12 @@
 """Federated methods: dialogues that receive answers, without access to data or engines."""
 
 from consilience.methods.clients import ClusteredClients, ClusteredFit, DescentFit, FedMomentDescent
-from consilience.methods.federated_em import FederatedEM
+from consilience.methods.federated_em import FederatedEM, ask_total
 from consilience.methods.gradient_em import GradientEM
 from consilience.methods.minimax import MinimaxRegression
 from consilience.methods.one_shot import CombinedFit, OneShot
 from consilience.methods.per_site import FedGrEM, SharedCentre, SharedFit, SiteShare
+from consilience.methods.per_site.local_fits import LocalFits, local_fits
 from consilience.methods.task import Method, Task
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "FedMomentDescent",
     "FederatedEM",
     "GradientEM",
+    "LocalFits",
     "Method",
     "MinimaxRegression",
     "OneShot",
@@ -24,4 +26,6 @@ __all__ = [
     "SharedFit",
     "SiteShare",
     "Task",
+    "ask_total",
+    "local_fits",
 ]

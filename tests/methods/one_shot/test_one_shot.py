@@ -754,7 +754,7 @@ def test_a_fit_without_a_description_discloses_less() -> None:
 def test_reasons_to_stop_are_sentences() -> None:
     assert not StopReason.COMBINED.converged
     assert not StopReason.REFINED.converged
-    by_choice = {StopReason.COMBINED, StopReason.REFINED, StopReason.ROUNDS}
+    by_choice = {StopReason.COMBINED, StopReason.REFINED, StopReason.ROUNDS, StopReason.METHOD}
     assert {reason for reason in StopReason if reason.by_choice} == by_choice
     for reason in StopReason:
         assert ":" in str(reason)
