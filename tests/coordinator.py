@@ -48,7 +48,7 @@ def main(journal: str, log: str, result: str) -> None:
 
         answers.answer = logged
         dialogue = FederatedEM(newton=False).dialogue(Task([Specification(K=2)], 2, 1, seed=0, n_init=2, max_iter=40))
-        (fit,) = run(dialogue, InProcess().over(sites()), Journal(journal, "a fit")).value
+        (fit,) = run(dialogue, InProcess().over(sites()), journal=Journal(journal, "a fit")).value
         Path(result).write_bytes(encode(Expect(fit.ascent.mixture)))
 
 

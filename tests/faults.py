@@ -75,7 +75,7 @@ def coordinator(folder: str, journal: str, result: str, engine: str, change: str
 
     class Meddling:
         def __init__(self, inner):
-            self.inner = inner
+            self.inner, self.each = inner, inner.each
 
         def over(self, sites, **options):
             self.engine = self.inner.over(sites, **options)
@@ -86,6 +86,9 @@ def coordinator(folder: str, journal: str, result: str, engine: str, change: str
             if change and number == int(at):
                 harm(Path(folder), change)
             yield from self.engine.ask(number, *arguments, **options)
+
+        def close(self):
+            self.engine.close()
 
     def fit(inner) -> None:
         sites = Federation.from_parquet(f"{folder}/?.parquet", target="y", engine=Meddling(inner))

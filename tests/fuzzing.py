@@ -106,7 +106,7 @@ def written_journal() -> tuple[bytes, bytes]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         try:
-            run(two_rounds(), Ending(), Journal(path))
+            run(two_rounds(), Ending(), journal=Journal(path))
         except KeyboardInterrupt:
             return path.read_bytes(), path.with_name("run.round").read_bytes()
     raise AssertionError("the run did not end early")
@@ -253,7 +253,7 @@ def resume_journal(found: Corpus, rng: random.Random, folder: Path) -> str:
     path.write_bytes(mutated(closed, rng, rng.choice(found.messages)) if which else closed)
     path.with_name("run.round").write_bytes(current if which else mutated(current, rng, rng.choice(found.messages)))
     try:
-        run(two_rounds(), InProcess(1).over(SITES), Journal(path))
+        run(two_rounds(), InProcess(1).over(SITES), journal=Journal(path))
     except JournalError:
         return "refused"
     return "resumed"

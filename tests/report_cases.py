@@ -13,6 +13,7 @@ from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, Mixt
 from consilience.datasets import soft
 from consilience.engines.guarded import GuardedSites
 from consilience.errors import ConsilienceWarning
+from consilience.runs import RunOptions
 from consilience.site.policy import Policy
 from consilience.site.policy.rounds import GuardedSite, RoundsOf
 from consilience.studies.combination import ran, simulated, sites_of
@@ -125,7 +126,7 @@ def refused_sites() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)
         engine = GuardedSites(GuardedSite(site, rules[site.name]) for site in sites)
-        return ran(study, engine, start=start, on_drop="continue").best
+        return ran(study, engine, start=start, options=RunOptions(on_drop="continue")).best
 
 
 def withheld() -> Any:

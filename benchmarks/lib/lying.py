@@ -15,7 +15,7 @@ from consilience.messages.questions import question_for
 from consilience.model import Rows
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
-from consilience.runs import Engine, Reply
+from consilience.runs import EngineOverSites, Reply
 from consilience.site import Site, answer
 
 
@@ -50,9 +50,15 @@ class Lying:
         liars = {site.name: Liar(site, self.lies[site.name], []) for site in given if site.name in self.lies}
         return _Lying(self.engine.over(given, in_memory=in_memory), liars)
 
+    def each(self, work: Any, items: Any, shared: bytes) -> Any:
+        return self.engine.each(work, items, shared)
+
+    def close(self) -> None:
+        self.engine.close()
+
 
 class _Lying:
-    def __init__(self, engine: Engine, liars: dict[str, Liar]) -> None:
+    def __init__(self, engine: EngineOverSites, liars: dict[str, Liar]) -> None:
         self._engine, self._liars, self.sites = engine, liars, engine.sites
 
     def ask(
@@ -61,6 +67,9 @@ class _Lying:
         asked = decode(question)
         for replies in self._engine.ask(number, question, sites, total=False, timeout=timeout):
             yield [self._told(asked, reply) for reply in replies]
+
+    def close(self) -> None:
+        self._engine.close()
 
     def _told(self, asked: Any, reply: Reply) -> Reply:
         liar = self._liars.get(reply.sites[0])

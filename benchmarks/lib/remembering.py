@@ -13,7 +13,7 @@ from dataclasses import replace
 from consilience import InProcess
 from consilience.messages import FitSite, LocalFit, decode, encode
 from consilience.model import Rows
-from consilience.runs import Engine, Reply
+from consilience.runs import EngineOverSites, Reply
 from consilience.site import Site, answer
 
 Fits = dict[tuple[bytes, bytes], LocalFit]
@@ -26,12 +26,12 @@ class Remembering(InProcess):
         super().__init__()
         self.fits: Fits = {}
 
-    def over(self, sites: Sequence[Site], *, in_memory: bool = False) -> Engine:
+    def over(self, sites: Sequence[Site], *, in_memory: bool = False) -> EngineOverSites:
         return _Remembering(super().over(sites, in_memory=in_memory), sites, self.fits)
 
 
 class _Remembering:
-    def __init__(self, engine: Engine, sites: Sequence[Site], fits: Fits) -> None:
+    def __init__(self, engine: EngineOverSites, sites: Sequence[Site], fits: Fits) -> None:
         self._engine, self.sites, self._fits = engine, engine.sites, fits
         self._data = {site.name: (site, digest_of(site.data)) for site in sites}
 
@@ -45,6 +45,9 @@ class _Remembering:
         for name in sites:
             message = encode(self._fit(name, asked), self._data[name][0].fingerprint)
             yield [Reply(number, (name,), message, (b"",), 0.0)]
+
+    def close(self) -> None:
+        self._engine.close()
 
     def _fit(self, name: str, asked: FitSite) -> LocalFit:
         site, rows = self._data[name]

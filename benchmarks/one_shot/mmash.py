@@ -26,14 +26,13 @@ import numpy as np
 
 from benchmarks.lib.datasets import DataError, load_table
 from benchmarks.lib.study import Record, Study, rounded, stopwatch, table
-from consilience import Federation, MixtureOfExpertsRegressor
+from consilience import Federation, InProcess, MixtureOfExpertsRegressor
 from consilience.aggregate import Combination
 from consilience.errors import ConsilienceWarning
 from consilience.fit import criteria
 from consilience.messages import decode
 from consilience.model import Mixture, Rows
-from consilience.runs import Reply
-from consilience.runs.engine import digest
+from consilience.runs import Reply, digest
 from consilience.site import Site, respond
 
 K, STARTS = 4, 3
@@ -103,7 +102,7 @@ def sites(train: Measurements, key: str) -> dict[str, tuple[np.ndarray, np.ndarr
 # ---------------------------------------------------------------- fits
 
 
-class OneByOne:
+class OneByOne(InProcess):
     """An engine that asks one site after the other, notes the CPU time of each, and asks nothing twice.
 
     The fits with more rounds thus start from the same local fits, whose time is still counted.

@@ -16,7 +16,7 @@ from consilience._version import __version__
 
 if TYPE_CHECKING:
     from consilience import plot
-    from consilience.engines import DaskCluster, InProcess
+    from consilience.engines import DaskCluster, Engine, InProcess
     from consilience.errors import (
         ConsilienceWarning,
         ConvergenceWarning,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         Task,
     )
     from consilience.published import FedGrEM, FedMomentDescent, GradientEM, MinimaxRegression
-    from consilience.runs import Limits
+    from consilience.runs import Limits, RunOptions
 
 __all__ = [
     "ClusteredClients",
@@ -56,6 +56,7 @@ __all__ = [
     "ConvergenceWarning",
     "DaskCluster",
     "DegenerateFitWarning",
+    "Engine",
     "FedGrEM",
     "FedMomentDescent",
     "FederatedEM",
@@ -72,6 +73,7 @@ __all__ = [
     "MixtureOfRegressions",
     "OneShot",
     "RankDeficientWarning",
+    "RunOptions",
     "SetAsideWarning",
     "SharedCentre",
     "StartsDisagreeWarning",
@@ -94,6 +96,7 @@ _HOME = {
     "ConvergenceWarning": "consilience.errors",
     "DaskCluster": "consilience.engines",
     "DegenerateFitWarning": "consilience.errors",
+    "Engine": "consilience.engines",
     "FedGrEM": "consilience.published",
     "FedMomentDescent": "consilience.published",
     "FederatedEM": "consilience.methods",
@@ -110,6 +113,7 @@ _HOME = {
     "MixtureOfRegressions": "consilience.estimators",
     "OneShot": "consilience.methods",
     "RankDeficientWarning": "consilience.errors",
+    "RunOptions": "consilience.runs",
     "SetAsideWarning": "consilience.errors",
     "SharedCentre": "consilience.methods",
     "StartsDisagreeWarning": "consilience.errors",

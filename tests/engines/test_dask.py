@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consilience.engines import DaskCluster, InProcess
-from consilience.engines.dask import connection, submit, tasks
-from consilience.engines.dask.tasks import Part, SiteBlock, add_neighbours, added, answer_block
+from consilience.engines import DaskCluster, InProcess, blocks
+from consilience.engines.blocks import Part, SiteBlock, add_neighbours, added, answer_block
+from consilience.engines.dask import connection, submit
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit import Expect, Specification
 from consilience.messages import Each, FailureCode, Likelihood, LogLikelihood, PerSite, Summarise, decode, encode
@@ -307,7 +307,7 @@ def test_a_site_of_a_block_is_shown_its_own_question(
         shown[site.name] = encode(question)
         return respond(question, site)
 
-    monkeypatch.setattr(tasks, "respond", seen)
+    monkeypatch.setattr(blocks, "respond", seen)
     bundle = encode(Bundle(tuple(range(2, 11)), tuple(questions)))  # the block has places 4, 5 and 6
     parts = answer_block(SiteBlock(4, sites, keep=False), bundle, asked, total, None)
     chosen = (0, 1, 2) if asked is None else asked
@@ -495,13 +495,13 @@ def test_a_site_that_hung_is_read_again_by_a_later_run(cluster: DaskCluster, tmp
 
 
 def test_clocks_of_old_rounds_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "KEPT_CLOCKS", 3)
+    monkeypatch.setattr(blocks, "KEPT_CLOCKS", 3)
     for i in range(10):
-        tasks.Limit(f"forgotten-{i}", 5.0).left()
-    assert len(tasks._clocks) == 3
+        blocks.Limit(f"forgotten-{i}", 5.0).left()
+    assert len(blocks._clocks) == 3
     time.sleep(0.01)
-    assert tasks.Limit("forgotten-9", 5.0).left() < 5.0
-    assert tasks.Limit("forgotten-0", 5.0).left() == 5.0
+    assert blocks.Limit("forgotten-9", 5.0).left() < 5.0
+    assert blocks.Limit("forgotten-0", 5.0).left() == 5.0
 
 
 # ---------------------------------------------------------------- lost workers

@@ -42,7 +42,7 @@ from consilience.model.families.covariance import STRUCTURES
 from consilience.model.statistics import Statistics
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack
-from consilience.runs import Journal, run
+from consilience.runs import run
 from consilience.runs.engine import Reply, digest
 from consilience.site import Site, respond
 from strategies import Shape
@@ -88,7 +88,7 @@ def assert_near(done: FederatedFit, everyone: FederatedFit) -> None:
     assert done.fit.ascent.stop is StopReason.SETTLED
 
 
-class Flaky:
+class Flaky(InProcess):
     """An engine some of whose sites are away, others in every round, from one of the rounds on."""
 
     def __init__(self, rate: float = 0.1, *, since: int = 1, seed: int = 0, until: int | None = None) -> None:
@@ -462,7 +462,7 @@ def study(engine: Any, path: Path | None, method: ClusteredClients | None = None
         for name, part in dealt(4).items()
     ]
     dialogue = (method or ClusteredClients()).dialogue(Task([SPECIFICATION], D, 1))
-    return run(dialogue, engine.over(sites), None if path is None else Journal(path), on_drop="skip")
+    return run(dialogue, engine.over(sites), journal=path, on_drop="skip")
 
 
 @pytest.mark.slow

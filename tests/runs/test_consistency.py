@@ -45,7 +45,7 @@ def write(folder: Path, shift: float = 0.0, rows: int = 200, names: Sequence[str
         parquet.write_table(pa.table({"x1": x[0, :n], "x2": x[1, :n], "y": y[:n]}), folder / f"{name}.parquet")
 
 
-class Meddling:
+class Meddling(InProcess):
     """An engine in front of which something happens at the start of a round."""
 
     def __init__(self, at: int, what: Any) -> None:
@@ -128,10 +128,10 @@ def test_a_finished_journal_is_replayed_though_sites_are_gone(tmp_path: Path) ->
 
 def test_of_a_sum_it_is_said_that_one_of_its_sites_changed(tmp_path: Path) -> None:
     path = tmp_path / "run.journal"
-    run(summaries(1), InProcess().over(small_sites()), Journal(path))
+    run(summaries(1), InProcess().over(small_sites()), journal=Journal(path))
     other = [Site(site.name, Rows(site.data.X, site.data.Y + (site.name == "east"))) for site in small_sites()]
     with pytest.raises(JournalError, match=r"one of .*east.*: the data have changed"):
-        run(summaries(1), InProcess().over(other), Journal(path))
+        run(summaries(1), InProcess().over(other), journal=Journal(path))
 
 
 # ---------------------------------------------------------------------- the same data twice

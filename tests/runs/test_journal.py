@@ -68,9 +68,9 @@ def equal(a, b) -> bool:
 
 
 def test_a_finished_run_is_replayed_without_asking(path: Path, calls: Calls) -> None:
-    first = run(mixed(), InProcess().over(small_sites()), Journal(path))
+    first = run(mixed(), InProcess().over(small_sites()), journal=Journal(path))
     asked = len(calls.asked)
-    again = run(mixed(), InProcess().over(small_sites()), Journal(path))
+    again = run(mixed(), InProcess().over(small_sites()), journal=Journal(path))
     assert equal(first.value, again.value)
     assert len(calls.asked) == asked == 3 + 2 + 3
     assert {exchange.outcome[:16] for r in again.record.rounds for exchange in r.exchanges} == {"from the journal"}
@@ -79,11 +79,11 @@ def test_a_finished_run_is_replayed_without_asking(path: Path, calls: Calls) -> 
 def test_a_stopped_run_asks_only_for_what_it_does_not_have(path: Path, calls: Calls) -> None:
     calls.misbehave("north", failing, time=2)
     with pytest.raises(RoundStoppedError, match=r"round 3 stopped: north: an unexpected error.*resume") as stopped:
-        run(summaries(4), InProcess().over(small_sites()), Journal(path))
+        run(summaries(4), InProcess().over(small_sites()), journal=Journal(path))
     assert stopped.value.sites == ("north",)
     assert len(calls.asked) == 9
     calls._misbehaviour.clear()
-    resumed = run(summaries(4), InProcess().over(small_sites()), Journal(path))
+    resumed = run(summaries(4), InProcess().over(small_sites()), journal=Journal(path))
     assert resumed.value == [120.0] * 4
     assert calls.asked[9:].count("north") == 2  # the answer that was missing, and round 4
     assert len(calls.asked) == 9 + 1 + 3
@@ -103,22 +103,22 @@ def test_a_resumed_run_with_limits_has_the_same_bits(path: Path, tmp_path: Path)
 
     limits = Limits(max_rows=1000)
     with pytest.raises(KeyboardInterrupt):
-        run(dialogue(stop=True), InProcess().over(sites), Journal(path), limits=limits)
-    resumed = run(dialogue(), InProcess().over(sites), Journal(path), limits=limits).value
-    whole = run(dialogue(), InProcess().over(sites), Journal(tmp_path / "other"), limits=limits).value
+        run(dialogue(stop=True), InProcess().over(sites), journal=Journal(path), limits=limits)
+    resumed = run(dialogue(), InProcess().over(sites), journal=Journal(path), limits=limits).value
+    whole = run(dialogue(), InProcess().over(sites), journal=Journal(tmp_path / "other"), limits=limits).value
     np.testing.assert_array_equal(resumed.to_array(), whole.to_array())
 
 
 def test_a_site_left_out_stays_out_after_a_resume(path: Path, calls: Calls) -> None:
     calls.misbehave("north", failing, time=1)
-    first = run(summaries(3), InProcess().over(small_sites()), Journal(path), on_drop="continue")
-    again = run(summaries(3), InProcess().over(small_sites()), Journal(path), on_drop="continue")
+    first = run(summaries(3), InProcess().over(small_sites()), journal=Journal(path), on_drop="continue")
+    again = run(summaries(3), InProcess().over(small_sites()), journal=Journal(path), on_drop="continue")
     assert first.value == again.value == [120.0, 80.0, 80.0]
     assert first.record.dropped.keys() == again.record.dropped.keys() == {"north"}
 
 
 def test_a_total_keeps_the_sum_and_digests_only(path: Path) -> None:
-    run(summaries(2), InProcess().over(small_sites()), Journal(path))
+    run(summaries(2), InProcess().over(small_sites()), journal=Journal(path))
     journal = Journal(path)
     with journal.opened(("east", "north", "south")):
         assert [len(closed.answers) for closed in journal.rounds] == [1, 1]
@@ -154,8 +154,8 @@ def test_own_questions_are_replayed_after_an_end_between_rounds(path: Path, call
     assert len(set(expected.values())) == 3
     calls.asked.clear()
     with pytest.raises(KeyboardInterrupt):
-        run(interrupted(learning(), after), InProcess().over(small_sites()), Journal(path))
-    resumed = run(learning(), InProcess().over(small_sites()), Journal(path))
+        run(interrupted(learning(), after), InProcess().over(small_sites()), journal=Journal(path))
+    resumed = run(learning(), InProcess().over(small_sites()), journal=Journal(path))
     assert resumed.value == expected
     assert len(calls.asked) == 3 * 3
     replayed = [e for r in resumed.record.rounds[:after] for e in r.exchanges]
@@ -172,10 +172,10 @@ def test_own_questions_are_asked_again_only_where_no_answer_was_written(
     for site in missing:
         calls.misbehave(site, failing, time=1)
     with pytest.raises(RoundStoppedError, match="round 2 stopped"):
-        run(learning(), InProcess().over(small_sites()), Journal(path))
+        run(learning(), InProcess().over(small_sites()), journal=Journal(path))
     assert len(calls.asked) == 6
     calls._misbehaviour.clear()
-    resumed = run(learning(), InProcess().over(small_sites()), Journal(path))
+    resumed = run(learning(), InProcess().over(small_sites()), journal=Journal(path))
     assert resumed.value == expected
     assert sorted(calls.asked[6:]) == sorted([*missing, "east", "north", "south"])  # what was missing, and round 3
     in_round_2 = {e.sites[0]: (e.outcome, e.bytes_sent > 0) for e in resumed.record.rounds[1].exchanges}
@@ -190,8 +190,8 @@ def test_a_site_left_out_of_own_questions_stays_out_after_a_resume(path: Path, c
         return [{site: encode(answer) for site, answer in each.items()} for each in answers]
 
     calls.misbehave("north", failing, time=1)
-    first = run(twice(), InProcess().over(small_sites()), Journal(path), on_drop="continue")
-    again = run(twice(), InProcess().over(small_sites()), Journal(path), on_drop="continue")
+    first = run(twice(), InProcess().over(small_sites()), journal=Journal(path), on_drop="continue")
+    again = run(twice(), InProcess().over(small_sites()), journal=Journal(path), on_drop="continue")
     assert first.value == again.value
     assert [list(answers) for answers in again.value] == [["north", "south"], ["south"]]
     assert first.record.dropped == again.record.dropped == {"north": str(Failure(FailureCode.INTERNAL, 1))}
@@ -199,8 +199,8 @@ def test_a_site_left_out_of_own_questions_stays_out_after_a_resume(path: Path, c
 
 
 def test_own_questions_are_those_of_the_journal_whatever_order_they_are_given_in(path: Path, calls: Calls) -> None:
-    first = run(learning(2), InProcess().over(small_sites()), Journal(path)).value
-    again = run(learning(2, ("north", "south", "east")), InProcess().over(small_sites()), Journal(path)).value
+    first = run(learning(2), InProcess().over(small_sites()), journal=Journal(path)).value
+    again = run(learning(2, ("north", "south", "east")), InProcess().over(small_sites()), journal=Journal(path)).value
     assert first == again
     assert len(calls.asked) == 6
 
@@ -211,7 +211,7 @@ def test_own_questions_of_other_sites_are_those_of_another_run(path: Path) -> No
     def ask(request: Each | PerSite) -> Dialogue[None]:
         yield request
 
-    run(ask(PerSite({"east": one, "south": other})), InProcess().over(small_sites()), Journal(path))
+    run(ask(PerSite({"east": one, "south": other})), InProcess().over(small_sites()), journal=Journal(path))
     before = path.read_bytes()
     for request in (
         PerSite({"east": other, "south": one}),
@@ -220,7 +220,7 @@ def test_own_questions_of_other_sites_are_those_of_another_run(path: Path) -> No
         Each(one, sites=("east", "south")),
     ):
         with pytest.raises(JournalError, match="its question of round 1 is not the one"):
-            run(ask(request), InProcess().over(small_sites()), Journal(path))
+            run(ask(request), InProcess().over(small_sites()), journal=Journal(path))
     assert path.read_bytes() == before
 
 
@@ -228,23 +228,23 @@ def test_own_questions_of_other_sites_are_those_of_another_run(path: Path) -> No
 
 
 def test_the_journal_of_other_sites_is_refused(path: Path) -> None:
-    run(summaries(1), InProcess().over(small_sites()), Journal(path))
+    run(summaries(1), InProcess().over(small_sites()), journal=Journal(path))
     with pytest.raises(JournalError, match="journal of another run: it has other sites"):
-        run(summaries(1), InProcess().over(small_sites(["east"])), Journal(path))
+        run(summaries(1), InProcess().over(small_sites(["east"])), journal=Journal(path))
 
 
 def test_the_journal_of_another_study_is_refused(path: Path) -> None:
-    run(summaries(1), InProcess().over(small_sites()), Journal(path, "one"))
+    run(summaries(1), InProcess().over(small_sites()), journal=Journal(path, "one"))
     with pytest.raises(JournalError, match="another model, method or setting"):
-        run(summaries(1), InProcess().over(small_sites()), Journal(path, "another"))
+        run(summaries(1), InProcess().over(small_sites()), journal=Journal(path, "another"))
 
 
 def test_another_question_is_refused(path: Path) -> None:
-    run(mixed(), InProcess().over(small_sites()), Journal(path))
+    run(mixed(), InProcess().over(small_sites()), journal=Journal(path))
     with pytest.raises(JournalError, match="its question of round 1 is not the one"):
-        run(mixed(d=3), InProcess().over(small_sites()), Journal(path))
+        run(mixed(d=3), InProcess().over(small_sites()), journal=Journal(path))
     with pytest.raises(JournalError, match="its question of round 2"):
-        run(summaries(3), InProcess().over(small_sites()), Journal(path))
+        run(summaries(3), InProcess().over(small_sites()), journal=Journal(path))
 
 
 @pytest.mark.parametrize(("size", "same"), [(0.0, True), (1e-13, True), (-5e-10, True), (5e-9, False), (-1e-3, False)])
@@ -269,7 +269,7 @@ def test_a_journal_in_use_is_refused(path: Path) -> None:
 
 
 def journaled(path: Path, rounds: int = 3) -> bytes:
-    run(summaries(rounds), InProcess().over(small_sites()), Journal(path))
+    run(summaries(rounds), InProcess().over(small_sites()), journal=Journal(path))
     return path.read_bytes()
 
 
@@ -278,7 +278,7 @@ def test_a_torn_last_record_is_dropped_and_asked_again(path: Path, calls: Calls,
     whole = journaled(path)
     path.write_bytes(whole[:-cut])
     before = len(calls.asked)
-    assert run(summaries(3), InProcess().over(small_sites()), Journal(path)).value == [120.0] * 3
+    assert run(summaries(3), InProcess().over(small_sites()), journal=Journal(path)).value == [120.0] * 3
     assert len(calls.asked) == before + 3
     assert path.read_bytes() == whole
 
@@ -289,13 +289,13 @@ def test_every_torn_end_resumes(path: Path) -> None:
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
         path.with_name("run.journal.round").unlink(missing_ok=True)
-        assert run(summaries(1), InProcess().over(small_sites()), Journal(path)).value == [120.0]
+        assert run(summaries(1), InProcess().over(small_sites()), journal=Journal(path)).value == [120.0]
 
 
 def test_space_that_was_allocated_and_never_written_is_a_torn_end(path: Path) -> None:
     whole = journaled(path)
     path.write_bytes(whole + b"\0" * 100)
-    run(summaries(3), InProcess().over(small_sites()), Journal(path))
+    run(summaries(3), InProcess().over(small_sites()), journal=Journal(path))
     assert path.read_bytes() == whole
 
 
@@ -310,7 +310,7 @@ def test_damage_before_the_end_is_refused_by_name(
     damaged[place] ^= data.draw(st.integers(1, 255))
     path.write_bytes(bytes(damaged))
     with pytest.raises(JournalError, match=r"record \d+ \(byte \d+\) is damaged"):
-        run(summaries(3), InProcess().over(small_sites()), Journal(path))
+        run(summaries(3), InProcess().over(small_sites()), journal=Journal(path))
 
 
 def test_a_record_that_was_taken_out_is_noticed(path: Path) -> None:
@@ -335,7 +335,7 @@ def test_parts_of_a_payload(parts: list[bytes]) -> None:
 def test_a_journal_can_be_opened_again(path: Path) -> None:
     journal = Journal(path)
     for _ in range(3):
-        assert run(summaries(2), InProcess().over(small_sites()), journal).value == [120.0] * 2
+        assert run(summaries(2), InProcess().over(small_sites()), journal=journal).value == [120.0] * 2
 
 
 @pytest.mark.parametrize("content", [b"notes", b"a longer note that is not a journal at all"])
@@ -343,7 +343,7 @@ def test_a_file_that_is_no_journal_is_left_alone(path: Path, content: bytes) -> 
     path.parent.mkdir()
     path.write_bytes(content)
     with pytest.raises(JournalError, match="not a record of a journal"):
-        run(summaries(1), InProcess().over(small_sites()), Journal(path))
+        run(summaries(1), InProcess().over(small_sites()), journal=Journal(path))
     assert path.read_bytes() == content
 
 
@@ -363,7 +363,7 @@ def test_changed_content_with_an_intact_chain_is_refused_by_name(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("journal") / "run.journal"
-    run(mixed(), InProcess().over(small_sites()), Journal(path))
+    run(mixed(), InProcess().over(small_sites()), journal=Journal(path))
     records = FrameFile(path).read()
     index = data.draw(st.integers(0, len(records) - 1))
     parts = separated(records[index][1])
@@ -375,7 +375,7 @@ def test_changed_content_with_an_intact_chain_is_refused_by_name(
     parts[which] = bytes(part[: data.draw(st.integers(0, len(part)))] if data.draw(st.booleans()) else part)
     rechained(path, {index: joined(parts)})
     with contextlib.suppress(JournalError, RoundStoppedError):  # a number that was changed is not seen
-        run(mixed(), InProcess().over(small_sites()), Journal(path))
+        run(mixed(), InProcess().over(small_sites()), journal=Journal(path))
 
 
 @pytest.mark.slow
@@ -395,7 +395,7 @@ def test_records_that_no_run_writes_are_refused(path: Path, payload: bytes, inde
     journaled(path)
     rechained(path, {index: payload})
     with pytest.raises(JournalError, match=f"record {index} was not written by this library"):
-        run(summaries(3), InProcess().over(small_sites()), Journal(path))
+        run(summaries(3), InProcess().over(small_sites()), journal=Journal(path))
 
 
 def test_an_answer_to_another_question_is_refused(path: Path) -> None:
@@ -404,14 +404,14 @@ def test_an_answer_to_another_question_is_refused(path: Path) -> None:
     meta, question, answer = separated(payload)
     rechained(path, {1: joined([meta, question, encode(Likelihood(-1.0, 2.0), fingerprint_of(answer))])})
     with pytest.raises(JournalError, match="an answer of round 1 in the journal does not fit its question"):
-        run(summaries(3), InProcess().over(small_sites()), Journal(path))
+        run(summaries(3), InProcess().over(small_sites()), journal=Journal(path))
 
 
 def test_the_journal_of_another_version_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journaled(path)
     monkeypatch.setattr(journal_module, "__version__", "99.0")
     with pytest.raises(JournalError, match=r"another version of the library \(written by version .*, this is 99\.0\)"):
-        run(summaries(3), InProcess().over(small_sites()), Journal(path))
+        run(summaries(3), InProcess().over(small_sites()), journal=Journal(path))
 
 
 # ---------------------------------------------------------------------- the disk
@@ -437,7 +437,7 @@ from consilience.runs import journal as journal_module
 path = Path(sys.argv[1]) / "run.journal"
 def rounds(n):
     try:
-        return run(summaries(n), InProcess().over(small_sites()), Journal(path)).value
+        return run(summaries(n), InProcess().over(small_sites()), journal=Journal(path)).value
     except JournalError as error:
         return str(error)
 """
@@ -490,7 +490,7 @@ def test_a_sum_that_overflows_is_the_same_after_a_replay(path: Path) -> None:
         summaries_ = yield Total(Several((Summarise(d=2, q=1),)))
         return summaries_.items[0].y_products
 
-    first, again = (run(products(), InProcess().over(huge), Journal(path)).value for _ in range(2))
+    first, again = (run(products(), InProcess().over(huge), journal=Journal(path)).value for _ in range(2))
     np.testing.assert_array_equal(first, again)
     assert np.isinf(first).all()
 
@@ -504,6 +504,6 @@ def test_an_answer_is_on_disk_while_others_are_still_at_work(path: Path, calls: 
         return respond(question, site)
 
     calls.misbehave("south", watching)
-    run(summaries(1), InProcess(threads=1).over(small_sites()), Journal(path))
+    run(summaries(1), InProcess(threads=1).over(small_sites()), journal=Journal(path))
     single = len(respond(Summarise(2, 1), small_sites()[0]))
     assert seen[0] > 2 * single  # the answers of the two before it

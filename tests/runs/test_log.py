@@ -37,7 +37,7 @@ def two_rounds() -> Dialogue[float]:
 def test_each_round_is_one_line_without_data(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     caplog.set_level(logging.INFO, "consilience")
     path = tmp_path / "run.journal"
-    value = run(two_rounds(), InProcess().over(sites()), Journal(path)).value
+    value = run(two_rounds(), InProcess().over(sites()), journal=Journal(path)).value
     assert value == pytest.approx(sum(expect(MIXTURE, site.data).log_likelihood for site in sites()))
     first, second = caplog.messages
     assert first.startswith("round 1, Summarise (the total weight, the means and ")
@@ -46,7 +46,7 @@ def test_each_round_is_one_line_without_data(caplog: pytest.LogCaptureFixture, t
     assert re.search(rf": 2 of 2 sites answered in \d+\.\d s, log-likelihood {value:.3f}$", second)
     assert not any("123.4" in line or "north" in line for line in caplog.messages)
     caplog.clear()
-    run(two_rounds(), InProcess().over(sites()), Journal(path))
+    run(two_rounds(), InProcess().over(sites()), journal=Journal(path))
     assert caplog.messages[1].endswith(f": from the journal, log-likelihood {value:.3f}")
 
 
@@ -77,7 +77,7 @@ def test_an_interrupt_says_how_to_resume(tmp_path: Path) -> None:
     path = tmp_path / "run.journal"
     said = f"^interrupted in round 2: run the same call again, with journal='{path}', to resume"
     with pytest.raises(KeyboardInterrupt, match=said):
-        run(two_rounds(), Interrupted(), Journal(path))
-    resumed = run(two_rounds(), InProcess().over(sites()), Journal(path))
+        run(two_rounds(), Interrupted(), journal=Journal(path))
+    resumed = run(two_rounds(), InProcess().over(sites()), journal=Journal(path))
     assert resumed.record.rounds[0].exchanges[0].outcome.startswith("from the journal")
     assert resumed.value == run(two_rounds(), InProcess().over(sites())).value

@@ -163,14 +163,14 @@ def test_a_run_that_stopped_for_want_of_those_asked_can_be_resumed(calls: Calls,
         run(
             asked_of_some("north", "south"),
             InProcess().over(small_sites()),
-            Journal(tmp_path / "journal"),
+            journal=Journal(tmp_path / "journal"),
             on_drop="continue",
         )
     calls._misbehaviour.clear()
     again = run(
         asked_of_some("north", "south"),
         InProcess().over(small_sites()),
-        Journal(tmp_path / "journal"),
+        journal=Journal(tmp_path / "journal"),
         on_drop="continue",
     )
     assert again.value == 80.0

@@ -27,7 +27,7 @@ from consilience.files.roster import Roster
 from consilience.files.run_file import RunFile
 from consilience.files.study import Study
 from consilience.model.mixture import Mixture
-from consilience.runs.run import OnDrop
+from consilience.runs.run import OnDrop, RunOptions
 from consilience.studies.mail_run import advanced_by_files, begin_by_files
 from consilience.studies.methods import method_of
 from consilience.studies.shards import ran_over
@@ -149,7 +149,7 @@ def _by_files(request: Request, box: Box) -> FederatedOrders:
 
 
 def _over_files(request: Request, data: str, engine: str, scheduler: str | None) -> FederatedOrders:
-    chosen: dict[str, Any] = {"start": request.start, "on_drop": request.on_drop}
+    chosen: dict[str, Any] = {"start": request.start, "options": RunOptions(on_drop=request.on_drop)}
     with _reported(), request.output.working(f"The run over {data}"):
         if engine == "inprocess":
             return ran_over(request.study, data, **chosen)

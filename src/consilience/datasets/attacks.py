@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from consilience.engines.inprocess import InProcess
+from consilience.engines.protocol import Engine
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
 from consilience.messages.codec import fingerprint_of
@@ -29,8 +30,11 @@ from consilience.model.moments import Moments
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, IntArray, pack, unpack
 from consilience.numerics.linalg import solve_symmetric
-from consilience.runs.engine import Engine, Reply, digest
+from consilience.runs.engine import EngineOverSites, Reply, digest
 from consilience.site.site import Site
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,8 +313,8 @@ class Drill:
     ----------
     attacks : mapping of str to Attack
         Attack of each attacking site.
-    engine : InProcess or DaskCluster, optional
-        Engine that carries the questions; in-process by default.
+    engine : Engine, optional
+        Engine that carries the questions; in-process by default. It is closed with the drill.
 
     Examples
     --------
@@ -327,13 +331,21 @@ class Drill:
     ['b']
     """
 
-    def __init__(self, attacks: Mapping[str, Attack], engine: Any = None) -> None:
+    def __init__(self, attacks: Mapping[str, Attack], engine: Engine | None = None) -> None:
         self.attacks = dict(attacks)
-        self.engine = InProcess() if engine is None else engine
+        self.engine: Engine = InProcess() if engine is None else engine
 
     def over(self, sites: Iterable[Site], *, in_memory: bool = False) -> Attacked:
         """Return the engine for ``sites``."""
         return Attacked(self.engine.over(sites, in_memory=in_memory), self.attacks)
+
+    def each(self, work: Callable[[T, bytes], R], items: Sequence[T], shared: bytes) -> Iterator[tuple[int, R | None]]:
+        """Yield ``work(item, shared)`` of each item with its position, as they end."""
+        return self.engine.each(work, items, shared)
+
+    def close(self) -> None:
+        """Close the engine that carries the questions."""
+        self.engine.close()
 
 
 class Attacked:
@@ -341,7 +353,7 @@ class Attacked:
 
     Parameters
     ----------
-    engine : Engine
+    engine : EngineOverSites
     attacks : mapping of str to Attack
 
     Examples
@@ -354,7 +366,7 @@ class Attacked:
     ('north',)
     """
 
-    def __init__(self, engine: Engine, attacks: Mapping[str, Attack]) -> None:
+    def __init__(self, engine: EngineOverSites, attacks: Mapping[str, Attack]) -> None:
         unknown = sorted(set(attacks) - set(engine.sites))
         if unknown:
             raise InvalidInputError(f"attacks: unknown sites {', '.join(unknown)}")
@@ -373,6 +385,10 @@ class Attacked:
         asked = decode(question)
         for replies in self._engine.ask(number, question, sites, total=False, timeout=timeout):
             yield [self._changed(asked, reply) if reply.number == number else reply for reply in replies]
+
+    def close(self) -> None:
+        """Close the engine over these sites."""
+        self._engine.close()
 
     def _changed(self, asked: Any, reply: Reply) -> Reply:
         site = reply.sites[0]

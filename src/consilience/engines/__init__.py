@@ -3,6 +3,7 @@
 from consilience.engines.dask import DaskCluster
 from consilience.engines.inprocess import InProcess
 from consilience.engines.mailbox import Mailbox
+from consilience.engines.protocol import Engine
 from consilience.engines.site_files import SiteFiles
 
-__all__ = ["DaskCluster", "InProcess", "Mailbox", "SiteFiles"]
+__all__ = ["DaskCluster", "Engine", "InProcess", "Mailbox", "SiteFiles"]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from operator import add
 
-from consilience.errors import InvalidInputError
+from consilience.engines.inprocess import NamedSites
 from consilience.messages.failures import Failure
 from consilience.messages.questions import question_for
 from consilience.messages.table import decode, encode
@@ -15,7 +15,7 @@ from consilience.runs.tree_sum import tree_sum
 from consilience.site.policy.rounds import GuardedSite
 
 
-class GuardedSites:
+class GuardedSites(NamedSites[GuardedSite]):
     """Sends questions to guarded sites, one after another, and shows them the totals of earlier rounds.
 
     Examples
@@ -38,27 +38,19 @@ class GuardedSites:
     """
 
     def __init__(self, sites: Iterable[GuardedSite]) -> None:
-        given = list(sites)
-        self._sites = {each.site.name: each for each in given}
+        super().__init__((each.site.name, each) for each in sites)
         self._totals: list[bytes] = []
-        if not given or len(self._sites) < len(given):
-            raise InvalidInputError("expected at least one site, and distinct site names")
-
-    @property
-    def sites(self) -> tuple[str, ...]:
-        """Names of the sites, in the order of summation."""
-        return tuple(self._sites)
 
     def ask(
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
     ) -> Iterator[list[Reply]]:
         """Yield the reply of each site; the time limit is not used."""
-        asked, places = decode(question), {name: place for place, name in enumerate(self._sites)}
-        found = {}
+        asked, found = decode(question), {}
         for name in sites:
             began = time.perf_counter()
-            message = self._sites[name].reply(encode(question_for(asked, places[name])), tuple(self._totals))
-            found[places[name], places[name] + 1] = decode(message)
+            place = self._places[name]
+            message = self._sites[name].reply(encode(question_for(asked, place)), tuple(self._totals))
+            found[place, place + 1] = decode(message)
             yield [Reply(number, (name,), message, (digest(message),), time.perf_counter() - began)]
         if total and not any(isinstance(value, Failure) for value in found.values()):
             self._totals.append(encode(tree_sum(found, 0, len(self._sites), add)))

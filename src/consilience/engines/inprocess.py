@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from functools import cached_property
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from consilience.engines.neighbours import neighbourhoods, respond_together
 from consilience.errors import InvalidInputError
@@ -26,6 +26,7 @@ from consilience.site.site import Site
 
 T = TypeVar("T")
 R = TypeVar("R")
+S = TypeVar("S")
 PATIENCE = 0.25
 """Fraction of the time limit without a reply after which threads are added, since the existing ones may hang."""
 GATHER = 0.01
@@ -76,23 +77,37 @@ class InProcess:
         """Return the engine for ``sites``; with ``in_memory`` their files are read once."""
         return InProcessSites([replace(site, keep=True) for site in sites] if in_memory else sites, self.threads)
 
+    def close(self) -> None:
+        """Do nothing: threads end with their questions."""
 
-class InProcessSites:
-    """Sends questions to sites in this process."""
 
-    def __init__(self, sites: Iterable[Site], threads: int) -> None:
+class NamedSites(Generic[S]):
+    """Sites of this process by name."""
+
+    def __init__(self, sites: Iterable[tuple[str, S]]) -> None:
         given = list(sites)
-        self._sites = {site.name: site for site in given}
-        self._threads = threads
-        self._replies: queue.SimpleQueue[tuple[int, Reply]] = queue.SimpleQueue()
-        self._run = self._number = 0
+        self._sites = dict(given)
         if not given or len(self._sites) < len(given):
             raise InvalidInputError("expected at least one site, and distinct site names")
+        self._places = {name: place for place, name in enumerate(self._sites)}
 
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of the sites, in the order of summation."""
         return tuple(self._sites)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to end."""
+
+
+class InProcessSites(NamedSites[Site]):
+    """Sends questions to sites in this process."""
+
+    def __init__(self, sites: Iterable[Site], threads: int) -> None:
+        super().__init__((site.name, site) for site in sites)
+        self._threads = threads
+        self._replies: queue.SimpleQueue[tuple[int, Reply]] = queue.SimpleQueue()
+        self._run = self._number = 0
 
     def ask(
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
@@ -102,10 +117,10 @@ class InProcessSites:
             self._run += 1
         self._number, this_run = number, self._run
         asked = decode(question)  # once: the sites of a process share it
-        places = {name: place for place, name in enumerate(self._sites)}
         together = self._together(sites) if total else []
         alone = set(sites).difference(*together)
         parts = [*together, *((name,) for name in sites if name in alone)]
+        places = self._places
         jobs = deque((names, question_for(asked, places[names[0]])) for names in parts)  # an error is the caller's
 
         def work() -> None:

@@ -175,6 +175,9 @@ class Mailbox:
             left = [each - waited for each in (timeout, self.patience) if each is not None]
             time.sleep(max(0.0, min([self.poll, *left])))
 
+    def close(self) -> None:
+        """Do nothing: the folder stays as it is, and the run can go on later."""
+
     # ------------------------------------------------------------------ questions
 
     def _written(self, number: int, question: bytes, sites: Sequence[str]) -> dict[str, QuestionLetter]:

@@ -52,6 +52,9 @@ class SiteFiles:
         replies = [(name, answers.get(name, refused)) for name in sites]
         yield [Reply(number, (name,), message, (digest(message),), 0.0) for name, message in replies]
 
+    def close(self) -> None:
+        """Do nothing: there is nothing to end."""
+
 
 def fingerprint_of(file: SiteFile) -> int:
     """Return the fingerprint of a file's rows: that of its fit, so that one fit under two names is seen.

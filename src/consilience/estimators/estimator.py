@@ -29,7 +29,7 @@ from consilience.fit.fitting import Fit
 from consilience.fit.inference import Inference, infer_after_fit
 from consilience.fit.single import single_bic
 from consilience.fit.specification import Specification
-from consilience.fit.stop import StopReason
+from consilience.fit.stop import Stop
 from consilience.fitted.protocols import check_level, follows_noise, generator, parameter_table
 from consilience.fitted.summaries import summary_html, summary_text
 from consilience.fitted.words import describe_fit
@@ -54,7 +54,7 @@ class MixtureEstimator(BaseEstimator):
 
     mixture_: Mixture
     inference_: Inference
-    stop_reason_: StopReason
+    stop_reason_: Stop
     columns_: Dictionary
     classes_: np.ndarray
     n_features_in_: int

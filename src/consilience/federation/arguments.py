@@ -45,13 +45,35 @@ def check_sites(sites: Any) -> None:
 
 
 def check_engine(engine: Any) -> None:
-    """Raise an error if ``engine`` does not carry questions to sites."""
-    if not isinstance(engine, type) and hasattr(engine, "over"):
+    """Raise an error if ``engine`` is not an engine: an object with ``over``, ``each`` and ``close``.
+
+    Examples
+    --------
+    >>> check_engine("dask")
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: engine: got the text 'dask', expected an engine; pass InProcess() or
+    DaskCluster(...)
+    """
+    lacking = [name for name in ("over", "each", "close") if not callable(getattr(engine, name, None))]
+    if not isinstance(engine, type) and not lacking:
         return
     advice = "pass InProcess() or DaskCluster(...)"
     if type(engine).__module__.split(".")[0] == "distributed":
         advice = "wrap it, as in DaskCluster(client)"
+    elif not isinstance(engine, type) and "over" not in lacking:
+        advice = f"it lacks the method {' and '.join(lacking)} (see consilience.Engine)"
     raise InvalidInputError(f"engine: got {_kind(engine)}, expected an engine; {advice}")
+
+
+def check_over(engine: Any, over: Any) -> None:
+    """Raise an error if what an engine returned for the sites of a run cannot ask them, or cannot be closed."""
+    lacking = [name for name in ("sites", "ask", "close") if not hasattr(over, name)]
+    if lacking:
+        raise InvalidInputError(
+            f"engine: over() of a {type(engine).__name__} returned {_kind(over)} without {' and '.join(lacking)}; "
+            "expected an object with sites, ask and close (see consilience.runs.EngineOverSites)"
+        )
 
 
 def check_method(method: Any) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 from sklearn.base import clone
@@ -16,10 +18,18 @@ from sklearn.utils import check_random_state
 
 from consilience.display import count_files, show_rounds
 from consilience.engines.inprocess import InProcess
+from consilience.engines.protocol import Engine
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import specification_of
-from consilience.federation.arguments import check_engine, check_estimator, check_fitted, check_method, check_sites
+from consilience.federation.arguments import (
+    check_engine,
+    check_estimator,
+    check_fitted,
+    check_method,
+    check_over,
+    check_sites,
+)
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.explanations import explained
 from consilience.federation.federated_fit import CRITERIA, FederatedFit, FederatedOrders
@@ -34,9 +44,9 @@ from consilience.messages.questions import LogLikelihood
 from consilience.messages.table import encode
 from consilience.methods.federated_em import FederatedEM
 from consilience.methods.task import Method, Task
-from consilience.runs.consistency import UNLIMITED, Limits
+from consilience.runs.engine import EngineOverSites
 from consilience.runs.journal import Journal
-from consilience.runs.run import OnDrop, Run, run
+from consilience.runs.run import Run, RunKeywords, RunOptions, run
 from consilience.site.scoring import Scored, scored
 from consilience.site.site import Site, check_label_count
 
@@ -46,13 +56,17 @@ R = TypeVar("R")
 class Federation:
     """A set of sites over which models are fitted.
 
+    In a ``with`` statement the federation closes its engine at the end. Without one, and for an engine that several
+    federations share, close the engine where it was opened, as in ``with DaskCluster() as cluster:``.
+
     Parameters
     ----------
     sites : mapping of str to (X, y) or to a mapping, or Shards
         Data of each site: ``(X, y)``, ``(X,)`` for a Gaussian mixture, or a mapping with ``X``, ``y``,
         ``sample_weight``, ``groups``, ``exposure``, ``trials``. A group belongs to one site.
-    engine : InProcess or DaskCluster
-        Engine that carries the questions to the sites. Data in memory stay in this process.
+    engine : Engine
+        Engine that carries the questions to the sites: :class:`InProcess` (the default), :class:`DaskCluster` or one of
+        your own (:class:`Engine`).
     in_memory : bool
         Whether to keep the rows of shards in memory after they have been read.
 
@@ -67,11 +81,13 @@ class Federation:
     ((4, 20), ('north', 'south'))
     """
 
-    def __init__(self, sites: Mapping[str, Any] | Shards, engine: Any = None, *, in_memory: bool = False) -> None:
+    def __init__(
+        self, sites: Mapping[str, Any] | Shards, engine: Engine | None = None, *, in_memory: bool = False
+    ) -> None:
         if not isinstance(sites, Shards):
             check_sites(sites)
         self._source: DataSource = sites if isinstance(sites, Shards) else Arrays.of(sites)
-        self._engine = InProcess() if engine is None else engine
+        self._engine: Engine = InProcess() if engine is None else engine
         check_engine(self._engine)
         self._in_memory = in_memory
         self._sites: list[Site] = []
@@ -87,7 +103,7 @@ class Federation:
         groups: str | None = None,
         exposure: str | None = None,
         trials: str | None = None,
-        engine: Any = None,
+        engine: Engine | None = None,
         in_memory: bool = False,
     ) -> Federation:
         """Build a federation from the shards of one table: Parquet or CSV files, local or on S3; each file is a site.
@@ -105,7 +121,7 @@ class Federation:
             Columns of the covariates, in order; by default all columns without another role.
         weight, groups, exposure, trials : str, optional
             Columns with these roles. The rows of a group must be in one shard.
-        engine : InProcess or DaskCluster
+        engine : Engine
         in_memory : bool
             Whether to keep the rows in memory instead of reading the files again in every round.
 
@@ -133,6 +149,26 @@ class Federation:
     def __repr__(self) -> str:
         return f"Federation of {self._source.description}, engine {type(self._engine).__name__}"
 
+    def close(self) -> None:
+        """Close the engine."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @contextmanager
+    def _over(self, sites: Sequence[Site]) -> Iterator[EngineOverSites]:
+        """Open the engine over the sites of a run, and close what it opened."""
+        over = self._engine.over(sites, in_memory=self._in_memory)
+        check_over(self._engine, over)
+        try:
+            yield over
+        finally:
+            over.close()
+
     @property
     def traces(self) -> dict[str, list[str]]:
         """Return the tracebacks of failures at sites of this process in the last run; only failure codes are sent."""
@@ -141,14 +177,7 @@ class Federation:
     def _explained(self, site: str, failure: Failure) -> Failure:
         return explained(site, failure, self._sites)
 
-    def run(
-        self,
-        dialogue: Dialogue[R],
-        *,
-        journal: str | Path | None = None,
-        deadline: float | None = None,
-        on_drop: OnDrop = "stop",
-    ) -> Run[R]:
+    def run(self, dialogue: Dialogue[R], **options: Unpack[RunKeywords]) -> Run[R]:
         """Run a custom dialogue over the sites; their columns are used without conversion.
 
         Sites given as ``(X,)`` have responses only, as for a Gaussian mixture.
@@ -156,8 +185,8 @@ class Federation:
         Parameters
         ----------
         dialogue : Dialogue
-        journal, deadline, on_drop
-            As in :meth:`fit`.
+        **options
+            ``journal``, ``deadline``, ``on_drop``, ``limits`` and others, as in :class:`RunOptions`.
 
         Returns
         -------
@@ -165,19 +194,12 @@ class Federation:
             ``value``, the return value of the dialogue, and ``record``.
         """
         self._sites = self._source.sites(None)
-        engine = self._engine.over(self._sites, in_memory=self._in_memory)
-        kept = None if journal is None else Journal(journal)
-        return run(dialogue, engine, kept, deadline=deadline, on_drop=on_drop, explain=self._explained)
+        asked = RunOptions(**options)
+        with self._over(self._sites) as engine:
+            return run(dialogue, engine, replace(asked, explain=asked.explain or self._explained))
 
     def fit(
-        self,
-        estimator: MixtureEstimator,
-        method: Method | None = None,
-        *,
-        journal: str | Path | None = None,
-        deadline: float | None = None,
-        on_drop: OnDrop = "stop",
-        limits: Limits = UNLIMITED,
+        self, estimator: MixtureEstimator, method: Method | None = None, **options: Unpack[RunKeywords]
     ) -> FederatedFit:
         """Fit a copy of ``estimator`` over all sites.
 
@@ -187,27 +209,14 @@ class Federation:
         method : FederatedEM, OneShot, SharedCentre, ClusteredClients or another
             Federated method; exact EM by default. SharedCentre and FedGrEM fit one model per site
             (:attr:`FederatedFit.models`).
-        journal : path, optional
-            File in which answers are stored, so that an interrupted fit can be resumed: run it again with the same
-            arguments. Requires a whole number as ``random_state``.
-        deadline : float, optional
-            Maximum duration of a round in seconds.
-        on_drop : {"stop", "continue", "skip"}
-            What to do if a site fails or misses the deadline. ``"stop"``: stop with an error that names the site.
-            ``"continue"``: drop the site; likelihood, BIC and standard errors are those of the remaining sites.
-            ``"skip"``: leave it out of this round and ask it again in the next, for methods with partial participation
-            (:class:`ClusteredClients`).
-        limits : Limits
-            Maximum number of rows of a site, and maximum share of a site in all rows; a site that states more is a
-            failure as above. None by default; a site with more than 90 % of all rows is named in any case.
+        **options
+            ``journal``, ``deadline``, ``on_drop``, ``limits`` and others, as in :class:`RunOptions`.
 
         Returns
         -------
         FederatedFit
         """
-        (fitted,) = self._fits(
-            estimator, None, method, journal=journal, deadline=deadline, on_drop=on_drop, limits=limits
-        )
+        (fitted,) = self._fits(estimator, None, method, RunOptions(**options))
         assert fitted is not None  # a single fit that is not possible raises an error  # noqa: S101
         warn_of(fitted)
         return fitted
@@ -219,10 +228,7 @@ class Federation:
         *,
         criterion: str = "bic",
         method: Method | None = None,
-        journal: str | Path | None = None,
-        deadline: float | None = None,
-        on_drop: OnDrop = "stop",
-        limits: Limits = UNLIMITED,
+        **options: Unpack[RunKeywords],
     ) -> FederatedOrders:
         """Fit models with several numbers of experts in the same rounds, and compare them by a criterion.
 
@@ -234,7 +240,7 @@ class Federation:
         criterion : {"bic", "aic", "icl"}
             ICL needs the entropy of the responsibilities, which the answers of sites state for a constant gate with
             Gaussian or Student-t experts.
-        method, journal, deadline, on_drop, limits
+        method, **options
             As in :meth:`fit`.
 
         Returns
@@ -247,16 +253,7 @@ class Federation:
             raise InvalidInputError(f"criterion={criterion!r}: expected one of {', '.join(CRITERIA)}")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateFitWarning)  # such fits are set aside
-            fits = self._fits(
-                estimator,
-                orders,
-                method,
-                journal=journal,
-                deadline=deadline,
-                on_drop=on_drop,
-                limits=limits,
-                icl=criterion == "icl",
-            )
+            fits = self._fits(estimator, orders, method, RunOptions(**options), icl=criterion == "icl")
         for fitted in fits:
             if fitted is not None:
                 fitted.check_one_mixture(criterion.upper())
@@ -335,17 +332,14 @@ class Federation:
         estimator: MixtureEstimator,
         orders: Sequence[int] | None,
         method: Method | None,
+        options: RunOptions,
         *,
-        journal: str | Path | None,
-        deadline: float | None,
-        on_drop: OnDrop,
-        limits: Limits,
         icl: bool = False,
     ) -> list[FederatedFit | None]:
         method = FederatedEM() if method is None else method
         check_method(method)
         check_estimator(estimator)
-        if on_drop == "skip" and not method.partial:
+        if options.on_drop == "skip" and not method.partial:
             raise InvalidInputError(
                 f"on_drop='skip': {type(method).__name__} needs the same sites in all rounds; use 'stop' or 'continue'"
             )
@@ -355,25 +349,26 @@ class Federation:
             sites = [site.by_client() for site in sites]
         self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
-        task = _task(models, sites, journal)
+        task = _task(models, sites, options.journal)
         if icl and not all(has_entropy_of_sums(each) for each in task.specifications):
             raise InvalidInputError(
                 f"criterion='icl': the answers of sites do not state the entropy of the responsibilities of "
                 f"{first.family} experts behind this gate; use 'bic', or pool the rows"
             )
-        kept = None if journal is None else Journal(journal, _study(method, task, sites))
-        engine = self._engine.over(sites, in_memory=self._in_memory)
-        with show_rounds(bool(estimator.verbose), type(estimator).__name__) as progress:
+        journal = options.journal
+        if journal is not None and not isinstance(journal, Journal):
+            journal = Journal(journal, _study(method, task, sites))
+        with show_rounds(bool(estimator.verbose), type(estimator).__name__) as progress, self._over(sites) as engine:
             done = run(
                 method.dialogue(task),
                 engine,
-                kept,
-                deadline=deadline,
-                on_drop=on_drop,
-                progress=progress,
-                most_rounds=method.most_rounds(task),
-                limits=limits,
-                explain=self._explained,
+                replace(
+                    options,
+                    journal=journal,
+                    progress=options.progress or progress,
+                    most_rounds=options.most_rounds or method.most_rounds(task),
+                    explain=options.explain or self._explained,
+                ),
             )
         fits: Sequence[Fit | None] = done.value
         return [

@@ -13,7 +13,7 @@ from consilience.errors import InvalidInputError, MessageError
 from consilience.files.json_text import parsed, written
 from consilience.fit.inference import Inference
 from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import StopReason
+from consilience.fit.stop import Stop
 from consilience.model.design import Design
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
@@ -37,7 +37,7 @@ class SavedFit:
         Total weight of the rows or number of groups, and number of rows.
     weights : (K,) array
         Mean weight of each expert.
-    stop : StopReason
+    stop : StopReason or MethodStop
     n_iter : int
     trace : (n_iter,) array
         Log-likelihood at each iteration.
@@ -55,6 +55,7 @@ class SavedFit:
 
     Examples
     --------
+    >>> from consilience.fit import StopReason
     >>> plane, one = Design.raw(2), np.ones(1)
     >>> fit = SavedFit(-3.0, 2, 2.0, 9.0, 9.0, one, StopReason.MAX_ITER, 1, -one, StartEnds(), (plane, plane))
     >>> fit.stop.converged, fit.degeneracy
@@ -67,7 +68,7 @@ class SavedFit:
     n_labels: float
     n_rows: float
     weights: Array
-    stop: StopReason
+    stop: Stop
     n_iter: int
     trace: Array
     starts: StartEnds

@@ -4,18 +4,20 @@ from consilience.fit.bootstrap import bootstrap
 from consilience.fit.climb import Ascent, Expect, climb, drive
 from consilience.fit.criteria import aic, bic
 from consilience.fit.fitting import Fit, fit_mixture
-from consilience.fit.inference import Inference, infer
+from consilience.fit.inference import Inference, InferredFit, infer
 from consilience.fit.parameters import Parameters
 from consilience.fit.problem import Problem
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import StopReason
+from consilience.fit.stop import MethodStop, StopReason
 
 __all__ = [
     "Ascent",
     "Expect",
     "Fit",
     "Inference",
+    "InferredFit",
+    "MethodStop",
     "Parameters",
     "Problem",
     "Specification",

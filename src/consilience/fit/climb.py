@@ -21,7 +21,7 @@ from consilience.fit.newton import (
     decrement_bound,
     grown,
 )
-from consilience.fit.stop import StopReason
+from consilience.fit.stop import Stop, StopReason
 from consilience.model.information import is_informable
 from consilience.model.missing import has_short_scores
 from consilience.model.mixture import Mixture, layout_of
@@ -86,7 +86,7 @@ class Ascent:
         Penalised log-likelihood of every accepted mixture, non-decreasing within a segment.
     passes, informed_passes, halvings : int
         Number of passes, number of passes with the information, and number of shortened steps.
-    stop : StopReason
+    stop : StopReason or MethodStop
     segments : tuple of int
         Index in ``trace`` at which each segment begins. A new segment begins when the data change (a site left):
         likelihoods are compared, and do not decrease, within a segment only.
@@ -110,7 +110,7 @@ class Ascent:
     passes: int
     informed_passes: int
     halvings: int
-    stop: StopReason
+    stop: Stop
     segments: tuple[int, ...] = (0,)
 
     @classmethod
@@ -123,7 +123,7 @@ class Ascent:
         weight: float,
         penalty: Penalty,
         passes: int,
-        stop: StopReason,
+        stop: Stop,
     ) -> Ascent:
         """Build the result of a fit without iterations: label counts ``(K,)``, likelihood and weight only."""
         blank = layout_of(mixture).zeros(information=False)

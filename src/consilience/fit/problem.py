@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from consilience.fit.checks import check_fittable, check_start
-from consilience.fit.climb import Ascent, Climb, climb
+from consilience.fit.climb import Ascent, Climb, Expect, climb
 from consilience.fit.fitting import Fit, finished, ranked
+from consilience.fit.inference import InferredFit
 from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
+from consilience.fit.stop import Stop
 from consilience.model.design import Design
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -76,7 +78,34 @@ class Problem:
         """Sort ascents, best first; one with an expert on the variance floor is likely spurious."""
         return ranked(ascents, self.penalty)
 
-    def fit(self, end: Ascent, ends: Sequence[Ascent]) -> Fit:
-        """Return the fit at ``end``, with the values of ascents from different starts as evidence."""
+    def evaluate(self, mixture: Mixture, stop: Stop, *, information: bool = False) -> Climb:
+        """Compute the statistics at ``mixture`` in one pass: the end of a method that does not climb.
+
+        Parameters
+        ----------
+        mixture : Mixture
+            In the coordinates of the problem.
+        stop : StopReason or MethodStop
+        information : bool
+            Whether the observed information is computed too, for standard errors.
+        """
+        statistics = yield Expect(mixture, information=information)
+        value = mixture.penalised(statistics, self.penalty)
+        return Ascent(mixture, statistics, (value,), 1, int(information), 0, stop)
+
+    def fit(self, end: Ascent, ends: Sequence[Ascent] | None = None, *, without: str = "") -> Fit:
+        """Return the fit at ``end``, with its standard errors or the reason why it has none.
+
+        Parameters
+        ----------
+        end : Ascent
+        ends : sequence of Ascent, optional
+            Ascents from different starts, whose values are evidence; ``end`` alone by default.
+        without : str
+            Reason why the fit has no standard errors, which the model shows in their place; if it is empty, they are
+            computed from the information of the last pass.
+        """
+        ends = [end] if ends is None else ends
         kinds = tuple(f"start {i}" for i in range(len(ends)))
-        return finished(end, self.penalty, StartEnds(tuple(each.penalised for each in ends), kinds))
+        fit = finished(end, self.penalty, StartEnds(tuple(each.penalised for each in ends), kinds))
+        return InferredFit.without(fit, without) if without else fit

@@ -19,6 +19,7 @@ from consilience.messages.questions import (
     Several,
     StartCandidates,
     Summarise,
+    question_for,
 )
 from consilience.messages.table import Row, decode, encode, register
 
@@ -49,6 +50,7 @@ __all__ = [
     "Total",
     "decode",
     "encode",
+    "question_for",
     "register",
     "together",
 ]

@@ -348,7 +348,14 @@ class Bundle:
 
 
 def question_for(asked: Question | Bundle, place: int) -> Question:
-    """Return the question for the site at an index.
+    """Return the question for one site: its own, if each has one, else that of all.
+
+    Parameters
+    ----------
+    asked : decoded question
+        What an engine is given.
+    place : int
+        Position of the site in the order of summation.
 
     Examples
     --------

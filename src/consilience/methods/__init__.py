@@ -1,9 +1,10 @@
 """Federated methods: dialogues that receive answers, without access to data or engines."""
 
 from consilience.methods.clustered import ClusteredClients, ClusteredFit
-from consilience.methods.federated_em import FederatedEM
+from consilience.methods.federated_em import FederatedEM, ask_total
 from consilience.methods.one_shot import CombinedFit, OneShot
 from consilience.methods.per_site import SharedCentre, SharedFit, SiteShare
+from consilience.methods.per_site.local_fits import LocalFits, local_fits
 from consilience.methods.task import Method, Task
 
 __all__ = [
@@ -11,10 +12,13 @@ __all__ = [
     "ClusteredFit",
     "CombinedFit",
     "FederatedEM",
+    "LocalFits",
     "Method",
     "OneShot",
     "SharedCentre",
     "SharedFit",
     "SiteShare",
     "Task",
+    "ask_total",
+    "local_fits",
 ]

@@ -364,7 +364,14 @@ def judges(sites: tuple[str, ...], starters: tuple[str, ...]) -> Sites:
 
 
 def ask_total(steps: Climb, sites: Sites = None) -> Dialogue[Ascent]:
-    """Run a climb, with each of its questions asked of ``sites``, by default all.
+    """Run a climb, with each of its questions asked of ``sites``, by default all; return where it ended.
+
+    Parameters
+    ----------
+    steps : generator
+        As :meth:`Problem.climb <consilience.fit.Problem.climb>` or
+        :meth:`Problem.evaluate <consilience.fit.Problem.evaluate>` return it.
+    sites : tuple of str or None
 
     Examples
     --------

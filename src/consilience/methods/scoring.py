@@ -138,8 +138,8 @@ def settled(start: Mixture, penalty: Penalty, simulation: Simulation, max_iter: 
             break
         mixture, first = end.mixture, end.statistics
     stop = StopReason.SETTLED if short else StopReason.MAX_ITER if end.n_iter else StopReason.STALLED
-    stop = end.stop if end.stop.converged else stop
-    return replace(end, trace=trace, segments=segments, passes=len(trace), stop=stop)
+    reached = end.stop if end.stop.converged else stop
+    return replace(end, trace=trace, segments=segments, passes=len(trace), stop=reached)
 
 
 def length_of(gain: float, mixture: Mixture) -> float:

@@ -185,6 +185,22 @@ class Mixture:
         """Return the mixture with its experts in another order."""
         return replace(self, gate=self.gate.permuted(permutation), experts=self.experts.permuted(permutation))
 
+    def to_vector(self) -> Array:
+        """Return gate contrasts, coefficients and shapes as one vector, to be averaged over mixtures.
+
+        Average mixtures in the same coordinates (:meth:`in_coordinates_of`) and with the same labels.
+        """
+        parts = (self.gate.contrasts(), self.experts.free_coefficients(), self.experts.shape_values())
+        return np.concatenate([part.ravel() for part in parts])
+
+    def with_vector(self, vector: Array) -> Mixture:
+        """Return a mixture of the same kind with these numbers; the inverse of :meth:`to_vector`."""
+        contrasts, coefficients = self.gate.contrasts().ravel(), self.experts.free_coefficients()
+        of_gate, of_experts, shapes = np.split(vector, np.cumsum([len(contrasts), len(coefficients)]))
+        experts = self.experts.moved(of_experts - coefficients, np.zeros(self.experts.shape_parameters))
+        experts = experts.with_shape_values(shapes.reshape(self.experts.shape_values().shape))
+        return replace(self, gate=self.gate.moved(of_gate - contrasts), experts=experts)
+
     def in_coordinates(self, design: Design, gate_design: Design | None = None) -> Mixture:
         """Return the mixture with its coefficients on another design, or on two."""
         T = design.from_raw() @ self.design.to_raw()

@@ -21,12 +21,30 @@ class Additive:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights of the sums of one part of a mixture over a block of n rows."""
+    """Weights of the sums of one part of a mixture over a block of n rows.
 
-    plain: Array  # (s,)      already summed over the rows
-    first: Array  # (g, n)    wanted: Σ_i first_gi x_i
-    second: Array  # (h, n)   wanted: Σ_i second_hi x_i x_iᵀ
-    summed: Array | None = None  # (g, p)  Σ_i first_gi x_i where it is known; ``first`` is then empty
+    Parameters
+    ----------
+    plain : (s,) array
+        Sums that are known already.
+    first : (g, n) array
+        Weights of ``Σ_i first_gi x_i``.
+    second : (h, n) array
+        Weights of ``Σ_i second_hi x_i x_iᵀ``.
+    summed : (g, p) array or None
+        ``Σ_i first_gi x_i`` where it is known; ``first`` is then empty.
+
+    Examples
+    --------
+    >>> tau = np.full((2, 5), 0.5)
+    >>> Weights(tau.sum(axis=1), tau, tau).plain
+    array([2.5, 2.5])
+    """
+
+    plain: Array
+    first: Array
+    second: Array
+    summed: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +88,13 @@ class Moments(Additive):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Shape of a :class:`Moments`: ``s`` plain sums, ``g`` first and ``h`` second moments of ``p`` features."""
+    """Shape of a :class:`Moments`: ``s`` plain sums, ``g`` first and ``h`` second moments of ``p`` features.
+
+    Examples
+    --------
+    >>> Layout(2, 2, 2, p=3).size
+    20
+    """
 
     s: int
     g: int

@@ -24,15 +24,34 @@ class GroupBlock:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block of n rows in the coordinates of a design; valid until the next block is read."""
+    """A block of n rows in the coordinates of a design; valid until the next block is read.
 
-    panel: Array  # (p, n)
-    Y: Array  # (q, n)
-    weight: Array | None  # (n,)
-    exposure: Array | None  # (n,)
+    Parameters
+    ----------
+    panel : (p, n) array
+        Design rows, features on axis 0.
+    Y : (q, n) array
+    weight, exposure : (n,) array or None
+    groups : GroupBlock or None
+    workspace : Workspace
+    row_gate_panel : (p_g, n) array or None
+        What a gate reads of each row, if not ``panel``.
+    kernel : Kernel
+
+    Examples
+    --------
+    >>> (block,) = Rows(np.zeros((5, 2)), np.zeros((5, 1))).blocks(Design.raw(2), size=5)
+    >>> block.panel.shape, block.Y.shape
+    ((3, 5), (1, 5))
+    """
+
+    panel: Array
+    Y: Array
+    weight: Array | None
+    exposure: Array | None
     groups: GroupBlock | None
     workspace: Workspace
-    row_gate_panel: Array | None = None  # (p_g, n)  what a gate reads of each row, if not ``panel``
+    row_gate_panel: Array | None = None
     kernel: Kernel = NUMPY
 
     @property
@@ -93,7 +112,7 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Covariates and responses, with optional case weights, exposures and groups.
+    """Covariates and responses, with optional case weights, exposures and groups; arrays are contiguous.
 
     Parameters
     ----------
@@ -120,6 +139,13 @@ class Rows:
     weight: Array | None = None
     exposure: Array | None = None
     groups: Groups | None = None
+
+    def __post_init__(self) -> None:
+        """Copy strided views: sums over them have other last bits than over the same rows in another process."""
+        for name in ("X", "Y", "weight", "exposure"):
+            array = getattr(self, name)
+            if array is not None and not array.flags.forc:
+                object.__setattr__(self, name, np.ascontiguousarray(array))
 
     @property
     def n(self) -> int:

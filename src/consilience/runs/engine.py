@@ -49,8 +49,10 @@ def digest(message: bytes) -> bytes:
     return blake2b(message, digest_size=16).digest()
 
 
-class Engine(Protocol):
-    """Carries an encoded question to sites and returns encoded replies; does not raise for failures of sites.
+class EngineOverSites(Protocol):
+    """An engine over the sites of a run: carries encoded questions to them and returns encoded replies.
+
+    ``over`` of an :class:`~consilience.Engine` returns one. It does not raise for failures of sites.
 
     Examples
     --------
@@ -67,6 +69,9 @@ class Engine(Protocol):
     ...
     ...     def ask(self, number, question, sites, *, total, timeout):
     ...         yield [Reply(number, self.sites, respond(question, self.site), (b"",), 0.0)]
+    ...
+    ...     def close(self):
+    ...         pass
     >>> def mean():
     ...     return (yield Total(Summarise(d=0, q=1))).y_mean
     >>> run(mean(), Alone()).value
@@ -93,5 +98,10 @@ class Engine(Protocol):
         total : bool
             Whether only the sum is needed, so that subtrees may be added on the way.
         timeout : float or None
+            Maximum time in seconds.
         """
+        ...
+
+    def close(self) -> None:
+        """End what ``over`` started for these sites; the engine itself stays open."""
         ...

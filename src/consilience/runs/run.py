@@ -6,9 +6,10 @@ import logging
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import add
-from typing import Any, Generic, Literal, TypeVar, get_args
+from pathlib import Path
+from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_args
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from consilience.messages.failures import Failure, FailureCode
 from consilience.messages.questions import Answers, Bundle, Identify, Identity, Question, question_for
 from consilience.messages.table import answers, decode, encode, received
 from consilience.runs.consistency import UNLIMITED, Consistency, Limits, sum_of
-from consilience.runs.engine import Engine, Reply
+from consilience.runs.engine import EngineOverSites, Reply
 from consilience.runs.journal import ClosedRound, Journal
 from consilience.runs.record import ANSWERED, FROM_JOURNAL, LATE, Exchange, Record, Round
 from consilience.runs.tree_sum import RunningSum, Span
@@ -32,10 +33,7 @@ LONGEST_WORDS = 100
 MOST_ROUNDS = 100_000
 """Number of rounds after which a run is ended, unless its method states another."""
 Progress = Callable[[str, int, int], None]
-"""Callback as replies arrive, with the question, the number of sites that replied and the number asked; and, with no
-site asked, when the dialogue computes with the answers of a round."""
 Explain = Callable[[str, Failure], Failure]
-"""Adds what the caller knows of the reason to the failure of a site."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,39 +51,81 @@ class Run(Generic[R]):
     record: Record
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """How a run is kept, limited and shown; :meth:`consilience.Federation.fit` takes these as keywords.
+
+    Parameters
+    ----------
+    journal : path or Journal, optional
+        File in which answers are stored, so that an interrupted run can be resumed: run it again with the same
+        arguments. Its rounds are replayed, and only answers that had not been written are requested again. A fit then
+        needs a whole number as ``random_state``.
+    deadline : float, optional
+        Maximum duration of a round in seconds; no limit by default.
+    on_drop : {"stop", "continue", "skip"}
+        What to do if a site fails or misses the deadline. ``"stop"``: stop with an error that names the site; with a
+        journal the run can be resumed. ``"continue"``: drop the site; likelihood, BIC and standard errors are those of
+        the remaining sites. ``"skip"``: leave it out of this round and ask it again in the next, for methods with
+        partial participation (:class:`~consilience.ClusteredClients`).
+    limits : Limits
+        Maximum number of rows of a site, and maximum share of a site in all rows; a site that states more is a failure
+        as above. None by default; a site with more than 90 % of all rows is named in any case.
+    progress : callable, optional
+        Called as replies arrive, with the question, the number of sites that replied and the number asked; and, with
+        no site asked, when the dialogue computes with the answers of a round. A fit shows its progress if the
+        estimator is ``verbose``.
+    most_rounds : int, optional
+        Number of rounds after which the run is ended with an error; by default far more than the method needs.
+    explain : callable, optional
+        Adds the reason to the failure of a site, where the sites are the caller's own.
+
+    Examples
+    --------
+    >>> RunOptions(on_drop="continue").deadline is None
+    True
+    """
+
+    journal: str | Path | Journal | None = None
+    deadline: float | None = None
+    on_drop: OnDrop = "stop"
+    limits: Limits = UNLIMITED
+    progress: Progress | None = None
+    most_rounds: int | None = None
+    explain: Explain | None = None
+
+    def __post_init__(self) -> None:
+        if self.on_drop not in get_args(OnDrop):
+            raise InvalidInputError(f"on_drop={self.on_drop!r}: expected 'stop', 'continue' or 'skip'")
+
+
+class RunKeywords(TypedDict, total=False):
+    """The fields of :class:`RunOptions` as keywords."""
+
+    journal: str | Path | Journal | None
+    deadline: float | None
+    on_drop: OnDrop
+    limits: Limits
+    progress: Progress | None
+    most_rounds: int | None
+    explain: Explain | None
+
+
 def run(
     dialogue: Dialogue[R],
-    engine: Engine,
-    journal: Journal | None = None,
-    *,
-    deadline: float | None = None,
-    on_drop: OnDrop = "stop",
-    progress: Progress | None = None,
-    most_rounds: int = MOST_ROUNDS,
-    limits: Limits = UNLIMITED,
-    explain: Explain | None = None,
+    engine: EngineOverSites,
+    options: RunOptions | None = None,
+    **keywords: Unpack[RunKeywords],
 ) -> Run[R]:
     """Run ``dialogue``: send each request over ``engine`` and return the answer to it, until it ends.
 
     Parameters
     ----------
     dialogue : Dialogue
-    engine : Engine
-    journal : Journal or None
-        File for the answers. With the journal of an interrupted run, its rounds are replayed, and only answers that had
-        not been written are requested again.
-    deadline : float or None
-        Maximum time of a round in seconds; None for no limit.
-    on_drop : {"stop", "continue", "skip"}
-        What to do if a site fails or misses the deadline: stop with an error that names it (resumable with a journal),
-        exclude it from the rest of the run, or skip it in this round and ask it again in the next.
-    progress : callable or None
-    most_rounds : int
-        Number of rounds after which the run is ended with an error.
-    limits : Limits
-        Maximum number of rows of a site, and maximum share of a site in all rows.
-    explain : callable or None
-        Adds the reason to the failure of a site, where the sites are the caller's own.
+    engine : EngineOverSites
+    options : RunOptions, optional
+    **keywords
+        Single options, as in :class:`RunOptions`.
 
     Returns
     -------
@@ -109,14 +149,10 @@ def run(
     >>> run(mean_response(), InProcess().over(sites)).value
     array([3.])
     """
-    if on_drop not in get_args(OnDrop):
-        raise InvalidInputError(f"on_drop={on_drop!r}: expected 'stop', 'continue' or 'skip'")
     if not isinstance(dialogue, Generator):
         raise InvalidInputError("expected a dialogue, as returned by a generator function: call the function")
-    talk = _Conversation(
-        engine, journal, deadline, on_drop, progress, most_rounds=most_rounds, limits=limits, explain=explain
-    )
-    with nullcontext() if journal is None else journal.opened(engine.sites):
+    talk = _Conversation(engine, replace(options or RunOptions(), **keywords))
+    with nullcontext() if talk.journal is None else talk.journal.opened(engine.sites):
         try:
             talk.check_data()
             request = next(dialogue)
@@ -175,21 +211,11 @@ class _Gathered:
 class _Conversation:
     """State of a run: the rounds so far."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        journal: Journal | None,
-        deadline: float | None,
-        on_drop: OnDrop,
-        progress: Progress | None,
-        *,
-        most_rounds: int,
-        limits: Limits,
-        explain: Explain | None,
-    ) -> None:
-        self._most_rounds, self._limits, self._explain = most_rounds, limits, explain
-        self._engine, self._journal, self._deadline = engine, journal, deadline
-        self._on_drop, self._progress = on_drop, progress
+    def __init__(self, engine: EngineOverSites, options: RunOptions) -> None:
+        kept = options.journal
+        self.journal = kept if kept is None or isinstance(kept, Journal) else Journal(kept)
+        self._engine, self._options = engine, options
+        self._most_rounds = options.most_rounds or MOST_ROUNDS
         self._roster = {site: place for place, site in enumerate(engine.sites)}
         self._participants = list(engine.sites)
         self._rounds: list[tuple[Request, list[Exchange]]] = []
@@ -217,13 +243,13 @@ class _Conversation:
         gathered = _Gathered(self._carried(request, asked), RunningSum(len(self._roster), add))
         question = encode(gathered.question)
         self._rounds.append((request, gathered.exchanges))
-        if self._journal is not None:
-            question = self._journal.begin(number, kind, asked, question)
-            if number <= len(self._journal.rounds):
-                value = self._replayed(request, self._journal.rounds[number - 1], gathered)
+        if self.journal is not None:
+            question = self.journal.begin(number, kind, asked, question)
+            if number <= len(self.journal.rounds):
+                value = self._replayed(request, self.journal.rounds[number - 1], gathered)
                 _log.info("round %d, %s: from the journal%s", number, _words(request), _likelihood(value))
                 return value
-            for reply in self._journal.open_replies:
+            for reply in self.journal.open_replies:
                 self._take(reply, gathered, sent=0, outcome=FROM_JOURNAL, total=isinstance(request, Total))
         self._gather(number, question, asked, request, gathered)
         self._refuse_rows(asked, gathered)
@@ -237,18 +263,18 @@ class _Conversation:
 
     def computing(self) -> None:
         """Show that the dialogue computes with the answers of a round."""
-        if self._progress is not None:
-            self._progress("computing with the answers", 0, 0)
+        if self._options.progress is not None:
+            self._options.progress("computing with the answers", 0, 0)
 
     def interrupted(self) -> str:
         """Return what to do after an interrupt from the keyboard."""
         where = f"interrupted in round {max(len(self._rounds), 1)}"
-        if self._journal is None:
+        if self.journal is None:
             return (
                 f"{where}, and no answer was kept: with journal='run.journal' and a whole number as random_state, an "
                 "interrupted run can be resumed"
             )
-        path = str(self._journal.path)
+        path = str(self.journal.path)
         return f"{where}: run the same call again, with journal={path!r}, to resume; its answers are not asked again"
 
     def _asked(self, request: Request) -> list[str]:
@@ -277,16 +303,16 @@ class _Conversation:
         settled = gathered.settled()
         missing = [site for site in asked if site not in settled]
         if missing:
-            total = isinstance(request, Total)
-            apart = not total or self._limits != UNLIMITED  # in all rounds: a resumed run must have the same bits
+            total, deadline = isinstance(request, Total), self._options.deadline
+            added = total and self._options.limits == UNLIMITED  # in all rounds: a resumed run must have the same bits
             done = len(asked) - len(missing)
-            for replies in self._engine.ask(number, question, missing, total=not apart, timeout=self._deadline):
+            for replies in self._engine.ask(number, question, missing, total=added, timeout=deadline):
                 kept = [reply for reply in replies if self._arrived(number, reply, question, gathered, total=total)]
-                if kept and self._journal is not None:
-                    self._journal.answered(kept)
+                if kept and self.journal is not None:
+                    self.journal.answered(kept)
                 done += sum(len(reply.sites) for reply in replies if reply.number == number)
-                if self._progress is not None:
-                    self._progress(type(request.question).__name__, done, len(asked))
+                if self._options.progress is not None:
+                    self._options.progress(type(request.question).__name__, done, len(asked))
         settled = gathered.settled()
         for site in asked:
             if site not in settled:
@@ -296,14 +322,14 @@ class _Conversation:
                         (site,),
                         self._sent((site,), question, gathered),
                         0,
-                        self._deadline or 0.0,
+                        self._options.deadline or 0.0,
                         str(FailureCode.NO_ANSWER),
                     )
                 )
 
     def _refuse_rows(self, asked: Sequence[str], gathered: _Gathered) -> None:
         """Count a site as failed that has the rows of a site before it, or more rows than the run allows."""
-        refused = self._stated.oversized(asked, self._limits) | self._stated.copies(asked)
+        refused = self._stated.oversized(asked, self._options.limits) | self._stated.copies(asked)
         for site, failure in refused.items():
             place = self._roster[site]
             if gathered.answers.pop((place, place + 1), None) is not None:
@@ -315,18 +341,18 @@ class _Conversation:
 
         A finished journal asks no question, so the sites are asked here.
         """
-        if self._journal is None or not self._journal.rounds:
+        if self.journal is None or not self.journal.rounds:
             return
         now: dict[str, int] = {}
         question = encode(Identify())
-        for replies in self._engine.ask(0, question, self._engine.sites, total=False, timeout=self._deadline):
+        for replies in self._engine.ask(0, question, self._engine.sites, total=False, timeout=self._options.deadline):
             good = [each for each in replies if isinstance(received(each.message, Identify()), Identity)]
             now |= {each.sites[0]: fingerprint_of(each.message) for each in good}
-        for sites, then in self._journal.fingerprints():
+        for sites, then in self.journal.fingerprints():
             if set(sites) <= set(now) and sum_of(now[site] for site in sites) != then:
                 who = sites[0] if len(sites) == 1 else f"one of {', '.join(sites)}"
                 raise JournalError(
-                    f"{who}: {FailureCode.DATA_CHANGED}; {self._journal.path} has answers from the data before"
+                    f"{who}: {FailureCode.DATA_CHANGED}; {self.journal.path} has answers from the data before"
                 )
 
     def _arrived(self, number: int, reply: Reply, question: bytes, gathered: _Gathered, *, total: bool) -> bool:
@@ -346,8 +372,8 @@ class _Conversation:
             found = self._stated.failure(reply.sites, question, value, fingerprint_of(reply.message))
             value = value if found is None else found
         failed = isinstance(value, Failure)
-        if failed and self._explain is not None:
-            value = self._explain(reply.sites[0], value)
+        if failed and self._options.explain is not None:
+            value = self._options.explain(reply.sites[0], value)
         if failed:
             gathered.failures.update(dict.fromkeys(reply.sites, value))
         else:
@@ -365,20 +391,20 @@ class _Conversation:
 
         A limit of a site's share depends on who answers, so that answers are then kept apart.
         """
-        return self._limits == UNLIMITED and (len(sites) > 1 or self._stated.has_checked(sites[0]))
+        return self._options.limits == UNLIMITED and (len(sites) > 1 or self._stated.has_checked(sites[0]))
 
     def _drop(self, number: int, failures: dict[str, Failure]) -> None:
         """Stop, or continue without the sites that failed."""
         named = "; ".join(f"{site}: {failure}" for site, failure in failures.items())
-        if self._on_drop == "stop":
-            resumed = "" if self._journal is None else f"; run again with the journal {self._journal.path} to resume"
+        if self._options.on_drop == "stop":
+            resumed = "" if self.journal is None else f"; run again with the journal {self.journal.path} to resume"
             raise RoundStoppedError(f"round {number} stopped: {named}{resumed}", tuple(failures), self.record())
         self._leave_out(failures)
         if not self._participants:
             raise RoundStoppedError(f"round {number}: no site is left ({named})", tuple(failures), self.record())
 
     def _leave_out(self, failures: dict[str, Failure]) -> None:
-        if self._on_drop == "skip":
+        if self._options.on_drop == "skip":
             return
         self._dropped.update({site: str(failure) for site, failure in failures.items()})
         self._participants = [site for site in self._participants if site not in failures]
@@ -391,8 +417,8 @@ class _Conversation:
             gone = tuple(request.sites or self._roster)
             raise RoundStoppedError(f"round {number}: no site is left of those asked", gone, self.record())
         value, kept = self._sum(gathered) if isinstance(request, Total) else _each(gathered)
-        if self._journal is not None:
-            self._journal.close_round(number, type(request).__name__, asked, kept, gathered.failures)
+        if self.journal is not None:
+            self.journal.close_round(number, type(request).__name__, asked, kept, gathered.failures)
         return value
 
     def _sum(self, gathered: _Gathered) -> tuple[Any, list[tuple[tuple[str, ...], bytes]]]:
@@ -401,7 +427,7 @@ class _Conversation:
         gathered.answers.clear()
         with np.errstate(over="ignore", invalid="ignore"):
             total = gathered.total.value()
-        if self._journal is None:
+        if self.journal is None:
             return total, []
         sites = tuple(site for site in self._roster if site in gathered.added and site not in gathered.failures)
         return total, [(sites, encode(total, gathered.fingerprint))]
@@ -439,7 +465,7 @@ class _Conversation:
             )
             for i, (request, exchanges) in enumerate(self._rounds)
         )
-        return Record(rounds, dict(self._dropped), self._limits)
+        return Record(rounds, dict(self._dropped), self._options.limits)
 
 
 def _words(request: Request) -> str:

@@ -16,6 +16,7 @@ from consilience.fit.fitting import ranked
 from consilience.fit.inference import inverse_information
 from consilience.fit.search import search
 from consilience.fit.specification import Specification
+from consilience.fit.stop import StopReason
 from consilience.messages.questions import FitSite, LocalFit
 from consilience.model.design import Design
 from consilience.model.expectation import expect
@@ -58,7 +59,7 @@ def local_fit(question: FitSite, site: Site) -> LocalFit:
             return LocalFit(summary, None, None)
         _, _, ascent, specification = min(found)
         model = _site_model(ascent, specification, summary, site, rng, describe=question.describe)
-    return LocalFit(summary, model, ascent.stop)
+    return LocalFit(summary, model, StopReason[ascent.stop.name])
 
 
 def _merit(ascent: Ascent, penalty: Penalty) -> tuple[bool, float]:

@@ -19,9 +19,8 @@ from consilience.methods.one_shot.one_shot import OneShot
 from consilience.methods.task import Method
 from consilience.model.mixture import Mixture
 from consilience.runs.consistency import Limits
-from consilience.runs.engine import Engine
-from consilience.runs.journal import Journal
-from consilience.runs.run import OnDrop, run
+from consilience.runs.engine import EngineOverSites
+from consilience.runs.run import RunOptions, run
 from consilience.site import Site
 from consilience.site.policy import Policy
 from consilience.site.policy.rounds import GuardedSite, RoundsOf
@@ -85,36 +84,29 @@ def sites_of(study: Study, tables: Mapping[str, pa.Table]) -> list[Site]:
 
 def ran(
     study: Study,
-    engine: Engine,
+    engine: EngineOverSites,
     method: Method | None = None,
     *,
     start: Mixture | None = None,
-    journal: Journal | None = None,
-    on_drop: OnDrop = "stop",
+    options: RunOptions | None = None,
 ) -> FederatedOrders:
     """Run a study over an engine; compare its numbers of experts by BIC.
 
     Parameters
     ----------
     study : Study
-    engine : Engine
+    engine : EngineOverSites
     method : Method, optional
         The study's by default.
     start : Mixture, optional
         Public start of the run.
-    journal : Journal, optional
-    on_drop : {"stop", "continue", "skip"}
+    options : RunOptions, optional
+        The study states the limits.
     """
     models = estimators_of(study)
     method, task = method_of(study) if method is None else method, replace(task_of(study, models), start=start)
-    done = run(
-        method.dialogue(task),
-        engine,
-        journal,
-        on_drop=on_drop,
-        most_rounds=method.most_rounds(task),
-        limits=Limits(max_rows=study.max_rows),
-    )
+    limits, most_rounds = Limits(max_rows=study.max_rows), method.most_rounds(task)
+    done = run(method.dialogue(task), engine, options, limits=limits, most_rounds=most_rounds)
     fits = [
         None if fit is None else fitted_model(model, fit, done.record)
         for model, fit in zip(models, done.value, strict=True)

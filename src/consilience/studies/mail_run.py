@@ -16,7 +16,7 @@ from consilience.files.study import Study
 from consilience.messages.site_names import site_names
 from consilience.model.mixture import Mixture
 from consilience.runs.journal import Journal
-from consilience.runs.run import OnDrop
+from consilience.runs.run import OnDrop, RunOptions
 from consilience.studies.combination import ran
 from consilience.studies.mail import start_bytes, start_of
 from consilience.studies.methods import method_of
@@ -115,6 +115,6 @@ def advanced_by_files(
         patience=patience,
         notice=notice,
     )
-    done = ran(study, box, start=start_of(run), journal=journal, on_drop=on_drop)
+    done = ran(study, box, start=start_of(run), options=RunOptions(journal, on_drop=on_drop))
     write_whole(mailbox / END, end_text(run, len(done.best.record.rounds)))
     return done

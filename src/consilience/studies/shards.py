@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import PurePosixPath
 
-from consilience.engines.dask import DaskCluster
 from consilience.engines.inprocess import InProcess
+from consilience.engines.protocol import Engine
 from consilience.federation.data_source import Shards
 from consilience.federation.federated_fit import FederatedOrders
 from consilience.files.study import Study
 from consilience.model.mixture import Mixture
-from consilience.runs.journal import Journal
-from consilience.runs.run import OnDrop
+from consilience.runs.run import RunOptions
 from consilience.site import Shard, Site
 from consilience.studies.combination import ran
 from consilience.studies.local import columns_of
@@ -49,11 +49,10 @@ def sites_in(study: Study, pattern: str | Sequence[str]) -> list[Site]:
 def ran_over(
     study: Study,
     pattern: str | Sequence[str],
-    engine: InProcess | DaskCluster | None = None,
+    engine: Engine | None = None,
     *,
     start: Mixture | None = None,
-    journal: Journal | None = None,
-    on_drop: OnDrop = "stop",
+    options: RunOptions | None = None,
 ) -> FederatedOrders:
     """Run a study over files of one owner; no policy applies.
 
@@ -62,11 +61,12 @@ def ran_over(
     study : Study
     pattern : str or sequence of str
         As in :func:`sites_in`.
-    engine : InProcess or DaskCluster
+    engine : Engine, optional
+        In this process by default.
     start : Mixture, optional
         Public start of the run.
-    journal : Journal, optional
-    on_drop : {"stop", "continue", "skip"}
+    options : RunOptions, optional
+        The study states the limits.
 
     Examples
     --------
@@ -80,5 +80,5 @@ def ran_over(
     >>> found.model.n_experts, found.record.sites
     (2, ('ash', 'birch', 'cedar', 'elm', 'oak'))
     """
-    over = (InProcess() if engine is None else engine).over(sites_in(study, pattern))
-    return ran(study, over, start=start, journal=journal, on_drop=on_drop)
+    with closing((InProcess() if engine is None else engine).over(sites_in(study, pattern))) as over:
+        return ran(study, over, start=start, options=options)

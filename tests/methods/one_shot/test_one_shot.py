@@ -598,7 +598,9 @@ def test_a_total_over_some_sites_is_replayed(tmp_path: Path, calls: Calls, sites
         second = yield Total(Summarise(d=2, q=1))
         return encode(first), encode(second)
 
-    one, two = (run(dialogue(), InProcess().over(small_sites()), Journal(tmp_path / "journal")) for _ in range(2))
+    one, two = (
+        run(dialogue(), InProcess().over(small_sites()), journal=Journal(tmp_path / "journal")) for _ in range(2)
+    )
     assert one.value == two.value
     assert len(calls.asked) == 3 + len(sites or "abc")
 
@@ -607,9 +609,9 @@ def test_the_journal_of_a_total_over_other_sites_is_refused(tmp_path: Path) -> N
     def dialogue(sites: tuple[str, ...] | None):
         return (yield Total(Summarise(d=2, q=1), sites)).weight
 
-    run(dialogue(("north",)), InProcess().over(small_sites()), Journal(tmp_path / "journal"))
+    run(dialogue(("north",)), InProcess().over(small_sites()), journal=Journal(tmp_path / "journal"))
     with pytest.raises(JournalError):
-        run(dialogue(None), InProcess().over(small_sites()), Journal(tmp_path / "journal"))
+        run(dialogue(None), InProcess().over(small_sites()), journal=Journal(tmp_path / "journal"))
 
 
 # ---------------------------------------------------------------------- arguments
@@ -752,7 +754,7 @@ def test_a_fit_without_a_description_discloses_less() -> None:
 def test_reasons_to_stop_are_sentences() -> None:
     assert not StopReason.COMBINED.converged
     assert not StopReason.REFINED.converged
-    by_choice = {StopReason.COMBINED, StopReason.REFINED, StopReason.ROUNDS}
+    by_choice = {StopReason.COMBINED, StopReason.REFINED, StopReason.ROUNDS, StopReason.METHOD}
     assert {reason for reason in StopReason if reason.by_choice} == by_choice
     for reason in StopReason:
         assert ":" in str(reason)

@@ -9,12 +9,12 @@ import ssl
 import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from ipaddress import ip_address
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from consilience._version import __version__
-from consilience.engines.dask.library import distributed
 from consilience.errors import EngineError, InvalidInputError
 
 T = TypeVar("T")
@@ -26,6 +26,19 @@ ENCRYPTED = ("tls", "wss")
 PLAIN = ("tcp", "ws")
 NEVER = logging.CRITICAL + 1
 LOGGERS = ("distributed", "distributed.client", "distributed.gc", "tornado", "tornado.application", "bokeh")
+
+
+def distributed() -> Any:
+    """Import ``distributed``, or raise an error with the command that installs it."""
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        raise ImportError("DaskCluster needs Dask: pip install 'consilience[dask]'") from error
+
+
+def dask() -> Any:
+    """Import ``dask``, for its configuration."""
+    return import_module("dask")
 
 
 def checked_address(address: str, security: Any, *, insecure: bool) -> str:
@@ -243,7 +256,7 @@ def version_probe() -> Any:
         version = None
         try:
             version = importlib.import_module("consilience._version").__version__
-            importlib.import_module("consilience.engines.dask.tasks")
+            importlib.import_module("consilience.engines.dask.submit")
         except Exception as error:  # noqa: BLE001 - whatever keeps it from being imported is the answer
             return version, f"{type(error).__name__}: {error}"
         return version, ""

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from consilience.engines.dask.library import distributed
+from consilience.engines.blocks import Part
+from consilience.engines.dask.connection import distributed
 from consilience.engines.dask.submit import BlockTasks
-from consilience.engines.dask.tasks import Part
 from consilience.engines.dask.watch import Watch, patience
 from consilience.errors import EngineError
 from consilience.messages.failures import Failure, FailureCode

@@ -1,35 +1,43 @@
-"""Submit the tasks of a round: one for each block of sites, and sums of large answers on workers."""
+"""Submit the tasks of a round: one for each block of sites, and sums of large answers on workers.
+
+Dask pickles tasks and results, which is acceptable on a cluster of one owner, who may run any code there anyway. The
+functions at the end run on the workers, which import this module when they start.
+"""
 
 from __future__ import annotations
 
+import logging
+import signal
+import threading
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from itertools import count, cycle
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from consilience.engines.dask.library import dask
-from consilience.engines.dask.tasks import Limit, SiteBlock, add_neighbours, answer_block, keep, load_block
-from consilience.errors import EngineError, InvalidInputError
-from consilience.fit.climb import Expect
-from consilience.messages.questions import Question, Several
+from consilience.engines.blocks import (
+    Limit,
+    Part,
+    SiteBlock,
+    add_neighbours,
+    answer_block,
+    answer_bytes,
+    load_block,
+    time_limit,
+)
+from consilience.engines.dask.connection import dask, distributed
+from consilience.errors import EngineError
+from consilience.messages.failures import Failure
 from consilience.messages.table import decode
-from consilience.model.mixture import layout_of
 from consilience.runs.tree_sum import Span, block_size, blocks, split
-from consilience.site.shards import Shard
 from consilience.site.site import Site
 
 BLOCKS_PER_THREAD = 4
-RETURN = 0.1
-"""Fraction of a round's time that is kept for returning the answers of a block with slow sites."""
-LEAST_RETURN = 1.0
-"""Least time in seconds kept for returning answers, up to a quarter of the round's time."""
 LARGE_QUESTION = 100_000
 """Size in bytes above which a question is sent once instead of with each task."""
 LARGE_ANSWERS = 100_000_000
 """Total size in bytes of the blocks' sums above which workers add them."""
+_worker_log = logging.getLogger("distributed.worker")
 
 Workers = list[str] | None
 """Addresses of the workers that may run a task; None for all."""
@@ -112,7 +120,7 @@ class BlockTasks:
         if self._keep:
             self._load(spans, limits, workers)
         futures = self.client.map(
-            answer_block,
+            answer_on_worker,
             [self._loaded[span] if self._keep else self._blocks[span] for span in spans],
             [question] * len(spans),
             [self.places(span, asked) for span in spans],
@@ -151,13 +159,19 @@ class BlockTasks:
         """Forget blocks in the memory of workers that do not answer: they are read again when they are needed."""
         self._loaded = {span: future for span, future in self._loaded.items() if future.key not in keys}
 
+    def release(self) -> None:
+        """Let the scheduler forget the blocks in the memory of workers."""
+        for future in self._loaded.values():
+            future.release()
+        self._loaded = {}
+
     def _load(self, spans: list[Span], limits: list[Limit | None], workers: Workers) -> None:
         """Submit the reading of blocks that are not in memory, or that the scheduler has lost; spread evenly."""
         key = self._next_key("load")
         for span, limit in zip(spans, limits, strict=True):
             if span not in self._loaded or self._loaded[span].cancelled():
                 self._loaded[span] = self.client.submit(
-                    load_block,
+                    load_on_worker,
                     self._blocks[span],
                     limit,
                     key=f"{key}-{span[0]}",
@@ -170,60 +184,42 @@ class BlockTasks:
         return f"{self._key}-{kind}-{next(self._counter)}"
 
 
-def time_limit(key: str, span: Span, timeout: float | None) -> Limit | None:
-    """Return the time limit of a block: the full timeout for a single site, less for several.
+# ---------------------------------------------------------------- on the workers
 
-    Examples
-    --------
-    >>> time_limit("round-1", (4, 8), 60.0)
-    Limit(round='round-1', seconds=54.0)
+
+def load_on_worker(block: SiteBlock, limit: Limit | None) -> SiteBlock:
+    """Read the rows of a block into the memory of a worker."""
+    return load_block(block, limit, on_stall=_leave_place)
+
+
+def answer_on_worker(
+    block: SiteBlock, question: bytes, asked: tuple[int, ...] | None, total: bool, limit: Limit | None
+) -> tuple[Part, ...]:
+    """Answer for a block on a worker, as :func:`~consilience.engines.blocks.answer_block` does."""
+    return answer_block(block, question, asked, total, limit, on_stall=_leave_place, on_failure=_log_trace)
+
+
+def keep(question: bytes) -> bytes:
+    """Return a large question as the result of a task, so that the scheduler can recompute it after a loss."""
+    return question
+
+
+def _log_trace(site: Site, failure: Failure) -> None:
+    """Write the traceback of a failure to the log of the worker, since the site object ends with its task."""
+    if failure.reference:
+        _worker_log.error("site %s could not answer (reference %d)\n%s", site.name, failure.reference, site.traces[-1])
+
+
+def _leave_place() -> None:
+    """Release the task's slot so that the worker can start the next task; no effect outside a worker."""
+    with suppress(ValueError):
+        distributed().secede()
+
+
+def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask's signature
+    """Have the process of a worker ignore the interrupt, which a terminal sends to all; it ends with the cluster.
+
+    Dask calls this when a worker is started on this machine, or started again.
     """
-    if timeout is None:
-        return None
-    return Limit(key, timeout if span[1] - span[0] == 1 else timeout - time_to_return(timeout))
-
-
-def time_to_return(timeout: float) -> float:
-    """Return the seconds of a round that are kept for returning the answers of blocks with slow sites.
-
-    Examples
-    --------
-    >>> [time_to_return(timeout) for timeout in (1.0, 5.0, 60.0)]
-    [0.25, 1.0, 6.0]
-    """
-    return max(RETURN * timeout, min(LEAST_RETURN, timeout / 4))
-
-
-def answer_bytes(question: Question) -> int:
-    """Estimate the size in bytes of the answer to a question, for questions with large answers.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> answer_bytes(Expect(soft(10, random_state=0).truth))
-    19808
-    """
-    match question:
-        case Expect(mixture, information):
-            return 8 * layout_of(mixture).size(information=information)
-        case Several(questions):
-            return sum(answer_bytes(part) for part in questions)
-    return 0
-
-
-def in_file(site: Site) -> Site:
-    """Check that a site is a file that a worker can read; make its address absolute.
-
-    Examples
-    --------
-    >>> from consilience.site import Columns
-    >>> in_file(Site("north", Shard("s3://bucket/north.parquet", Columns((), ("y",))))).data.uri
-    's3://bucket/north.parquet'
-    """
-    if not isinstance(site.data, Shard):
-        raise InvalidInputError(
-            f"site {site.name!r} has its rows in memory, and they would be lost with the Dask worker that holds them: "
-            "write them to Parquet and pass a Shard"
-        )
-    uri = site.data.uri if "://" in site.data.uri else str(Path(site.data.uri).absolute())
-    return Site(site.name, replace(site.data, uri=uri), key=site.key)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

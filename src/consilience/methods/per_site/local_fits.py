@@ -37,6 +37,11 @@ class LocalFits:
         Robust summary of a typical site's columns.
     summaries : mapping of str to ColumnSummary
         Summary of each site that answered.
+
+    Examples
+    --------
+    >>> LocalFits({}, {"north": 90.0}, {}, ColumnSummary.unit(1, 1), {}).weights
+    {'north': 90.0}
     """
 
     mixtures: Mapping[str, Mixture]
@@ -47,7 +52,23 @@ class LocalFits:
 
 
 def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialogue[LocalFits]:
-    """Ask sites for their own fits; return them in common coordinates and labels."""
+    """Ask sites for their own fits; return them in common coordinates and labels.
+
+    Parameters
+    ----------
+    question : FitSite
+        As :meth:`Task.fit_site <consilience.Task.fit_site>` returns it.
+    sites : tuple of str or None
+        Sites that are asked; None for all.
+
+    Examples
+    --------
+    >>> from consilience import Task
+    >>> from consilience.fit import Specification
+    >>> question = Task([Specification(K=2)], d=1, q=1).fit_site(describe=False)
+    >>> type(next(local_fits(question))).__name__
+    'Each'
+    """
     specification, (d, q) = question.specification, question.columns or (0, 1)
     if question.start is not None:
         check_start(question.start, specification.blank(ColumnSummary.unit(d, q)))

@@ -27,14 +27,35 @@ MessageFields = Mapping[str, tuple[int, ...] | tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """Experts evaluated at a block: the log density, and in subclasses the quantities that the weights need."""
+    """Experts evaluated at a block: the log density, and in subclasses the quantities that the weights need.
+
+    Parameters
+    ----------
+    log_density : (K, n) array
+
+    Examples
+    --------
+    >>> Evaluated(np.zeros((2, 5))).log_density.shape
+    (2, 5)
+    """
 
     log_density: Array  # (K, n)
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Derivative of each expert's log density: ``linear ⊗ x`` for coefficients, ``shape`` for the rest."""
+    """Derivative of each expert's log density: ``linear ⊗ x`` for coefficients, ``shape`` for the rest.
+
+    Parameters
+    ----------
+    linear : (K, channels, n) array
+    shape : (K, shapes, n) array
+
+    Examples
+    --------
+    >>> Scores(np.zeros((2, 1, 5)), np.zeros((2, 0, 5))).linear.shape
+    (2, 1, 5)
+    """
 
     linear: Array  # (K, channels, n)
     shape: Array  # (K, shapes, n)
@@ -54,6 +75,11 @@ class Options:
         Number of classes of a categorical response.
     degrees_of_freedom : float or None
         Degrees of freedom of Student's t; None to estimate them.
+
+    Examples
+    --------
+    >>> Options(n_classes=3).intercept
+    True
     """
 
     intercept: bool = True
@@ -76,6 +102,13 @@ class Share:
         Mass of each expert at each point.
     labels : (L, S) or (L, 1) array of int
         Target of each expert, at each point or everywhere.
+
+    Examples
+    --------
+    >>> share = Share(None, np.ones((1, 3)), np.full((2, 3), 0.5), np.array([[0], [1]]))
+    >>> share.own(1)
+    array([[0. , 0. , 0. ],
+           [0.5, 0.5, 0.5]])
     """
 
     experts: Any

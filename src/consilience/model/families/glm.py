@@ -30,6 +30,12 @@ class GeneralisedLinearExperts(Experts):
     ----------
     B : (K, p) array
         Coefficients of the linear predictor, intercept first.
+
+    Examples
+    --------
+    >>> from consilience.model import PoissonExperts
+    >>> issubclass(PoissonExperts, GeneralisedLinearExperts), PoissonExperts(np.zeros((2, 3))).p
+    (True, 3)
     """
 
     B: Array
@@ -189,14 +195,26 @@ def whole_counts(rows: Rows) -> bool:
 
 
 def log_rates(rows: Rows) -> Array:
-    """Compute ``log((y + 1/2) / exposure)``, ``(n, 1)``, of counts."""
+    """Compute ``log((y + 1/2) / exposure)``, ``(n, 1)``, of counts.
+
+    Examples
+    --------
+    >>> log_rates(Rows(np.zeros((1, 1)), np.array([[0.5]]), exposure=np.array([1.0])))
+    array([[0.]])
+    """
     exposure = 1.0 if rows.exposure is None else rows.exposure[:, None]
     rates: Array = np.log((rows.Y + 0.5) / exposure)
     return rates
 
 
 def mean_per_size(rows: Rows) -> float:
-    """Compute the mean response per unit of size (exposure or trials), over weighted rows."""
+    """Compute the mean response per unit of size (exposure or trials), over weighted rows.
+
+    Examples
+    --------
+    >>> mean_per_size(Rows(np.zeros((2, 1)), np.array([[1.0], [2.0]]), exposure=np.array([2.0, 4.0])))
+    0.5
+    """
     weight = np.ones(rows.n) if rows.weight is None else rows.weight
     size = 1.0 if rows.exposure is None else rows.exposure
     return float(weight @ rows.Y[:, 0] / np.sum(weight * size))

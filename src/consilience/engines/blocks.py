@@ -1,12 +1,11 @@
-"""Tasks on workers: read blocks of sites, answer, and add the answers.
+"""Blocks of sites: read their rows, answer for them within a time limit, and add the answers.
 
-Dask pickles tasks and results, which is acceptable on a cluster of one owner, who may run any code there anyway. The
-functions here return only tuples of numbers and bytes.
+For engines whose workers answer for several sites at once. A block is a subtree of the summation tree, so that a
+worker may send one sum; the functions return only tuples of numbers and bytes.
 """
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 import time
@@ -15,21 +14,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import add
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from consilience.engines.dask.library import distributed
+from consilience.errors import InvalidInputError
+from consilience.fit.climb import Expect
 from consilience.messages.codec import fingerprint_of
 from consilience.messages.failures import Failure
-from consilience.messages.questions import Bundle, Question, question_for
+from consilience.messages.questions import Bundle, Question, Several, question_for
 from consilience.messages.table import decode, encode, received
+from consilience.model.mixture import layout_of
 from consilience.model.rows import Rows
 from consilience.numerics.threads import one_blas_thread
 from consilience.runs.consistency import sum_of
 from consilience.runs.engine import digest
 from consilience.runs.tree_sum import Span, tree_sum
 from consilience.site.answer import respond
+from consilience.site.shards import Shard
 from consilience.site.site import Site, joined
 
 T = TypeVar("T")
@@ -40,7 +43,10 @@ LOADING = 1 / 6
 KEPT_CLOCKS = 1_000
 LARGEST_FAILURE = 1_000
 """Size in bytes above which a message is known to be an answer without reading it."""
-_worker_log = logging.getLogger("distributed.worker")
+RETURN = 0.1
+"""Fraction of a round's time that is kept for returning the answers of a block with slow sites."""
+LEAST_RETURN = 1.0
+"""Least time in seconds kept for returning answers, up to a quarter of the round's time."""
 
 Part = tuple[int, int, bytes, tuple[bytes, ...], float]
 """First position, end position, message, digest of each site's own answer, seconds."""
@@ -82,7 +88,7 @@ class SiteBlock:
         self._reading.pop(i, None)
 
     def __sizeof__(self) -> int:
-        """Return the bytes of the rows in memory, which Dask uses to decide whether to move a block."""
+        """Return the bytes of the rows in memory, by which an engine decides whether to move a block."""
         arrays = [a for site in self.sites if isinstance(site.data, Rows) for a in (site.data.X, site.data.Y)]
         return object.__sizeof__(self) + sum(int(array.nbytes) for array in arrays)
 
@@ -106,6 +112,24 @@ def _aligned_site(site: Site) -> Site:
 def _aligned(array: Any) -> Any:
     """Return the array with a contiguous transpose; copied only if necessary."""
     return None if array is None else np.require(array.T, requirements=("C", "A")).T
+
+
+def in_file(site: Site) -> Site:
+    """Check that a site is a file that a worker can read; make its address absolute.
+
+    Examples
+    --------
+    >>> from consilience.site import Columns
+    >>> in_file(Site("north", Shard("s3://bucket/north.parquet", Columns((), ("y",))))).data.uri
+    's3://bucket/north.parquet'
+    """
+    if not isinstance(site.data, Shard):
+        raise InvalidInputError(
+            f"site {site.name!r} has its rows in memory, and they would be lost with the worker that holds them: write "
+            "them to Parquet and pass a Shard"
+        )
+    uri = site.data.uri if "://" in site.data.uri else str(Path(site.data.uri).absolute())
+    return Site(site.name, replace(site.data, uri=uri), key=site.key)
 
 
 # ---------------------------------------------------------------- time
@@ -140,21 +164,56 @@ _clocks: dict[str, float] = {}
 _clocks_lock = threading.Lock()
 
 
-# ---------------------------------------------------------------- the tasks
+def time_limit(key: str, span: Span, timeout: float | None) -> Limit | None:
+    """Return the time limit of a block: the full timeout for a single site, less for several.
+
+    Examples
+    --------
+    >>> time_limit("round-1", (4, 8), 60.0)
+    Limit(round='round-1', seconds=54.0)
+    """
+    if timeout is None:
+        return None
+    return Limit(key, timeout if span[1] - span[0] == 1 else timeout - time_to_return(timeout))
 
 
-def load_block(block: SiteBlock, limit: Limit | None) -> SiteBlock:
+def time_to_return(timeout: float) -> float:
+    """Return the seconds of a round that are kept for returning the answers of blocks with slow sites.
+
+    Examples
+    --------
+    >>> [time_to_return(timeout) for timeout in (1.0, 5.0, 60.0)]
+    [0.25, 1.0, 6.0]
+    """
+    return max(RETURN * timeout, min(LEAST_RETURN, timeout / 4))
+
+
+# ---------------------------------------------------------------- answers
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing."""
+
+
+def load_block(block: SiteBlock, limit: Limit | None, *, on_stall: Callable[[], None] = _ignore) -> SiteBlock:
     """Read the rows of a block's sites into memory; slow ones are waited for when asked."""
     seconds = None
     if limit is not None:
         limit.left()  # starts the clock: reading is part of the round
         seconds = LOADING * limit.seconds  # of its own, since a block of lost workers is read again in later rounds
-    each_within(block.load, range(len(block.sites)), seconds)
+    each_within(block.load, range(len(block.sites)), seconds, on_stall)
     return block
 
 
 def answer_block(
-    block: SiteBlock, question: bytes, asked: tuple[int, ...] | None, total: bool, limit: Limit | None
+    block: SiteBlock,
+    question: bytes,
+    asked: tuple[int, ...] | None,
+    total: bool,
+    limit: Limit | None,
+    *,
+    on_stall: Callable[[], None] = _ignore,
+    on_failure: Callable[[Site, Failure], None] = _ignore,
 ) -> tuple[Part, ...]:
     """Answer a question for the sites of a block; add the answers if only the sum is needed and all are present.
 
@@ -167,6 +226,10 @@ def answer_block(
     total : bool
     limit : Limit or None
         Time limit; sites that have not answered by then are left out.
+    on_stall : callable
+        Called once if a site does not respond for a while.
+    on_failure : callable
+        Called with a site that failed, and its failure.
 
     Returns
     -------
@@ -181,11 +244,13 @@ def answer_block(
         place = block.first + i
         own = question_for(decoded, place)
         message = respond(own, site)
-        log_trace(site, received(message, own) if len(message) < LARGEST_FAILURE else None)
+        said = received(message, own) if len(message) < LARGEST_FAILURE else None
+        if isinstance(said, Failure):
+            on_failure(site, said)
         return place, place + 1, message, (digest(message),), time.perf_counter() - began
 
     with one_blas_thread():
-        done = each_within(work, chosen, None if limit is None else limit.left())
+        done = each_within(work, chosen, None if limit is None else limit.left(), on_stall)
     for i in chosen:
         if i not in done:
             block.give_up(i)
@@ -223,25 +288,36 @@ def added(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
     return ((lo, hi, message, digests, sum(part[4] for part in parts)),)
 
 
-def log_trace(site: Site, said: Any) -> None:
-    """Write the traceback of a failure to the log of the worker, since the site object ends with its task."""
-    if isinstance(said, Failure) and said.reference:
-        _worker_log.error("site %s could not answer (reference %d)\n%s", site.name, said.reference, site.traces[-1])
+def answer_bytes(question: Question) -> int:
+    """Estimate the size in bytes of the answer to a question, for questions with large answers.
 
-
-def keep(question: bytes) -> bytes:
-    """Return a large question as the result of a task, so that the scheduler can recompute it after a loss."""
-    return question
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> answer_bytes(Expect(soft(10, random_state=0).truth))
+    19808
+    """
+    match question:
+        case Expect(mixture, information):
+            return 8 * layout_of(mixture).size(information=information)
+        case Several(questions):
+            return sum(answer_bytes(part) for part in questions)
+    return 0
 
 
 # ---------------------------------------------------------------- threads
 
 
-def each_within(work: Callable[[int], T], items: range | tuple[int, ...], seconds: float | None) -> dict[int, T]:
+def each_within(
+    work: Callable[[int], T],
+    items: range | tuple[int, ...],
+    seconds: float | None,
+    on_stall: Callable[[], None] = _ignore,
+) -> dict[int, T]:
     """Compute ``work(item)`` for each item; return those that finish within ``seconds``.
 
-    One thread processes all items. If it does not respond for a while, another thread takes the remaining items, and
-    this task releases its slot on the worker: an item that hangs blocks only its own thread.
+    One thread processes all items. If it does not respond for a while, ``on_stall`` is called and another thread takes
+    the remaining items: an item that hangs blocks only its own thread.
 
     Examples
     --------
@@ -270,14 +346,8 @@ def each_within(work: Callable[[int], T], items: range | tuple[int, ...], second
         except queue.Empty:
             stalls += 1
             if stalls == 1:
-                _leave_place()
+                on_stall()
             if jobs:
                 threading.Thread(target=in_turn, daemon=True).start()
     jobs.clear()  # what has not begun by now would come too late
     return done
-
-
-def _leave_place() -> None:
-    """Release the task's slot so that the worker can start the next task; no effect outside a worker."""
-    with suppress(ValueError):
-        distributed().secede()
