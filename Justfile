@@ -2,6 +2,11 @@
 
 export PATH := justfile_directory() / ".venv/bin" + ":" + env("PATH")
 export OPENBLAS_NUM_THREADS := env("OPENBLAS_NUM_THREADS", "1")
+export PYTHONDONTWRITEBYTECODE := "" # each module is compiled once, not by each of the processes that tests start
+
+run := "pytest -n 2 --dist loadgroup" # tests that share fits share a process: tests/conftest.py
+every_change := '"not long and not published"'
+fast := '"not slow and not long and not published"'
 
 # list the commands
 default:
@@ -16,35 +21,46 @@ setup:
 
 # fast lane: the tests that are not slow; the full lane also runs the examples in docstrings
 test *args:
-    pytest tests -m "not slow and not long" -n 2 --dist worksteal {{ args }}
+    {{ run }} tests -m {{ fast }} {{ args }}
 
 # full lane: the tests of `just check`
 test-all *args:
-    pytest -m "not long" -n 2 --dist worksteal {{ args }}
+    {{ run }} -m {{ every_change }} {{ args }}
+
+# the methods of the literature; after a change of them, or of what they use
+test-published *args:
+    {{ run }} -m "published and not long" {{ args }}
 
 # long lane: many draws, killed processes, fresh environments; before a release, and after a change that they are about
 test-long *args:
-    pytest -m long -n 2 --dist worksteal {{ args }}
+    {{ run }} -m long {{ args }}
 
 # the full lane with coverage, which nearly doubles its time
 coverage *args:
-    pytest -m "not long" -n 2 --dist worksteal --cov --cov-report=term --cov-fail-under=95 {{ args }}
+    {{ run }} -m {{ every_change }} --cov --cov-report=term --cov-fail-under=95 {{ args }}
 
 # fast lane on the lowest versions that pyproject.toml declares, in an environment of its own
 test-lowest *args:
     uv venv --clear --python 3.11 .venv-lowest
     uv pip install --python .venv-lowest --resolution lowest-direct --editable '.[dask,plot]' --group test
-    .venv-lowest/bin/pytest -m "not slow and not long" -n 2 --dist worksteal {{ args }}
+    .venv-lowest/bin/{{ run }} -m {{ fast }} {{ args }}
 
 # fast lane on another Python, as in `just test-python 3.13`, in an environment of its own
 test-python version *args:
     uv venv --clear --python {{ version }} .venv-python
     uv pip install --python .venv-python --editable '.[dask,plot]' --group test
-    .venv-python/bin/pytest -m "not slow and not long" -n 2 --dist worksteal {{ args }}
+    .venv-python/bin/{{ run }} -m {{ fast }} {{ args }}
 
-# everything, from an empty environment
+# what every change passes, from an empty environment
 check:
     bash .ci/run
+
+# everything: what every change passes, the methods of the literature, the ratios of speed, the long lane
+check-all: check test-published (bench "--check") test-long
+
+# plant known defects one at a time in a copy of the tree: is each caught by the tests that every change runs?
+planted *args:
+    python tests/planted.py {{ args }}
 
 # style and architecture
 lint:
@@ -96,7 +112,7 @@ screenshots folder="dist/screenshots":
 
 # run the quick forms of all studies
 studies *args:
-    pytest benchmarks/test_studies.py -n 2 --dist worksteal {{ args }}
+    {{ run }} benchmarks/test_studies.py {{ args }}
 
 # what the next release would say
 changelog:

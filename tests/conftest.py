@@ -1,4 +1,4 @@
-"""Settings and fixtures of all tests.
+"""Settings and fixtures of all tests, and the lane and the process in which each runs.
 
 Hypothesis: the same examples every time in CI, new ones on a developer's machine; no deadline on a shared one.
 """
@@ -6,6 +6,8 @@ Hypothesis: the same examples every time in CI, new ones on a developer's machin
 from __future__ import annotations
 
 import os
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: threads only slow down tiny products
@@ -16,11 +18,45 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from answering import Calls
 
+TESTS = Path(__file__).parent
+PUBLISHED = (
+    "published",
+    "aggregate/robust/test_anchors.py",
+    "fit/test_spectral.py",
+    "methods/clients/test_moment_descent.py",
+    "methods/per_site/test_fedgrem.py",
+    "methods/test_gradient_em.py",
+    "methods/test_minimax.py",
+    "model/clients/test_anchors.py",
+    "model/clients/test_local_steps.py",
+    "model/test_critic.py",
+)
+"""Folders and files about methods of the literature that the library offers and does not recommend."""
 POINTS = "consilience.aggregate.combine.points.NUMBERS"
 
 settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@cache
+def group_of(path: Path) -> str | None:
+    """Return the name of the tests that share what a process computes once: memoised values, fixtures of a file."""
+    folder, text = path.with_name("conftest.py"), path.read_text(encoding="utf-8")
+    if folder.exists() and 'scope="session"' in folder.read_text(encoding="utf-8") and path.parent != TESTS:
+        return str(path.parent.relative_to(TESTS))
+    return str(path.relative_to(TESTS)) if "@cache" in text or 'scope="module"' in text else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by mark, and pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not item.path.is_relative_to(TESTS):
+            continue
+        if any(item.path.is_relative_to(TESTS / name) for name in PUBLISHED):
+            item.add_marker("published")
+        if group := group_of(item.path):
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture

@@ -34,13 +34,14 @@ print(",".join(sorted((slow | ours) & set(sys.modules) - before)))
     assert out.stdout.strip() == ""
 
 
-@pytest.mark.parametrize("name", LAZY)
-def test_lazy_name_resolves(name):
-    value = getattr(consilience, name)
-    expected = f"consilience.{name}" if name in consilience._SUBPACKAGES else name
-    assert getattr(value, "__name__", expected) == expected  # the scorer is a value, not a class or function
-    assert name in dir(consilience)
-    assert vars(consilience)[name] is value  # kept: the second access is a plain attribute
+def test_lazy_names_resolve():
+    values = {name: getattr(consilience, name) for name in LAZY}
+    expected = {name: f"consilience.{name}" if name in consilience._SUBPACKAGES else name for name in LAZY}
+    names = {name: getattr(value, "__name__", expected[name]) for name, value in values.items()}
+    assert names == expected  # the scorer is a value, not a class or function, and has no name
+    assert [name for name in LAZY if name not in dir(consilience)] == []
+    kept = vars(consilience)  # the second access is a plain attribute
+    assert [name for name, value in values.items() if kept[name] is not value] == []
 
 
 def test_unknown_name_is_an_attribute_error():

@@ -10,8 +10,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,7 @@ from consilience.model import Mixture
 from consilience.runs import Engine, run
 from consilience.site import Columns, Site, respond
 from families import SIZED
+from pairwise import every_pair
 from sharded import totals, write_rows, write_sites
 from simulated import FAMILIES, simulated
 
@@ -120,10 +123,16 @@ class Carrier:
 ENGINES = {"inprocess": inprocess, "dask": dask, "mailbox": mailbox}
 
 
-@pytest.fixture(scope="module", params=list(ENGINES))
-def over(request: pytest.FixtureRequest) -> Iterator[Over]:
-    with ENGINES[request.param]() as opened:
-        yield opened
+@pytest.fixture(scope="module")
+def opened() -> Iterator[Callable[[str], Over]]:
+    """Engines by name, each opened once, when the first test needs it."""
+    with ExitStack() as stack:
+        yield cache(lambda name: stack.enter_context(ENGINES[name]()))
+
+
+@pytest.fixture(params=list(ENGINES))
+def over(request: pytest.FixtureRequest, opened: Callable[[str], Over]) -> Over:
+    return opened(request.param)
 
 
 def reference(sites: list[Site], in_memory: bool) -> Engine:
@@ -207,11 +216,10 @@ def test_a_site_that_fails_at_its_own_question_is_named_and_the_others_go_on(ove
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "in_memory", [False, pytest.param(True, marks=pytest.mark.long)], ids=["streamed", "in memory"]
+    ("over", "family", "gate", "group_size", "in_memory"),
+    every_pair(product(ENGINES, FAMILIES, ["softmax", "constant"], [1, 4], [False, True])),
+    indirect=["over"],
 )
-@pytest.mark.parametrize("group_size", [1, 4], ids=["rows", "groups"])
-@pytest.mark.parametrize("gate", ["softmax", "constant"])
-@pytest.mark.parametrize("family", FAMILIES)
 def test_every_model_has_the_bits_of_the_reference(
     over: Over, tmp_path: Path, family: str, gate: str, group_size: int, in_memory: bool
 ) -> None:

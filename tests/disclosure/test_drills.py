@@ -176,6 +176,7 @@ def test_where_half_are_refused_the_result_is_that_of_the_others_and_not_trusted
     assert harm(result, honest(), liars) < 0.6
 
 
+@pytest.mark.published
 @pytest.mark.parametrize("name", ["sign flip", "blown", "collusion at 3", "not a number"])
 def test_fedgrem_withstands_three_liars_in_ten(name: str) -> None:
     method = FedGrEM(rounds=30)

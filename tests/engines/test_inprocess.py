@@ -151,3 +151,21 @@ def test_files_are_read_once_when_they_are_to_stay_in_memory(tmp_path: Path) -> 
     assert run(summaries(1), engine).value == [2.0]
     with pytest.raises(RoundStoppedError, match="not found"):
         run(summaries(1), InProcess().over([site]))
+
+
+def test_a_pool_that_is_left_begins_nothing_more() -> None:
+    begun: list[int] = []
+
+    def work(item: int, shared: bytes) -> int:
+        begun.append(item)
+        time.sleep(0.02)
+        return item
+
+    found = InProcess(threads=1).each(work, list(range(50)), b"")
+    next(found)
+    found.close()
+    time.sleep(0.1)
+    at_the_end = len(begun)
+    time.sleep(0.2)
+    assert at_the_end < 10
+    assert len(begun) == at_the_end

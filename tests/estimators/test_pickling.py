@@ -6,6 +6,8 @@ import copy
 import pickle
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
+from functools import cache
+from itertools import product
 from pathlib import Path
 
 import joblib
@@ -22,6 +24,7 @@ from consilience import (
     MixtureOfRegressions,
 )
 from consilience.estimators.estimator import MixtureEstimator
+from pairwise import every_pair
 from simulated import simulated
 
 NAMES = ["age", "dose"]
@@ -61,17 +64,17 @@ def saved_by_joblib(model: object, directory: Path) -> object:
 
 
 WAYS = [pickled, pickled_by_the_oldest_protocol, copied, saved_by_joblib]
+each_pair = pytest.mark.parametrize(("name", "kind", "way"), every_pair(product(ESTIMATORS, TABLES, WAYS)))
 
 
-@pytest.fixture(scope="module", params=[(name, kind) for name in ESTIMATORS for kind in TABLES], ids=" from ".join)
-def fitted(request: pytest.FixtureRequest) -> tuple[MixtureEstimator, object, np.ndarray | None, str]:
-    """An estimator, the data of its fit, and the kind of its table."""
-    name, kind = request.param
+@cache
+def fitted(name: str, kind: str) -> tuple[MixtureEstimator, object, np.ndarray | None]:
+    """An estimator and the data of its fit, in a table of a kind."""
     model, X, y = ESTIMATORS[name]
     X = TABLES[kind](X)
     model = copy.deepcopy(model).fit(X, y)
     model.summary()  # fills what is computed once and kept
-    return model, X, y, kind
+    return model, X, y
 
 
 def assert_same(a: object, b: object, where: str = "model") -> None:
@@ -100,9 +103,9 @@ def as_dict(frame: object) -> dict[str, list]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_fitted_estimators_survive(fitted, way, tmp_path: Path) -> None:
-    model, X, y, kind = fitted
+@each_pair
+def test_fitted_estimators_survive(name: str, kind: str, way, tmp_path: Path) -> None:
+    model, X, y = fitted(name, kind)
     again = way(model, tmp_path)
     assert type(again) is type(model)
     assert_same(again.predict(X), model.predict(X))
@@ -116,11 +119,11 @@ def test_fitted_estimators_survive(fitted, way, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
-def test_every_attribute_survives_with_its_bits(fitted, way, tmp_path: Path) -> None:
-    model, *_ = fitted
-    for name, value in vars(model).items():
-        assert_same(way(value, tmp_path), value, name)
+@each_pair
+def test_every_attribute_survives_with_its_bits(name: str, kind: str, way, tmp_path: Path) -> None:
+    model, *_ = fitted(name, kind)
+    for attribute, value in vars(model).items():
+        assert_same(way(value, tmp_path), value, attribute)
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, product
 
 import numpy as np
 import pytest
@@ -26,6 +26,7 @@ from consilience.model import Groups, Rows
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.summary import column_summary
 from families import SIZED
+from pairwise import every_pair
 from simulated import FAMILIES, Simulated, simulated
 from strategies import unweighted
 
@@ -37,11 +38,13 @@ def ground_of(data: Simulated, K: int = 3) -> StartSample:
 # ---------------------------------------------------------------------- kinds
 
 
+EACH_KIND = sorted(set(KINDS), key=lambda kind: kind.__name__)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(set(KINDS), key=lambda kind: kind.__name__))
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("group_size", [1, 4])
-@pytest.mark.parametrize("n", [8, 120])
+@pytest.mark.parametrize(
+    ("kind", "family", "group_size", "n"), every_pair(product(EACH_KIND, FAMILIES, [1, 4], [8, 120]))
+)
 def test_each_kind_gives_one_label_below_K_per_row_or_group(kind, family: str, group_size: int, n: int) -> None:
     data = simulated(family, n=n, group_size=group_size, weights=True)
     ground = ground_of(data, K=2)
@@ -50,7 +53,7 @@ def test_each_kind_gives_one_label_below_K_per_row_or_group(kind, family: str, g
     assert set(labels) <= {0, 1}
 
 
-@pytest.mark.parametrize("kind", sorted(set(KINDS), key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", EACH_KIND)
 def test_each_kind_works_without_covariates(kind) -> None:
     rng = np.random.default_rng(0)
     rows = Rows(np.empty((40, 0)), np.concatenate([rng.normal(0, 1, (20, 2)), rng.normal(9, 1, (20, 2))]))

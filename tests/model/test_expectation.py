@@ -118,6 +118,15 @@ def test_given_responsibilities_are_read_block_by_block(monkeypatch):
     assert_same_sums(expect(mixture, rows, given=labels), whole, contributions(mixture, rows))
 
 
+@pytest.mark.parametrize("by_leverage", [False, True])
+def test_score_products_are_summed_over_all_blocks(monkeypatch, by_leverage: bool) -> None:
+    mixture, rows = Shape(K=3, n=50).problem()
+    whole = score_products(mixture, rows, by_leverage=by_leverage)
+    monkeypatch.setattr("consilience.model.kernels.panels.BLOCK_ROWS", 7)
+    in_blocks = score_products(mixture, rows, by_leverage=by_leverage)
+    np.testing.assert_allclose(in_blocks, whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
+
+
 def test_weights_of_grouped_rows_are_frequencies_in_their_leverages() -> None:
     data = soft(300, n_experts=2, n_features=5, random_state=0)
     codes = np.arange(300) // 3

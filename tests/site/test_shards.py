@@ -25,6 +25,7 @@ from consilience.model import Groups, Rows
 from consilience.site.columns import Columns
 from consilience.site.shards import CHUNK, Shard, column_names, distinct
 from consilience.site.stores import PLACE, _code, expand
+from pairwise import every_pair
 
 FORMATS = (".parquet", ".pq", ".csv", ".csv.gz")
 
@@ -307,7 +308,7 @@ MISSING = [
 ]
 
 
-@pytest.mark.parametrize(("suffix", "value", "part"), MISSING)
+@pytest.mark.parametrize(("suffix", "value", "part"), every_pair(MISSING))
 def test_missing_values(tmp_path, suffix, value, part):
     bad = pa.array([1.0, value], pa.float64(), from_pandas=False)
     uri = write({"x": [1.0, 2.0], "bad": bad}, tmp_path / f"a{suffix}")

@@ -34,6 +34,11 @@ class OrderTest:
         The statistic of each data set simulated from the fit with K experts.
     null, alternative : estimator
         Fits with K and with K + 1 experts.
+
+    Examples
+    --------
+    >>> OrderTest(1, 5.0, np.array([1.0, 6.0, 2.0]), None, None).p_value
+    0.5
     """
 
     K: int

@@ -46,6 +46,11 @@ class OrderSelection:
         Orders whose fit is degenerate, with the reason: an expert without rows, a variance at its floor, or more
         parameters than rows. Their likelihood means nothing, and no criterion prefers them; if all are degenerate, all
         are compared.
+
+    Examples
+    --------
+    >>> OrderSelection((1, 2, 3), (), {"bic": (30.0, 20.0, 25.0)}, "bic").preferred("bic")
+    2
     """
 
     orders: tuple[int, ...]

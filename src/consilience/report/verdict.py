@@ -67,6 +67,14 @@ class ReportVerdict:
         Number of sites, rows and experts.
     left_out : str
         Which sites were left out, and why; or that none was.
+
+    Examples
+    --------
+    >>> print(Verdict((Point(Use.CARE, "one site has few rows"),), "3 sites", "no site was left out"))
+    This result can be used with care.
+    3 sites
+    no site was left out
+    - one site has few rows
     """
 
     points: tuple[Point, ...]

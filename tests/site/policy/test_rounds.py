@@ -119,6 +119,14 @@ def test_the_policy_lists_real_questions() -> None:
     assert set(WHY_OFF) == real - set(Policy.of_profile().rounds.questions) - {"ScoreSums"}
 
 
+def test_questions_that_a_policy_lists_by_itself_have_rules() -> None:
+    truth = soft(10, random_state=0).truth
+    of_rows = {each.__name__ for each in (Expect, LogLikelihood, ScoreSums) if weightings_of(each(truth))}
+    of_the_whole = {"Summarise", "FitSite"}  # rules on the number of rows, and on the fit as it is released
+    for profile in ("hospital", "research"):
+        assert set(Policy.of_profile(profile).rounds.questions) <= of_rows | of_the_whole
+
+
 def test_scores_are_answered_where_expectations_are() -> None:
     asked = ScoreSums(soft(10, random_state=0).truth)
     check_kind(asked, Policy.of_profile())

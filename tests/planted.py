@@ -1,0 +1,446 @@
+"""Plant known defects one at a time in a copy of the tree: the tests of every change must catch each of them.
+
+``python tests/planted.py [NUMBER ...]`` copies the files of the repository into a temporary folder, runs the tests of
+the chosen defects there as they are, then with each defect, and writes a line for each; it ends with 1 if one was not
+caught.
+A new kind of promise deserves a line in :data:`DEFECTS`; whoever moves the code of a defect moves its line.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "src/consilience"
+LANE = ("-m", "not long and not published")
+"""What every change runs, as in .ci/run."""
+
+
+@dataclass(frozen=True)
+class Defect:
+    """An edit of one place, and the tests that must fail with it."""
+
+    number: int
+    name: str
+    file: str  # below the package
+    old: str  # occurs once in the file
+    new: str
+    tests: str  # below tests, separated by spaces
+
+    @property
+    def selected(self) -> list[str]:
+        return [f"tests/{test}" for test in self.tests.split()]
+
+
+DEFECTS = (
+    # ------------------------------------------------------------------ mathematics
+    Defect(
+        1,
+        "k-means ignores weights",
+        "numerics/kmeans.py",
+        "np.arange(k)) * weight[:, None]",
+        "np.arange(k)) * 1.0",
+        "numerics/test_kmeans.py",
+    ),
+    Defect(
+        2,
+        "a bounded covariance without its factor",
+        "numerics/linalg.py",
+        "root = L @ vectors",
+        "root = vectors",
+        "numerics/test_linalg.py",
+    ),
+    Defect(
+        3,
+        "sign of the Poisson score",
+        "model/families/poisson.py",
+        "Scores(at.residual[:, None]",
+        "Scores(-at.residual[:, None]",
+        "model/test_information.py",
+    ),
+    Defect(
+        4,
+        "cross term of the Gaussian information",
+        "model/families/gaussian.py",
+        "= cross, cross.T",
+        "= 0 * cross, 0 * cross.T",
+        "model/test_information.py",
+    ),
+    Defect(
+        5,
+        "a constant beside digamma",
+        "model/families/gamma.py",
+        "digamma(self.nu)) - excess",
+        "digamma(self.nu) + 0.1) - excess",
+        "model/test_information.py",
+    ),
+    Defect(
+        6,
+        "binomial variance without 1 - p",
+        "model/families/binomial.py",
+        "m * share * (1 - share), y",
+        "m * share, y",
+        "model/test_information.py",
+    ),
+    Defect(
+        7,
+        "scatter under the old labels",
+        "model/families/least_squares.py",
+        "self.scatter[permutation]",
+        "self.scatter",
+        "model/families/test_least_squares.py",
+    ),
+    Defect(
+        8,
+        "a term of the missing information",
+        "model/missing.py",
+        "np.subtract(scores, U, out=factors[len(U) :])",
+        "factors[len(U) :] = scores",
+        "model/test_missing.py",
+    ),
+    Defect(
+        9,
+        "a ridge on the intercept",
+        "model/penalty.py",
+        "ridge * slope_mask(p, intercept)",
+        "ridge * np.ones(p)",
+        "fit/test_climb.py",
+    ),
+    Defect(
+        10,
+        "sign of contrasts",
+        "model/multinomial.py",
+        "coef[:-1] - coef[-1]",
+        "coef[-1] - coef[:-1]",
+        "model/test_gates.py",
+    ),
+    Defect(
+        11,
+        "Newton steps without the gradient of the ridge",
+        "fit/newton.py",
+        " - R @ free_parameters(mixture)",
+        "",
+        "fit/test_climb.py",
+    ),
+    Defect(
+        12,
+        "BIC counts rows for groups",
+        "fit/criteria.py",
+        "len(np.unique(rows.groups.codes[weight > 0]))",
+        "weight.sum()",
+        "fit/test_criteria.py",
+    ),
+    Defect(
+        13, "half a sandwich", "fit/inference.py", "inverse @ meat @ inverse", "inverse @ meat", "fit/test_inference.py"
+    ),
+    Defect(
+        14,
+        "a barycentre ignores the mass",
+        "model/families/gaussian.py",
+        "mass[:, None, None] * parts.matrices",
+        "parts.matrices",
+        "aggregate/combine/test_reduce.py",
+    ),
+    Defect(
+        15,
+        "shrinkage inverted",
+        "aggregate/robust/empirical_bayes.py",
+        "np.linalg.solve(precision + prior, prior)",
+        "np.linalg.solve(precision + prior, precision)",
+        "aggregate/robust/test_centre.py",
+    ),
+    Defect(
+        16,
+        "the centre has the shapes of the first site",
+        "aggregate/robust/sharing.py",
+        "np.array([geometric_median(own[:, k]) for k in range(own.shape[1])])",
+        "own[0]",
+        "aggregate/robust/test_sharing.py",
+    ),
+    # ------------------------------------------------------------------ messages and runs
+    Defect(
+        17,
+        "a design is not checked for finite numbers",
+        "model/received.py",
+        "finite = is_moderate(design.centre) and np.all(np.isfinite(design.scale))",
+        "finite = True",
+        "messages/test_codec.py",
+    ),
+    Defect(
+        18,
+        "two fields swapped on the wire",
+        "messages/records.py",
+        '"centre": VECTOR,\n        "scale": VECTOR,',
+        '"scale": VECTOR,\n        "centre": VECTOR,',
+        "messages/test_codec.py",
+    ),
+    Defect(
+        19,
+        "moments of clients are added",
+        "messages/table.py",
+        "check_clients),\n        adds=False,",
+        "check_clients),",
+        "messages/test_codec.py",
+    ),
+    Defect(
+        20,
+        "a site is lost in a sum",
+        "runs/run.py",
+        "            self.total.put(span, value)",
+        "            span[0] == 1 or self.total.put(span, value)",
+        "runs/test_run.py",
+    ),
+    Defect(
+        21,
+        "the digest of a record is not compared",
+        "runs/journal_file.py",
+        "data[end - DIGEST : end] != self._digest(data[at : end - DIGEST])",
+        "len(data) < 0",
+        "runs/test_journal.py",
+    ),
+    Defect(
+        22,
+        "refinement accepts a fall of the likelihood",
+        "fit/climb.py",
+        "not new.value >= at.value - ROUNDING * answer.scale",
+        "not np.isfinite(new.value)",
+        "methods/one_shot/test_refinement.py",
+    ),
+    Defect(
+        23,
+        "starts are ranked without the penalty",
+        "methods/federated_em.py",
+        "at.log_likelihood - m.ridge(penalty) for at, m",
+        "at.log_likelihood for at, m",
+        "methods/test_federated_em.py",
+    ),
+    Defect(
+        24,
+        "a mirrored expert with the sign of the first",
+        "methods/gradient_em.py",
+        "np.array([first, -first])",
+        "np.array([first, first])",
+        "test_published.py",
+    ),
+    Defect(
+        25,
+        "the weight column of a file is ignored",
+        "site/columns.py",
+        "weight = None if columns.weight is None else buffer[d + q]",
+        "weight = None",
+        "site/test_shards.py",
+    ),
+    Defect(
+        26,
+        "sums of a sample are not scaled",
+        "site/answer.py",
+        "total.scaled(1 / question.share)",
+        "total",
+        "messages/test_sample.py",
+    ),
+    Defect(
+        27,
+        "places of sites count those that are asked",
+        "runs/run.py",
+        "tuple(self._roster[site] for site in asked)",
+        "tuple(range(len(asked)))",
+        "messages/test_per_site.py",
+    ),
+    Defect(
+        28,
+        "another order of adding on Dask",
+        "engines/dask/tasks.py",
+        "tree_sum(values, lo, hi, add)",
+        "sum(list(values.values())[1:], next(iter(values.values())))",
+        "contracts/test_engines.py::test_bits_are_those_of_the_reference",
+    ),
+    # ------------------------------------------------------------------ federations, estimators, data
+    Defect(
+        29,
+        "the weight column is a covariate",
+        "federation/data_source.py",
+        "{*responses, weight, groups,",
+        "{*responses, groups,",
+        "federation/test_federation.py",
+    ),
+    Defect(
+        30,
+        "the study of a journal without the method",
+        "federation/federation.py",
+        "repr((method, replace(",
+        "repr((replace(",
+        "federation/test_shared.py",
+    ),
+    Defect(
+        31,
+        "rows of the tidy table in another order",
+        "estimators/table.py",
+        "for k in range(K)\n        for response in outputs\n",
+        "for response in outputs\n        for k in range(K)\n",
+        "estimators/test_frames.py",
+    ),
+    Defect(
+        32,
+        "polars gives pandas",
+        "estimators/frames.py",
+        'import_module(backend or "pandas")',
+        'import_module("pandas")',
+        "estimators/test_frames.py",
+    ),
+    Defect(
+        33,
+        "the sha256 of a data set is not verified",
+        "datasets/loaders.py",
+        "digest != file.sha256",
+        "not digest",
+        "datasets/test_loaders.py",
+    ),
+    # ------------------------------------------------------------------ seams: registries, policies, engines, layers
+    Defect(
+        34,
+        "a family that files lack",
+        "files/saved_mixture.py",
+        '"family", FAMILIES)',
+        '"family", {name: kind for name, kind in FAMILIES.items() if name != "binomial"})',
+        "estimators/test_saving.py",
+    ),
+    Defect(
+        35,
+        "a policy lists a question without a rule",
+        "site/policy/policy.py",
+        '"Expect", "LogLikelihood"], "max_leverage": 0.5,',
+        '"Expect", "LogLikelihood", "Pairs"], "max_leverage": 0.5,',
+        "site/policy/test_rounds.py",
+    ),
+    Defect(
+        36,
+        "a missing tie: a shared covariance has the score of the first expert",
+        "model/families/gaussian.py",
+        "np.tile(eye, (self.K, 1)) if",
+        "np.eye(self.K * self.shapes, self.shapes) if",
+        "model/test_information.py",
+    ),
+    Defect(
+        37,
+        "a dropped sum in the sandwich: the last block of rows for all",
+        "model/expectation.py",
+        "meat += (S * at.mass) @ S.T",
+        "meat = (S * at.mass) @ S.T",
+        "model/test_expectation.py",
+    ),
+    Defect(
+        38,
+        "a pool of threads that nobody closes",
+        "engines/inprocess.py",
+        "pool.shutdown(wait=False, cancel_futures=True)",
+        "del pool",
+        "engines/test_inprocess.py",
+    ),
+    Defect(
+        39,
+        "a strided array is not made contiguous",
+        "site/columns.py",
+        "np.ascontiguousarray(self.buffer[:, : self.n])",
+        "self.buffer[:, : self.n]",
+        "site/test_shards.py",
+    ),
+    Defect(
+        40,
+        "a public name is defined twice",
+        "fit/criteria.py",
+        "def entropy(mixture",
+        "def expect(mixture: Mixture) -> Mixture:\n    return mixture\n\n\ndef entropy(mixture",
+        "test_names.py",
+    ),
+    Defect(
+        41,
+        "a name of the reference without an example",
+        "methods/federated_em.py",
+        "    Examples\n    --------\n    >>> from consilience import Fed",
+        "    >>> from consilience import Fed",
+        "test_docstrings.py",
+    ),
+    Defect(
+        42,
+        "an import upwards, hidden in a string",
+        "fit/criteria.py",
+        "    return -2 * ll + 2 * P\n",
+        '    __import__("importlib").import_module("consilience.estimators")\n    return -2 * ll + 2 * P\n',
+        "test_names.py",
+    ),
+    Defect(
+        43,
+        "files of the present version are not read any more",
+        "files/saved_model.py",
+        "version > VERSION",
+        "version >= VERSION",
+        "files/test_saved_model.py",
+    ),
+)
+
+
+def copy_tree(place: Path) -> None:
+    """Copy the files of the repository that git knows, or would take, as they are in the checkout."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).exists():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, place / name)
+
+
+def run_tests(place: Path, tests: Iterable[str]) -> subprocess.CompletedProcess[str]:
+    """Run tests of the copy on the copy, up to the first failure."""
+    environment = {
+        **os.environ,
+        "CI": "true",  # the same examples every time
+        "PYTHONPATH": str(place / "src"),
+        "PYTHONDONTWRITEBYTECODE": "1",  # a defect may come and go within the second that bytecode is dated by
+    }
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *LANE, *dict.fromkeys(tests)]
+    return subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, check=False)
+
+
+def plant(defect: Defect, place: Path) -> bool:
+    """Whether the tests of a defect fail with it; the copy is as before afterwards."""
+    path = place / PACKAGE / defect.file
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(defect.old, defect.new), encoding="utf-8")
+    try:
+        done = run_tests(place, defect.selected)
+    finally:
+        path.write_text(text, encoding="utf-8")
+    if done.returncode not in (0, 1, 2):  # passed, failed, not even imported
+        raise SystemExit(f"{defect.number}: pytest did not run\n{done.stdout}{done.stderr}")
+    return done.returncode != 0
+
+
+def main(numbers: list[str]) -> int:
+    """Plant all defects, or those of these numbers."""
+    chosen = [defect for defect in DEFECTS if not numbers or str(defect.number) in numbers]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        copy_tree(place)
+        clean = run_tests(place, (test for defect in chosen for test in defect.selected))
+        if clean.returncode != 0:
+            raise SystemExit(f"the tests fail without a defect\n{clean.stdout}{clean.stderr}")
+        missed = 0
+        for defect in chosen:
+            caught = plant(defect, place)
+            missed += not caught
+            sys.stdout.write(f"{defect.number:2d} {'caught    ' if caught else 'NOT CAUGHT'} {defect.name}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(chosen) - missed} of {len(chosen)} caught\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
