@@ -29,7 +29,7 @@ from consilience.engines import InProcess
 from consilience.errors import ConsilienceError, JournalError, MessageError
 from consilience.messages import Failure, Summarise, Total, decode, encode
 from consilience.messages.codec import HEADER, Message
-from consilience.messages.table import kinds, received, table
+from consilience.messages.table import kinds, receive, table
 from consilience.model import Rows
 from consilience.runs import Journal, run
 from consilience.site import Site, respond
@@ -230,7 +230,7 @@ def read_message(found: Corpus, rng: random.Random, _: Path) -> str:
 
 def read_answer(found: Corpus, rng: random.Random, _: Path) -> str:
     question, message = rng.choice(found.answers)
-    said = received(mutated(message, rng, rng.choice(found.messages)), question)
+    said = receive(mutated(message, rng, rng.choice(found.messages)), question)
     return said.code.name if isinstance(said, Failure) else "read"
 
 

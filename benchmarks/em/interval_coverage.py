@@ -22,7 +22,7 @@ from consilience import Federation, MixtureOfExpertsRegressor, MixtureOfRegressi
 from consilience.errors import ConsilienceWarning
 from consilience.fit.inference import Inference
 from consilience.fit.parameters import parameters
-from consilience.methods.one_shot.one_shot import unrefined
+from consilience.methods.one_shot.one_shot import unrefined_fit
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, SoftmaxGate
 from consilience.model.alignment import alignment
 
@@ -127,7 +127,7 @@ def federated(kind: str, seed: int) -> dict[int, tuple[Inference, Mixture]]:
     ).fit
     gate = STEEP if kind == "in regions" else GATE
     truth = mixture(SoftmaxGate(gate - gate.mean(axis=0)), B, 1.0)
-    fits = {0: unrefined(refined.combination, refined.penalty), 1: refined}
+    fits = {0: unrefined_fit(refined.combination, refined.penalty), 1: refined}
     return {r: (fit.inference, truth.permuted(alignment(truth, fit.mixture))) for r, fit in fits.items()}
 
 

@@ -13,7 +13,7 @@ from scipy.special import logit, logsumexp
 
 from consilience.aggregate import SupportComponents, SupportPart
 from consilience.aggregate.combine.components import joined_experts
-from consilience.aggregate.combine.pool import in_common
+from consilience.aggregate.combine.pool import to_common_coordinates
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.robust.estimate import consistent_labels
 from consilience.model import Design, GaussianExperts, Mixture, Rows, SoftmaxGate, multinomial
@@ -30,7 +30,7 @@ BLOCK = 2**23
 
 def common(models: Sequence[SiteModel], design: Design) -> list[SiteModel]:
     """The models in the coordinates of ``design``, their experts in an order on which most sites agree."""
-    moved = [in_common(model, design) for model in models]
+    moved = [to_common_coordinates(model, design) for model in models]
     K = moved[0].mixture.K
     points = np.array([model.mixture.experts.free_coefficients().reshape(K, -1) for model in moved])
     orders = consistent_labels(points).permutations

@@ -20,7 +20,7 @@ from consilience.methods import Task
 from consilience.model import Groups, Mixture, Rows
 from consilience.numerics.kmeans import kmeans, squared_distances
 from consilience.published.client_steps import leading_step
-from consilience.published.moment_descent import anchor_count, drawn_anchors
+from consilience.published.moment_descent import anchor_count, draw_anchors
 from consilience.runs import Reply, Run, run
 from consilience.site import Site
 
@@ -185,7 +185,7 @@ def moment_descent(
     rng, K = np.random.default_rng([seed, 2]), len(data.theta)
     sizes = np.bincount(data.groups)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    (found,) = drawn_anchors({"all": sizes.astype(float)}, anchor_count(K), rng).values()
+    (found,) = draw_anchors({"all": sizes.astype(float)}, anchor_count(K), rng).values()
     theta = np.tile(random_start(data, rng, 1), (len(found), 1))
     for _ in range(steps):
         for a, g in enumerate(found):

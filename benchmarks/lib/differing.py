@@ -20,7 +20,7 @@ from benchmarks.lib.study import stopwatch
 from consilience.fit import Specification
 from consilience.messages import FitSite, LocalFit, decode, encode
 from consilience.messages.questions import question_for
-from consilience.methods.per_site.local_fits import relabelled, typical
+from consilience.methods.per_site.local_fits import relabel, typical
 from consilience.model import ConstantGate, GaussianExperts, Mixture, Rows
 from consilience.model.summary import column_summary
 from consilience.runs import Reply
@@ -271,7 +271,7 @@ def baselines(data: Simulated, fits: Mapping[str, LocalFit]) -> dict[str, tuple[
     """Local-GrEM, FedEM and FedGrEM with one sweep, from the sites' own fits in common labels."""
     batch = Batch.of(data)
     design = typical([fit.summary for fit in fits.values()]).design(data.specification.intercept)
-    common = relabelled([fit.model.mixture.in_coordinates(design) for fit in fits.values()])
+    common = relabel([fit.model.mixture.in_coordinates(design) for fit in fits.values()])
     raw = [mixture.raw() for mixture in common]
     theta = np.array([parameters_of(mixture)[0] for mixture in raw])
     w = np.array([parameters_of(mixture)[1] for mixture in raw])

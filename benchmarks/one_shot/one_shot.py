@@ -49,7 +49,7 @@ from consilience.aggregate import (
     SupportComponents,
     SupportPart,
     combine_models,
-    reduced,
+    reduce_components,
 )
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.datasets.generators import Simulation
@@ -334,7 +334,7 @@ def trace(key: str, plan: Plan) -> Record:
     for _ in range(STARTS):
         start = by_expert.experts.permuted(rng.choice(by_expert.experts.K, K, replace=False))
         for name, components in (("expert", by_expert), ("row", SupportComponents((part,), per_row=True))):
-            found = reduced(components, start).trace
+            found = reduce_components(components, start).trace
             record[name].append([value / here.rows.n for value in found])
     return record
 

@@ -26,7 +26,7 @@ from benchmarks.lib.study import SCRATCH, Record, Study, rounded, table
 from consilience.fit import Specification, fit_mixture
 from consilience.messages import FitSite, decode, encode
 from consilience.methods import SharedCentre, Task
-from consilience.methods.per_site.local_fits import relabelled
+from consilience.methods.per_site.local_fits import relabel
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
 from consilience.runs import run
 from consilience.site import Site, answer
@@ -174,7 +174,7 @@ def baselines(rows: list[Rows], fits: dict) -> dict[str, dict[int, Mixture]]:
     """FedEM and FedGrEM with covariances I, from the sites' own fits in common labels."""
     least = min(part.n for part in rows)
     batch = Batch(np.array([part.Y[:least] for part in rows]), None)
-    common = relabelled([fits[m].model.mixture.raw() for m in range(len(rows))])
+    common = relabel([fits[m].model.mixture.raw() for m in range(len(rows))])
     theta = np.array([mixture.experts.B[:, :, 0] for mixture in common])
     w = np.array([mixture.gate.probabilities for mixture in common])
     averaged = fed_em(batch, theta, w)

@@ -39,12 +39,12 @@ from consilience.messages.questions import (
     Bundle,
     Clients,
     Identify,
-    Identity,
     Pairs,
     Sample,
     ScoreSums,
+    TotalWeight,
 )
-from consilience.messages.table import MOST_SITES, Row, kinds, received, register, table
+from consilience.messages.table import MOST_SITES, Row, kinds, receive, register, table
 from consilience.model import GaussianExperts, Mixture, Rows, expect
 from consilience.model.clients import ClientMoments, client_moments, pair_sums
 from consilience.model.design import Design
@@ -176,7 +176,7 @@ def values(shape: Shape) -> list[object]:
         fit_site,
         local_fit,
         Identify(),
-        Identity(summary.weight),
+        TotalWeight(summary.weight),
         Bundle((0, 1, 5, 10**6), questions),
         *sorted((*of_clients, *said), key=lambda value: TYPES.index(type(value))),
     ]
@@ -234,7 +234,7 @@ def test_a_local_fit_keeps_its_bits_with_and_without_its_parts(
         assert_same_arrays(decode(encode(sent)), sent)
     if rows.n > 1:  # a summary of one row has no spread to compare a model with
         question = FitSite(specification_of(shape), (shape.K, 9), seed=0)
-        answer = received(encode(LocalFit(column_summary(rows), model, stop)), question)
+        answer = receive(encode(LocalFit(column_summary(rows), model, stop)), question)
         compared = shape.d > 0 and (shape.gate == "softmax" or not shape.family.startswith("gaussian"))
         as_asked = compared == (model.covariates is not None)
         assert type(answer) is LocalFit if as_asked else answer == Failure(FailureCode.WRONG_SHAPE)
@@ -329,7 +329,7 @@ def test_a_bundle_is_for_engines() -> None:
     _, rows = Shape().problem()
     said = decode(respond(encode(bundle), Site("here", rows)))
     assert said == Failure(FailureCode.NO_ANSWER_TO_KIND, 1)
-    assert received(encode(bundle), Summarise(2, 1)) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(encode(bundle), Summarise(2, 1)) == Failure(FailureCode.WRONG_SHAPE)
     with pytest.raises(MessageError, match="Bundle cannot be sent"):
         encode(Several((bundle,)))  # type: ignore[arg-type]
 
@@ -391,7 +391,7 @@ def test_an_axis_of_length_zero_does_not_hide_the_others() -> None:
     data = Message(kind, head, np.zeros(2)).to_bytes()
     with pytest.raises(MessageError):
         decode(data)
-    assert received(data, values(Shape())[3]) == Failure(FailureCode.UNREADABLE_ANSWER)
+    assert receive(data, values(Shape())[3]) == Failure(FailureCode.UNREADABLE_ANSWER)
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_a_summary_whose_parts_do_not_fit_is_refused() -> None:
     summary = ColumnSummary(1.0, np.zeros(2), np.eye(2), np.zeros(3), np.eye(2))
     with pytest.raises(MessageError, match="parts of a summary have inconsistent shapes"):
         decode(encode(ProposeStart(Specification(K=2), summary, seed=0, n_init=1)))
-    assert received(encode(summary), Summarise(2, 2)) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(encode(summary), Summarise(2, 2)) == Failure(FailureCode.WRONG_SHAPE)
 
 
 def test_a_mixture_that_is_not_finite_is_refused_before_it_is_asked_about() -> None:
@@ -483,7 +483,7 @@ def test_moments_that_are_not_of_the_mixture_are_refused(changes: dict[str, obje
     with pytest.raises(MessageError, match="parts of a site's model have inconsistent shapes"):
         decode(encode(with_model(**changes)))
     question = FitSite(specification_of(Shape()), (2,), seed=0)
-    assert received(encode(with_model(**changes)), question) == Failure(FailureCode.UNREADABLE_ANSWER)
+    assert receive(encode(with_model(**changes)), question) == Failure(FailureCode.UNREADABLE_ANSWER)
 
 
 def test_moments_of_gaussian_experts_are_refused_for_others() -> None:
@@ -573,11 +573,11 @@ def test_the_border_takes_what_sites_are_sure_of_and_no_more(structure: str, q: 
         case = simulated(gate=gate, n=150, q=q, structure=structure, seed=1, **options)
         for K in (1, 2):  # one expert is as sure as known labels make it
             question = FitSite(case.specification.with_order(K), (K,), seed=0, start=case.truth, n_init=1)
-            fit = received(respond(encode(question), Site("here", case.rows)), question)
+            fit = receive(respond(encode(question), Site("here", case.rows)), question)
             assert type(fit) is LocalFit
             assert len(fit.model.precision) == K
             surer = replace(fit, model=replace(fit.model, precision=pack(1.01 * most_information(fit.model))))
-            assert received(encode(surer), question) == Failure(FailureCode.UNREADABLE_ANSWER)
+            assert receive(encode(surer), question) == Failure(FailureCode.UNREADABLE_ANSWER)
 
 
 @pytest.mark.slow
@@ -586,7 +586,7 @@ def test_the_border_takes_what_sites_are_sure_of_and_no_more(structure: str, q: 
 def test_a_fit_that_was_cut_short_is_not_too_sure(structure: str, max_iter: int) -> None:
     case = simulated(n=150, q=2, structure=structure, seed=1)
     question = FitSite(case.specification, (2,), seed=0, n_init=1, max_iter=max_iter)
-    assert type(received(respond(encode(question), Site("here", case.rows)), question)) is LocalFit
+    assert type(receive(respond(encode(question), Site("here", case.rows)), question)) is LocalFit
 
 
 @pytest.mark.parametrize("family", GAUSSIAN)
@@ -620,8 +620,8 @@ STRANGERS = {
 def test_a_local_fit_of_another_kind_than_asked_is_a_failure(shape: Shape, asked: dict[str, int]) -> None:
     question = FitSite(specification_of(Shape(**asked)), (2, 4), seed=0)
     shape = shape.but(n=60)
-    assert type(received(encode(local_fit(Shape(n=60, **asked))), question)) is LocalFit
-    assert received(encode(local_fit(shape)), question) == Failure(FailureCode.WRONG_SHAPE)
+    assert type(receive(encode(local_fit(Shape(n=60, **asked))), question)) is LocalFit
+    assert receive(encode(local_fit(shape)), question) == Failure(FailureCode.WRONG_SHAPE)
 
 
 def test_a_local_fit_with_a_summary_of_other_columns_is_a_failure() -> None:
@@ -630,17 +630,17 @@ def test_a_local_fit_with_a_summary_of_other_columns_is_a_failure() -> None:
     other = replace(fit, summary=local_fit(Shape(n=60, d=3)).summary)
     ragged = replace(fit, summary=replace(fit.summary, x_products=np.eye(5)))
     for answer in (other, ragged, replace(ragged, model=None)):
-        assert received(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
+        assert receive(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
     for columns in ((3, 1), (2, 2)):
-        assert received(encode(fit), replace(question, columns=columns)) == Failure(FailureCode.WRONG_SHAPE)
+        assert receive(encode(fit), replace(question, columns=columns)) == Failure(FailureCode.WRONG_SHAPE)
         silent = replace(fit, model=None)
-        assert received(encode(silent), replace(question, columns=columns)) == Failure(FailureCode.WRONG_SHAPE)
-    assert type(received(encode(fit), replace(question, columns=(2, 1)))) is LocalFit
+        assert receive(encode(silent), replace(question, columns=columns)) == Failure(FailureCode.WRONG_SHAPE)
+    assert type(receive(encode(fit), replace(question, columns=(2, 1)))) is LocalFit
 
 
 def test_where_gates_are_compared_a_model_without_covariates_is_a_failure() -> None:
     question = FitSite(specification_of(Shape()), (2,), seed=0)
-    assert received(encode(with_model(covariates=None)), question) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(encode(with_model(covariates=None)), question) == Failure(FailureCode.WRONG_SHAPE)
 
 
 @pytest.mark.slow
@@ -653,7 +653,7 @@ def test_a_description_is_there_if_it_was_asked_for_and_is_needed(family: str, g
         question = FitSite(specification_of(Shape(family=family, gate=gate)), (2,), seed=0, describe=describe)
         for described in (True, False):
             fit = LocalFit(column_summary(rows), site_model(mixture, rows, described=described), None)
-            answer = received(encode(fit), question)
+            answer = receive(encode(fit), question)
             as_asked = described == (describe and needed)
             assert type(answer) is LocalFit if as_asked else answer == Failure(FailureCode.WRONG_SHAPE)
 
@@ -670,15 +670,15 @@ def test_a_local_fit_that_is_not_finite_is_a_failure(bad: float) -> None:
         with_covariates(weights=np.append(bad, FOUR.weights[1:])),
         replace(fit, summary=replace(fit.summary, weight=bad)),
     ):
-        assert received(encode(answer), question) == Failure(FailureCode.NOT_FINITE)
+        assert receive(encode(answer), question) == Failure(FailureCode.NOT_FINITE)
 
 
 def test_another_format_is_told_apart_from_noise() -> None:
     old = bytearray(encode(Likelihood(0.0, 1.0)))
     struct.pack_into("<H", old, 4, 0)
     question = LogLikelihood(Shape().problem()[0])
-    assert received(bytes(old), question) == Failure(FailureCode.OTHER_FORMAT)
-    assert received(b"\0" * 50, question) == Failure(FailureCode.UNREADABLE_ANSWER)
+    assert receive(bytes(old), question) == Failure(FailureCode.OTHER_FORMAT)
+    assert receive(b"\0" * 50, question) == Failure(FailureCode.UNREADABLE_ANSWER)
 
 
 @given(shapes(), shapes())
@@ -692,8 +692,8 @@ def test_an_answer_of_another_shape_is_a_failure(shape: Shape, other: Shape) -> 
     ] and [a.shape for a in (mine.experts.plain, mine.experts.first, mine.experts.second)] == [
         a.shape for a in (theirs.experts.plain, theirs.experts.first, theirs.experts.second)
     ]
-    assert (received(encode(theirs), question) == Failure(FailureCode.WRONG_SHAPE)) is not same
-    assert received(encode(expect(mixture, rows, information=True)), question) == Failure(FailureCode.WRONG_SHAPE)
+    assert (receive(encode(theirs), question) == Failure(FailureCode.WRONG_SHAPE)) is not same
+    assert receive(encode(expect(mixture, rows, information=True)), question) == Failure(FailureCode.WRONG_SHAPE)
 
 
 def test_an_answer_of_another_kind_is_a_failure() -> None:
@@ -702,16 +702,16 @@ def test_an_answer_of_another_kind_is_a_failure() -> None:
     answers = {0: column_summary(rows), 2: Likelihood(0.0, 1.0), 3: StartCandidates(())}  # each fits one question only
     for asked, question in enumerate(questions):
         for fits, answer in answers.items():
-            outcome = received(encode(answer), question)
+            outcome = receive(encode(answer), question)
             assert type(outcome) is type(answer) if asked == fits else outcome == Failure(FailureCode.WRONG_SHAPE)
-    assert received(encode(Answers(())), questions[4]) == Failure(FailureCode.WRONG_SHAPE)
-    assert received(encode(StartCandidates((mixture,))), questions[3]) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(encode(Answers(())), questions[4]) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(encode(StartCandidates((mixture,))), questions[3]) == Failure(FailureCode.WRONG_SHAPE)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_not_finite_are_a_failure(bad: float) -> None:
     question = LogLikelihood(Shape().problem()[0])
-    assert received(encode(Likelihood(bad, 1.0)), question) == Failure(FailureCode.NOT_FINITE)
+    assert receive(encode(Likelihood(bad, 1.0)), question) == Failure(FailureCode.NOT_FINITE)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -719,7 +719,7 @@ def test_honest_sites_with_nearly_collinear_covariates_are_heard(seed: int) -> N
     x, e, y = np.random.default_rng(seed).normal(size=(3, 300))
     rows = Rows(np.column_stack([x, x + 1e-5 * e]), (x + y)[:, None])
     question = FitSite(Specification(K=1), (1,), seed=0)
-    assert type(received(respond(encode(question), Site("here", rows)), question)) is LocalFit
+    assert type(receive(respond(encode(question), Site("here", rows)), question)) is LocalFit
 
 
 # ---------------------------------------------------------------------- questions about clients
@@ -733,10 +733,10 @@ def test_answers_about_clients_keep_their_bits_and_fit_their_questions(shape: Sh
     answers = [score_sums(mixture, rows), *answers[:2], expect(mixture, rows), *answers[2:]]
     for question, answer in zip(questions, answers, strict=True):
         assert_same_arrays(decode(encode(question)), question)
-        assert_same_arrays(received(encode(answer), question), answer)
+        assert_same_arrays(receive(encode(answer), question), answer)
     for question in questions:
         for answer in (Likelihood(-1.0, 1.0), column_summary(rows)):
-            assert received(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
+            assert receive(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
 
 
 def test_answers_about_clients_of_another_shape_are_failures() -> None:
@@ -747,18 +747,18 @@ def test_answers_about_clients_of_another_shape_are_failures() -> None:
         strange = [score_sums(mixture, rows), answers[0], None, expect(mixture, rows), *answers[2:4], None, None]
         for question, answer in zip(questions, [*strange, answers[6]], strict=True):
             if answer is not None:  # of clients in two directions, sizes and steps the shape is the same
-                assert received(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
+                assert receive(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
     mixture, rows = regressions(Shape(n=40))
     design, theta = mixture.design, np.zeros(3)
     for f in (1, 3):
         answer = client_moments(rows, design, theta, np.ones((3, f)))
-        assert received(encode(answer), Clients(design, theta, np.ones((3, 2)))) == Failure(FailureCode.WRONG_SHAPE)
+        assert receive(encode(answer), Clients(design, theta, np.ones((3, 2)))) == Failure(FailureCode.WRONG_SHAPE)
         fits = f == 3
-        assert isinstance(received(encode(answer), Clients(design, theta)), ClientMoments) is fits
+        assert isinstance(receive(encode(answer), Clients(design, theta)), ClientMoments) is fits
         answer = pair_sums(rows, design, theta, np.ones((3, f)))
-        assert received(encode(answer), Pairs(design, theta, np.ones((3, 2)))) == Failure(FailureCode.WRONG_SHAPE)
-    assert received(encode(expect(mixture, rows)), ScoreSums(mixture)) == Failure(FailureCode.WRONG_SHAPE)
-    assert received(encode(score_sums(mixture, rows)), Expect(mixture)) == Failure(FailureCode.WRONG_SHAPE)
+        assert receive(encode(answer), Pairs(design, theta, np.ones((3, 2)))) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(encode(expect(mixture, rows)), ScoreSums(mixture)) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(encode(score_sums(mixture, rows)), Expect(mixture)) == Failure(FailureCode.WRONG_SHAPE)
 
 
 DESIGN = Design.raw(2)
@@ -798,10 +798,10 @@ STRANGE_CLIENTS = {
 def test_moments_of_clients_that_do_not_fit_together_are_refused(changes: dict[str, Array]) -> None:
     honest = ClientMoments(np.full(2, 4.0), np.ones((2, 3)), np.ones((2, 2)), np.ones(2))
     question = Clients(DESIGN, np.zeros(3), np.ones((3, 2)))
-    assert isinstance(received(encode(honest), question), ClientMoments)
+    assert isinstance(receive(encode(honest), question), ClientMoments)
     with pytest.raises(MessageError, match="moments of clients have inconsistent shapes or negative counts"):
         decode(encode(replace(honest, **changes)))
-    assert received(encode(replace(honest, **changes)), question) == Failure(FailureCode.UNREADABLE_ANSWER)
+    assert receive(encode(replace(honest, **changes)), question) == Failure(FailureCode.UNREADABLE_ANSWER)
 
 
 @pytest.mark.parametrize("name", ["n", "S", "b", "c"])
@@ -919,8 +919,8 @@ def test_a_registered_question_is_asked_alone_and_with_others() -> None:
     site = Site("north", Rows(np.zeros((3, 1)), np.zeros((3, 1))))
     assert decode(respond(encode(CountRows()), site)) == Count(3.0)
     both = decode(respond(encode(Several((CountRows(), Identify()))), site))
-    assert both.items == (Count(3.0), Identity(3.0))
-    assert received(encode(Count(3.0)), CountRows()) == Count(3.0)
+    assert both.items == (Count(3.0), TotalWeight(3.0))
+    assert receive(encode(Count(3.0)), CountRows()) == Count(3.0)
 
 
 @pytest.mark.usefixtures("own_table")

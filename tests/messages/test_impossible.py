@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from consilience.messages.answer_checks import impossible
+from consilience.messages.answer_checks import impossible_statistics
 from consilience.model import Statistics, expect
 from consilience.model.expectation import score_sums
 from consilience.model.information import is_informable
@@ -18,8 +18,8 @@ from strategies import FAMILIES, Shape, shapes
 @given(shapes())
 def test_honest_statistics_are_possible(shape: Shape) -> None:
     mixture, rows = shape.problem()
-    assert impossible(mixture, expect(mixture, rows, information=is_informable(mixture))) == ""
-    assert impossible(mixture, score_sums(mixture, rows)) == ""
+    assert impossible_statistics(mixture, expect(mixture, rows, information=is_informable(mixture))) == ""
+    assert impossible_statistics(mixture, score_sums(mixture, rows)) == ""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -29,7 +29,7 @@ def test_badly_scaled_covariates_raise_no_alarm(family: str, shift: float, scale
     scaled = replace(rows, X=shift + scale * rows.X)
     design = replace(mixture.design, centre=shift + scale * mixture.design.centre, scale=scale * mixture.design.scale)
     moved = replace(mixture, design=design)
-    assert impossible(moved, expect(moved, scaled, information=True)) == ""
+    assert impossible_statistics(moved, expect(moved, scaled, information=True)) == ""
 
 
 def lies(honest: Statistics) -> dict[str, Statistics]:
@@ -53,7 +53,7 @@ def lies(honest: Statistics) -> dict[str, Statistics]:
 def test_lies_are_impossible(family: str) -> None:
     mixture, rows = Shape(family=family, n=60).problem()
     honest = expect(mixture, rows, information=True)
-    silent = [name for name, lie in lies(honest).items() if not impossible(mixture, lie)]
+    silent = [name for name, lie in lies(honest).items() if not impossible_statistics(mixture, lie)]
     assert not silent
 
 
@@ -62,7 +62,7 @@ def test_gradients_of_other_rows_are_impossible(family: str) -> None:
     mixture, rows = Shape(family=family, n=60).problem()
     honest = expect(mixture, rows)
     steered = replace(honest.experts, first=honest.experts.first + 60.0)
-    assert "positive semidefinite" in impossible(mixture, replace(honest, experts=steered))
+    assert "positive semidefinite" in impossible_statistics(mixture, replace(honest, experts=steered))
 
 
 @pytest.mark.parametrize("gate", ["softmax", "constant"])
@@ -75,14 +75,14 @@ def test_log_likelihood_is_bounded(family: str, gate: str) -> None:
         value = honest.log_likelihood + by
         return replace(honest, log_likelihood=value, absolute=honest.absolute + abs(by))
 
-    assert "above its bound" in impossible(mixture, shifted(1e3))
+    assert "above its bound" in impossible_statistics(mixture, shifted(1e3))
     if gate == "constant" and family != "poisson":
-        assert "below its bound" in impossible(mixture, shifted(-1e3))
+        assert "below its bound" in impossible_statistics(mixture, shifted(-1e3))
 
 
 def test_empty_sites_are_possible() -> None:
     mixture, rows = Shape().problem()
-    assert impossible(mixture, expect(mixture, rows.take(np.arange(0)), information=True)) == ""
+    assert impossible_statistics(mixture, expect(mixture, rows.take(np.arange(0)), information=True)) == ""
 
 
 def test_counts_far_above_their_rates_are_possible() -> None:
@@ -91,14 +91,14 @@ def test_counts_far_above_their_rates_are_possible() -> None:
         mixture = Shape(family="poisson", gate=gate, K=3).problem()[0]
         for times in (10.0, 100.0, 1e3, 1e4):  # the missing information is far above the complete-data information
             far = replace(rows, Y=times * (1 + rows.Y))
-            assert impossible(mixture, expect(mixture, far, information=True)) == ""
+            assert impossible_statistics(mixture, expect(mixture, far, information=True)) == ""
 
 
 @pytest.mark.parametrize("times", [1e-1, 1e-2, 1e-3, 1e-5])
 def test_residuals_of_many_standard_deviations_are_possible(times: float) -> None:
     mixture, rows = Shape(n=40, K=3).problem()
     sharp = replace(mixture, experts=replace(mixture.experts, covariance=times**2 * mixture.experts.covariance))
-    assert impossible(sharp, expect(sharp, rows, information=True)) == ""
+    assert impossible_statistics(sharp, expect(sharp, rows, information=True)) == ""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -107,7 +107,7 @@ def test_sharp_gates_are_possible(family: str, sharper: float) -> None:
     for seed in range(5):
         mixture, rows = Shape(family=family, n=40, K=3, seed=seed).problem()
         sharp = replace(mixture, gate=replace(mixture.gate, alpha=sharper * mixture.gate.alpha))
-        assert impossible(sharp, expect(sharp, rows, information=True)) == ""
+        assert impossible_statistics(sharp, expect(sharp, rows, information=True)) == ""
 
 
 @pytest.mark.parametrize("sharper", [10.0, 30.0, 100.0])
@@ -115,4 +115,4 @@ def test_saturated_classes_are_possible(sharper: float) -> None:
     for seed in range(5):
         mixture, rows = Shape(family="categorical", n=40, K=3, C=4, seed=seed).problem()
         sharp = replace(mixture, experts=replace(mixture.experts, B=sharper * mixture.experts.B))
-        assert impossible(sharp, expect(sharp, rows, information=True)) == ""
+        assert impossible_statistics(sharp, expect(sharp, rows, information=True)) == ""

@@ -27,7 +27,7 @@ from consilience.messages import (
 )
 from consilience.messages.codec import FORMAT, HEADER, MARK, Message
 from consilience.messages.questions import Clients, Pairs
-from consilience.messages.table import kinds, received
+from consilience.messages.table import kinds, receive
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows, SoftmaxGate, expect
 from consilience.model.clients import ClientMoments, PairSums, as_clients, client_moments, pair_sums
 from consilience.model.statistics import Statistics
@@ -112,7 +112,7 @@ IMPOSSIBLE: dict[str, Callable[[], tuple[Any, Any]]] = {
 @pytest.mark.parametrize("case", IMPOSSIBLE.values(), ids=list(IMPOSSIBLE))
 def test_an_answer_that_cannot_be_is_refused(case: Callable[[], tuple[Any, Any]]) -> None:
     question, answer = case()
-    found = received(encode(answer), question)
+    found = receive(encode(answer), question)
     assert isinstance(found, Failure)
     assert found.code in (FailureCode.IMPOSSIBLE, FailureCode.UNREADABLE_ANSWER)
 
@@ -239,15 +239,15 @@ def test_an_answer_longer_than_its_question_allows_is_refused_unread() -> None:
     body = np.zeros(3 + 400 * 401 // 2)
     long = Message(kind, (0,) * 10 + (1, 400), body).to_bytes()
     arrays._kept_triangle.cache_clear()
-    assert received(long, question) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(long, question) == Failure(FailureCode.WRONG_SHAPE)
     assert arrays._kept_triangle.cache_info().currsize == 0
-    assert isinstance(received(encode(expect(mixture, rows)), question), Statistics)
+    assert isinstance(receive(encode(expect(mixture, rows)), question), Statistics)
 
 
 def test_a_head_of_millions_of_numbers_takes_no_more_than_its_bytes() -> None:
     data = HEADER.pack(MARK, FORMAT, 7, 2_000_000, 0, 0) + bytes(16_000_000)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert received(data, Expect(SIMPLE)) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(data, Expect(SIMPLE)) == Failure(FailureCode.WRONG_SHAPE)
     assert isinstance(decode(respond(data, Site("here", SIMPLE_ROWS))), Failure)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000
 

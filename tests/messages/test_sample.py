@@ -15,7 +15,7 @@ from consilience.errors import MessageError
 from consilience.fit import Expect
 from consilience.messages import Failure, FailureCode, Several, Summarise, Total, decode, encode
 from consilience.messages.questions import Sample, ScoreSums
-from consilience.messages.table import received
+from consilience.messages.table import receive
 from consilience.model import Groups, Rows, expect
 from consilience.model.expectation import score_sums
 from consilience.model.rows import sampled
@@ -144,7 +144,7 @@ def test_a_draw_of_nobody_is_a_sum_of_nothing() -> None:
     for labels in ("row", "group"):
         mixture, rows = Shape(n=5, labels=labels).problem()
         for question in (Expect(mixture, information=True), ScoreSums(mixture)):
-            said = received(respond(encode(Sample(question, 1e-9, 0)), Site("here", rows)), Sample(question, 1e-9, 0))
+            said = receive(respond(encode(Sample(question, 1e-9, 0)), Site("here", rows)), Sample(question, 1e-9, 0))
             assert isinstance(said, Statistics)
             np.testing.assert_array_equal(said.to_array(), 0.0)
 
@@ -232,14 +232,14 @@ def test_an_answer_to_another_question_is_a_failure() -> None:
     mixture, rows = Shape().problem()
     whole, short = expect(mixture, rows), score_sums(mixture, rows)
     for question, fits, other in ((Expect(mixture), whole, short), (ScoreSums(mixture), short, whole)):
-        assert isinstance(received(encode(fits), Sample(question, 0.5, 0)), Statistics)
-        assert received(encode(other), Sample(question, 0.5, 0)) == Failure(FailureCode.WRONG_SHAPE)
+        assert isinstance(receive(encode(fits), Sample(question, 0.5, 0)), Statistics)
+        assert receive(encode(other), Sample(question, 0.5, 0)) == Failure(FailureCode.WRONG_SHAPE)
 
 
 def test_samples_of_several_mixtures_go_in_one_message() -> None:
     mixture, rows = Shape().problem()
     other, _ = Shape(seed=1).problem()
     question = Several((Sample(Expect(mixture), 0.5, 3), Sample(Expect(other), 0.5, 3)))
-    said = received(respond(encode(question), Site("here", rows)), question)
+    said = receive(respond(encode(question), Site("here", rows)), question)
     for part, item in zip(question.questions, said.items, strict=True):
         np.testing.assert_array_equal(item.to_array(), answer(part, Site("here", rows)).to_array())

@@ -23,8 +23,15 @@ from consilience.fit.problem import Problem
 from consilience.messages import Each
 from consilience.messages.questions import Clients, Pairs
 from consilience.methods import FederatedEM, Task
-from consilience.methods.client_subspace import MOST_STARTS, SAME_END, centre, distinct, iterated, spanned
-from consilience.methods.clustered import RACE, ClusteredFit, raced
+from consilience.methods.client_subspace import (
+    MOST_STARTS,
+    SAME_END,
+    centre,
+    distinct_ends,
+    iterate_directions,
+    leading_directions,
+)
+from consilience.methods.clustered import RACE, ClusteredFit, race_starts
 from consilience.model import ConstantGate, Groups, Mixture, Rows, expect
 from consilience.model.alignment import alignment
 from consilience.model.clients import PairSums
@@ -239,10 +246,10 @@ def test_iterated_directions_are_the_leading_ones() -> None:
     A = (V * [4.0, 2.0, 0.1, 0.05, -0.1]) @ V.T
     W = np.diag([1.0, 0.5, 2.0, 1.0, 1.0])
     Y = np.linalg.inv(W) @ A @ np.linalg.inv(W)  # so that Wᵀ Y W = A
-    values, vectors = spanned(PairSums(7.0 * Y, 7.0), W, 2)
+    values, vectors = leading_directions(PairSums(7.0 * Y, 7.0), W, 2)
     np.testing.assert_allclose(values[:2], [4.0, 2.0], rtol=1e-12)
     np.testing.assert_allclose(vectors @ vectors.T, V[:, :2] @ V[:, :2].T, atol=1e-12)
-    dialogue = iterated(Pairs(Fleet().truth.design, np.zeros(5)), W, orthonormal(rng.normal(size=(5, 2))), 12)
+    dialogue = iterate_directions(Pairs(Fleet().truth.design, np.zeros(5)), W, orthonormal(rng.normal(size=(5, 2))), 12)
     request = next(dialogue)
     for _ in range(11):
         request = dialogue.send(PairSums(7.0 * Y @ request.question.basis, 7.0))
@@ -408,7 +415,7 @@ def end_at(value: float) -> Ascent:
     ],
 )
 def test_starts_are_climbed_that_are_about_as_good_and_not_the_same(values: list[float], kept: list[float]) -> None:
-    assert [end.penalised for end in distinct([end_at(value) for value in values])] == kept
+    assert [end.penalised for end in distinct_ends([end_at(value) for value in values])] == kept
     assert len(kept) <= MOST_STARTS
 
 
@@ -521,11 +528,11 @@ def test_of_several_starts_the_best_after_a_few_steps_goes_on_alone(fleet: Fleet
     problem = Problem(Specification(K, gate="constant", intercept=False), column_summary(fleet.rows), near=True)
     true = fleet.truth.in_coordinates(problem.summary.design(False))
     same = replace(true.experts, B=np.repeat(true.experts.B.mean(axis=0)[None], K, axis=0))
-    done = run(raced(problem, [replace(true, experts=same), true], fleet.G), InProcess().over([site]))
+    done = run(race_starts(problem, [replace(true, experts=same), true], fleet.G), InProcess().over([site]))
     assert done.value is not None
     assert expect(done.value, fleet.rows).log_likelihood >= expect(true, fleet.rows).log_likelihood
     assert len(done.record.rounds) <= RACE + 1
-    assert run(raced(problem, [true], fleet.G), InProcess().over([site])).record.rounds == ()
+    assert run(race_starts(problem, [true], fleet.G), InProcess().over([site])).record.rounds == ()
 
 
 def two_camps(flipped: int, seed: int) -> dict[str, dict[str, np.ndarray]]:

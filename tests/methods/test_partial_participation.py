@@ -29,9 +29,9 @@ from consilience.methods.clustered import (
     SETTLED,
     Participation,
     at_origin,
-    averaged,
-    climbed,
-    mixed,
+    average_rounds,
+    climb_to_information,
+    mix_statistics,
     origin,
     squared_change,
     steady,
@@ -161,7 +161,7 @@ def test_a_step_from_0_ends_where_the_step_ends(structure: str) -> None:
 def test_mixed_statistics_are_a_weighted_mean() -> None:
     (_, _, one), (_, _, two) = at_hand("full"), at_hand("full", seed=1)
     expected = 0.75 * one.to_array() + 0.25 * two.to_array()
-    np.testing.assert_allclose(mixed(one, two, 0.25).to_array(), expected, rtol=1e-14)
+    np.testing.assert_allclose(mix_statistics(one, two, 0.25).to_array(), expected, rtol=1e-14)
 
 
 def test_change_is_that_of_the_expert_that_moved_most_in_standard_errors_of_a_unit_of_weight() -> None:
@@ -224,7 +224,7 @@ def driven(dialogue: Dialogue[Any], *, sites: dict[str, Rows] | None = None) -> 
 
 def test_where_nobody_leaves_averaged_steps_settle_at_the_maximum(everyone: FederatedFit) -> None:
     problem = Problem(SPECIFICATION, column_summary(ROWS))
-    end = driven(averaged(problem, FLEET.truth, Participation(1.0, G, 0)))
+    end = driven(average_rounds(problem, FLEET.truth, Participation(1.0, G, 0)))
     assert deficit(end.mixture, everyone) < SETTLED * SPECIFICATION.K * D
     assert end.stop is StopReason.SETTLED
     assert end.statistics.weight == pytest.approx(G)
@@ -235,7 +235,7 @@ def test_the_first_rounds_are_forgotten() -> None:
     """A start far off: what the rounds from there said is no part of the mean."""
     far = replace(FLEET.truth, experts=replace(FLEET.truth.experts, covariance=np.full((K, 1, 1), 4.0)))
     problem = Problem(SPECIFICATION, column_summary(ROWS))
-    steps = averaged(problem, far, Participation(1.0, G, 0))
+    steps = average_rounds(problem, far, Participation(1.0, G, 0))
     request, mixture = next(steps), far
     for _ in range(3):
         statistics = expect(request.question.mixture, ROWS)
@@ -280,7 +280,7 @@ def last_request(k: int, participants: Participation) -> Total:
     B, V = FLEET.truth.experts.B[:k], FLEET.truth.experts.covariance[:k]
     gate = replace(FLEET.truth.gate, probabilities=np.full(k, 1 / k))
     start = Mixture(FLEET.truth.design, gate, replace(FLEET.truth.experts, B=B, covariance=V))
-    steps = averaged(problem, start, participants)
+    steps = average_rounds(problem, start, participants)
     request = next(steps)
     while not request.question.information:
         request = steps.send(expect(request.question.mixture, ROWS))
@@ -377,7 +377,7 @@ def test_where_a_tenth_is_away_in_every_round_the_fit_is_near_that_of_all(
 
 def steadily(*who: slice | np.ndarray) -> tuple[Any, int]:
     """What a steady climb returns if in each round only these clients answer, the last ones from then on."""
-    steps = steady(climbed(Problem(SPECIFICATION, column_summary(ROWS), near=True), FLEET.truth), G)
+    steps = steady(climb_to_information(Problem(SPECIFICATION, column_summary(ROWS), near=True), FLEET.truth), G)
     request, number = next(steps), 0
     try:
         while True:
@@ -409,7 +409,7 @@ def test_as_many_others_are_not_the_same_clients() -> None:
 
 
 def test_more_clients_than_were_known_have_come() -> None:
-    steps = steady(climbed(Problem(SPECIFICATION, column_summary(ROWS)), FLEET.truth), G - 8)
+    steps = steady(climb_to_information(Problem(SPECIFICATION, column_summary(ROWS)), FLEET.truth), G - 8)
     request = next(steps)
     with pytest.raises(StopIteration) as finished:
         steps.send(expect(request.question.mixture, ROWS))

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consilience.model import Groups, Rows
-from consilience.model.clients import PairSums, as_clients, pair_sums, pairs
+from consilience.model import clients as pairs
+from consilience.model.clients import PairSums, as_clients, pair_sums
 from consilience.model.design import Design
 from consilience.numerics.arrays import Array
 from strategies import SUM_TOLERANCE, Shape, label_count, shapes, unweighted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from consilience.published.moment_descent import anchor_clusters, anchor_count, drawn_anchors
+from consilience.published.moment_descent import anchor_clusters, anchor_count, draw_anchors
 
 
 @pytest.mark.parametrize(("K", "count"), [(1, 1), (2, 5), (3, 10), (10, 70)])
@@ -18,7 +18,7 @@ def test_anchors_are_drawn_from_the_largest_clients_alone() -> None:
     sizes = {"north": np.repeat([10.0, 50.0], [40, 10]), "south": np.repeat([50.0, 10.0], [10, 40])}
     seen = set()
     for _ in range(200):
-        found = drawn_anchors(sizes, 10, rng)
+        found = draw_anchors(sizes, 10, rng)
         assert sum(map(len, found.values())) == 10
         seen |= {(site, place) for site, places in found.items() for place in places}
     assert seen == {("north", place) for place in range(40, 50)} | {("south", place) for place in range(10)}
@@ -27,16 +27,16 @@ def test_anchors_are_drawn_from_the_largest_clients_alone() -> None:
 def test_where_all_are_of_a_size_anyone_may_be_drawn() -> None:
     rng, counts = np.random.default_rng(0), np.zeros(30)
     for _ in range(600):
-        counts[list(drawn_anchors({"all": np.full(30, 7.0)}, 5, rng)["all"])] += 1
+        counts[list(draw_anchors({"all": np.full(30, 7.0)}, 5, rng)["all"])] += 1
     assert counts.min() > 60  # 100 on average
     assert counts.max() < 145
 
 
 def test_clients_with_one_row_are_no_anchors_and_there_may_be_too_few() -> None:
     sizes = {"north": np.array([1.0, 3.0, 1.0]), "south": np.empty(0), "east": np.array([2.0])}
-    assert drawn_anchors(sizes, 4, np.random.default_rng(0)) == {"north": (1,), "east": (0,)}
-    assert drawn_anchors({"north": np.ones(3)}, 4, np.random.default_rng(0)) == {}
-    assert drawn_anchors({"south": np.empty(0)}, 4, np.random.default_rng(0)) == {}
+    assert draw_anchors(sizes, 4, np.random.default_rng(0)) == {"north": (1,), "east": (0,)}
+    assert draw_anchors({"north": np.ones(3)}, 4, np.random.default_rng(0)) == {}
+    assert draw_anchors({"south": np.empty(0)}, 4, np.random.default_rng(0)) == {}
 
 
 def points(seed: int, *, noise: float) -> tuple[np.ndarray, np.ndarray]:

@@ -28,7 +28,7 @@ from consilience.model.information import score
 from consilience.model.mixture import layout_of, score_layout
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, unpack
-from consilience.published.gradient_em import SHORT, Preconditioner, mirrored
+from consilience.published.gradient_em import SHORT, Preconditioner, mirror
 from consilience.published.spectral import symmetric_mixture
 from consilience.runs import Run, run
 from consilience.site import Site, answer
@@ -327,10 +327,10 @@ def test_mirrored_statistics_are_a_mean_of_the_data_and_of_their_mirror_image(se
     pair = symmetric_mixture(mixture.design, mixture.coefficients[0], 0.7)
     whole = score_sums(pair, rows)
     swapped = score_sums(pair, replace(rows, Y=-rows.Y))  # what the second expert sees has the sign turned
-    both = mirrored(whole)
+    both = mirror(whole)
     np.testing.assert_allclose(both.experts.first, (whole.experts.first + swapped.experts.first) / 2, atol=1e-10)
     np.testing.assert_allclose(both.experts.plain, (whole.experts.plain + swapped.experts.plain) / 2, atol=1e-10)
-    np.testing.assert_allclose(mirrored(both).to_array(), both.to_array(), atol=1e-12)
+    np.testing.assert_allclose(mirror(both).to_array(), both.to_array(), atol=1e-12)
     assert both.log_likelihood == whole.log_likelihood
 
 

@@ -19,7 +19,7 @@ from consilience.fit import Specification, fit_mixture
 from consilience.fit.fitting import Fit
 from consilience.fit.stop import StopReason
 from consilience.messages import Failure, FailureCode, decode, encode
-from consilience.messages.table import received
+from consilience.messages.table import receive
 from consilience.methods import FederatedEM, Task
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, SoftmaxGate
 from consilience.model.alignment import alignment
@@ -413,7 +413,7 @@ def test_a_comparison_and_its_answer_keep_their_bits() -> None:
     rows = Rows(rng.normal(size=(9, 2)), rng.normal(size=(9, 1)))
     again = decode(encode(question))
     answer = minimax_sums(again.mixture, again.above, again.below, rows)
-    read = received(encode(answer), question)
+    read = receive(encode(answer), question)
     assert isinstance(read, MinimaxSums)
     for name in ("above", "below", "B", "shares", "value", "squares", "log_likelihood", "weight"):
         np.testing.assert_array_equal(getattr(read, name), getattr(answer, name))
@@ -458,7 +458,7 @@ def test_answers_hold_no_value_of_a_row() -> None:
     cells = [np.float64(value).tobytes() for value in np.c_[rows.X, rows.Y].ravel()]
     for question in (comparison(), SquaredResponses(Design.raw(2))):
         message = respond(encode(question), Site("north", rows))
-        assert type(received(message, question)) in (MinimaxSums, SquaredMoments)
+        assert type(receive(message, question)) in (MinimaxSums, SquaredMoments)
         assert not [cell for cell in cells if cell in message]
 
 
@@ -466,15 +466,15 @@ def test_answers_hold_no_value_of_a_row() -> None:
 def test_answers_of_another_shape_are_failures(name: str) -> None:
     question = comparison()
     sums = MinimaxSums(*np.zeros((3, 2, 3)), 0.0, np.zeros(2), 0.0, 0.0, 0.0)
-    assert isinstance(received(encode(sums), question), MinimaxSums)
+    assert isinstance(receive(encode(sums), question), MinimaxSums)
     strange = replace(sums, **{name: np.zeros(3) if name == "shares" else np.zeros((2, 4))})
-    assert received(encode(strange), question) == Failure(FailureCode.WRONG_SHAPE)
+    assert receive(encode(strange), question) == Failure(FailureCode.WRONG_SHAPE)
 
 
 def test_squares_of_responses_of_another_shape_are_failures() -> None:
     question = SquaredResponses(Design.raw(2))
-    assert isinstance(received(encode(SquaredMoments(np.eye(3), 1.0)), question), SquaredMoments)
-    assert received(encode(SquaredMoments(np.eye(2), 1.0)), question) == Failure(FailureCode.WRONG_SHAPE)
+    assert isinstance(receive(encode(SquaredMoments(np.eye(3), 1.0)), question), SquaredMoments)
+    assert receive(encode(SquaredMoments(np.eye(2), 1.0)), question) == Failure(FailureCode.WRONG_SHAPE)
     with pytest.raises(MessageError, match="parts of a design"):
         decode(encode(SquaredResponses(Design(np.zeros(2), np.zeros(2)))))
 

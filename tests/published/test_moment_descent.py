@@ -17,7 +17,7 @@ from consilience.fit import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages import Failure, FailureCode, PerSite, Total, decode, encode
 from consilience.messages.questions import Answers, Bundle, Several
-from consilience.messages.table import is_additive, received
+from consilience.messages.table import is_additive, receive
 from consilience.methods import Task
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows, SoftmaxGate
 from consilience.published import DescentFit
@@ -410,7 +410,7 @@ def test_questions_and_answers_survive_the_trip() -> None:
         for value in (question, given):
             assert encode(decode(encode(value))) == encode(value)
             assert type(decode(encode(value))) is type(value)
-        assert type(received(respond(encode(question), site), question)) is type(given)
+        assert type(receive(respond(encode(question), site), question)) is type(given)
     assert encode(decode(encode(Bundle((2,), (question_to_anchors(),))))) == encode(
         Bundle((2,), (question_to_anchors(),))
     )
@@ -427,7 +427,7 @@ def test_sums_over_clusters_add_and_lists_of_clients_do_not() -> None:
 def test_a_client_that_a_site_does_not_have_is_a_question_that_cannot_be_read() -> None:
     (site,) = sites_of(fleet(), 1)
     question = replace(question_to_anchors(), places=(0, 60))
-    assert received(respond(question, site), question).code is FailureCode.UNREADABLE_QUESTION
+    assert receive(respond(question, site), question).code is FailureCode.UNREADABLE_QUESTION
 
 
 def test_rows_with_other_columns_are_a_named_trouble() -> None:
@@ -476,7 +476,7 @@ SUMS = ClusterSums(np.zeros((2, 6)), np.ones(2), np.ones(2), np.ones(2), -1.0)
     ],
 )
 def test_answers_of_another_shape_are_failures(question: Any, given: object) -> None:
-    assert isinstance(received(encode(given), question), Failure)
+    assert isinstance(receive(encode(given), question), Failure)
 
 
 def test_constant_shares_may_be_zero_in_a_question() -> None:

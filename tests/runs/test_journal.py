@@ -33,13 +33,13 @@ from consilience.messages import (
     Total,
     encode,
 )
-from consilience.messages.codec import fingerprint_of, is_same_question
+from consilience.messages.codec import is_same_question, message_fingerprint
 from consilience.messages.dialogue import Dialogue
 from consilience.model import Rows
 from consilience.model.statistics import Statistics
 from consilience.runs import Journal, Limits, run
 from consilience.runs import journal as journal_module
-from consilience.runs.journal import FrameFile, joined, separated
+from consilience.runs.journal import FrameFile, join_parts, split_parts
 from consilience.runs.record import ANSWERED, FROM_JOURNAL
 from consilience.site import Site, respond
 from strategies import Shape
@@ -329,7 +329,7 @@ def test_a_record_that_was_taken_out_is_noticed(path: Path) -> None:
 
 @given(st.lists(st.binary(max_size=20), max_size=5))
 def test_parts_of_a_payload(parts: list[bytes]) -> None:
-    assert separated(joined(parts)) == parts
+    assert split_parts(join_parts(parts)) == parts
 
 
 def test_a_journal_can_be_opened_again(path: Path) -> None:
@@ -353,7 +353,7 @@ def rechained(path: Path, changed: dict[int, bytes]) -> None:
     path.unlink()
     file = FrameFile(path)
     for i, (kind, payload) in enumerate(records):
-        file.append([(kind, separated(changed.get(i, payload)))])
+        file.append([(kind, split_parts(changed.get(i, payload)))])
     file.close()
 
 
@@ -366,14 +366,14 @@ def test_changed_content_with_an_intact_chain_is_refused_by_name(
     run(mixed(), InProcess().over(small_sites()), journal=Journal(path))
     records = FrameFile(path).read()
     index = data.draw(st.integers(0, len(records) - 1))
-    parts = separated(records[index][1])
+    parts = split_parts(records[index][1])
     which = data.draw(st.integers(0, len(parts) - 1))
     part = bytearray(parts[which])
     for _ in range(data.draw(st.integers(1, 3))):
         place = data.draw(st.integers(0, len(part) - 1))
         part[place] = data.draw(st.integers(0, 255))
     parts[which] = bytes(part[: data.draw(st.integers(0, len(part)))] if data.draw(st.booleans()) else part)
-    rechained(path, {index: joined(parts)})
+    rechained(path, {index: join_parts(parts)})
     with contextlib.suppress(JournalError, RoundStoppedError):  # a number that was changed is not seen
         run(mixed(), InProcess().over(small_sites()), journal=Journal(path))
 
@@ -382,12 +382,12 @@ def test_changed_content_with_an_intact_chain_is_refused_by_name(
 @pytest.mark.parametrize(
     "payload",
     [
-        joined([b"not json"]),
-        joined([b"\xff\xfe"]),
-        joined([b"{}"]),
-        joined([b"[1, 2]"]),
-        joined([]),
-        joined([b'{"request": "Total", "asked": ["nobody"], "answers": [], "failures": {}}', b""]),
+        join_parts([b"not json"]),
+        join_parts([b"\xff\xfe"]),
+        join_parts([b"{}"]),
+        join_parts([b"[1, 2]"]),
+        join_parts([]),
+        join_parts([b'{"request": "Total", "asked": ["nobody"], "answers": [], "failures": {}}', b""]),
     ],
 )
 @pytest.mark.parametrize("index", [0, 1])
@@ -401,8 +401,8 @@ def test_records_that_no_run_writes_are_refused(path: Path, payload: bytes, inde
 def test_an_answer_to_another_question_is_refused(path: Path) -> None:
     journaled(path)
     (_, payload) = FrameFile(path).read()[1]
-    meta, question, answer = separated(payload)
-    rechained(path, {1: joined([meta, question, encode(Likelihood(-1.0, 2.0), fingerprint_of(answer))])})
+    meta, question, answer = split_parts(payload)
+    rechained(path, {1: join_parts([meta, question, encode(Likelihood(-1.0, 2.0), message_fingerprint(answer))])})
     with pytest.raises(JournalError, match="an answer of round 1 in the journal does not fit its question"):
         run(summaries(3), InProcess().over(small_sites()), journal=Journal(path))
 

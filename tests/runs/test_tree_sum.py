@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.runs.tree_sum import RunningSum, blocks, tree_sum
+from consilience.runs.tree_sum import RunningSum, tree_blocks, tree_sum
 
 
 def words(a: str, b: str) -> str:
@@ -28,7 +28,7 @@ def test_whatever_comes_first_the_tree_is_the_same(data: st.DataObject, count: i
 @given(st.integers(1, 100), st.integers(0, 5))
 def test_sums_of_subtrees_may_come_in_the_place_of_their_leaves(count: int, depth: int) -> None:
     total, leaves = RunningSum(count, words), {(place, place + 1): str(place) for place in range(count)}
-    for lo, hi in reversed(blocks(count, 2**depth)):
+    for lo, hi in reversed(tree_blocks(count, 2**depth)):
         total.put((lo, hi), tree_sum(leaves, lo, hi, words) or "")
     assert total.value() == tree_sum(leaves, 0, count, words)
 

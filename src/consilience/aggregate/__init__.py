@@ -5,20 +5,20 @@ from consilience.aggregate.combine.combiner import Combination, combine_models, 
 from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart, support_costs
 from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients, heterogeneity
-from consilience.aggregate.combine.reduce import Reduction, reduced, spread_start
+from consilience.aggregate.combine.reduce import Reduction, reduce_components, spread_start
 from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
 from consilience.aggregate.robust.centre import (
-    capped,
+    cap_weights,
     coordinate_median,
-    drawn_towards,
+    draw_towards,
     geometric_median,
     huber_centre,
     trimmed_mean,
-    usable,
+    usable_sites,
 )
 from consilience.aggregate.robust.estimate import Alignment, Estimate, consistent_labels, in_common_labels
-from consilience.aggregate.robust.sharing import Sharing, shared
-from consilience.aggregate.robust.shrinkage import Shrinkage, division, shrunk
+from consilience.aggregate.robust.sharing import Sharing, share_estimates
+from consilience.aggregate.robust.shrinkage import Shrinkage, division, shrink
 
 __all__ = [
     "Alignment",
@@ -37,23 +37,23 @@ __all__ = [
     "SupportComponents",
     "SupportPart",
     "camps",
-    "capped",
+    "cap_weights",
     "combine_models",
     "combine_orders",
     "consistent_labels",
     "coordinate_median",
     "covariate_summary",
     "division",
-    "drawn_towards",
+    "draw_towards",
     "geometric_median",
     "heterogeneity",
     "huber_centre",
     "in_common_labels",
-    "reduced",
-    "shared",
-    "shrunk",
+    "reduce_components",
+    "share_estimates",
+    "shrink",
     "spread_start",
     "support_costs",
     "trimmed_mean",
-    "usable",
+    "usable_sites",
 ]

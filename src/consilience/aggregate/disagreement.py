@@ -65,7 +65,7 @@ class CrossLikelihood:
     array([[0.  , 0.04, 2.5 ],
            [0.04, 0.  , 2.5 ],
            [2.5 , 2.5 , 0.  ]])
-    >>> judged(cross, np.array([-1.2, -1.2, -2.5])).named
+    >>> judge_agreement(cross, np.array([-1.2, -1.2, -2.5])).named
     {'south': 1.0}
     """
 
@@ -104,7 +104,7 @@ class CrossLikelihood:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SiteAgreement:
     """Sites that disagree with a majority and what the joint mixture costs them, or that there is no majority.
 
     Parameters
@@ -122,7 +122,7 @@ class Verdict:
     unexplained: Mapping[str, float]
 
 
-def judged(cross: CrossLikelihood, joint: Array) -> Verdict:
+def judge_agreement(cross: CrossLikelihood, joint: Array) -> SiteAgreement:
     """Judge the sites, given the log-likelihood per row of each under the joint mixture, ``joint (M,)``."""
     enough = cross.rows >= ROWS_PER_PARAMETER * cross.parameters
     cross, joint = cross.taken(enough), joint[enough]
@@ -131,17 +131,17 @@ def judged(cross: CrossLikelihood, joint: Array) -> Verdict:
     allowed = LOSS + SIGMAS * np.sqrt(cross.parameters / 2) / cross.rows
     unexplained = {cross.sites[m]: round(float(loss[m]), 3) for m in np.flatnonzero(loss > allowed)}
     if M < 2 or not unexplained:
-        return Verdict({}, False, {})
+        return SiteAgreement({}, False, {})
     agree = majority(cross)
     if agree is None:
-        return Verdict({}, True, unexplained)
+        return SiteAgreement({}, True, unexplained)
     J, slack = cross.divergence(), cross.tolerance()
     inside = J[np.ix_(agree, agree)][np.triu_indices(int(agree.sum()), 1)]
     usual = max(NEAR, FAR * float(np.median(inside)))
     far = np.array([np.median((J - slack)[m, agree]) > usual for m in range(len(J))])
     misfit = np.median((cross.misfit() - slack / 2)[agree], axis=0)  # a model may be far off only where it has no rows
     far = np.flatnonzero(~agree & far & (misfit > NEAR / 2))
-    return Verdict({cross.sites[m]: round(float(loss[m]), 3) for m in far}, False, unexplained)
+    return SiteAgreement({cross.sites[m]: round(float(loss[m]), 3) for m in far}, False, unexplained)
 
 
 def majority(cross: CrossLikelihood) -> Mask | None:
@@ -186,9 +186,9 @@ def own_components(sites: Sequence[str], mass: Array) -> dict[str, tuple[float, 
 def unlikely_sites(per_row: Mapping[str, float]) -> dict[str, float]:
     """Return the sites whose rows a joint mixture explains far worse than those of most others, and by how much.
 
-    It needs one number of each site, and no model of its own: a weaker test than :func:`judged`, for methods that ask
-    for sums only. A site is far from the median in units of the scatter of all sites; or, among six sites and more, in
-    a group of fewer than half of them that is far from the others in units of the scatter within both groups.
+    It needs one number of each site, and no model of its own: a weaker test than :func:`judge_agreement`, for methods
+    that ask for sums only. A site is far from the median in units of the scatter of all sites; or, among six sites and
+    more, in a group of fewer than half of them that is far from the others in units of the scatter within both groups.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ class Split:
     gap: float
 
 
-def split(values: Array, noise: Array, usual: float, allowed: float = 0.0) -> Split | None:
+def divide_sites(values: Array, noise: Array, usual: float, allowed: float = 0.0) -> Split | None:
     """Divide sites at the largest gap between their values; None if there is no gap, or a part has no majority of two.
 
     Parameters
@@ -125,7 +125,7 @@ def split(values: Array, noise: Array, usual: float, allowed: float = 0.0) -> Sp
 
     Examples
     --------
-    >>> found = split(np.array([0.0, 0.1, 2.3]), np.full(3, 1e-3), usual=0.1)
+    >>> found = divide_sites(np.array([0.0, 0.1, 2.3]), np.full(3, 1e-3), usual=0.1)
     >>> found.apart, found.tied
     (array([False, False,  True]), False)
     """
@@ -252,7 +252,7 @@ def _spreads(columns: _Columns) -> Iterator[_Finding]:
     for values, j in zip(logs.T, varied, strict=True):
         at = np.arange(len(columns.sites))
         while True:  # sites apart are taken away, and the rest is looked at again
-            found = split(values[at], columns.noise(j)[at], usual, _allowed(columns, at, j))
+            found = divide_sites(values[at], columns.noise(j)[at], usual, _allowed(columns, at, j))
             if found is None or not _is_suspect(columns, at, found, j):
                 break
             yield from _apart(columns, at, found, j)
@@ -332,7 +332,7 @@ def _shifts(columns: _Columns) -> Iterator[_Finding]:
     places = columns.mean[:, varied] / sd
     noise, usual = 1.0 / columns.weight, _usual(places)
     for place, j in enumerate(varied):
-        found = split(places[:, place], noise, usual)
+        found = divide_sites(places[:, place], noise, usual)
         if found is None or found.tied or found.gap < GAP_OF_MEANS:
             continue
         for m in np.flatnonzero(found.apart):

@@ -20,7 +20,7 @@ from consilience.engines.inprocess import InProcess
 from consilience.engines.protocol import Engine
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
-from consilience.messages.codec import fingerprint_of
+from consilience.messages.codec import message_fingerprint
 from consilience.messages.questions import LocalFit, question_for
 from consilience.messages.table import decode, encode
 from consilience.model.families.least_squares import LeastSquares
@@ -221,7 +221,7 @@ class MoreRows:
 # ---------------------------------------------------------------- answers of an attacking site
 
 
-def attacked(attack: Attack, question: Any, answer: Any) -> Any:
+def attack_answer(attack: Attack, question: Any, answer: Any) -> Any:
     """Apply an attack to an answer about experts; return other answers unchanged."""
     match answer, attack:
         case Statistics(), Replay():
@@ -396,5 +396,5 @@ class Attacked:
             return reply
         question, honest = question_for(asked, self._places[site]), decode(reply.message)
         with np.errstate(invalid="ignore", over="ignore"):
-            message = encode(attacked(self._attacks[site], question, honest), fingerprint_of(reply.message))
+            message = encode(attack_answer(self._attacks[site], question, honest), message_fingerprint(reply.message))
         return replace(reply, message=message, digests=(digest(message),))

@@ -21,10 +21,10 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
-from consilience.messages.codec import fingerprint_of
+from consilience.messages.codec import message_fingerprint
 from consilience.messages.failures import Failure
 from consilience.messages.questions import Bundle, Question, Several, question_for
-from consilience.messages.table import decode, encode, received
+from consilience.messages.table import decode, encode, receive
 from consilience.model.mixture import layout_of
 from consilience.model.rows import Rows
 from consilience.numerics.threads import one_blas_thread
@@ -244,7 +244,7 @@ def answer_block(
         place = block.first + i
         own = question_for(decoded, place)
         message = respond(own, site)
-        said = received(message, own) if len(message) < LARGEST_FAILURE else None
+        said = receive(message, own) if len(message) < LARGEST_FAILURE else None
         if isinstance(said, Failure):
             on_failure(site, said)
         return place, place + 1, message, (digest(message),), time.perf_counter() - began
@@ -275,14 +275,14 @@ def added(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
     """
     if len(parts) == 1:
         return parts
-    values = {(lo, hi): received(message, question) for lo, hi, message, _, _ in parts}
+    values = {(lo, hi): receive(message, question) for lo, hi, message, _, _ in parts}
     if any(isinstance(value, Failure) for value in values.values()):
         return parts
     lo, hi = parts[0][0], parts[-1][1]
     with np.errstate(over="ignore", invalid="ignore"):
-        together = sum_of(fingerprint_of(part[2]) for part in parts)
+        together = sum_of(message_fingerprint(part[2]) for part in parts)
         message = encode(tree_sum(values, lo, hi, add), together)
-    if isinstance(received(message, question), Failure):
+    if isinstance(receive(message, question), Failure):
         return parts
     digests = tuple(digest for part in parts for digest in part[3])
     return ((lo, hi, message, digests, sum(part[4] for part in parts)),)

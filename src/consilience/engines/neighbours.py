@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from consilience.messages.failures import Failure
 from consilience.messages.questions import Question
-from consilience.messages.table import encode, received
+from consilience.messages.table import encode, receive
 from consilience.model.rows import Rows
 from consilience.runs.consistency import sum_of
-from consilience.runs.tree_sum import Span, blocks
+from consilience.runs.tree_sum import Span, tree_blocks
 from consilience.site.answer import answer, is_sum
 from consilience.site.site import Site, joined
 
@@ -53,7 +53,7 @@ def neighbourhoods(sites: Sequence[Site]) -> list[Span]:
         small = all(_is_small(site) and times[site.fingerprint] == 1 for site in own)
         return small and len({_columns(site) for site in own}) == 1
 
-    return [span for span in blocks(len(sites), size) if span[1] - span[0] > 1 and may_join(span)]
+    return [span for span in tree_blocks(len(sites), size) if span[1] - span[0] > 1 and may_join(span)]
 
 
 def _is_small(site: Site) -> bool:
@@ -84,6 +84,6 @@ def respond_together(question: Question, sites: Sequence[Site]) -> bytes | None:
     try:
         rows = joined([part for site in sites for part in site.chunks()])
         message = encode(answer(question, Site("", rows)), sum_of(site.fingerprint for site in sites))
-        return None if isinstance(received(message, question), Failure) else message
+        return None if isinstance(receive(message, question), Failure) else message
     except Exception:  # noqa: BLE001 - which site it is, and why, is seen where each answers for itself
         return None

@@ -9,7 +9,6 @@ import numpy as np
 from consilience.messages.questions import (
     Clients,
     FitSite,
-    Identity,
     Likelihood,
     LocalFit,
     LogLikelihood,
@@ -17,6 +16,7 @@ from consilience.messages.questions import (
     ProposeStart,
     Sample,
     StartCandidates,
+    TotalWeight,
 )
 from consilience.model.clients import ClientMoments, PairSums
 from consilience.model.cross_products import CrossProducts, products_of_summary
@@ -75,7 +75,7 @@ def _sizes(mixture: Mixture) -> tuple[int, int, int, int]:
     return layout.gate.size, layout.experts.size, layout.parameters, mixture.design.d
 
 
-def directions(asked: Pairs | Clients) -> int:
+def direction_count(asked: Pairs | Clients) -> int:
     """Return the number of directions of a question: those of its basis, or all ``p``."""
     return asked.design.p if asked.basis is None else int(asked.basis.shape[1])
 
@@ -105,7 +105,7 @@ def weight_problem(weight: float) -> str:
 def in_statistics(asked: Any, given: Statistics) -> str:
     """Check the statistics of a pass, or of a sample."""
     mixture = asked.question.mixture if isinstance(asked, Sample) else asked.mixture
-    return weight_problem(given.weight) or impossible(mixture, given)
+    return weight_problem(given.weight) or impossible_statistics(mixture, given)
 
 
 def in_summary(_: Any, given: ColumnSummary) -> str:
@@ -127,7 +127,7 @@ def in_likelihood(asked: LogLikelihood, given: Likelihood) -> str:
     return weight_problem(given.weight)
 
 
-def in_identity(_: Any, given: Identity) -> str:
+def in_identity(_: Any, given: TotalWeight) -> str:
     """Check the weight of the rows."""
     return weight_problem(given.weight)
 
@@ -167,7 +167,7 @@ SURPRISED = 1e3
 """Log-likelihood per label beyond which the mixture is so far from the rows that rounding hides the information."""
 
 
-def impossible(mixture: Mixture, statistics: Statistics) -> str:
+def impossible_statistics(mixture: Mixture, statistics: Statistics) -> str:
     """Return what no rows can give at ``mixture``; empty if there is nothing.
 
     Masses are not negative and add up, second moments and the missing information are positive semidefinite, and
@@ -181,9 +181,9 @@ def impossible(mixture: Mixture, statistics: Statistics) -> str:
     >>> from consilience.model import Rows, expect
     >>> data = soft(500, random_state=0)
     >>> statistics = expect(data.truth, Rows(data.X, data.y[:, None]))
-    >>> impossible(data.truth, statistics)
+    >>> impossible_statistics(data.truth, statistics)
     ''
-    >>> impossible(data.truth, replace(statistics, log_likelihood=0.0))
+    >>> impossible_statistics(data.truth, replace(statistics, log_likelihood=0.0))
     'a log-likelihood above its bound'
     """
     gate, experts, intercept = mixture.gate, mixture.experts, mixture.design.intercept

@@ -73,12 +73,12 @@ class Message:
         return cls(kind, head, body, fingerprint)
 
 
-def fingerprint_of(data: bytes) -> int:
+def message_fingerprint(data: bytes) -> int:
     """Return the fingerprint in an encoded answer.
 
     Examples
     --------
-    >>> fingerprint_of(Message(3, (), np.empty(0), fingerprint=7).to_bytes())
+    >>> message_fingerprint(Message(3, (), np.empty(0), fingerprint=7).to_bytes())
     7
     """
     return int(HEADER.unpack_from(data)[-1])

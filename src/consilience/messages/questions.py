@@ -67,7 +67,7 @@ class Summarise:
 
 @dataclass(frozen=True)
 class Identify:
-    """Ask for the total weight of the rows; the answer carries their fingerprint: :class:`Identity`.
+    """Ask for the total weight of the rows; the answer carries their fingerprint: :class:`TotalWeight`.
 
     Examples
     --------
@@ -82,12 +82,12 @@ class Identify:
 
 
 @dataclass(frozen=True)
-class Identity(Additive):
+class TotalWeight(Additive):
     """Total weight of the rows, in a message with their fingerprint.
 
     Examples
     --------
-    >>> Identity(2.0) + Identity(1.0)
+    >>> TotalWeight(2.0) + TotalWeight(1.0)
     Identity(weight=3.0)
     """
 

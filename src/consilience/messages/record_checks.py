@@ -270,7 +270,7 @@ def numbers_of_fit(question: FitSite) -> int | None:
 # ---------------------------------------------------------------- rows of a site, before an answer is computed
 
 
-def check_columns(rows: Rows, d: int, q: int) -> None:
+def check_column_counts(rows: Rows, d: int, q: int) -> None:
     """Raise a :class:`SiteError` if rows have other numbers of covariates or responses."""
     if rows.X.shape[1] != d or rows.Y.shape[1] != q:
         raise SiteError(FailureCode.OTHER_COLUMNS, f"{rows.X.shape[1]} covariates, {rows.Y.shape[1]} responses")
@@ -279,14 +279,14 @@ def check_columns(rows: Rows, d: int, q: int) -> None:
 def check_rows(rows: Rows, mixture: Mixture) -> None:
     """Raise a :class:`SiteError` if rows have other columns than a mixture, or responses outside its range."""
     experts = mixture.experts
-    check_columns(rows, mixture.design.d, experts.q)
+    check_column_counts(rows, mixture.design.d, experts.q)
     if not experts.in_range(rows):
         raise SiteError(FailureCode.OUT_OF_RANGE, experts.range_sentence)
 
 
 def reads_columns(asked: Any, rows: Rows) -> None:
     """Check rows against the ``d`` and ``q`` of a question."""
-    check_columns(rows, asked.d, asked.q)
+    check_column_counts(rows, asked.d, asked.q)
 
 
 def reads_mixture(asked: Any, rows: Rows) -> None:
@@ -296,7 +296,7 @@ def reads_mixture(asked: Any, rows: Rows) -> None:
 
 def reads_design(asked: Any, rows: Rows) -> None:
     """Check rows against the design of a question about one response."""
-    check_columns(rows, asked.design.d, 1)
+    check_column_counts(rows, asked.design.d, 1)
 
 
 def reads_ungrouped(asked: Any, rows: Rows) -> None:

@@ -16,7 +16,7 @@ from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.answer_checks import (
     are_start_candidates,
-    directions,
+    direction_count,
     has_layout,
     in_clients,
     in_fit,
@@ -48,7 +48,6 @@ from consilience.messages.questions import (
     Clients,
     FitSite,
     Identify,
-    Identity,
     Likelihood,
     LocalFit,
     LogLikelihood,
@@ -58,6 +57,7 @@ from consilience.messages.questions import (
     ScoreSums,
     StartCandidates,
     Summarise,
+    TotalWeight,
 )
 from consilience.messages.record_checks import (
     HEADS,
@@ -346,8 +346,8 @@ ROWS: tuple[Row, ...] = (
         answer=Struct(PairSums, {"product": MATRIX, "pairs": NUMBER}),
         reads=reads_design,
         contribution=lambda asked, rows: pair_sums(rows, asked.design, asked.theta, asked.basis),
-        fits=lambda asked, given: given.product.shape == (asked.design.p, directions(asked)),
-        largest=lambda asked: HEADS + asked.design.p * directions(asked),
+        fits=lambda asked, given: given.product.shape == (asked.design.p, direction_count(asked)),
+        largest=lambda asked: HEADS + asked.design.p * direction_count(asked),
         impossible=in_pairs,
     ),
     Row(
@@ -357,15 +357,15 @@ ROWS: tuple[Row, ...] = (
         adds=False,
         reads=reads_design,
         contribution=lambda asked, rows: client_moments(rows, asked.design, asked.theta, asked.basis),
-        fits=lambda asked, given: given.f == directions(asked),
+        fits=lambda asked, given: given.f == direction_count(asked),
         impossible=in_clients,
         products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(np.sum(given.n > 0))),
     ),
     Row(
         kinds=(18, 31),
         question=Struct(Identify, {}),
-        answer=Struct(Identity, {"weight": NUMBER}),
-        contribution=lambda _, rows: Identity(float(rows.n if rows.weight is None else rows.weight.sum())),
+        answer=Struct(TotalWeight, {"weight": NUMBER}),
+        contribution=lambda _, rows: TotalWeight(float(rows.n if rows.weight is None else rows.weight.sum())),
         largest=lambda _: HEADS,
         impossible=in_identity,
         products=lambda _, given: CrossProducts.counted(given.weight),

@@ -217,7 +217,7 @@ def _record_of(kind: int) -> Struct:
 
 
 @dataclass(frozen=True)
-class Part:
+class PartCodec:
     """Codec of a question or an answer within a message: its number, counted from the first of its sort."""
 
     first: int
@@ -246,7 +246,7 @@ class Part:
         return "a question of the table" if self.question else "an answer of the table"
 
 
-ANY_QUESTION, ANY_ANSWER = Part(4, question=True), Part(19, question=False)
+ANY_QUESTION, ANY_ANSWER = PartCodec(4, question=True), PartCodec(19, question=False)
 WRAPPERS: dict[type, Struct] = {
     record.type: record
     for record in (
@@ -304,7 +304,7 @@ def _read(message: Message) -> Any:
     return value
 
 
-def received(data: bytes, question: Question) -> Any:
+def receive(data: bytes, question: Question) -> Any:
     """Decode the answer to ``question``; return a :class:`Failure` if the site failed or the answer is invalid."""
     answer = _received(data, largest_answer(question))
     if isinstance(answer, Failure):
@@ -345,7 +345,7 @@ def largest_answer(question: Question) -> int:
     return MOST_BYTES if len(known) < len(numbers) else min(HEADER.size + 8 * (sum(known) + HEADS), MOST_BYTES)
 
 
-def decoded_question(data: bytes) -> Question:
+def decode_question(data: bytes) -> Question:
     """Decode a question at a site; numbers that are not finite are refused."""
     message = Message.from_bytes(data)
     if not np.all(np.isfinite(message.body)):

@@ -69,7 +69,7 @@ class ClientSubspace:
         f = min(specification.K, basis.shape[1])
         few = (self.clients.projected(basis) if self.whole else self.clients).leading(f)
         ends = client_ascents(few, spread[:f], specification.K, specification.structure, rng, n_init=n_init)
-        return [self._lifted(end.mixture, problem, basis[:, :f]) for end in distinct(ends)]
+        return [self._lifted(end.mixture, problem, basis[:, :f]) for end in distinct_ends(ends)]
 
     def _lifted(self, mixture: Mixture, problem: Problem, basis: Array) -> Mixture:
         """Map a mixture in the subspace to all coefficients."""
@@ -99,7 +99,7 @@ def client_subspace(found: Directions, *, whole: bool) -> Dialogue[ClientSubspac
     return ClientSubspace(found, reduce(add, each.values()), whole, singles)
 
 
-def distinct(ends: Sequence[Ascent]) -> list[Ascent]:
+def distinct_ends(ends: Sequence[Ascent]) -> list[Ascent]:
     """Select the best end and distinct ends of similar likelihood, at most three."""
     kept = [ends[0]]
     for end in ends[1:]:
@@ -149,7 +149,7 @@ class Directions:
         return np.asarray(np.maximum(sizes[: self.basis.shape[1]], 1e-3 * sizes.max() + np.finfo(float).tiny))
 
 
-def directions(
+def estimate_directions(
     specification: Specification, d: int, K: int, iterations: int, rng: np.random.Generator
 ) -> Dialogue[Directions]:
     """Estimate the ``K`` directions in which clients differ most, from one sum of ``p²`` numbers or by iteration.
@@ -183,9 +183,9 @@ def directions(
     W = whitening(Sxx / float(sums[0].experts.plain[0]))
     if iterations:
         start = orthonormal(rng.standard_normal((W.shape[1], min(K, W.shape[1]))))
-        values, U = yield from iterated(Pairs(design, theta), W, start, iterations)
+        values, U = yield from iterate_directions(Pairs(design, theta), W, start, iterations)
     else:
-        values, U = spanned(replace(sums[1], product=back.T @ sums[1].product @ back), W, K)
+        values, U = leading_directions(replace(sums[1], product=back.T @ sums[1].product @ back), W, K)
     return Directions(summaries, summary, design, theta, W @ U, values)
 
 
@@ -209,13 +209,13 @@ def centre(summary: ColumnSummary, design: Design) -> Array:
     return theta
 
 
-def spanned(sums: PairSums, W: Array, K: int) -> tuple[Array, Array]:
+def leading_directions(sums: PairSums, W: Array, K: int) -> tuple[Array, Array]:
     """Compute the whitened eigenvalues of the pair sums, by decreasing absolute value, and the first K eigenvectors."""
     values, vectors = leading(W.T @ sums.product @ W / max(sums.pairs, 1.0), W.shape[1])
     return values, vectors[:, :K]
 
 
-def iterated(pairs: Pairs, W: Array, U: Array, rounds: int) -> Dialogue[tuple[Array, Array]]:
+def iterate_directions(pairs: Pairs, W: Array, U: Array, rounds: int) -> Dialogue[tuple[Array, Array]]:
     """Compute the same by orthogonal iteration from a basis ``U``: ``U ← orth(Wᵀ Y W U)``, one round each."""
     values = np.zeros(U.shape[1])
     for _ in range(rounds):

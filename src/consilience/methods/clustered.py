@@ -21,9 +21,9 @@ from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, Total, together
 from consilience.messages.questions import Sample
-from consilience.methods.client_subspace import ClientSubspace, client_subspace, directions
-from consilience.methods.federated_em import ask_total, informed
-from consilience.methods.site_reports import surveyed, with_camps, with_unlikely
+from consilience.methods.client_subspace import ClientSubspace, client_subspace, estimate_directions
+from consilience.methods.federated_em import ask_information, ask_total
+from consilience.methods.site_reports import survey_sites, with_camps, with_unlikely
 from consilience.methods.task import Method, Task
 from consilience.model.families.requirement import Requirement, gaussian
 from consilience.model.information import is_informable
@@ -95,7 +95,7 @@ class ClusteredClients(Method):
         for each in task.specifications:
             self._check(each, task.q)
         most, rng = max(each.K for each in task.specifications), np.random.default_rng(task.seed)
-        found = yield from directions(task.specifications[0], task.d, most, self.iterations, rng)
+        found = yield from estimate_directions(task.specifications[0], task.d, most, self.iterations, rng)
         fleet = yield from client_subspace(found, whole=self.moments == "clients")
         problems = [Problem(each, found.summary, task.tol, task.max_iter, near=True) for each in task.specifications]
         starts = [fleet.starts(p, task.start, np.random.default_rng(task.seed), task.n_init) for p in problems]
@@ -104,7 +104,7 @@ class ClusteredClients(Method):
         else:
             climbs = [self._climbs(p, mine, fleet, task.seed) for p, mine in zip(problems, starts, strict=True)]
             ends = list((yield from together(climbs)))
-        survey = surveyed(task, found.summaries)
+        survey = survey_sites(task, found.summaries)
         fits = [clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True)]
         if LEAST_SITES <= len(found.summaries) <= MOST_SITES and self.participation == 1 and not fleet.whole:
             rows = {site: summary.weight for site, summary in found.summaries.items() if summary.weight > 0}
@@ -127,8 +127,8 @@ class ClusteredClients(Method):
     ) -> Dialogue[list[Ascent]]:
         """Run EM from the best of the starts; with averaging over rounds if the participating clients change."""
         if self.participation == 1:
-            start = yield from raced(problem, starts, fleet.present)
-            end = None if start is None else (yield from steady(climbed(problem, start), fleet.present))
+            start = yield from race_starts(problem, starts, fleet.present)
+            end = None if start is None else (yield from steady(climb_to_information(problem, start), fleet.present))
             if end is not None:
                 return [end]
         if problem.specification.gate_type.reads_covariates:
@@ -137,10 +137,10 @@ class ClusteredClients(Method):
                 "clients in every round: use MixtureOfRegressions, or on_drop='continue'"
             )
         participants = Participation(self.participation, fleet.present, seed, fleet.singles)
-        return [(yield from averaged(problem, starts[0], participants))]
+        return [(yield from average_rounds(problem, starts[0], participants))]
 
 
-def raced(problem: Problem, starts: Sequence[Mixture], present: int) -> Dialogue[Mixture | None]:
+def race_starts(problem: Problem, starts: Sequence[Mixture], present: int) -> Dialogue[Mixture | None]:
     """Return the only start, or the best mixture after a few steps from several; None if clients rejoin."""
     if len(starts) == 1:
         return starts[0]
@@ -166,9 +166,9 @@ def steady(steps: Dialogue[Ascent], present: int) -> Dialogue[Ascent | None]:
             return ascent
 
 
-def climbed(problem: Problem, start: Mixture) -> Dialogue[Ascent]:
+def climb_to_information(problem: Problem, start: Mixture) -> Dialogue[Ascent]:
     """Run EM from a start to convergence; return the ascent with the information."""
-    return (yield from informed(problem, (yield from ask_total(problem.climb(start)))))
+    return (yield from ask_information(problem, (yield from ask_total(problem.climb(start)))))
 
 
 def _are_others(now: Statistics, before: Statistics) -> bool:
@@ -271,14 +271,14 @@ class Participation:
         return Total(question, chosen or self.singles)
 
 
-def averaged(problem: Problem, start: Mixture, participants: Participation) -> Dialogue[Ascent]:
+def average_rounds(problem: Problem, start: Mixture, participants: Participation) -> Dialogue[Ascent]:
     """Run EM from a start with other clients in each round, for Gaussian experts and a constant gate."""
     mixture, kept, stop, number = start, None, StopReason.ROUNDS, 0
     for number in range(1, min(MOST_ROUNDS, problem.max_iter) + 1):
         statistics: Statistics = yield participants.request(Expect(mixture), number)
         new = at_origin(mixture, statistics)
         rounds = max(1, number - UNAVERAGED)
-        kept = new if kept is None else mixed(kept, new, 1 / rounds)
+        kept = new if kept is None else mix_statistics(kept, new, 1 / rounds)
         step = origin(mixture).maximise(kept, problem.penalty)
         change = participants.clients * squared_change(mixture, step, kept)
         mixture = step
@@ -287,12 +287,12 @@ def averaged(problem: Problem, start: Mixture, participants: Participation) -> D
             break
     question = Expect(mixture, information=is_informable(mixture))
     last: Statistics = yield participants.request(question, 0)  # the same clients for all orders that are compared
-    statistics = ended(mixture, kept, last).scaled(participants.clients)
+    statistics = final_statistics(mixture, kept, last).scaled(participants.clients)
     value = mixture.penalised(statistics, problem.penalty)
     return Ascent(mixture, statistics, (value,), number + 1, int(last.information is not None), 0, stop)
 
 
-def ended(mixture: Mixture, kept: Statistics | None, last: Statistics) -> Statistics:
+def final_statistics(mixture: Mixture, kept: Statistics | None, last: Statistics) -> Statistics:
     """Return statistics per unit of weight: averaged moments, which the mixture maximises, and the rest of ``last``."""
     statistics = last.scaled(1 / max(last.weight, 1.0))
     if kept is None:
@@ -321,6 +321,6 @@ def at_origin(mixture: Mixture, statistics: Statistics) -> Statistics:
     return replace(statistics, experts=moments).scaled(1 / max(statistics.weight, 1.0))
 
 
-def mixed(a: Statistics, b: Statistics, share: float) -> Statistics:
+def mix_statistics(a: Statistics, b: Statistics, share: float) -> Statistics:
     """Return ``(1 - share) a + share b``."""
     return a.scaled(1 - share) + b.scaled(share)

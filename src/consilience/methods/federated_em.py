@@ -32,8 +32,8 @@ from consilience.messages.questions import (
     StartCandidates,
     Summarise,
 )
-from consilience.methods.scoring import check_information, check_simulable, settled, simulated_inference
-from consilience.methods.site_reports import cross_likelihood, surveyed, witnessed_by
+from consilience.methods.score_steps import check_information_kind, check_simulable, scoring_ascent, simulated_inference
+from consilience.methods.site_reports import add_witnesses, cross_likelihood, survey_sites
 from consilience.methods.task import Method, Task
 from consilience.model.families.requirement import Requirement
 from consilience.model.information import is_informable
@@ -97,7 +97,7 @@ class FederatedEM(Method):
     information: str = "observed"
 
     def __post_init__(self) -> None:
-        check_information(self.information)
+        check_information_kind(self.information)
         if self.information == "simulated" and not (self.totals_only and self.newton):
             raise InvalidInputError("information='simulated' takes Newton steps by totals: pass totals_only=True")
         if not 1 <= self.n_climbs <= CANDIDATES:
@@ -108,7 +108,7 @@ class FederatedEM(Method):
         if self.totals_only:
             return (yield from self._from_totals(task))
         summaries = yield from each_summary(task)
-        survey, starters = surveyed(task, summaries), large_sites(summaries)
+        survey, starters = survey_sites(task, summaries), large_sites(summaries)
         problems = self._problems(task, summaries)
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         starts = yield from together(
@@ -126,7 +126,7 @@ class FederatedEM(Method):
     def _from_totals(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         summary: ColumnSummary = yield Total(Summarise(task.d, task.q))
         if self.information == "simulated":
-            return ((yield from scored(task, summary)),)
+            return ((yield from fit_by_scores(task, summary)),)
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         starts = yield from together([public_starts(p, task, self.n_climbs) for p in problems])
@@ -136,7 +136,7 @@ class FederatedEM(Method):
         return [task.problem(each, total_summary(summaries), newton=self.newton) for each in task.specifications]
 
 
-def scored(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
+def fit_by_scores(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
     """Maximise the likelihood from a given start by scores, with a simulated information."""
     specification = task.only("FederatedEM(information='simulated')")
     check_simulable(specification)
@@ -145,7 +145,7 @@ def scored(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
     problem = task.problem(specification, summary)
     problem.check()
     simulation = Simulation.normal([summary], task.seed)
-    end = yield from settled(problem.from_start(task.start), problem.penalty, simulation, task.max_iter)
+    end = yield from scoring_ascent(problem.from_start(task.start), problem.penalty, simulation, task.max_iter)
     fit = problem.fit(end, [end])
     return InferredFit(**vars(fit), inference=simulated_inference(fit, simulation))
 
@@ -155,11 +155,11 @@ def climbs(
 ) -> Dialogue[tuple[Fit, ...]]:
     """Maximise the likelihood of the rows of some sites, and ask how well the results explain those of each site."""
     ranked = yield from ranked_ends(problems, [each.mixtures for each in starts], sites)
-    best = yield from together([informed(p, found[0], sites) for p, found in zip(problems, ranked, strict=True)])
-    best = yield from levelled(problems, best, sites, information=True)
+    best = yield from together([ask_information(p, found[0], sites) for p, found in zip(problems, ranked, strict=True)])
+    best = yield from over_same_data(problems, best, sites, information=True)
     steps = [polish(end, p.penalty) for p, end in zip(problems, best, strict=True)]
     best = yield from together([ask_total(each, sites) for each in steps])
-    best, surveys = yield from witnessed(problems, best, [each.cross for each in starts], survey, sites)
+    best, surveys = yield from ask_witnesses(problems, best, [each.cross for each in starts], survey, sites)
     fits = [p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True)]
     return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True))
 
@@ -181,10 +181,10 @@ def total_summary(summaries: Mapping[str, ColumnSummary]) -> ColumnSummary:
         return reduce(add, summaries.values())
 
 
-def summarised(task: Task) -> Dialogue[tuple[ColumnSummary, tuple[str, ...], Survey]]:
+def survey_columns(task: Task) -> Dialogue[tuple[ColumnSummary, tuple[str, ...], Survey]]:
     """Ask each site for its summary; return the sum, the sites to ask for a start, and the survey of the sites."""
     summaries = yield from each_summary(task)
-    return total_summary(summaries), large_sites(summaries), surveyed(task, summaries)
+    return total_summary(summaries), large_sites(summaries), survey_sites(task, summaries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,11 +250,11 @@ def ranked_ends(
     owners = [problem for problem, found in zip(problems, starts, strict=True) for _ in found]
     steps_of_all = [problem.climb(at) for problem, at in zip(owners, chain(*starts), strict=True)]
     ends = yield from together([ask_total(steps, sites) for steps in steps_of_all])
-    ends = yield from levelled(owners, ends, sites)
+    ends = yield from over_same_data(owners, ends, sites)
     return [p.ranked([end for owner, end in zip(owners, ends, strict=True) if owner is p]) for p in problems]
 
 
-def levelled(
+def over_same_data(
     problems: Sequence[Problem], ends: Sequence[Ascent], sites: Sites = None, *, information: bool = False
 ) -> Dialogue[tuple[Ascent, ...]]:
     """Return ascents over the same data: those that ended before a site left are continued without it."""
@@ -264,12 +264,12 @@ def levelled(
         behind = [i for i, end in enumerate(ends) if not is_over_same_data(end.statistics, last)]
         if not behind:
             return ends
-        again = yield from together([resumed(problems[i], ends[i], sites, information=information) for i in behind])
+        again = yield from together([resume(problems[i], ends[i], sites, information=information) for i in behind])
         renewed = dict(zip(behind, again, strict=True))
         ends = tuple(renewed.get(i, end) for i, end in enumerate(ends))
 
 
-def resumed(problem: Problem, ascent: Ascent, sites: Sites = None, *, information: bool = False) -> Dialogue[Ascent]:
+def resume(problem: Problem, ascent: Ascent, sites: Sites = None, *, information: bool = False) -> Dialogue[Ascent]:
     """Continue an ascent over other data, as a new segment of its trace."""
     more = yield from ask_total(problem.climb(ascent.mixture), sites)
     joined = replace(
@@ -280,20 +280,20 @@ def resumed(problem: Problem, ascent: Ascent, sites: Sites = None, *, informatio
         halvings=ascent.halvings + more.halvings,
         segments=ascent.segments + tuple(len(ascent.trace) + first for first in more.segments),
     )
-    return (yield from informed(problem, joined, sites)) if information else joined
+    return (yield from ask_information(problem, joined, sites)) if information else joined
 
 
-def informed(problem: Problem, ascent: Ascent, sites: Sites = None) -> Dialogue[Ascent]:
+def ask_information(problem: Problem, ascent: Ascent, sites: Sites = None) -> Dialogue[Ascent]:
     """Return the ascent with the observed information in its statistics, if it can be computed."""
     if ascent.statistics.information is not None or not is_informable(ascent.mixture):
         return ascent
     statistics = yield Total(Expect(ascent.mixture, information=True), sites)
     if is_over_same_data(statistics, ascent.statistics):
         return replace(ascent, statistics=statistics)
-    return (yield from resumed(problem, ascent, sites, information=True))
+    return (yield from resume(problem, ascent, sites, information=True))
 
 
-def witnessed(
+def ask_witnesses(
     problems: Sequence[Problem],
     ends: Sequence[Ascent],
     crosses: Sequence[CrossLikelihood | None],
@@ -308,15 +308,15 @@ def witnessed(
         return tuple(ends), [survey] * len(ends)
     found = yield from together([each_score(end.mixture, sites) for end in ends])
     surveys = [
-        witnessed_by(survey, cross, joint, end.mixture.K)
+        add_witnesses(survey, cross, joint, end.mixture.K)
         for end, cross, joint in zip(ends, crosses, found, strict=True)
     ]
     total = reduce(add, found[0].values())
     if is_over_same_data(total, ends[0].statistics):
         return tuple(ends), surveys
-    again = [resumed(p, end, sites, information=True) for p, end in zip(problems, ends, strict=True)]
+    again = [resume(p, end, sites, information=True) for p, end in zip(problems, ends, strict=True)]
     ends = yield from together(again)
-    return (yield from levelled(problems, ends, sites, information=True)), surveys
+    return (yield from over_same_data(problems, ends, sites, information=True)), surveys
 
 
 def each_score(mixture: Mixture, sites: Sites = None) -> Dialogue[Mapping[str, Statistics]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from consilience.aggregate.camps import camps
-from consilience.aggregate.disagreement import CrossLikelihood, judged, own_components, unlikely_sites
+from consilience.aggregate.disagreement import CrossLikelihood, judge_agreement, own_components, unlikely_sites
 from consilience.aggregate.preflight import preflight
 from consilience.fit.survey import Survey
 from consilience.messages.questions import Likelihood
@@ -25,28 +25,28 @@ WORSE = "the joint mixture explains its rows worse than its own model"
 """Remark on a site whose own model is better."""
 
 
-def surveyed(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
+def survey_sites(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
     """Compare the columns of the sites; classes of a response are not compared.
 
     Examples
     --------
     >>> from consilience.fit import Specification
     >>> empty = ColumnSummary(0.0, np.zeros(1), np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1)))
-    >>> print(*surveyed(Task([Specification(K=2)], d=1, q=1), {"north": empty}).sites)
+    >>> print(*survey_sites(Task([Specification(K=2)], d=1, q=1), {"north": empty}).sites)
     north: empty: it has no rows
     """
     compared = np.ones(task.d + task.q, dtype=bool)
     compared[task.d :] = not task.specifications[0].experts.classes
-    return preflight(summaries, column_names(task), compared)
+    return preflight(summaries, parameter_columns(task), compared)
 
 
-def column_names(task: Task) -> tuple[str, ...]:
+def parameter_columns(task: Task) -> tuple[str, ...]:
     """Return the names of covariates and responses, as tables of parameters have them.
 
     Examples
     --------
     >>> from consilience.fit import Specification
-    >>> column_names(Task([Specification(K=2)], d=2, q=1))
+    >>> parameter_columns(Task([Specification(K=2)], d=2, q=1))
     ('x0', 'x1', 'y')
     """
     of_X = task.names or tuple(f"x{j}" for j in range(task.d or task.q))
@@ -89,7 +89,7 @@ def cross_likelihood(
     return CrossLikelihood(tuple(best), values, rows, parameters)
 
 
-def witnessed_by(survey: Survey, cross: CrossLikelihood | None, joint: Mapping[str, Statistics], K: int) -> Survey:
+def add_witnesses(survey: Survey, cross: CrossLikelihood | None, joint: Mapping[str, Statistics], K: int) -> Survey:
     """Add what the statistics of a joint mixture of K components at each site say about the sites."""
     if cross is not None:
         survey = _with_disagreement(survey, cross, joint)
@@ -139,7 +139,7 @@ def _with_disagreement(survey: Survey, cross: CrossLikelihood, joint: Mapping[st
     """Add the sites that the joint mixture does not explain."""
     cross = cross.taken(np.array([site in joint for site in cross.sites]))
     reached = np.array([joint[site].log_likelihood / max(joint[site].weight, 1.0) for site in cross.sites])
-    found = judged(cross, reached)
+    found = judge_agreement(cross, reached)
     named = {site: f"{_worse(loss)}, and other sites' models do not fit it" for site, loss in found.named.items()}
     rest = {site: (_worse(loss),) for site, loss in found.unexplained.items() if site not in named}
     doubts = (_undecided(max(found.unexplained.values())),) if found.undecided else ()

@@ -13,7 +13,7 @@ from numbers import Integral
 
 import numpy as np
 
-from consilience.aggregate.robust.centre import capped, drawn_towards, huber_centre, usable
+from consilience.aggregate.robust.centre import cap_weights, draw_towards, huber_centre, usable_sites
 from consilience.aggregate.robust.sharing import Sharing
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_no_ridge
@@ -22,7 +22,7 @@ from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, PerSite
 from consilience.methods.per_site.local_fits import local_fits
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
-from consilience.methods.site_reports import surveyed
+from consilience.methods.site_reports import survey_sites
 from consilience.methods.task import Method, Task
 from consilience.model.families.base import Experts
 from consilience.model.families.requirement import Requirement
@@ -95,7 +95,7 @@ class FedGrEM(Method):
         stand = {site: of_unit_noise(mixture.raw()) for site, mixture in fits.mixtures.items()}
         ending = yield from self._rounds(stand, fits.weights)
         penalty = Penalty(floor=specification.penalty(fits.summary).floor)
-        return (replace(ending.fit(penalty), survey=surveyed(task, fits.summaries)),)
+        return (replace(ending.fit(penalty), survey=survey_sites(task, fits.summaries)),)
 
     def _rounds(self, stand: dict[str, Mixture], weights: Mapping[str, float]) -> Dialogue[LastRound]:
         rows, lam = np.array([weights[site] for site in stand]), 1.0
@@ -112,7 +112,7 @@ class FedGrEM(Method):
             before = np.array([mixture.coefficients for mixture in stand.values()])  # (M, K, f)
             theta = before + eta[:, :, None] * np.array([_mean_gradient(answer) for answer in answers.values()])
             lam = self.decay * lam + self.strength * np.sqrt(theta.shape[2] + np.log(len(stand)))
-            sharing = fused(stand, answers, theta, lam / np.sqrt(capped(rows)), capped(rows))
+            sharing = fuse(stand, answers, theta, lam / np.sqrt(cap_weights(rows)), cap_weights(rows))
             if np.abs(sharing.centre.coefficients).max() > RUN_AWAY * max(usual, 1.0):
                 raise InvalidInputError(
                     f"step={self.step!r}: the steps diverge, as FedGrEM assumes noise of variance 1; use SharedCentre"
@@ -125,7 +125,7 @@ class FedGrEM(Method):
                 return LastRound(sharing, asked, answers, weights, {}, number, stop)
 
 
-def fused(
+def fuse(
     stand: Mapping[str, Mixture], answers: Mapping[str, Statistics], theta: Array, threshold: Array, rows: Array
 ) -> Sharing:
     """Take the central step: for each expert ``min_{v, ν} Σ_m n_m (½ ‖ν_m - θ_m‖² + τ_m ‖ν_m - v‖)``.
@@ -141,14 +141,14 @@ def fused(
         ``n_m``.
     """
     try:
-        finite = usable(theta)
+        finite = usable_sites(theta)
     except InvalidInputError as error:
         raise InvalidInputError(f"{error}: FedGrEM assumes noise of variance 1") from error
     K = theta.shape[1]
     centre = np.array([huber_centre(theta[finite, k], threshold[finite], rows[finite]) for k in range(K)])
     shrunk, shrinkage = theta.copy(), np.zeros(theta.shape[:2])
     for k in range(K):
-        shrunk[finite, k] = drawn_towards(theta[finite, k], centre[k], threshold[finite])
+        shrunk[finite, k] = draw_towards(theta[finite, k], centre[k], threshold[finite])
         distance = np.linalg.norm(theta[finite, k] - centre[k], axis=1)
         shrinkage[finite, k] = threshold[finite] / np.maximum(distance, threshold[finite])
     mixtures = {

@@ -22,8 +22,8 @@ from consilience.fit.specification import Specification
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total
 from consilience.messages.questions import Answers, ScoreSums, Several
-from consilience.methods.federated_em import GRADIENT_EM, each_score, judges, starting_points, summarised
-from consilience.methods.site_reports import witnessed_by
+from consilience.methods.federated_em import GRADIENT_EM, each_score, judges, starting_points, survey_columns
+from consilience.methods.site_reports import add_witnesses
 from consilience.methods.task import Method, Task
 from consilience.model import multinomial
 from consilience.model.families.regressions import standard_regression
@@ -74,7 +74,7 @@ class GradientEM(Method):
         """Return one fit."""
         specification = task.only("GradientEM")
         self._check(specification, task.q)
-        summary, starters, survey = yield from summarised(task)
+        summary, starters, survey = yield from survey_columns(task)
         problem = task.problem(specification, summary)
         design = problem.design
         cross: CrossLikelihood | None = None
@@ -93,7 +93,7 @@ class GradientEM(Method):
         ascent = yield from _climbed(mixture, statistics, preconditioner, problem)
         if len(survey.sites) > 1:
             each = yield from each_score(ascent.mixture)
-            survey = witnessed_by(survey, cross, each, ascent.mixture.K)
+            survey = add_witnesses(survey, cross, each, ascent.mixture.K)
         return (InferredFit.without(replace(problem.fit(ascent, [ascent]), survey=survey), SHORT),)
 
     def _check(self, specification: Specification, q: int) -> None:
@@ -127,7 +127,7 @@ class Preconditioner:
     def step(self, mixture: Mixture, statistics: Statistics, length: float) -> Mixture:
         """Take a step from statistics without second moments, with step length ``length``."""
         if self.symmetric:
-            statistics = mirrored(statistics)
+            statistics = mirror(statistics)
         return mixture.maximise(self.completed(mixture, statistics, length), self.penalty)
 
     def completed(self, mixture: Mixture, statistics: Statistics, length: float) -> Statistics:
@@ -150,7 +150,7 @@ def nearest_pair(mixture: Mixture) -> Mixture:
     return symmetric_mixture(mixture.design, b, sigma2, experts.structure)
 
 
-def mirrored(statistics: Statistics) -> Statistics:
+def mirror(statistics: Statistics) -> Statistics:
     """Symmetrise the statistics of two experts ``± b``: average those of the first with the negated second."""
     experts, gate = statistics.experts, statistics.gate
     rows, squares = experts.plain[:2].mean(), experts.plain[2:].mean()

@@ -22,7 +22,7 @@ from consilience.fit.specification import Specification
 from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Total, together
-from consilience.methods.federated_em import starting_points, summarised
+from consilience.methods.federated_em import starting_points, survey_columns
 from consilience.methods.task import Method, Task
 from consilience.model.design import Design
 from consilience.model.families.regressions import mixture_of_regressions, standard_regression
@@ -108,7 +108,7 @@ class MinimaxRegression(Method):
         """Return one fit; ``tol`` and ``max_iter`` of the task are not used."""
         specification = task.only("MinimaxRegression")
         self._check(specification, task.q)
-        summary, starters, survey = yield from summarised(task)
+        summary, starters, survey = yield from survey_columns(task)
         problem = Problem(specification, summary)
         problem.check()
         if self.symmetric:
@@ -117,7 +117,7 @@ class MinimaxRegression(Method):
             game, stand = yield from self._mixture(problem, task, starters)
         mixture, number, stop = yield from self._rounds(game, stand)
         reason = self._without_errors(specification)
-        found = yield from ended(mixture, problem.penalty, number, stop, information=not reason)
+        found = yield from end_minimax(mixture, problem.penalty, number, stop, information=not reason)
         fit = replace(found, survey=survey)
         return (InferredFit.without(fit, reason) if reason else fit,)
 
@@ -144,7 +144,7 @@ class MinimaxRegression(Method):
             check_start(start, specification.blank(problem.summary))
         found = yield from spectral_start(design, specification.structure)
         game = self._game(problem, found.Sxx / found.weight)
-        stand = game.standing(*parts_of(found.mixture if start is None else start.in_coordinates(design)))
+        stand = game.standing(*regression_parts(found.mixture if start is None else start.in_coordinates(design)))
         length = np.linalg.norm(stand.U, axis=1, keepdims=True)
         return game, stand.facing(stand.U / np.maximum(length, np.finfo(float).tiny))
 
@@ -156,7 +156,7 @@ class MinimaxRegression(Method):
         )
         found, second = yield from together(asked)
         game = self._game(problem, second)
-        return game, game.standing(*parts_of(found.mixtures[0]))
+        return game, game.standing(*regression_parts(found.mixtures[0]))
 
     def _game(self, problem: Problem, second: Array) -> Game:
         specification = problem.specification
@@ -192,13 +192,15 @@ def mean_products(design: Design) -> Dialogue[Array]:
     return np.asarray(unpack(statistics.experts.second)[0] / statistics.experts.plain[0])
 
 
-def parts_of(mixture: Mixture) -> tuple[Array, Array, float]:
+def regression_parts(mixture: Mixture) -> tuple[Array, Array, float]:
     """Return coefficients ``(K, p)``, weights ``(K,)`` and mean variance of a mixture of regressions."""
     found = Regressions.of(mixture)
     return found.B, found.pi, float(found.pi @ found.variances)
 
 
-def ended(mixture: Mixture, penalty: Penalty, rounds: int, stop: StopReason, *, information: bool) -> Dialogue[Fit]:
+def end_minimax(
+    mixture: Mixture, penalty: Penalty, rounds: int, stop: StopReason, *, information: bool
+) -> Dialogue[Fit]:
     """Ask for the likelihood at a mixture, and its information if available; return the fit."""
     informed = information and is_informable(mixture)
     statistics: Statistics = yield Total(Expect(mixture, information=informed))

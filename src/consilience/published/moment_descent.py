@@ -26,7 +26,7 @@ from consilience.fit.start_ends import StartEnds
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, PerSite, Total
 from consilience.messages.questions import Answers, Pairs, Several, Summarise
-from consilience.methods.site_reports import surveyed
+from consilience.methods.site_reports import survey_sites
 from consilience.methods.task import Method, Task
 from consilience.model.design import Design
 from consilience.model.families.requirement import Requirement, gaussian
@@ -142,7 +142,7 @@ class FedMomentDescent(Method):
             check_start(task.start, specification.blank(summary))
             coarse, places = task.start.in_coordinates(specification.designs(summary)[0]), {}
         end = yield from self._refined(coarse, specification.penalty(summary), summary, sizes)
-        survey = surveyed(task, {site: answer.items[0] for site, answer in answers.items()})
+        survey = survey_sites(task, {site: answer.items[0] for site, answer in answers.items()})
         return (replace(end.fit(coarse, places), survey=survey),)
 
     def _coarse(
@@ -154,7 +154,7 @@ class FedMomentDescent(Method):
     ) -> Dialogue[tuple[Mixture, dict[str, tuple[int, ...]]]]:
         """Run phase 1; return the means of clusters of anchors as a mixture, and the indices of the anchors."""
         blank, K = specification.blank(summary), specification.K
-        places = drawn_anchors(sizes, self.anchors or anchor_count(K), rng)
+        places = draw_anchors(sizes, self.anchors or anchor_count(K), rng)
         descent = Descent.begun(blank.design, places, random_start(summary, blank.design, rng), K, rng)
         for number in range(self.descents):
             descent = yield from descent.looked_around(alike=number == 0)
@@ -182,7 +182,7 @@ class FedMomentDescent(Method):
             furthest = float(np.abs(move).max()) / spread
             if not furthest < RUN_AWAY:
                 raise InvalidInputError(f"the local steps diverge with rate={rate:.3g}: pass a smaller rate")
-            at = averaged(at, move, sums, penalty)
+            at = average_steps(at, move, sums, penalty)
             if furthest <= self.tol or number == self.rounds:
                 stop = StopReason.SETTLED if furthest <= self.tol else StopReason.ROUNDS
                 return DescentEnd(at, sums, penalty, number, stop)
@@ -209,7 +209,7 @@ def with_coefficients(mixture: Mixture, B: Array) -> Mixture:
     return replace(mixture, experts=replace(gaussian(mixture.experts), B=B[:, None]))
 
 
-def averaged(mixture: Mixture, move: Array, sums: ClusterSums, penalty: Penalty) -> Mixture:
+def average_steps(mixture: Mixture, move: Array, sums: ClusterSums, penalty: Penalty) -> Mixture:
     """Add ``move (K, p)`` to the coefficients; weights and variances are those of the clusters before the move."""
     experts, gate = gaussian(mixture.experts), mixture.gate.with_shares(sums.clients / sums.clients.sum())
     moved = experts.with_scatter(experts.B + move[:, None], sums.squares[:, None, None], sums.rows, penalty.floor)
@@ -416,7 +416,7 @@ def anchor_count(K: int) -> int:
     return max(1, int(np.ceil(3 * K * np.log(K))))
 
 
-def drawn_anchors(sizes: Mapping[str, Array], count: int, rng: np.random.Generator) -> dict[str, tuple[int, ...]]:
+def draw_anchors(sizes: Mapping[str, Array], count: int, rng: np.random.Generator) -> dict[str, tuple[int, ...]]:
     """Draw ``count`` anchors uniformly from the largest clients; return their positions at their sites.
 
     Candidates are all clients at least as large as the ``2 count``-th largest; clients with one row are excluded.
@@ -431,7 +431,7 @@ def drawn_anchors(sizes: Mapping[str, Array], count: int, rng: np.random.Generat
     Examples
     --------
     >>> sizes = {"north": np.array([9.0, 50.0, 50.0]), "south": np.array([2.0, 50.0])}
-    >>> drawn_anchors(sizes, 1, np.random.default_rng(0))
+    >>> draw_anchors(sizes, 1, np.random.default_rng(0))
     {'south': (1,)}
     """
     sites = [(site, place) for site, n in sizes.items() for place in range(len(n))]

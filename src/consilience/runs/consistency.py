@@ -65,12 +65,12 @@ class Consistency:
 
     Examples
     --------
-    >>> from consilience.messages.questions import Identify, Identity
+    >>> from consilience.messages.questions import Identify, TotalWeight
     >>> stated = Consistency()
-    >>> stated.failure(("north",), Identify(), Identity(5.0), fingerprint=1)
-    >>> stated.failure(("north",), Identify(), Identity(5.0), fingerprint=2).code.name
+    >>> stated.failure(("north",), Identify(), TotalWeight(5.0), fingerprint=1)
+    >>> stated.failure(("north",), Identify(), TotalWeight(5.0), fingerprint=2).code.name
     'DATA_CHANGED'
-    >>> stated.failure(("north",), Identify(), Identity(6.0), fingerprint=1).code.name
+    >>> stated.failure(("north",), Identify(), TotalWeight(6.0), fingerprint=1).code.name
     'CONTRADICTORY'
     """
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 from consilience._version import __version__
 from consilience.errors import JournalError, MessageError
-from consilience.messages.codec import Message, fingerprint_of, is_same_question
+from consilience.messages.codec import Message, is_same_question, message_fingerprint
 from consilience.messages.failures import Failure, FailureCode
 from consilience.runs.engine import Reply
 
@@ -100,10 +100,10 @@ class Journal:
             with _understood(self.path, index):
                 if index == 0:
                     _require(kind == HEADER)
-                    self._check_header(json.loads(separated(payload)[0]), header)
+                    self._check_header(json.loads(split_parts(payload)[0]), header)
                 else:
                     _require(kind == ROUND)
-                    self.rounds.append(_closed_round(separated(payload), sites))
+                    self.rounds.append(_closed_round(split_parts(payload), sites))
         self._read_round(sites)
 
     def _check_header(self, found: dict[str, Any], expected: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ class Journal:
         self.open_question, self.open_replies = None, []
         for index, (kind, payload) in enumerate(self._round.read()):
             with _understood(self._round.path, index):
-                parts = separated(payload)
+                parts = split_parts(payload)
                 meta = json.loads(parts[0])
                 if meta["number"] != len(self.rounds) + 1:
                     return  # the round was closed, and the file not yet emptied
@@ -137,7 +137,7 @@ class Journal:
         """Yield the fingerprints of the data in the closed rounds, each with its sites."""
         for closed in self.rounds:
             for sites, message in closed.answers:
-                yield sites, fingerprint_of(message)
+                yield sites, message_fingerprint(message)
 
     # ------------------------------------------------------------------ a round
 
@@ -252,7 +252,7 @@ def _understood(path: Path, index: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _held(path: Path) -> Iterator[None]:
     """Lock a journal against other processes; the system releases the lock when this process ends."""
-    with named(path.parent, "made"):
+    with explain_errors(path.parent, "made"):
         path.parent.mkdir(parents=True, exist_ok=True)
     try:
         import fcntl
@@ -269,9 +269,9 @@ def _held(path: Path) -> Iterator[None]:
 
 def _opened_to_lock(path: Path) -> BinaryIO:
     """Open a journal, to lock it; one that cannot be written can still be replayed if it is finished."""
-    with named(path, "opened"):
+    with explain_errors(path, "opened"):
         try:
-            return opened_for_appending(path)
+            return open_for_appending(path)
         except OSError:
             if path.exists():
                 return path.open("rb")
@@ -293,20 +293,20 @@ SEED = b"\0" * DIGEST
 OWNER_ONLY = 0o600
 
 
-def joined(parts: Sequence[bytes]) -> bytes:
+def join_parts(parts: Sequence[bytes]) -> bytes:
     """Join parts into one payload.
 
     Examples
     --------
-    >>> separated(joined([b"a", b"", b"bc"]))
+    >>> split_parts(join_parts([b"a", b"", b"bc"]))
     [b'a', b'', b'bc']
     """
     lengths = struct.pack(f"<I{len(parts)}Q", len(parts), *map(len, parts))
     return lengths + b"".join(parts)
 
 
-def separated(payload: bytes) -> list[bytes]:
-    """Split a payload into its parts; raise a :class:`ValueError` if it is not one of :func:`joined`."""
+def split_parts(payload: bytes) -> list[bytes]:
+    """Split a payload into its parts; raise a :class:`ValueError` if it is not one of :func:`join_parts`."""
     try:
         (count,) = struct.unpack_from("<I", payload)
         lengths = struct.unpack_from(f"<{count}Q", payload, 4)
@@ -331,7 +331,7 @@ class FrameFile:
 
     def read(self) -> list[tuple[int, bytes]]:
         """Return all complete records as ``(kind, payload)``; truncate an incomplete end, raise an error for damage."""
-        with named(self.path, "read"):
+        with explain_errors(self.path, "read"):
             data = self.path.read_bytes() if self.path.exists() else b""
         self._chain = SEED
         records: list[tuple[int, bytes]] = []
@@ -339,7 +339,7 @@ class FrameFile:
         while at < len(data):
             record = self._record(data, at, len(records))
             if record is None:
-                with named(self.path, "written"):
+                with explain_errors(self.path, "written"):
                     os.truncate(self.path, at)
                 break
             kind, payload, at = record
@@ -371,12 +371,12 @@ class FrameFile:
 
     def append(self, records: Sequence[tuple[int, Sequence[bytes]]]) -> None:
         """Write records ``(kind, parts)`` and fsync the file."""
-        with named(self.path, "written"):
+        with explain_errors(self.path, "written"):
             if self._file is None:
-                self._file = opened_for_appending(self.path)
+                self._file = open_for_appending(self.path)
                 _sync_folder(self.path.parent)
             for kind, parts in records:
-                payload = joined(parts)
+                payload = join_parts(parts)
                 head = HEAD.pack(MARK, kind, len(payload))
                 record = head + CRC.pack(zlib.crc32(head)) + payload
                 self._chain = self._digest(record)
@@ -387,7 +387,7 @@ class FrameFile:
     def restart(self) -> None:
         """Empty the file."""
         self.close()
-        with named(self.path, "written"), opened_for_appending(self.path) as file:
+        with explain_errors(self.path, "written"), open_for_appending(self.path) as file:
             file.truncate(0)
         self._chain = SEED
 
@@ -399,7 +399,7 @@ class FrameFile:
                 file.close()
 
 
-def opened_for_appending(path: Path) -> BinaryIO:
+def open_for_appending(path: Path) -> BinaryIO:
     """Open a file for appending, readable and writable by its owner alone, also if it exists already."""
 
     def opener(name: str, flags: int) -> int:
@@ -412,7 +412,7 @@ def opened_for_appending(path: Path) -> BinaryIO:
 
 
 @contextmanager
-def named(path: Path, done: str) -> Iterator[None]:
+def explain_errors(path: Path, done: str) -> Iterator[None]:
     """Raise a :class:`~consilience.errors.JournalError` with the system's reason instead of an ``OSError``."""
     try:
         yield

@@ -14,11 +14,11 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_args
 import numpy as np
 
 from consilience.errors import InvalidInputError, JournalError, MessageError, RoundStoppedError
-from consilience.messages.codec import fingerprint_of
+from consilience.messages.codec import message_fingerprint
 from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total
 from consilience.messages.failures import Failure, FailureCode
-from consilience.messages.questions import Answers, Bundle, Identify, Identity, Question, question_for
-from consilience.messages.table import answers, decode, encode, received
+from consilience.messages.questions import Answers, Bundle, Identify, Question, TotalWeight, question_for
+from consilience.messages.table import answers, decode, encode, receive
 from consilience.runs.consistency import UNLIMITED, Consistency, Limits, sum_of
 from consilience.runs.engine import EngineOverSites, Reply
 from consilience.runs.journal import ClosedRound, Journal
@@ -205,7 +205,7 @@ class _Gathered:
         with np.errstate(over="ignore", invalid="ignore"):  # an overflow is the dialogue's to judge
             self.total.put(span, value)
         self.added.update(reply.sites)
-        self.fingerprint = sum_of((self.fingerprint, fingerprint_of(reply.message)))
+        self.fingerprint = sum_of((self.fingerprint, message_fingerprint(reply.message)))
 
 
 class _Conversation:
@@ -346,8 +346,8 @@ class _Conversation:
         now: dict[str, int] = {}
         question = encode(Identify())
         for replies in self._engine.ask(0, question, self._engine.sites, total=False, timeout=self._options.deadline):
-            good = [each for each in replies if isinstance(received(each.message, Identify()), Identity)]
-            now |= {each.sites[0]: fingerprint_of(each.message) for each in good}
+            good = [each for each in replies if isinstance(receive(each.message, Identify()), TotalWeight)]
+            now |= {each.sites[0]: message_fingerprint(each.message) for each in good}
         for sites, then in self.journal.fingerprints():
             if set(sites) <= set(now) and sum_of(now[site] for site in sites) != then:
                 who = sites[0] if len(sites) == 1 else f"one of {', '.join(sites)}"
@@ -366,10 +366,10 @@ class _Conversation:
 
     def _take(self, reply: Reply, gathered: _Gathered, *, sent: int, outcome: str, total: bool) -> bool:
         question = question_for(gathered.question, self._roster[reply.sites[0]])
-        value = received(reply.message, question)
+        value = receive(reply.message, question)
         final = total and self._is_final(reply.sites)
         if not isinstance(value, Failure):
-            found = self._stated.failure(reply.sites, question, value, fingerprint_of(reply.message))
+            found = self._stated.failure(reply.sites, question, value, message_fingerprint(reply.message))
             value = value if found is None else found
         failed = isinstance(value, Failure)
         if failed and self._options.explain is not None:
@@ -447,7 +447,10 @@ class _Conversation:
         """Decode an answer of the journal; raise an error if it does not answer its question."""
         with suppress(MessageError):
             value, asked = decode(message), question_for(question, self._roster[sites[0]])
-            if answers(asked, value) and self._stated.failure(sites, asked, value, fingerprint_of(message)) is None:
+            if (
+                answers(asked, value)
+                and self._stated.failure(sites, asked, value, message_fingerprint(message)) is None
+            ):
                 return value
         raise JournalError(
             f"an answer of round {len(self._rounds)} in the journal does not fit its question: restore it"

@@ -14,12 +14,12 @@ Span = tuple[int, int]
 """Half-open range of positions, ``lo`` to ``hi``."""
 
 
-def split(lo: int, hi: int) -> int:
+def tree_split(lo: int, hi: int) -> int:
     """Return the position at which the tree over ``lo … hi`` splits.
 
     Examples
     --------
-    >>> split(0, 7), split(4, 7)
+    >>> tree_split(0, 7), tree_split(4, 7)
     (4, 6)
     """
     return lo + (1 << (hi - lo - 1).bit_length() - 1)
@@ -37,7 +37,7 @@ def tree_sum(nodes: Mapping[Span, T], lo: int, hi: int, add: Callable[[T, T], T]
         return nodes[lo, hi]
     if hi - lo < 2:
         return None
-    middle = split(lo, hi)
+    middle = tree_split(lo, hi)
     left, right = tree_sum(nodes, lo, middle, add), tree_sum(nodes, middle, hi, add)
     if left is None or right is None:
         return right if left is None else left
@@ -90,19 +90,19 @@ class RunningSum(Generic[T]):
         """Return the nodes above a node from the root down, each with the sibling of the next."""
         lo, hi, path = 0, self._count, list[tuple[Span, Span]]()
         while (lo, hi) != span:
-            middle = split(lo, hi)
+            middle = tree_split(lo, hi)
             left, right = (lo, middle), (middle, hi)
             path.append(((lo, hi), right if span[1] <= middle else left))
             lo, hi = left if span[1] <= middle else right
         return path
 
 
-def blocks(count: int, size: int) -> list[Span]:
+def tree_blocks(count: int, size: int) -> list[Span]:
     """Return the subtrees over ``count`` positions with ``size`` (a power of two) positions each, the last shorter.
 
     Examples
     --------
-    >>> blocks(7, 4)
+    >>> tree_blocks(7, 4)
     [(0, 4), (4, 7)]
     """
     return [(lo, min(lo + size, count)) for lo in range(0, count, size)]

@@ -26,7 +26,7 @@ from consilience.messages.questions import (
     StartCandidates,
 )
 from consilience.messages.record_checks import TooCostlyError, check_rows, check_work
-from consilience.messages.table import decoded_question, encode, received, row_of
+from consilience.messages.table import decode_question, encode, receive, row_of
 from consilience.model.rows import Rows, sampled
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary
@@ -156,7 +156,7 @@ def respond(question: bytes | Question, site: Site) -> bytes:
     the question could not be read (reference 1 in the site's log)
     """
     try:
-        asked = decoded_question(question) if isinstance(question, bytes) else question
+        asked = decode_question(question) if isinstance(question, bytes) else question
         watched = site.watched()
         message = encode(answer(asked, watched), watched.fingerprint)
         return _checked(asked, message) if isinstance(question, bytes) else message
@@ -166,7 +166,7 @@ def respond(question: bytes | Question, site: Site) -> bytes:
 
 def _checked(asked: Question, message: bytes) -> bytes:
     """Return an encoded answer; raise an error if no data can give it. Numbers that overflow are left as they are."""
-    found = received(message, asked)
+    found = receive(message, asked)
     if isinstance(found, Failure) and found.code in (FailureCode.IMPOSSIBLE, FailureCode.UNREADABLE_ANSWER):
         raise SiteError(FailureCode.IMPOSSIBLE, found.detail)
     return message

@@ -25,8 +25,8 @@ from combining import (
 )
 from consilience.aggregate import Combination, SiteEvidence, combine_models, combine_orders
 from consilience.aggregate.combine.components import SupportComponents
-from consilience.aggregate.combine.points import drawn_points
-from consilience.aggregate.combine.pool import Pool, in_common
+from consilience.aggregate.combine.points import draw_points
+from consilience.aggregate.combine.pool import Pool, to_common_coordinates
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.trust import influences
 from consilience.errors import InvalidInputError
@@ -261,7 +261,7 @@ def test_the_weight_of_a_constant_gate_is_that_of_the_labels() -> None:
     assert isinstance(combination.mixture.gate, ConstantGate)
     total = np.zeros(2)
     for name, model in models.items():
-        common = in_common(model, Design.raw(2))
+        common = to_common_coordinates(model, Design.raw(2))
         np.add.at(total, combination.plan[name], common.label_counts)
     np.testing.assert_allclose(combination.shares, total)
     np.testing.assert_allclose(combination.mixture.gate.probabilities, total / total.sum())
@@ -369,7 +369,7 @@ def test_a_support_without_points_is_refused_by_name() -> None:
 def test_influence_is_what_leaving_an_expert_out_does(family: str) -> None:
     models = models_of(family=family, sites=5)
     design = Design.raw(2)
-    commons = tuple(in_common(model, design) for model in models.values())
+    commons = tuple(to_common_coordinates(model, design) for model in models.values())
     pool = Pool(tuple(models), commons, design, ())
     order = alignment(commons[0].mixture, commons[0].mixture)
     labels = np.concatenate([np.argsort(alignment(m.mixture, commons[0].mixture)) for m in commons])
@@ -399,7 +399,7 @@ def test_the_plan_sends_every_expert_to_the_nearest() -> None:
     models = models_of()
     combination = combine_models(models, 2, design=Design.raw(2))
     for name, model in models.items():
-        B = in_common(model, Design.raw(2)).mixture.experts.B
+        B = to_common_coordinates(model, Design.raw(2)).mixture.experts.B
         gap = np.sum((B[:, None] - combination.mixture.experts.B) ** 2, axis=(2, 3))
         np.testing.assert_array_equal(combination.plan[name], gap.argmin(axis=1))
 
@@ -409,7 +409,7 @@ def test_the_precision_of_sites_that_are_alike_is_nearly_that_of_their_sum() -> 
     combination = combine_models(models, 2, design=Design.raw(2))
     total = np.zeros((2, 3, 3))
     for name, model in models.items():
-        np.add.at(total, combination.plan[name], unpack(in_common(model, Design.raw(2)).precision))
+        np.add.at(total, combination.plan[name], unpack(to_common_coordinates(model, Design.raw(2)).precision))
     for ours, theirs in zip(combination.precision, total, strict=True):
         ratio = np.diagonal(np.linalg.inv(ours)) / np.diagonal(np.linalg.inv(theirs))
         np.testing.assert_allclose(ratio, 1.0, atol=0.2)
@@ -469,8 +469,8 @@ def test_sites_without_covariates_are_combined(family: str, gate: str) -> None:
 def test_components_on_a_support_carry_the_exposure() -> None:
     models = models_of(family="poisson")
     design = Design.raw(2)
-    commons = tuple(in_common(model, design) for model in models.values())
-    pool = Pool(tuple(models), commons, design, drawn_points(commons, np.random.default_rng(0)))
+    commons = tuple(to_common_coordinates(model, design) for model in models.values())
+    pool = Pool(tuple(models), commons, design, draw_points(commons, np.random.default_rng(0)))
     assert isinstance(pool.components, SupportComponents)
     expected = sum(model.weight * model.exposure for model in models.values())
     assert pool.components.mass.sum() == pytest.approx(expected)

@@ -10,7 +10,7 @@ import pytest
 
 from combining import fitted_model, fitted_models
 from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models
-from consilience.aggregate.combine.pool import in_common
+from consilience.aggregate.combine.pool import to_common_coordinates
 from consilience.model import Design
 from consilience.numerics.arrays import unpack
 from simulated import Simulated, simulated
@@ -134,7 +134,7 @@ def test_the_distance_is_what_the_combined_experts_cost_a_row() -> None:
     combination = combined(models)
     there = combination.mixture.experts
     for name, site in evidence(combination).items():
-        model = in_common(models[name], Design.raw(2))
+        model = to_common_coordinates(models[name], Design.raw(2))
         here, labels = model.mixture.experts, combination.plan[name]
         ratio, gap = here.variances / there.variances[labels], (here.B - there.B[labels])[:, 0]
         moved = np.einsum("ka,kab,kb->k", gap, unpack(model.second), gap) / there.variances[labels, 0]

@@ -18,12 +18,12 @@ from consilience.aggregate.combine.points import (
     TOGETHER,
     beyond_chance,
     confidence,
-    drawn_points,
+    draw_points,
     given_points,
-    pooled,
+    merge_points,
     public_points,
 )
-from consilience.aggregate.combine.pool import Pool, canonical, in_common
+from consilience.aggregate.combine.pool import Pool, canonical_order, to_common_coordinates
 from consilience.aggregate.combine.site_model import SiteModel, covariate_summary
 from consilience.model import Design, Rows, SoftmaxGate
 from consilience.model.summary import column_summary
@@ -50,15 +50,15 @@ def test_few_rows_are_described_by_few_points(monkeypatch: pytest.MonkeyPatch, r
     models = [replace(model, weight=rows / 5) for model in sites(5)]
     size = models[0].mixture.K * models[0].mixture.design.p
     monkeypatch.setattr("consilience.aggregate.combine.points.NUMBERS", size * 100_000)
-    drawn = sum(len(part.X) for part in drawn_points(models, np.random.default_rng(0)))
+    drawn = sum(len(part.X) for part in draw_points(models, np.random.default_rng(0)))
     assert drawn == pytest.approx(expected, abs=len(models))
 
 
 SUPPORTS = {
-    "drawn": lambda models: drawn_points(models, np.random.default_rng(0)),
+    "drawn": lambda models: draw_points(models, np.random.default_rng(0)),
     "given": lambda models: given_points(models, [np.full((7 + i, 2), float(i)) for i in range(len(models))]),
     "public": lambda models: (public_points(models, np.random.default_rng(0).normal(size=(50, 2))),),
-    "pooled": lambda models: (pooled(drawn_points(models, np.random.default_rng(0)), models),),
+    "pooled": lambda models: (merge_points(draw_points(models, np.random.default_rng(0)), models),),
 }
 
 
@@ -92,7 +92,7 @@ def test_the_points_of_a_site_weigh_what_its_rows_do(support: str) -> None:
 
 def test_own_points_lie_where_the_rows_of_the_site_do() -> None:
     models = sites(3, 500, apart=100.0)
-    (part,) = drawn_points(models, np.random.default_rng(0))
+    (part,) = draw_points(models, np.random.default_rng(0))
     for m in range(3):
         X = part.X[part.places(m)[0]]
         assert np.all(np.abs(X.mean(axis=0) - 100.0 * m) < 1.0)
@@ -100,7 +100,7 @@ def test_own_points_lie_where_the_rows_of_the_site_do() -> None:
 
 def test_many_sites_are_asked_in_groups() -> None:
     models = sites(1) * (2 * TOGETHER + 1)
-    parts = drawn_points(models, np.random.default_rng(0))
+    parts = draw_points(models, np.random.default_rng(0))
     assert len(parts) == 3
     assert max(len(part.members) for part in parts) <= TOGETHER
     for part in parts:
@@ -109,14 +109,14 @@ def test_many_sites_are_asked_in_groups() -> None:
 
 def test_sites_have_points_by_their_weight_and_small_ones_some() -> None:
     models = [replace(site(300), weight=weight) for weight in (1.0, 1000.0, 3000.0)]
-    (part,) = drawn_points(models, np.random.default_rng(0))
+    (part,) = draw_points(models, np.random.default_rng(0))
     counts = np.bincount(part.owner)
     assert counts[0] == LEAST
     assert counts[2] == pytest.approx(3 * counts[1], abs=2)
 
 
 def test_a_seed_draws_the_same_points_again() -> None:
-    one, two = (drawn_points(sites(3), np.random.default_rng(5))[0] for _ in range(2))
+    one, two = (draw_points(sites(3), np.random.default_rng(5))[0] for _ in range(2))
     np.testing.assert_array_equal(one.X, two.X)
     np.testing.assert_array_equal(one.share, two.share)
 
@@ -179,13 +179,13 @@ def test_columns_that_vary_nowhere_do_not_count() -> None:
 
 def test_where_sites_are_alike_all_gates_are_asked_by_their_weight() -> None:
     models = [replace(site(300), weight=weight) for weight in (100.0, 300.0)]
-    (part,) = drawn_points(models, np.random.default_rng(0))
+    (part,) = draw_points(models, np.random.default_rng(0))
     np.testing.assert_allclose(part.share, np.repeat([[0.25], [0.75]], len(part.X), axis=1))
 
 
 def test_where_sites_lie_apart_a_gate_is_asked_where_its_site_has_rows() -> None:
     models = sites(3, 500, apart=30.0)
-    (part,) = drawn_points(models, np.random.default_rng(0))
+    (part,) = draw_points(models, np.random.default_rng(0))
     own = part.share[part.owner, np.arange(len(part.owner))]
     assert own.min() > 0.99
 
@@ -212,7 +212,7 @@ def test_public_points_are_nobodys() -> None:
 def pool_of(models: list[SiteModel], support: str = "drawn", design: Design | None = None) -> Pool:
     design = Design(np.array([0.5, -1.0]), np.array([2.0, 0.5])) if design is None else design
     names = tuple(f"site {m}" for m in range(len(models)))
-    return Pool(names, tuple(in_common(m, design) for m in models), design, SUPPORTS[support](models))
+    return Pool(names, tuple(to_common_coordinates(m, design) for m in models), design, SUPPORTS[support](models))
 
 
 @pytest.mark.parametrize("family", ["gaussian-full", "poisson"])
@@ -304,7 +304,7 @@ def test_a_model_in_common_coordinates_is_the_same_model(shape: Shape) -> None:
     shape = shape.but(n=shape.n + 10)
     mixture, rows = shape.problem()
     design = column_summary(rows).design(shape.intercept)
-    model, common = model_at(mixture, rows), in_common(model_at(mixture, rows), design)
+    model, common = model_at(mixture, rows), to_common_coordinates(model_at(mixture, rows), design)
     np.testing.assert_allclose(common.mixture.log_density(rows), model.mixture.log_density(rows), rtol=1e-9, atol=1e-9)
     assert sorted(common.label_counts) == sorted(model.label_counts)
     assert np.all(np.diff(common.label_counts) <= 0)
@@ -318,8 +318,8 @@ def test_a_model_in_common_coordinates_is_the_same_model(shape: Shape) -> None:
 def test_the_names_of_experts_do_not_matter(shape: Shape, order: list[int]) -> None:
     mixture, rows = shape.but(n=30).problem()
     design = column_summary(rows).design(shape.intercept)
-    one = in_common(model_at(mixture, rows), design)
-    two = in_common(relabelled(model_at(mixture, rows), np.array(order)), design)
+    one = to_common_coordinates(model_at(mixture, rows), design)
+    two = to_common_coordinates(relabelled(model_at(mixture, rows), np.array(order)), design)
     for a, b in ((one.mixture.experts.B, two.mixture.experts.B), (one.second, two.second), (one.mass, two.mass)):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(one.precision, two.precision)
@@ -334,7 +334,7 @@ def test_precision_goes_with_its_coefficients(shape: Shape) -> None:
     mixture, rows = shape.but(n=30).problem()
     model = model_at(mixture, rows)
     raw, common = (
-        in_common(model, d)
+        to_common_coordinates(model, d)
         for d in (Design.raw(shape.d, shape.intercept), column_summary(rows).design(shape.intercept))
     )
     values = []
@@ -369,9 +369,9 @@ def test_a_site_without_precision_has_none_in_the_pool() -> None:
 def test_the_order_of_sites_is_that_of_their_models(order: list[int]) -> None:
     models = [site(50 + 10 * (i % 3), seed=i) for i in range(5)]
     names = [f"site {i}" for i in range(5)]
-    here = [names[i] for i in canonical(names, models)]
+    here = [names[i] for i in canonical_order(names, models)]
     shuffled = [names[i] for i in order]
-    there = canonical(shuffled, [models[i] for i in order])
+    there = canonical_order(shuffled, [models[i] for i in order])
     assert [shuffled[i] for i in there] == here
-    other = canonical([f"x{9 - i}" for i in range(5)], models)  # other names
+    other = canonical_order([f"x{9 - i}" for i in range(5)], models)  # other names
     assert [names[i] for i in other] == here

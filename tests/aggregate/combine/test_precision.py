@@ -10,7 +10,7 @@ import pytest
 from combining import soft_models
 from consilience.aggregate import combine_models
 from consilience.aggregate.combine.heterogeneity import Stated, combined_precision
-from consilience.aggregate.combine.pool import Pool, in_common
+from consilience.aggregate.combine.pool import Pool, to_common_coordinates
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.model import Design
 from consilience.model.alignment import alignment
@@ -21,7 +21,7 @@ DESIGN = Design.raw(4)
 
 
 def pooled(models: dict[str, SiteModel]) -> tuple[Pool, IntArray]:
-    commons = tuple(in_common(model, DESIGN) for model in models.values())
+    commons = tuple(to_common_coordinates(model, DESIGN) for model in models.values())
     labels = np.concatenate([np.argsort(alignment(m.mixture, commons[0].mixture)) for m in commons])
     return Pool(tuple(models), commons, DESIGN, ()), labels
 

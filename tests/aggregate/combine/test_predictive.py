@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from combining import fitted_models
-from consilience.aggregate.combine.combiner import ROWS, nearest_in_prediction, predicted_rows, prediction_costs
+from consilience.aggregate.combine.combiner import ROWS, nearest_in_prediction, predict_rows, prediction_costs
 from consilience.aggregate.combine.pool import Pool
 from consilience.fit.climb import Ascent, climb, drive
 from consilience.model import Design, Mixture, Penalty, Rows, expect
@@ -30,17 +30,17 @@ def likeliest(start: Mixture, rows: Rows) -> Mixture:
 def test_rows_weigh_what_the_sites_do() -> None:
     pool = pool_of(3)
     everyone = np.ones(3, dtype=bool)
-    rows = predicted_rows(pool, everyone)
+    rows = predict_rows(pool, everyone)
     assert rows.weight.sum() == pytest.approx(1_200, rel=0.01)
     assert rows.n <= ROWS + 2 * len(pool.points)
-    some = predicted_rows(pool, np.array([True, True, False]))
+    some = predict_rows(pool, np.array([True, True, False]))
     assert some.weight.sum() == pytest.approx(sum(m.weight for m in pool.models[:2]), rel=0.01)
 
 
 def test_each_point_has_every_class_by_its_mean_probability() -> None:
     X = np.random.default_rng(1).normal(size=(50, 2))
     pool = pool_of(2, X)
-    rows = predicted_rows(pool, np.ones(2, dtype=bool))
+    rows = predict_rows(pool, np.ones(2, dtype=bool))
     first, second = (model.mixture.mean(X) for model in pool.models)
     share = np.array([model.weight for model in pool.models]) / 1_200
     expected = (share[0] * first + share[1] * second) * 1_200 / 50
@@ -51,7 +51,7 @@ def test_each_point_has_every_class_by_its_mean_probability() -> None:
 def test_one_site_is_its_own_average() -> None:
     pool = pool_of(1)
     only = pool.models[0].mixture
-    rows = predicted_rows(pool, np.ones(1, dtype=bool))
+    rows = predict_rows(pool, np.ones(1, dtype=bool))
     found = likeliest(only, rows)
     np.testing.assert_allclose(found.mean(rows.X[:100]), only.mean(rows.X[:100]), atol=1e-9)
     assert prediction_costs(pool, only, np.ones(1, dtype=bool))[0] == pytest.approx(0.0, abs=1e-9)
@@ -59,7 +59,7 @@ def test_one_site_is_its_own_average() -> None:
 
 def test_the_average_costs_the_sites_less_than_any_of_them_would() -> None:
     pool, everyone = pool_of(3), np.ones(3, dtype=bool)
-    found = likeliest(pool.models[0].mixture, predicted_rows(pool, everyone))
+    found = likeliest(pool.models[0].mixture, predict_rows(pool, everyone))
     cost = prediction_costs(pool, found, everyone).sum()
     assert all(cost < prediction_costs(pool, model.mixture, everyone).sum() for model in pool.models)
 
@@ -85,7 +85,7 @@ def test_sites_without_noise_are_averaged_in_few_iterations(monkeypatch: pytest.
 
     monkeypatch.setattr("consilience.aggregate.combine.combiner.drive", counted)
     pool = pool_of(3)
-    rows = predicted_rows(pool, np.ones(3, dtype=bool))
+    rows = predict_rows(pool, np.ones(3, dtype=bool))
     found = nearest_in_prediction(pool.models[0].mixture, rows)
     assert passes[0] <= 60
     best = likeliest(pool.models[0].mixture, rows)

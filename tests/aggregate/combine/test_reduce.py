@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart
-from consilience.aggregate.combine.reduce import reduced, spread_start
+from consilience.aggregate.combine.reduce import reduce_components, spread_start
 from consilience.model import GaussianExperts, Mixture, Rows
 from families import GAUSSIAN
 from strategies import Shape, shapes
@@ -34,7 +34,7 @@ def pools(draw: st.DrawFn) -> tuple[MomentComponents, GaussianExperts, np.random
 @given(pools())
 def test_the_objective_never_rises(pool) -> None:
     components, start, _ = pool
-    reduction = reduced(components, start)
+    reduction = reduce_components(components, start)
     assert np.all(np.diff(reduction.trace) <= 1e-9 * (1 + abs(reduction.trace[0])))
     assert reduction.experts.structure == start.structure
 
@@ -56,7 +56,7 @@ def test_barycentres_are_stationary(pool) -> None:
 def test_equal_sites_give_back_their_model(shape: Shape, sites: int) -> None:
     mixture, rows = shape.but(n=60).problem()
     one = components_of(mixture, rows)
-    reduction = reduced(MomentComponents.joined([one] * sites), mixture.experts)
+    reduction = reduce_components(MomentComponents.joined([one] * sites), mixture.experts)
     np.testing.assert_allclose(reduction.experts.B, mixture.experts.B, atol=1e-8)
     np.testing.assert_allclose(reduction.experts.covariance, mixture.experts.covariance, atol=1e-8)
     assert reduction.objective == pytest.approx(0.0, abs=1e-6)
@@ -67,7 +67,7 @@ def test_labels_and_the_order_of_components_do_not_matter(pool) -> None:
     components, start, rng = pool
     order, turn = rng.permutation(len(components.mass)), np.arange(start.K)[::-1]
     shuffled = MomentComponents(components.experts.permuted(order), components.mass[order], components.second[order])
-    here, there = reduced(components, start), reduced(shuffled, start.permuted(turn))
+    here, there = reduce_components(components, start), reduce_components(shuffled, start.permuted(turn))
     assert there.objective == pytest.approx(here.objective, rel=1e-9, abs=1e-9)
     np.testing.assert_allclose(there.experts.B, here.experts.permuted(turn).B, rtol=1e-6, atol=1e-8)
 
@@ -77,7 +77,7 @@ def test_starts_that_are_spread_find_the_groups() -> None:
     components = MomentComponents(GaussianExperts(B, np.ones((15, 1, 1))), np.ones(15), np.ones((15, 1, 1)))
     for seed in range(20):
         chosen = spread_start(components, 3, np.random.default_rng(seed))
-        reduction = reduced(components, components.experts.permuted(chosen))
+        reduction = reduce_components(components, components.experts.permuted(chosen))
         assert sorted(np.bincount(reduction.labels)) == [5, 5, 5]
 
 
@@ -100,7 +100,9 @@ def support_of(mixture: Mixture, rows: Rows, *, per_row: bool = False) -> Suppor
 def test_the_objective_never_rises_on_a_support(shape: Shape, K: int, per_row: bool) -> None:
     mixture, rows = shape.but(K=4, n=30).problem()
     start, _ = shape.but(seed=shape.seed + 9, K=K).problem()
-    reduction = reduced(support_of(mixture, rows, per_row=per_row), start.in_coordinates(mixture.design).experts)
+    reduction = reduce_components(
+        support_of(mixture, rows, per_row=per_row), start.in_coordinates(mixture.design).experts
+    )
     assert np.all(np.diff(reduction.trace) <= 1e-8 * (1 + abs(reduction.trace[0])))
 
 

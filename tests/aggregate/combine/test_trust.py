@@ -11,9 +11,9 @@ import pytest
 
 from combining import fitted_model, parted, soft_models, soft_sites, soft_truth
 from consilience.aggregate import Combination, combine_models
-from consilience.aggregate.combine.pool import Pool, in_common
+from consilience.aggregate.combine.pool import Pool, to_common_coordinates
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.trust import copies, is_far, judged
+from consilience.aggregate.combine.trust import copies, is_far, judge_sites
 from consilience.fit import Specification
 from consilience.model import ConstantGate, Design, Mixture, Rows, SoftmaxGate
 from consilience.model.alignment import alignment
@@ -166,7 +166,7 @@ def test_copies_of_an_honest_model_count_once() -> None:
 
 
 def test_copies_are_found_by_their_experts_in_any_order() -> None:
-    models = [in_common(model, Design.raw(4)) for model in honest_models(SITES, 600).values()][:5]
+    models = [to_common_coordinates(model, Design.raw(4)) for model in honest_models(SITES, 600).values()][:5]
     nearly = with_experts(models[1], B=models[1].mixture.experts.B * (1 + 1e-12))
     moved = with_experts(models[1], B=models[1].mixture.experts.B * (1 + 1e-6))
     pool = Pool(tuple("abcdefg"), (*models, nearly, moved), Design.raw(4), ())
@@ -186,8 +186,8 @@ def test_without_a_majority_there_is_no_verdict() -> None:
     models = dict(list(honest_models(SITES, 600).items())[:2])
     models["site 00"] = ten_times(models["site 00"], np.random.default_rng(0))
     design = Design.raw(4)
-    pool = Pool(tuple(models), tuple(in_common(m, design) for m in models.values()), design, ())
-    assert judged(pool, {}, 2).agrees.all()
+    pool = Pool(tuple(models), tuple(to_common_coordinates(m, design) for m in models.values()), design, ())
+    assert judge_sites(pool, {}, 2).agrees.all()
 
 
 def test_one_bad_site_of_three_is_named() -> None:

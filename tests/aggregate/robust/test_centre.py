@@ -13,14 +13,14 @@ from scipy.stats import chi2, trim_mean
 
 from consilience.aggregate import (
     Shrinkage,
-    capped,
+    cap_weights,
     coordinate_median,
-    drawn_towards,
+    draw_towards,
     geometric_median,
     huber_centre,
-    shrunk,
+    shrink,
     trimmed_mean,
-    usable,
+    usable_sites,
 )
 from consilience.errors import InvalidInputError
 
@@ -204,21 +204,21 @@ def test_no_weight_is_above_twice_the_median(cloud) -> None:
     _, weights, rng = cloud
     weights[0] = 1e9
     order = rng.permutation(len(weights))
-    found = capped(weights)
+    found = cap_weights(weights)
     assert np.all(found <= 2 * np.median(weights))
     small = weights <= 2 * np.median(weights)
     np.testing.assert_array_equal(found[small], weights[small])
-    np.testing.assert_array_equal(capped(weights[order]), found[order])
-    np.testing.assert_allclose(capped(7 * weights), 7 * found, rtol=1e-12)
+    np.testing.assert_array_equal(cap_weights(weights[order]), found[order])
+    np.testing.assert_allclose(cap_weights(7 * weights), 7 * found, rtol=1e-12)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_sites_that_are_not_finite_are_not_usable(bad: float) -> None:
     points = np.zeros((4, 2, 3))
     points[1, 1, 2] = points[3, 0, 0] = bad
-    np.testing.assert_array_equal(usable(points), [True, False, True, False])
+    np.testing.assert_array_equal(usable_sites(points), [True, False, True, False])
     with pytest.raises(InvalidInputError, match="finite"):
-        usable(points[[1, 3]])
+        usable_sites(points[[1, 3]])
 
 
 # ---------------------------------------------------------------------- the Huber centre
@@ -269,7 +269,7 @@ def test_the_huber_centre_is_the_minimiser(case) -> None:
 def test_the_centre_and_what_is_drawn_to_it_minimise_together(case) -> None:
     points, threshold, weights, rng = case
     centre = huber_centre(points, threshold, weights)
-    drawn = drawn_towards(points, centre, threshold)
+    drawn = draw_towards(points, centre, threshold)
     value = joint_loss(points, centre, drawn, threshold, weights)
     assert value == pytest.approx(huber_loss(points, centre, threshold, weights), abs=1e-9)  # Moreau
     for size in (1e-3, 1e-1, 1.0):
@@ -278,7 +278,7 @@ def test_the_centre_and_what_is_drawn_to_it_minimise_together(case) -> None:
             assert value <= other + 1e-9 * (1 + value)
     together = rng.standard_normal((8, points.shape[1]))  # fused points move with the centre
     for move in 1e-2 * together:
-        other = joint_loss(points, centre + move, drawn_towards(points, centre + move, threshold), threshold, weights)
+        other = joint_loss(points, centre + move, draw_towards(points, centre + move, threshold), threshold, weights)
         assert value <= other + 1e-9 * (1 + value)
 
 
@@ -286,7 +286,7 @@ def test_no_optimiser_finds_a_better_pair() -> None:
     rng = np.random.default_rng(0)
     points, weights, threshold = rng.normal(size=(5, 2)), rng.uniform(0.5, 2, 5), 0.6
     centre = huber_centre(points, threshold, weights)
-    value = joint_loss(points, centre, drawn_towards(points, centre, threshold), threshold, weights)
+    value = joint_loss(points, centre, draw_towards(points, centre, threshold), threshold, weights)
 
     def loss(flat: np.ndarray) -> float:
         at, *drawn = flat.reshape(6, 2)
@@ -308,8 +308,8 @@ def test_the_huber_centre_moves_with_the_points(case) -> None:
     back = (there - shift) @ Q.T / 3  # minimisers of points on a line need not be unique
     value = huber_loss(points, here, threshold, weights)
     assert huber_loss(points, back, threshold, weights) == pytest.approx(value, abs=1e-7 * (1 + value))
-    drawn = drawn_towards(points, here, threshold)
-    turned = drawn_towards(3 * points @ Q + shift, 3 * here @ Q + shift, 3 * threshold)
+    drawn = draw_towards(points, here, threshold)
+    turned = draw_towards(3 * points @ Q + shift, 3 * here @ Q + shift, 3 * threshold)
     np.testing.assert_allclose(turned, 3 * drawn @ Q + shift, atol=1e-9)
 
 
@@ -343,10 +343,10 @@ def test_within_the_threshold_all_become_the_centre_and_beyond_it_they_come_near
     rng = np.random.default_rng(0)
     points, centre = rng.normal(size=(40, 3)), rng.normal(size=3)
     r, threshold = np.linalg.norm(points - centre, axis=1), np.linspace(0.5, 3, 40)
-    drawn = drawn_towards(points, centre, threshold)
+    drawn = draw_towards(points, centre, threshold)
     np.testing.assert_allclose(np.linalg.norm(drawn - centre, axis=1), np.maximum(r - threshold, 0), atol=1e-12)
     np.testing.assert_array_equal(drawn[r <= threshold], np.broadcast_to(centre, drawn[r <= threshold].shape))
-    np.testing.assert_allclose(drawn_towards(points, centre, 1e-12), points, atol=1e-11)
+    np.testing.assert_allclose(draw_towards(points, centre, 1e-12), points, atol=1e-11)
 
 
 def test_uploads_of_norm_1000_do_not_hold_the_huber_centre_up() -> None:
@@ -372,7 +372,7 @@ ROBUST: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "trimmed mean": lambda points: trimmed_mean(points, 0.4),
     "geometric median": geometric_median,
     "huber centre": lambda points: huber_centre(points, 1.0),
-    "shrunk": lambda points: shrunk(points, scalar(np.ones(len(points)), points.shape[1])).centre,
+    "shrunk": lambda points: shrink(points, scalar(np.ones(len(points)), points.shape[1])).centre,
 }
 
 
@@ -408,8 +408,8 @@ def test_shrinkage_moves_with_the_points(seed: int, M: int, D: int, between: flo
     rng = np.random.default_rng(seed)
     _, points, variances = honest(rng, M=M, D=D, between=between)
     Q, shift, order = turn(D, rng), rng.normal(size=D), rng.permutation(M)
-    here = shrunk(points, variances)
-    there = shrunk((3 * points @ Q + shift)[order], 9 * variances[order])
+    here = shrink(points, variances)
+    there = shrink((3 * points @ Q + shift)[order], 9 * variances[order])
     np.testing.assert_array_equal(there.kept, here.kept[order])
     np.testing.assert_allclose(there.shrinkage, here.shrinkage[order], atol=1e-6)
     np.testing.assert_allclose(there.weights, here.weights[order], atol=1e-6)
@@ -444,7 +444,7 @@ def test_estimates_lie_between_their_own_and_the_centre_of_the_others(
     rng = np.random.default_rng(seed)
     _, points, variances = honest(rng, M=M, D=D, between=between)
     points[: M // 4] += 1e3 * (1 + between)
-    found = shrunk(points, variances)
+    found = shrink(points, variances)
     scale = 1 + np.abs(points).max()
     np.testing.assert_allclose(found.estimates, leave_one_out(points, variances, found), atol=1e-6 * scale)
     assert found.weights.sum() == pytest.approx(1)
@@ -456,7 +456,7 @@ def test_estimates_lie_between_their_own_and_the_centre_of_the_others(
 def test_the_variance_between_sites_agrees_with_the_distances_that_it_leads_to() -> None:
     for seed in range(6):  # with 2 a site at the border would be kept in every second turn
         _, points, variances = honest(np.random.default_rng(seed), M=30, D=8, between=1.0)
-        found = shrunk(points, variances)
+        found = shrink(points, variances)
         own = variances[:, 0, 0]
         w = found.kept / (found.between + np.maximum(own, np.median(own) / 2))
         rest = w.sum() - w
@@ -473,7 +473,7 @@ def alike(M: int, D: int) -> np.ndarray:
 @pytest.mark.parametrize("M", [2, 3, 10, 40])
 def test_where_sites_do_not_differ_all_have_the_mean(M: int) -> None:
     points = alike(M, 3)
-    found = shrunk(points, scalar(np.ones(M), 3))
+    found = shrink(points, scalar(np.ones(M), 3))
     assert found.between == 0
     assert found.kept.all()
     np.testing.assert_allclose(found.estimates, np.tile(points.mean(axis=0), (M, 1)), atol=1e-12)
@@ -482,7 +482,7 @@ def test_where_sites_do_not_differ_all_have_the_mean(M: int) -> None:
 
 def test_where_sites_do_not_differ_all_have_the_mean_weighted_by_precision() -> None:
     points, variances = alike(10, 3), np.linspace(1, 1.9, 10)  # none below half the median
-    found = shrunk(points, scalar(variances, 3))
+    found = shrink(points, scalar(variances, 3))
     assert found.between == 0
     expected = np.average(points, axis=0, weights=1 / variances)
     np.testing.assert_allclose(found.estimates, np.tile(expected, (10, 1)), atol=1e-12)
@@ -492,7 +492,7 @@ def test_where_sites_differ_much_each_keeps_its_own() -> None:
     rng = np.random.default_rng(0)
     moved, points = [], rng.normal(size=(20, 3))
     for spread in (1e1, 1e2, 1e4):
-        found = shrunk(spread * points, scalar(np.full(20, 1 / 3), 3))
+        found = shrink(spread * points, scalar(np.full(20, 1 / 3), 3))
         moved.append(np.abs(found.estimates - spread * points).max())
     assert moved[0] > 2 * moved[1] > 4 * moved[2]
     assert moved[2] < 1e-3
@@ -506,7 +506,7 @@ def test_shrinkage_errs_less_than_own_estimates_and_than_the_centre(between: flo
     own, middle, found = 0.0, 0.0, 0.0
     for _ in range(40):
         truth, points, variances = honest(rng, between=between)
-        sharing = shrunk(points, variances)
+        sharing = shrink(points, variances)
         own += np.sum((points - truth) ** 2)
         middle += np.sum((sharing.centre - truth) ** 2)
         found += np.sum((sharing.estimates - truth) ** 2)
@@ -520,7 +520,7 @@ def test_without_differences_shrinkage_is_nearly_as_good_as_the_centre() -> None
     for _ in range(40):
         truth, points, variances = honest(rng)
         own += np.sum((points - truth) ** 2)
-        found += np.sum((shrunk(points, variances).estimates - truth) ** 2)
+        found += np.sum((shrink(points, variances).estimates - truth) ** 2)
     assert found < 0.12 * own  # the mean of all has 1 / 20
 
 
@@ -529,7 +529,7 @@ def test_without_differences_shrinkage_is_nearly_as_good_as_the_centre() -> None
 @pytest.mark.parametrize("D", [1, 2, 10, 50])
 def test_honest_sites_are_kept_and_their_variance_is_found(D: int, between: float) -> None:
     rng = np.random.default_rng(D)
-    found = [shrunk(*honest(rng, M=40, D=D, between=between)[1:]) for _ in range(40)]
+    found = [shrink(*honest(rng, M=40, D=D, between=between)[1:]) for _ in range(40)]
     assert np.mean([each.kept for each in found]) >= 0.97
     estimated = np.mean([each.between for each in found])
     few = 0.35 / np.sqrt(D)  # at 0 it cannot fall below, so that its mean is above
@@ -542,7 +542,7 @@ def test_sites_far_off_count_nothing_and_keep_their_own(far: float) -> None:
     for seed in range(5):
         _, points, variances = honest(np.random.default_rng(seed), M=15, uneven=False)
         points[:6] += far
-        found, alone = shrunk(points, variances), shrunk(points[6:], variances[6:])
+        found, alone = shrink(points, variances), shrink(points[6:], variances[6:])
         assert not found.kept[:6].any()
         assert np.all(found.weights[:6] == 0)
         assert np.all(found.shrinkage[:6] <= 5 * 3.4 / far**2)  # a variance times the bound over a square
@@ -557,10 +557,10 @@ def test_sites_far_off_count_nothing_and_keep_their_own(far: float) -> None:
 def test_a_site_that_claims_to_know_all_has_no_more_than_twice_the_say(shift: float) -> None:
     for seed in range(20):
         _, points, variances = honest(np.random.default_rng(seed), uneven=False)
-        without = shrunk(points[1:], variances[1:])
+        without = shrink(points[1:], variances[1:])
         points[0] += shift
         variances[0] = 1e-12 * np.eye(5)
-        found = shrunk(points, variances)
+        found = shrink(points, variances)
         assert found.weights[0] <= 2 * np.median(found.weights) * (1 + 1e-12)
         moved = np.linalg.norm(found.estimates[1:] - without.estimates, axis=1)
         assert np.median(moved) < 0.3 * np.sqrt(5)  # 5 is the variance of one
@@ -576,7 +576,7 @@ def test_a_big_site_is_kept_and_keeps_nearly_its_own(between: float) -> None:
         _, points, variances = honest(rng, between=between, uneven=False)
         variances[0] /= 100
         points[0] = np.sqrt(between + 0.01) * rng.normal(size=5)
-        found = shrunk(points, variances)
+        found = shrink(points, variances)
         kept.append(found.kept[0])
         assert found.shrinkage[0] < 0.2
         assert np.linalg.norm(found.estimates[0] - points[0]) < np.sqrt(0.05)  # its standard error
@@ -584,25 +584,25 @@ def test_a_big_site_is_kept_and_keeps_nearly_its_own(between: float) -> None:
 
 
 def test_one_site_keeps_its_own() -> None:
-    found = shrunk(np.array([[1.0, 2.0]]), scalar(np.ones(1), 2))
+    found = shrink(np.array([[1.0, 2.0]]), scalar(np.ones(1), 2))
     np.testing.assert_array_equal(found.estimates, [[1.0, 2.0]])
     np.testing.assert_array_equal(found.centre, [1.0, 2.0])
     assert (found.shrinkage[0], found.weights[0], found.between, found.kept[0]) == (0, 1, 0, True)
 
 
 def test_two_sites_share_what_they_agree_on() -> None:
-    near = shrunk(np.array([[0.0], [0.1]]), scalar(np.ones(2), 1))
+    near = shrink(np.array([[0.0], [0.1]]), scalar(np.ones(2), 1))
     np.testing.assert_allclose(near.estimates, 0.05)
-    apart = shrunk(np.array([[0.0], [1e3]]), scalar(np.ones(2), 1))
+    apart = shrink(np.array([[0.0], [1e3]]), scalar(np.ones(2), 1))
     np.testing.assert_allclose(apart.estimates, [[0.0], [1e3]], atol=1e-2)
-    big = shrunk(np.array([[0.0], [2.0]]), scalar(np.array([1e-4, 1.0]), 1))  # the other has all to learn
+    big = shrink(np.array([[0.0], [2.0]]), scalar(np.array([1e-4, 1.0]), 1))  # the other has all to learn
     assert abs(big.estimates[0, 0]) < 0.02
     assert np.isfinite(big.estimates).all()
 
 
 @pytest.mark.parametrize("M", [1, 2, 3, 10])
 def test_sites_that_say_the_same_are_answered_the_same(M: int) -> None:
-    found = shrunk(np.full((M, 3), 0.3), scalar(np.linspace(1, 2, M), 3))
+    found = shrink(np.full((M, 3), 0.3), scalar(np.linspace(1, 2, M), 3))
     assert found.between == 0
     assert found.kept.all()
     np.testing.assert_allclose(found.estimates, 0.3, rtol=1e-14)
@@ -617,7 +617,7 @@ def test_directions_that_a_site_determines_stay_and_others_are_the_centres() -> 
     points, C = rng.normal(size=(8, 3)), np.tile(1e-6 * np.eye(3), (8, 1, 1))
     Q = turn(3, rng)
     C[0] = Q @ np.diag([1e-6, 1e-6, 1e6]) @ Q.T
-    found = shrunk(points, C)
+    found = shrink(points, C)
     moved = Q.T @ (found.estimates[0] - points[0])
     np.testing.assert_allclose(moved[:2], 0.0, atol=1e-4)
     np.testing.assert_allclose(Q[:, 2] @ (found.estimates[0] - found.others[0]), 0.0, atol=1e-3)
@@ -629,7 +629,7 @@ def test_the_pull_shrinks_by_what_is_stated(seed: int, M: int, D: int) -> None:
     rng = np.random.default_rng(seed)
     A = rng.normal(size=(M, D, D + 2))
     C, points = A @ np.swapaxes(A, 1, 2), rng.normal(size=(M, D))
-    found = shrunk(points, C)
+    found = shrink(points, C)
     for m in range(M):
         P = np.linalg.inv(C[m])
         expected = np.linalg.solve(P + found.pull[m], P @ points[m] + found.pull[m] @ found.others[m])
@@ -645,6 +645,6 @@ def test_shrinkage_by_matrix_errs_less_than_by_trace_where_sites_know_different_
         truth = 0.3 * rng.normal(size=(10, 3))
         points = truth + np.sqrt(np.diagonal(C, axis1=1, axis2=2)) * rng.normal(size=(10, 3))
         alike = scalar(np.trace(C, axis1=1, axis2=2) / 3, 3)
-        by_matrix += np.sum((shrunk(points, C).estimates - truth) ** 2)
-        by_trace += np.sum((shrunk(points, alike).estimates - truth) ** 2)
+        by_matrix += np.sum((shrink(points, C).estimates - truth) ** 2)
+        by_trace += np.sum((shrink(points, alike).estimates - truth) ** 2)
     assert by_matrix < 0.2 * by_trace

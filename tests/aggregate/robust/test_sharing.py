@@ -10,7 +10,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from consilience.aggregate import Estimate, Sharing, division, geometric_median, in_common_labels, shared, shrunk
+from consilience.aggregate import (
+    Estimate,
+    Sharing,
+    division,
+    geometric_median,
+    in_common_labels,
+    share_estimates,
+    shrink,
+)
 from consilience.model import Mixture
 from consilience.model.families.covariance import STRUCTURES
 from families import GAUSSIAN
@@ -111,7 +119,7 @@ def test_coordinates_of_coefficients_do_not_matter(shape: Shape, M: int, alike: 
     T = np.eye(f) + 0.3 * rng.normal(size=(f, f)) if alike else 7 * np.linalg.qr(rng.normal(size=(f, f)))[0]
     # a median of matrices turns with them, but does not follow any change of coordinates
     shift = rng.normal(size=f)
-    here, there = shared(sites), shared(moved(sites, T, shift))
+    here, there = share_estimates(sites), share_estimates(moved(sites, T, shift))
     scale = np.linalg.norm(T, 2) * (1 + np.abs(every(sites)).max())
     np.testing.assert_allclose(every(there), every(here) @ T.T + shift, atol=1e-6 * scale)
     np.testing.assert_allclose(coefficients(there.centre), coefficients(here.centre) @ T.T + shift, atol=1e-6 * scale)
@@ -126,7 +134,10 @@ def test_the_order_of_sites_does_not_matter(shape: Shape, M: int, equal: bool) -
     sites = sites_of(shape, M, between=0.02, alike=False)
     order = np.random.default_rng(shape.seed).permutation(M)
     names = list(sites)
-    here, there = shared(sites, equal=equal), shared({names[m]: sites[names[m]] for m in order}, equal=equal)
+    here, there = (
+        share_estimates(sites, equal=equal),
+        share_estimates({names[m]: sites[names[m]] for m in order}, equal=equal),
+    )
     assert list(there.mixtures) == [names[m] for m in order]
     np.testing.assert_allclose(every(there), every(here)[order], atol=1e-6)
     np.testing.assert_allclose(there.shrinkage, here.shrinkage[order], atol=1e-6)
@@ -140,14 +151,14 @@ def test_the_order_of_sites_does_not_matter(shape: Shape, M: int, equal: bool) -
 @given(GAUSSIANS, st.integers(2, 9))
 def test_coefficients_are_shrunk_in_coordinates_of_one_row(shape: Shape, M: int) -> None:
     sites = sites_of(shape, M, between=0.02)
-    found, theta = shared(sites), every(sites)
+    found, theta = share_estimates(sites), every(sites)
     assume(found.kept.any(axis=1).all())  # a site that is far with most of its experts is left out of all of them
     for k in range(shape.K):
         unit = sites["site 0"].label_counts[k] * sites["site 0"].covariance[k]
         L = np.linalg.cholesky(unit)
         white = np.linalg.solve(L, theta[:, k].T).T
         rows = np.array([site.label_counts[k] for site in sites.values()])
-        expected = shrunk(white, np.eye(len(L)) / rows[:, None, None], tested=shape.K)
+        expected = shrink(white, np.eye(len(L)) / rows[:, None, None], tested=shape.K)
         np.testing.assert_allclose(every(found)[:, k], expected.estimates @ L.T, atol=1e-7)
         np.testing.assert_allclose(coefficients(found.centre)[k], L @ expected.centre, atol=1e-7)
         np.testing.assert_allclose(found.shrinkage[:, k], expected.shrinkage, atol=1e-6)
@@ -166,7 +177,7 @@ def test_the_covariance_of_the_centre_is_how_far_it_is_from_the_truth() -> None:
             shape = Shape(family="gaussian-full", gate="constant", d=2, K=1, seed=seed)
             rng = np.random.default_rng(seed)
             truth = coefficients(random_mixture(shape, rng))[0]
-            found = shared(sites_of(shape, 12, between=between))
+            found = share_estimates(sites_of(shape, 12, between=between))
             gap = coefficients(found.centre)[0] - truth
             square.append(gap @ np.linalg.solve(found.covariance[0], gap) / len(gap))
         assert 0.7 < np.mean(square) < 1.5
@@ -191,11 +202,11 @@ def thinned(sites: dict[str, Estimate], names: Sequence[str], k: int, rows: floa
 def test_experts_with_fewer_rows_than_coefficients_are_the_centres(rows: float) -> None:
     shape = Shape(family="gaussian-full", gate="constant", d=2, K=2)
     sites = thinned(sites_of(shape, 9), ["site 0", "site 4"], 1, rows)
-    found = shared(sites)
+    found = share_estimates(sites)
     assert not found.kept[[0, 4], 1].any()
     np.testing.assert_allclose(found.shrinkage[[0, 4], 1], 1.0, atol=1e-4)
     np.testing.assert_allclose(every(found)[[0, 4], 1], coefficients(found.centre)[[1, 1]], atol=1e-3)
-    others = shared({name: site for name, site in sites.items() if name not in ("site 0", "site 4")})
+    others = share_estimates({name: site for name, site in sites.items() if name not in ("site 0", "site 4")})
     np.testing.assert_allclose(coefficients(found.centre)[1], coefficients(others.centre)[1], atol=1e-3)
     np.testing.assert_allclose(found.covariance[1], others.covariance[1], rtol=0.2)  # ĥ² is another
     np.testing.assert_array_equal(found.kept[:, 0], True)  # of the other expert they have rows enough
@@ -204,7 +215,7 @@ def test_experts_with_fewer_rows_than_coefficients_are_the_centres(rows: float) 
 def test_with_one_row_more_than_coefficients_an_expert_speaks_for_itself() -> None:
     shape = Shape(family="gaussian-full", gate="constant", d=2, K=2)  # three coefficients
     for rows, speaks in ((3.99, False), (4.0, True)):
-        found = shared(thinned(sites_of(shape, 9), ["site 0"], 1, rows))
+        found = share_estimates(thinned(sites_of(shape, 9), ["site 0"], 1, rows))
         assert (found.shrinkage[0, 1] < 0.1) == speaks  # too far from the others to be kept
         assert not found.kept[0, 1]
 
@@ -213,8 +224,8 @@ def test_with_one_row_more_than_coefficients_an_expert_speaks_for_itself() -> No
 def test_sites_that_say_nothing_of_an_expert_change_nothing_for_the_others(thin: int) -> None:
     sites = sites_of(Shape(family="gaussian-full", gate="constant", d=2, K=2), 10, between=0.05)
     names = list(sites)
-    found = shared(thinned(sites, names[:thin], 1, 2.0))
-    others = shared({name: sites[name] for name in names[thin:]})
+    found = share_estimates(thinned(sites, names[:thin], 1, 2.0))
+    others = share_estimates({name: sites[name] for name in names[thin:]})
     assert found.between[1] == pytest.approx(others.between[1], rel=1e-3)
     np.testing.assert_allclose(coefficients(found.centre)[1], coefficients(others.centre)[1], atol=1e-2)
     np.testing.assert_allclose(found.covariance[1], others.covariance[1], rtol=1e-2)
@@ -230,7 +241,7 @@ def test_two_fifths_of_the_sites_cannot_carry_the_centre_away(far: float, equal:
         name: Estimate(with_coefficients(s.mixture, s.coefficients + far), s.label_counts, s.covariance)
         for name, s in list(sites.items())[:4]
     }
-    found, honest = shared(sites | bad, equal=equal), every(sites)[4:]
+    found, honest = share_estimates(sites | bad, equal=equal), every(sites)[4:]
     radius = np.linalg.norm(honest - honest.mean(axis=0), axis=2).max()
     assert np.linalg.norm(coefficients(found.centre) - honest.mean(axis=0), axis=1).max() < 3 * radius
     if not equal:
@@ -249,7 +260,7 @@ def test_two_fifths_of_the_sites_cannot_carry_the_centre_away(far: float, equal:
 def test_covariances_have_the_centres_as_a_few_rows(structure: str, seed: int, K: int, q: int, M: int) -> None:
     shape = Shape(family=f"gaussian-{structure}", gate="constant", K=K, q=q, d=1, seed=seed)
     sites = sites_of(shape, M, rows=20.0)
-    found = shared(sites)
+    found = share_estimates(sites)
     own = np.array([site.mixture.experts.matrices for site in sites.values()])
     centre = np.array([geometric_median(own[:, k].reshape(M, -1)).reshape(q, q) for k in range(K)])
     assert found.centre.experts.structure == structure
@@ -270,7 +281,7 @@ def test_covariances_have_the_centres_as_a_few_rows(structure: str, seed: int, K
 @given(shapes(labels="row", weights=None, gate="constant"), st.integers(1, 6))
 def test_shares_have_the_centres_as_a_few_rows(shape: Shape, M: int) -> None:
     sites = sites_of(shape, M, rows=20.0)
-    found = shared(sites)
+    found = share_estimates(sites)
     rows = np.array([site.label_counts for site in sites.values()])
     middle = np.median(rows / rows.sum(axis=1, keepdims=True), axis=0)
     middle /= middle.sum()
@@ -299,12 +310,12 @@ def without_slopes(sites: dict[str, Estimate], names: Sequence[str]) -> dict[str
 @pytest.mark.parametrize("intercept", [True, False])
 def test_slopes_of_the_gate_are_shrunk_as_one_vector(intercept: bool) -> None:
     sites = sites_of(SOFT.but(intercept=intercept), 8)
-    found = shared(sites)
+    found = share_estimates(sites)
     own = np.array([gate_slopes(site.mixture) for site in sites.values()])
     unit = sites["site 0"].label_counts.sum() * sites["site 0"].slopes
     L = np.linalg.cholesky(unit)
     rows = np.array([site.label_counts.sum() for site in sites.values()])
-    expected = shrunk(np.linalg.solve(L, own.T).T, np.eye(len(L)) / rows[:, None, None])
+    expected = shrink(np.linalg.solve(L, own.T).T, np.eye(len(L)) / rows[:, None, None])
     drawn = np.array([gate_slopes(mixture) for mixture in found.mixtures.values()])
     np.testing.assert_allclose(drawn, expected.estimates @ L.T, atol=1e-7)
     np.testing.assert_allclose(gate_slopes(found.centre), L @ expected.centre, atol=1e-7)
@@ -315,7 +326,7 @@ def test_slopes_of_the_gate_are_shrunk_as_one_vector(intercept: bool) -> None:
 def test_intercepts_of_the_gate_stay_with_the_site() -> None:
     for equal in (False, True):
         sites = sites_of(SOFT, 7)
-        found = shared(sites, equal=equal)
+        found = share_estimates(sites, equal=equal)
         own = np.array([site.mixture.gate.contrasts()[:, 0] for site in sites.values()])
         drawn = np.array([mixture.gate.contrasts()[:, 0] for mixture in found.mixtures.values()])
         np.testing.assert_allclose(drawn, own, atol=1e-12)
@@ -327,8 +338,8 @@ def test_intercepts_of_the_gate_stay_with_the_site() -> None:
 @pytest.mark.slow
 def test_who_does_not_know_its_slopes_has_the_centres_and_no_say() -> None:
     sites = sites_of(SOFT, 8)
-    found = shared(without_slopes(sites, ["site 2", "site 5"]))
-    known = shared({name: site for name, site in sites.items() if name not in ("site 2", "site 5")})
+    found = share_estimates(without_slopes(sites, ["site 2", "site 5"]))
+    known = share_estimates({name: site for name, site in sites.items() if name not in ("site 2", "site 5")})
     np.testing.assert_allclose(gate_slopes(found.centre), gate_slopes(known.centre), atol=1e-9)
     for name, mixture in found.mixtures.items():
         expected = known.mixtures.get(name, known.centre)
@@ -340,7 +351,7 @@ def test_who_does_not_know_its_slopes_has_the_centres_and_no_say() -> None:
 @pytest.mark.parametrize("known", [0, 1, 2])
 def test_where_fewer_than_three_know_their_slopes_all_have_the_median(known: int) -> None:
     sites = sites_of(SOFT, 7)
-    found = shared(without_slopes(sites, list(sites)[known:]))
+    found = share_estimates(without_slopes(sites, list(sites)[known:]))
     middle = geometric_median(np.array([gate_slopes(site.mixture) for site in sites.values()]))
     for mixture in (found.centre, *found.mixtures.values()):
         np.testing.assert_allclose(gate_slopes(mixture), middle, atol=1e-9)
@@ -349,7 +360,7 @@ def test_where_fewer_than_three_know_their_slopes_all_have_the_median(known: int
 
 def test_a_softmax_gate_without_covariates_has_no_slopes_to_share() -> None:
     sites = sites_of(SOFT.but(d=0), 4)
-    found = shared(sites)
+    found = share_estimates(sites)
     np.testing.assert_array_equal(found.gate_shrinkage, np.zeros(4))
     for name, mixture in found.mixtures.items():
         np.testing.assert_allclose(mixture.gate.alpha, sites[name].mixture.gate.alpha, atol=1e-12)
@@ -362,7 +373,7 @@ def test_a_softmax_gate_without_covariates_has_no_slopes_to_share() -> None:
 @given(SMALL, st.integers(1, 8))
 def test_equal_sites_have_the_geometric_median_all(shape: Shape, M: int) -> None:
     sites = sites_of(shape, M, between=1.0)
-    found = shared(sites, equal=True)
+    found = share_estimates(sites, equal=True)
     for k in range(shape.K):
         unit = sites["site 0"].label_counts[k] * sites["site 0"].covariance[k]
         L = np.linalg.cholesky(unit)
@@ -382,7 +393,7 @@ def test_equal_sites_have_the_geometric_median_all(shape: Shape, M: int) -> None
 @given(SMALL)
 def test_one_site_keeps_its_own(shape: Shape) -> None:
     sites = sites_of(shape, 1)
-    found = shared(sites)
+    found = share_estimates(sites)
     np.testing.assert_allclose(every(found), every(sites), atol=1e-12)
     np.testing.assert_allclose(coefficients(found.centre)[None], every(sites), atol=1e-12)
     assert found.kept.all()
@@ -400,8 +411,8 @@ def test_another_order_of_experts_gives_the_same_in_that_order(shape: Shape, M: 
     shape = shape.but(gate="constant")  # slopes are contrasts with the last expert, whichever that is
     sites = sites_of(shape, M, between=0.02)
     order = np.random.default_rng(shape.seed).permutation(shape.K)
-    here = shared(sites).permuted(order)
-    there = shared({name: site.permuted(order) for name, site in sites.items()})
+    here = share_estimates(sites).permuted(order)
+    there = share_estimates({name: site.permuted(order) for name, site in sites.items()})
     np.testing.assert_allclose(every(there), every(here), atol=1e-9)
     np.testing.assert_allclose(there.centre.gate.probabilities, here.centre.gate.probabilities, atol=1e-12)
     same_but_for(here, there, ("covariance", "shrinkage", "kept", "between", "division", "gate_shrinkage"))
@@ -411,7 +422,7 @@ def test_another_order_of_experts_gives_the_same_in_that_order(shape: Shape, M: 
 @settings(max_examples=10)
 @given(SMALL, st.integers(1, 4))
 def test_an_order_and_its_inverse_give_all_back(shape: Shape, M: int) -> None:
-    found = shared(sites_of(shape, M, between=0.02))
+    found = share_estimates(sites_of(shape, M, between=0.02))
     order = np.random.default_rng(shape.seed).permutation(shape.K)
     turned = found.permuted(order)
     np.testing.assert_array_equal(turned.shrinkage, found.shrinkage[:, order])
@@ -487,7 +498,7 @@ def divided(z: np.ndarray) -> tuple[float, np.ndarray]:
     mixture, _ = shape.problem()
     labels = np.full(1, 1e3)
     sites = {str(m): Estimate(with_coefficients(mixture, z[m : m + 1]), labels, np.eye(D)[None]) for m in range(M)}
-    found = shared(sites)
+    found = share_estimates(sites)
     return found.division, found.kept[:, 0]
 
 

@@ -33,7 +33,7 @@ from consilience.messages import (
     encode,
     together,
 )
-from consilience.messages.table import is_additive, received
+from consilience.messages.table import is_additive, receive
 from consilience.methods import CombinedFit, Task
 from consilience.model import Groups, Mixture, Rows
 from consilience.runs import Journal, Run, run
@@ -674,7 +674,7 @@ def test_covariates_are_described_where_they_are_asked_for_and_needed(family: st
     needed = family != "gaussian" or gate == "softmax"
     for describe in (True, False):
         question = FitSite(case.specification, (2,), seed=0, start=case.truth, describe=describe)
-        fit = received(respond(encode(question), Site("here", case.rows)), question)
+        fit = receive(respond(encode(question), Site("here", case.rows)), question)
         assert (fit.model.covariates is not None) == (describe and needed)
 
 

@@ -22,9 +22,9 @@ from consilience.fit.stop import StopReason
 from consilience.fit.survey import Survey, SurveyedSite
 from consilience.messages import Answers, Each, Likelihood, LocalFit, LogLikelihood, Several, Total, decode, encode
 from consilience.methods import CombinedFit, Task
-from consilience.methods.one_shot.refinement import EXPLAINED, opening, refined
+from consilience.methods.one_shot.refinement import EXPLAINED, opening, refine
 from consilience.methods.one_shot.rivals import one_expert
-from consilience.methods.site_reports import witnessed_by
+from consilience.methods.site_reports import add_witnesses
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import moved
 from consilience.model.summary import column_summary
@@ -193,7 +193,7 @@ def test_where_all_are_doubted_the_answers_of_all_tell_sites_that_disagree() -> 
     (joint,) = opened.each
     assert set(joint) == set(parts())
     everyone = Survey(tuple(SurveyedSite(name, 400.0) for name in parts()))
-    assert witnessed_by(everyone, opened.cross, joint, doubted.mixture.K).suspicions == {}
+    assert add_witnesses(everyone, opened.cross, joint, doubted.mixture.K).suspicions == {}
 
 
 def test_where_no_site_is_explained_there_is_nothing_to_refine() -> None:
@@ -302,7 +302,7 @@ def result(dialogue, statistics: Statistics) -> Ascent:
 def test_near_the_top_a_newton_step_is_next() -> None:
     start, first, penalty = near_the_top()
     step = newton_step(start, first, penalty)
-    dialogue = refined(start, first, penalty, 1, ("site 0", "site 1"))
+    dialogue = refine(start, first, penalty, 1, ("site 0", "site 1"))
     request = next(dialogue)
     assert request.sites == ("site 0", "site 1")
     assert request.question.information
@@ -314,7 +314,7 @@ def test_near_the_top_a_newton_step_is_next() -> None:
 
 def test_far_from_the_top_the_first_step_is_shifted() -> None:
     start, first, penalty = near_the_top(5.0)
-    request = next(refined(start, first, penalty, 9, None))
+    request = next(refine(start, first, penalty, 9, None))
     step = Quadratic.at(start, first, penalty).step(CAUTIOUS_SHIFT)
     assert bits(request.question.mixture) == bits(moved(start, step.direction))
 
@@ -322,7 +322,7 @@ def test_far_from_the_top_the_first_step_is_shifted() -> None:
 def test_after_rejected_steps_come_larger_shifts_then_an_em_step_then_shorter_ones() -> None:
     start, first, penalty = near_the_top()
     model = Quadratic.at(start, first, penalty)
-    dialogue = refined(start, first, penalty, 9, None)
+    dialogue = refine(start, first, penalty, 9, None)
     request, shift = next(dialogue), grown(0.0)
     while shift <= LARGEST_SHIFT:
         request = dialogue.send(answered(request, worse=True))
@@ -337,7 +337,7 @@ def test_after_rejected_steps_come_larger_shifts_then_an_em_step_then_shorter_on
 
 def test_a_last_step_that_did_not_climb_is_not_returned() -> None:
     start, first, penalty = near_the_top()
-    dialogue = refined(start, first, penalty, 1, None)
+    dialogue = refine(start, first, penalty, 1, None)
     end = result(dialogue, answered(next(dialogue), worse=True))
     assert end.passes == 2
     assert end.mixture is start
@@ -349,14 +349,14 @@ def test_a_last_step_that_did_not_climb_is_not_returned() -> None:
 def test_at_the_top_no_more_is_asked() -> None:
     start, first, penalty = near_the_top(1e-9)
     with pytest.raises(StopIteration) as end:
-        next(refined(start, first, penalty, 3, None))
+        next(refine(start, first, penalty, 3, None))
     assert end.value.value.mixture is start
     assert end.value.value.stop is StopReason.CONVERGED_NEWTON
 
 
 def test_a_fall_because_a_site_left_is_no_fall() -> None:
     start, first, penalty = near_the_top()
-    dialogue = refined(start, first, penalty, 2, None)
+    dialogue = refine(start, first, penalty, 2, None)
     proposal = next(dialogue).question.mixture
     fewer = case().rows.take(np.arange(900))
     again = dialogue.send(expect(proposal, fewer, information=True))

@@ -14,7 +14,7 @@ from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Specification
 from consilience.messages import FitSite
 from consilience.methods import Task
-from consilience.methods.per_site.local_fits import LocalFits, local_fits, relabelled, typical
+from consilience.methods.per_site.local_fits import LocalFits, local_fits, relabel, typical
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
 from consilience.model.alignment import alignment
 from consilience.model.summary import ColumnSummary, column_summary
@@ -92,7 +92,7 @@ def test_labels_are_made_common_whatever_the_sites_call_them(scale: np.ndarray) 
     rng = np.random.default_rng(0)
     means = 4 * rng.normal(size=(4, 3))
     sites = [mixture_of((means + 0.1 * rng.normal(size=means.shape)) * scale) for _ in range(6)]
-    found = relabelled([mixture.permuted(rng.permutation(4)) for mixture in sites])
+    found = relabel([mixture.permuted(rng.permutation(4)) for mixture in sites])
     first = found[0].experts.B
     for mixture in found:
         assert np.all(np.abs(mixture.experts.B - first)[:, :, 0] < 1.0 * scale)
@@ -107,7 +107,7 @@ def test_a_coordinate_in_large_units_does_not_decide_the_labels() -> None:
     means = np.column_stack([np.repeat([[0.0], [1e-3]], 8, axis=1), np.zeros(2)])  # the last column tells nothing
     noise = np.array([*np.full(8, 1e-5), 1e3])
     sites = [mixture_of(means + noise * rng.normal(size=means.shape)) for _ in range(8)]
-    found = relabelled([mixture.permuted(rng.permutation(2)) for mixture in sites])
+    found = relabel([mixture.permuted(rng.permutation(2)) for mixture in sites])
     assert np.ptp([mixture.experts.B[0, 0, 0] for mixture in found]) < 2e-4
 
 
@@ -115,13 +115,13 @@ def test_labels_of_most_are_common_where_some_sites_lie() -> None:
     rng = np.random.default_rng(1)
     means = 4 * rng.normal(size=(3, 2))
     honest = [mixture_of(means + 0.1 * rng.normal(size=means.shape)).permuted(rng.permutation(3)) for _ in range(7)]
-    found = relabelled([*(mixture_of(1e3 * rng.normal(size=means.shape)) for _ in range(3)), *honest])
+    found = relabel([*(mixture_of(1e3 * rng.normal(size=means.shape)) for _ in range(3)), *honest])
     B = np.array([mixture.experts.B for mixture in found[3:]])
     assert np.ptp(B, axis=0).max() < 1.0
 
 
 def test_experts_that_are_all_alike_have_some_labels() -> None:
-    (one, two) = relabelled([mixture_of(np.zeros((2, 2)))] * 2)
+    (one, two) = relabel([mixture_of(np.zeros((2, 2)))] * 2)
     np.testing.assert_array_equal(one.experts.B, two.experts.B)
 
 

@@ -16,8 +16,8 @@ from consilience.aggregate.combine.heterogeneity import (
     Heterogeneity,
     SiteCoefficients,
     Stated,
-    between_sites,
     camps_between,
+    coefficients_between_sites,
     combined_precision,
     gates_between_sites,
     shapes_between_sites,
@@ -25,10 +25,10 @@ from consilience.aggregate.combine.heterogeneity import (
 )
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
-from consilience.aggregate.combine.reduce import Reduction, reduced, reduction_starts
+from consilience.aggregate.combine.reduce import Reduction, reduce_components, reduction_starts
 from consilience.aggregate.combine.site_gates import agreed_gate, constant_gate_costs, gate_costs
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.trust import Verdict, copies, influences, judged
+from consilience.aggregate.combine.trust import TrustVerdict, copies, influences, judge_sites
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import climb, drive
 from consilience.fit.search import responder
@@ -128,7 +128,7 @@ def combine_orders(
     if plan == "row":
         pool = pool.with_shared_points()
     copied = copies(pool)
-    verdicts = [judged(pool, copied, K) for K in orders]
+    verdicts = [judge_sites(pool, copied, K) for K in orders]
     combiners = [
         _Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed)
         for K, verdict in zip(orders, verdicts, strict=True)
@@ -147,7 +147,7 @@ class _Combiner:
 
     pool: Pool
     copied: dict[int, int]
-    verdict: Verdict
+    verdict: TrustVerdict
     K: int
     penalty: Penalty
     plan: PlanKind
@@ -178,7 +178,7 @@ class _Combiner:
         lost = np.bincount(pool.owner, cost, pool.M)[counted].sum() + np.nansum(gate_cost[counted])
         models = [model for model, use in zip(pool.models, counted, strict=True) if use]
         if self.plan == "expert" and mixture.experts.outcomes is not None and trusted.any():
-            mixture = nearest_in_prediction(mixture, predicted_rows(pool, trusted))
+            mixture = nearest_in_prediction(mixture, predict_rows(pool, trusted))
             lost = np.nansum(prediction_costs(pool, mixture, counted))
         stated = Stated.of(pool, labels, self.used, reduction.experts)
         coefficients = site_coefficients(pool, labels, self.K, stated)
@@ -191,7 +191,7 @@ class _Combiner:
             float(sum(model.weight for model in models)),
             float(sum(model.log_likelihood for model in models) - lost) if models else np.nan,
             combined_precision(pool, labels, self.used, reduction.experts, stated),
-            between_sites(coefficients),
+            coefficients_between_sites(coefficients),
             shapes_between_sites(pool, labels, reduction.experts, stated),
             gates_between_sites(pool, labels, mixture.gate, trusted),
             tuple(witness.evidence(m) for m in range(pool.M)),
@@ -206,9 +206,13 @@ class _Combiner:
         pool = self.pool
         components = pool.components.taken(np.flatnonzero(self.used))
         starts = reduction_starts(pool, components, self.used, self.K, self.seed)
-        found = min((reduced(components, start) for start in starts), key=lambda reduction: reduction.objective)
+        found = min(
+            (reduce_components(components, start) for start in starts), key=lambda reduction: reduction.objective
+        )
         if self.plan == "row":
-            found = reduced(SupportComponents((self._shared_part(exposed=True),), per_row=True), found.experts)
+            found = reduce_components(
+                SupportComponents((self._shared_part(exposed=True),), per_row=True), found.experts
+            )
         labels, _ = pool.components.plan(found.experts)
         return found, labels
 
@@ -382,7 +386,7 @@ def nearest_in_prediction(start: Mixture, rows: Rows) -> Mixture:
     return drive(dialogue, responder(rows, "predictions", None)).mixture
 
 
-def predicted_rows(pool: Pool, heard: Mask) -> Rows:
+def predict_rows(pool: Pool, heard: Mask) -> Rows:
     """Generate rows from the models of the sites ``heard``: every class at each point, weighted by its probability.
 
     The maximum likelihood mixture on them minimises ``Σ_m n_m E_m KL(P^m(y | x) ‖ P(y | x))``: the KL average of the

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from consilience.aggregate.combine.pool import Pool
-from consilience.aggregate.combine.trust import Verdict
+from consilience.aggregate.combine.trust import TrustVerdict
 from consilience.numerics.arrays import Array, Mask
 
 INFLUENTIAL = 5.0
@@ -104,7 +104,7 @@ class Witness:
 
     pool: Pool
     copied: dict[int, int]
-    verdict: Verdict
+    verdict: TrustVerdict
     used: Mask
     trusted: Mask
     cost: Array

@@ -146,13 +146,13 @@ def site_coefficients(pool: Pool, labels: IntArray, K: int, stated: Stated) -> S
         own = stated.precision[mine]
         np.add.at(J, place, own)
         np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[mine]))
-        C = inverted(J)
+        C = invert_precision(J)
         estimates[k][np.ix_(sites, read)] = np.einsum("ab,mbc,mc->ma", U[read], C, right, optimize=True)
         variances[k][np.ix_(sites, read)] = np.einsum("ab,mbc,ac->ma", U[read], C, U[read], optimize=True)
     return SiteCoefficients(pool.names, estimates, variances)
 
 
-def between_sites(found: SiteCoefficients) -> Heterogeneity:
+def coefficients_between_sites(found: SiteCoefficients) -> Heterogeneity:
     """Compute the heterogeneity of the coefficients of each expert over the sites that have it."""
     parts = []
     for estimates, variances in zip(found.estimates, found.variances, strict=True):
@@ -295,7 +295,7 @@ class Stated:
         mine, theirs = _factors(pool.components.experts), _factors(experts)[labels]
         move = _kronecker(_at_most_one(np.asarray(mine @ np.linalg.inv(theirs))), np.eye(p))
         complete, weight = _kronecker(_inverse_product(mine), second), _kronecker(_inverse_product(theirs), second)
-        kept = np.trace(inverted(complete) @ np.nan_to_num(own), axis1=1, axis2=2) / len(complete[0])
+        kept = np.trace(invert_precision(complete) @ np.nan_to_num(own), axis1=1, axis2=2) / len(complete[0])
         effective = rows * np.clip(kept, 0.0, 1.0)
         precision = move.transpose(0, 2, 1) @ own @ move
         return cls(precision, weight, counted & (effective >= ROWS_PER_COEFFICIENT * p))
@@ -327,13 +327,13 @@ def combined_precision(pool: Pool, labels: IntArray, used: Mask, experts: Expert
         if not full_rank or np.trace(A[known].sum(axis=0)) < LEAST_STATED * f:
             continue
         gap = np.einsum("lab,lb->la", A[~known], pool.coefficients[mine[~known]] - target[k])
-        sampling = A[known] @ inverted(stated.precision[mine[known]]) @ A[known].transpose(0, 2, 1)
+        sampling = A[known] @ invert_precision(stated.precision[mine[known]]) @ A[known].transpose(0, 2, 1)
         covariance = sampling.sum(axis=0) + gap.T @ gap
         found[k] = solve_symmetric(0.5 * (covariance + covariance.T), np.eye(f))[0]
     return found
 
 
-def inverted(J: Array) -> Array:
+def invert_precision(J: Array) -> Array:
     """Compute ``J_m⁻¹``, ``(M, f, f)``; the generalised inverse if one is singular."""
     try:
         return np.asarray(np.linalg.inv(J))

@@ -97,7 +97,7 @@ def support_points(
     if models and models[0].mixture.design.d == 0:
         return given_points(models, [np.empty((1, 0))] * len(models))
     if isinstance(support, str):
-        return drawn_points(models, rng) if all(model.covariates is not None for model in models) else ()
+        return draw_points(models, rng) if all(model.covariates is not None for model in models) else ()
     if isinstance(support, Mapping):
         return given_points(models, [np.asarray(support[name], dtype=np.float64) for name in names])
     return (public_points(models, np.asarray(support, dtype=np.float64)),)
@@ -123,12 +123,12 @@ def check_support(support: SupportKind, names: Sequence[str], d: int) -> None:
             raise InvalidInputError(f"a support of shape {X.shape}: expected rows of {d} finite covariates")
 
 
-def drawn_points(models: Sequence[SiteModel], rng: np.random.Generator) -> tuple[Points, ...]:
+def draw_points(models: Sequence[SiteModel], rng: np.random.Generator) -> tuple[Points, ...]:
     """Draw points from the sites' covariate summaries; no row leaves a site.
 
     Examples
     --------
-    >>> drawn_points([], np.random.default_rng(0))
+    >>> draw_points([], np.random.default_rng(0))
     ()
     """
     if not models:
@@ -241,7 +241,7 @@ def public_points(models: Sequence[SiteModel], X: Array) -> Points:
     return Points(np.arange(len(models)), X, each, share, np.full(len(X), -1))
 
 
-def pooled(points: Sequence[Points], models: Sequence[SiteModel]) -> Points:
+def merge_points(points: Sequence[Points], models: Sequence[SiteModel]) -> Points:
     """Merge points into one group in which every gate has the weight of its site everywhere, as in the paper.
 
     Every expert of every site is compared at each point, so there are at most ``POOLED``.

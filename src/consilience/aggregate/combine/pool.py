@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 
 from consilience.aggregate.combine.components import Components, MomentComponents, SupportComponents, SupportPart
-from consilience.aggregate.combine.points import Points, SupportKind, check_support, confidence, pooled, support_points
+from consilience.aggregate.combine.points import (
+    Points,
+    SupportKind,
+    check_support,
+    confidence,
+    merge_points,
+    support_points,
+)
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.errors import InvalidInputError
 from consilience.model.design import Design
@@ -56,19 +63,19 @@ class Pool:
         gate_design: Design | None = None,
     ) -> Pool:
         """Build the pool of site models with the points of a ``support``."""
-        order = canonical(tuple(models), tuple(models.values()))
+        order = canonical_order(tuple(models), tuple(models.values()))
         names = tuple(list(models)[i] for i in order)
         check_support(support, names, design.d)
         raw = [models[name] for name in names]
         points = support_points(raw, names, support, rng)
-        common = tuple(in_common(model, design, gate_design) for model in raw)
+        common = tuple(to_common_coordinates(model, design, gate_design) for model in raw)
         return cls(names, common, design, points, gate_design)
 
     def with_shared_points(self) -> Pool:
         """Return the pool with all points in one group, for a plan per row."""
         if not self.points:
             raise InvalidInputError("plan='row' needs covariates, and the sites sent no summaries: pass a support")
-        return replace(self, points=(pooled(self.points, self.models),))
+        return replace(self, points=(merge_points(self.points, self.models),))
 
     @property
     def M(self) -> int:
@@ -181,7 +188,7 @@ class Pool:
         return [confidence(pi, H, panel) for pi, H in zip(gates, each, strict=True)]
 
 
-def in_common(model: SiteModel, design: Design, gate_design: Design | None = None) -> SiteModel:
+def to_common_coordinates(model: SiteModel, design: Design, gate_design: Design | None = None) -> SiteModel:
     """Convert a site model to the coordinates of ``design``, with experts in a fixed order."""
     T = design.to_raw()
     mixture = model.mixture.in_coordinates(design, gate_design)
@@ -199,7 +206,7 @@ def in_common(model: SiteModel, design: Design, gate_design: Design | None = Non
     )
 
 
-def canonical(names: Sequence[str], models: Sequence[SiteModel]) -> list[int]:
+def canonical_order(names: Sequence[str], models: Sequence[SiteModel]) -> list[int]:
     """Return an order of the sites that depends only on their models, up to ties."""
 
     def key(i: int) -> tuple[Any, ...]:

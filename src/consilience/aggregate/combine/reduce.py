@@ -39,7 +39,7 @@ class Reduction:
         return self.trace[-1]
 
 
-def reduced(components: Components, start: Any, *, max_iter: int = 100) -> Reduction:
+def reduce_components(components: Components, start: Any, *, max_iter: int = 100) -> Reduction:
     """Reduce components to ``start.K`` experts, from ``start``; ties are assigned to the first target.
 
     Parameters
@@ -56,7 +56,7 @@ def reduced(components: Components, start: Any, *, max_iter: int = 100) -> Reduc
     >>> B = np.array([0.0, 0.2, 5.0, 5.2])[:, None, None]
     >>> experts = GaussianExperts(B, np.ones((4, 1, 1)))
     >>> components = MomentComponents(experts, np.ones(4), np.ones((4, 1, 1)))
-    >>> reduction = reduced(components, experts.permuted(np.array([0, 2])))
+    >>> reduction = reduce_components(components, experts.permuted(np.array([0, 2])))
     >>> reduction.experts.B.ravel(), reduction.labels
     (array([0.1, 5.1]), array([0, 0, 1, 1]))
     """

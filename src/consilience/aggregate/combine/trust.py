@@ -15,7 +15,7 @@ from scipy.special import gammaincinv, ndtri
 
 from consilience.aggregate.combine.components import Components
 from consilience.aggregate.combine.pool import Pool
-from consilience.aggregate.combine.reduce import reduced
+from consilience.aggregate.combine.reduce import reduce_components
 from consilience.numerics.arrays import Array, IntArray, Mask
 from consilience.numerics.linalg import solve_symmetric
 
@@ -53,7 +53,7 @@ def copies(pool: Pool) -> dict[int, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class TrustVerdict:
     """Agreement of each component with other sites, and its cost at the consensus.
 
     Parameters
@@ -67,7 +67,7 @@ class Verdict:
     cost: Array
 
 
-def judged(pool: Pool, copied: dict[int, int], K: int) -> Verdict:
+def judge_sites(pool: Pool, copied: dict[int, int], K: int) -> TrustVerdict:
     """Compare every component with the consensus of those that agree, iterating until the set no longer changes.
 
     Parameters
@@ -83,16 +83,16 @@ def judged(pool: Pool, copied: dict[int, int], K: int) -> Verdict:
     voice = np.isin(pool.owner, sites)
     experts = pool.models[_medoid(pool, sites)].mixture.experts
     if len(sites) < 3:  # no majority, no verdict
-        return Verdict(np.ones(len(pool.owner), dtype=bool), nearest_cost(components, experts))
+        return TrustVerdict(np.ones(len(pool.owner), dtype=bool), nearest_cost(components, experts))
     cost = nearest_cost(components, experts)
     agrees = ~_is_foreign(cost, pool.rows, pool, voice & (cost > 0))
     for _ in range(PASSES):
-        reduction = reduced(components.taken(np.flatnonzero(agrees & voice)), experts)
+        reduction = reduce_components(components.taken(np.flatnonzero(agrees & voice)), experts)
         cost = nearest_cost(components, reduction.experts)
         before, agrees = agrees, ~_is_foreign(cost, pool.rows, pool, voice & agrees)
         if np.array_equal(before, agrees):
             break
-    return Verdict(agrees, cost)
+    return TrustVerdict(agrees, cost)
 
 
 def _voters(pool: Pool, copied: dict[int, int], K: int) -> list[int]:

@@ -18,12 +18,12 @@ CAP = 2.0
 """Maximum weight of a site, as a multiple of the median weight."""
 
 
-def usable(points: Array) -> Mask:
+def usable_sites(points: Array) -> Mask:
     """Return the sites with finite numbers and finite squares, ``(M,)``; raise an error if there is none.
 
     Examples
     --------
-    >>> usable(np.array([[1.0, 2.0], [np.nan, 0.0]]))
+    >>> usable_sites(np.array([[1.0, 2.0], [np.nan, 0.0]]))
     array([ True, False])
     """
     finite: Mask = np.asarray((np.abs(points) < LARGEST).reshape(len(points), -1).all(axis=1))
@@ -32,12 +32,12 @@ def usable(points: Array) -> Mask:
     return finite
 
 
-def capped(weights: Array) -> Array:
+def cap_weights(weights: Array) -> Array:
     """Limit the weights of sites to twice the median, since sizes are reported by the sites.
 
     Examples
     --------
-    >>> capped(np.array([90.0, 110.0, 1e9]))
+    >>> cap_weights(np.array([90.0, 110.0, 1e9]))
     array([ 90., 110., 220.])
     """
     return np.minimum(weights, CAP * np.median(weights))
@@ -193,7 +193,7 @@ def huber_centre(
     """Compute the ``v`` that minimises ``Σ_m w_m ρ(‖z_m - v‖)`` with Huber's ρ: quadratic, linear above the threshold.
 
     It solves ``min_{v, ν} Σ_m w_m (½ ‖ν_m - z_m‖² + τ_m ‖ν_m - v‖)``, the central step of FedGrEM, with ``ν_m`` as from
-    :func:`drawn_towards`. Iterates ``v ← Σ a_m z_m / Σ a_m``, ``a_m = w_m min(1, τ_m / ‖z_m - v‖)``, from the
+    :func:`draw_towards`. Iterates ``v ← Σ a_m z_m / Σ a_m``, ``a_m = w_m min(1, τ_m / ‖z_m - v‖)``, from the
     coordinatewise medians: from the mean, outlying sites would slow convergence.
 
     Parameters
@@ -224,12 +224,12 @@ def huber_centre(
     return centre
 
 
-def drawn_towards(points: Array, centre: Array, threshold: float | Array) -> Array:
+def draw_towards(points: Array, centre: Array, threshold: float | Array) -> Array:
     """Apply block soft thresholding ``v + (1 - τ_m / ‖z_m - v‖)₊ (z_m - v)``, ``(M, D)``.
 
     Examples
     --------
-    >>> drawn_towards(np.array([[0.5], [3.0]]), np.zeros(1), 1.0).ravel()
+    >>> draw_towards(np.array([[0.5], [3.0]]), np.zeros(1), 1.0).ravel()
     array([0., 2.])
     """
     gap = points - centre

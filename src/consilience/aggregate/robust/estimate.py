@@ -93,7 +93,7 @@ class Estimate:
         )
 
 
-def shrunk_step(step: Array, information: Array, towards: Array, pull: Array) -> Array:
+def shrink_step(step: Array, information: Array, towards: Array, pull: Array) -> Array:
     """Take an EM step on the posterior, ``(D,)``: ``(C + Q)⁻¹ (C b + Q v)``.
 
     ``b`` is the EM step on the likelihood and ``C`` its complete-data information. A fixed point is a maximum of the
@@ -101,7 +101,7 @@ def shrunk_step(step: Array, information: Array, towards: Array, pull: Array) ->
 
     Examples
     --------
-    >>> shrunk_step(np.array([2.0, 2.0]), np.diag([3.0, 0.0]), np.zeros(2), np.eye(2))
+    >>> shrink_step(np.array([2.0, 2.0]), np.diag([3.0, 0.0]), np.zeros(2), np.eye(2))
     array([1.5, 0. ])
     """
     if not np.all(np.isfinite(pull)):

@@ -13,7 +13,7 @@ import numpy as np
 
 from consilience.aggregate.camps import Camps, camps
 from consilience.aggregate.robust.centre import coordinate_median, geometric_median
-from consilience.aggregate.robust.estimate import Estimate, shrunk_step
+from consilience.aggregate.robust.estimate import Estimate, shrink_step
 from consilience.aggregate.robust.shrinkage import ShrunkVectors, division, shrink_whitened
 from consilience.model.gates import Gate
 from consilience.model.mixture import Mixture
@@ -56,7 +56,7 @@ class Sharing:
     >>> experts = GaussianExperts(np.zeros((1, 1, 1)), np.ones((1, 1, 1)))
     >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
     >>> alike = {name: Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02)) for name in "abcd"}
-    >>> found = shared(alike)
+    >>> found = share_estimates(alike)
     >>> found.shrinkage.ravel(), found.covariance.ravel()
     (array([0.75, 0.75, 0.75, 0.75]), array([0.005]))
     """
@@ -83,7 +83,7 @@ class Sharing:
         )
 
 
-def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Collection[str] = ()) -> Sharing:
+def share_estimates(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Collection[str] = ()) -> Sharing:
     """Shrink the estimates of sites towards a robust centre, by an amount that depends on their differences.
 
     Coefficients of each expert are shrunk (:func:`~consilience.aggregate.robust.centre.shrunk`) in coordinates whitened
@@ -107,7 +107,7 @@ def shared(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Co
     ...     experts = GaussianExperts(np.array([[[mean]]]), np.ones((1, 1, 1)))
     ...     mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
     ...     return Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02))
-    >>> found = shared({"north": site(0.1), "south": site(-0.1), "east": site(0.0), "west": site(90.0)})
+    >>> found = share_estimates({"north": site(0.1), "south": site(-0.1), "east": site(0.0), "west": site(90.0)})
     >>> found.kept.ravel(), found.mixtures["west"].experts.B.ravel().round(2)
     (array([ True,  True,  True, False]), array([90.]))
     >>> found.shrinkage.ravel().round(2)
@@ -179,7 +179,7 @@ def _steps(site: Estimate, m: int, each: list[ShrunkVectors]) -> Array:
     """Take the EM step of site ``m`` on the posterior of each expert, ``(K, f)``."""
     information = np.linalg.inv(site.covariance) if site.information is None else site.information
     steps = zip(site.coefficients, information, each, strict=True)
-    return np.array([shrunk_step(b, C, one.found.others[m], one.found.pull[m]) for b, C, one in steps])
+    return np.array([shrink_step(b, C, one.found.others[m], one.found.pull[m]) for b, C, one in steps])
 
 
 def _mostly_far(each: list[ShrunkVectors]) -> Mask:
@@ -254,7 +254,7 @@ def _slopes(sites: list[Estimate], out: Mask, slopes: Array, *, equal: bool) -> 
     shrinkage[known] = found.shrinkage
     estimates = np.repeat(found.centre[None], len(sites), axis=0)
     estimates[known] = [
-        shrunk_step(z, np.linalg.inv(C) if site.slopes_information is None else site.slopes_information, v, Q)
+        shrink_step(z, np.linalg.inv(C) if site.slopes_information is None else site.slopes_information, v, Q)
         for site, C, z, v, Q in zip(use, covariance, slopes[known], found.others, found.pull, strict=True)
     ]
     return estimates, shrinkage, found.centre

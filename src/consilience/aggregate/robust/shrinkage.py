@@ -39,11 +39,11 @@ def shrink_whitened(
     D, thin = theta.shape[1], labels < least
     speak = ~thin | thin.all()
     unit = geometric_median((labels[speak, None, None] * covariance[speak]).reshape(-1, D * D)).reshape(D, D)
-    L = factor(unit)
+    L = cholesky_factor(unit)
     white = solve_triangular(L, theta[speak].T, lower=True).T
     own, out = _whitened(L, covariance[speak]), barred[speak] & ~np.all(barred[speak])
     equal = equal or bool(thin.all())
-    found = _all_equal(white, own, out) if equal else _heard(shrunk(white, own, out, tested), own)
+    found = _all_equal(white, own, out) if equal else _heard(shrink(white, own, out, tested), own)
     residuals = np.zeros_like(theta)
     residuals[speak] = np.where(found.kept[:, None], _standardised(white - found.centre, own, found.between), 0.0)
     inverse = solve_triangular(L, np.eye(D), lower=True)
@@ -58,12 +58,12 @@ def shrink_whitened(
     return ShrunkVectors(_with_silent(back, speak, thin), residuals)
 
 
-def factor(unit: Array) -> Array:
+def cholesky_factor(unit: Array) -> Array:
     """Return the lower Cholesky factor of a covariance ``(D, D)``; if it is singular, of one with a larger diagonal.
 
     Examples
     --------
-    >>> factor(np.ones((2, 2))).round(3)
+    >>> cholesky_factor(np.ones((2, 2))).round(3)
     array([[1.   , 0.   ],
            [1.   , 0.001]])
     """
@@ -77,7 +77,7 @@ def factor(unit: Array) -> Array:
 
 def _standardised(gaps: Array, covariances: Array, between: float) -> Array:
     """Divide distances from the centre by their standard deviations, of which a site has at least half the usual."""
-    spread = between + np.trace(believed(covariances), axis1=1, axis2=2) / gaps.shape[1]
+    spread = between + np.trace(inflate_covariances(covariances), axis1=1, axis2=2) / gaps.shape[1]
     return np.asarray(gaps / np.sqrt(spread)[:, None])
 
 
@@ -177,12 +177,12 @@ def harmonic_variances(covariances: Array) -> Array:
     return np.asarray(covariances.shape[1] / np.trace(np.linalg.inv(covariances), axis1=1, axis2=2))
 
 
-def believed(covariances: Array) -> Array:
+def inflate_covariances(covariances: Array) -> Array:
     """Scale up covariances ``(M, D, D)`` whose harmonic variance is below half the median: sites report them.
 
     Examples
     --------
-    >>> believed(np.array([1.0, 1.2, 1e-9])[:, None, None]).ravel()
+    >>> inflate_covariances(np.array([1.0, 1.2, 1e-9])[:, None, None]).ravel()
     array([1. , 1.2, 0.5])
     """
     variances = harmonic_variances(covariances)
@@ -214,7 +214,7 @@ class Shrinkage:
 
     Examples
     --------
-    >>> shrunk(np.array([[0.0], [0.1], [-0.1]]), np.ones((3, 1, 1))).shrinkage.round(2)
+    >>> shrink(np.array([[0.0], [0.1], [-0.1]]), np.ones((3, 1, 1))).shrinkage.round(2)
     array([0.67, 0.67, 0.67])
     """
 
@@ -229,7 +229,7 @@ class Shrinkage:
     kept: Mask
 
 
-def shrunk(points: Array, covariances: Array, barred: Mask | None = None, tested: int = 1) -> Shrinkage:
+def shrink(points: Array, covariances: Array, barred: Mask | None = None, tested: int = 1) -> Shrinkage:
     """Shrink each site's estimate towards the robust centre of the others, by empirical Bayes.
 
     ``θ_m = z_m + B_m (v₋ₘ - z_m)`` with ``B_m = (C_m⁻¹ + T_m⁻¹)⁻¹ T_m⁻¹`` and ``T_m = ĥ² I + S₋ₘ``, where ``v₋ₘ`` is
@@ -259,18 +259,18 @@ def shrunk(points: Array, covariances: Array, barred: Mask | None = None, tested
 
     Examples
     --------
-    >>> found = shrunk(np.array([[0.0], [1.0], [2.0], [900.0]]), np.full((4, 1, 1), 0.01))
+    >>> found = shrink(np.array([[0.0], [1.0], [2.0], [900.0]]), np.full((4, 1, 1), 0.01))
     >>> found.kept, found.estimates.ravel().round(1)
     (array([ True,  True,  True, False]), array([  0.,   1.,   2., 900.]))
 
     The second coordinate is not determined by the first site's rows:
 
     >>> C = np.array([np.diag([0.01, 1e4]), np.diag([0.01, 0.01]), np.diag([0.01, 0.01])])
-    >>> shrunk(np.array([[3.0, 9.0], [0.0, 1.0], [-3.0, 1.0]]), C).estimates[0].round(2)
+    >>> shrink(np.array([[3.0, 9.0], [0.0, 1.0], [-3.0, 1.0]]), C).estimates[0].round(2)
     array([3.  , 1.01])
     """
     M, D = points.shape
-    counted = believed(covariances)
+    counted = inflate_covariances(covariances)
     most = max(REFUSED, float(chdtri(D, CHANCE / (M * tested))) / D)
     others, spread = np.repeat(geometric_median(points)[None], M, axis=0), np.zeros((M, D, D))
     between, kept, known = 0.0, np.ones(M, dtype=bool), np.ones(M, dtype=bool)

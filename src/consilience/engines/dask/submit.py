@@ -29,7 +29,7 @@ from consilience.engines.dask.connection import dask, distributed
 from consilience.errors import EngineError
 from consilience.messages.failures import Failure
 from consilience.messages.table import decode
-from consilience.runs.tree_sum import Span, block_size, blocks, split
+from consilience.runs.tree_sum import Span, block_size, tree_blocks, tree_split
 from consilience.site.site import Site
 
 BLOCKS_PER_THREAD = 4
@@ -61,7 +61,7 @@ class BlockTasks:
         self.client, self._keep = client, keep
         self.names = tuple(site.name for site in sites)
         homes = [worker for worker, number in threads.items() for _ in range(number)]
-        spans = blocks(len(sites), block_size(len(sites), BLOCKS_PER_THREAD * len(homes)))
+        spans = tree_blocks(len(sites), block_size(len(sites), BLOCKS_PER_THREAD * len(homes)))
         self._blocks = {span: SiteBlock(span[0], sites[slice(*span)], keep) for span in spans}
         self._homes = dict(zip(spans, cycle(homes), strict=False))
         self._loaded: dict[Span, Any] = {}
@@ -138,7 +138,7 @@ class BlockTasks:
         def branch(lo: int, hi: int) -> Any:
             if (lo, hi) in leaves or hi - lo < 2:
                 return leaves.get((lo, hi))
-            middle = split(lo, hi)
+            middle = tree_split(lo, hi)
             left, right = branch(lo, middle), branch(middle, hi)
             if left is None or right is None:
                 return right if left is None else left

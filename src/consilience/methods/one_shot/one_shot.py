@@ -34,10 +34,10 @@ from consilience.fit.stop import StopReason
 from consilience.fit.survey import Survey
 from consilience.messages.dialogue import Dialogue, Each, together
 from consilience.messages.questions import LocalFit
-from consilience.methods.one_shot.refinement import Opening, opening, refined
+from consilience.methods.one_shot.refinement import Opening, opening, refine
 from consilience.methods.one_shot.rivals import Contest, Rivals, one_expert, unrefined_rivals
-from consilience.methods.scoring import check_information, check_simulable, simulated_inference
-from consilience.methods.site_reports import surveyed, witnessed_by
+from consilience.methods.score_steps import check_information_kind, check_simulable, simulated_inference
+from consilience.methods.site_reports import add_witnesses, survey_sites
 from consilience.methods.task import Method, Task
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -93,7 +93,7 @@ class OneShot(Method):
     information: str = "observed"
 
     def __post_init__(self) -> None:
-        check_information(self.information)
+        check_information_kind(self.information)
         if isinstance(self.refine, bool) or not isinstance(self.refine, Integral) or self.refine < 0:
             raise InvalidInputError(f"refine={self.refine!r}: expected a whole number of steps, 0 or more")
         if self.plan not in ("expert", "row"):
@@ -125,11 +125,11 @@ class OneShot(Method):
         except np.linalg.LinAlgError as error:
             raise InvalidInputError(FAR_FROM_ZERO) from error
         penalty = task.specifications[0].penalty(summary)
-        survey = surveyed(task, {site: fit.summary for site, fit in fits.items()})
+        survey = survey_sites(task, {site: fit.summary for site, fit in fits.items()})
         found = [combination for combination in combinations if combination is not None]
         if self.refine == 0:
             done = [
-                replace(unrefined(each, penalty), survey=survey, rivals=unrefined_rivals(each, summary))
+                replace(unrefined_fit(each, penalty), survey=survey, rivals=unrefined_rivals(each, summary))
                 for each in found
             ]
         else:
@@ -160,7 +160,7 @@ class OneShot(Method):
         penalty, simulation = by
         contests = [Contest.of(c.mixture, at, opened) for c, at in zip(found, opened.firsts, strict=True)]
         climbs = [contest.climbs(penalty, self.refine, opened.members, simulation) for contest in contests]
-        single = refined(one, opened.one, penalty, self.refine, opened.members)
+        single = refine(one, opened.one, penalty, self.refine, opened.members)
         ends = iter((yield from together([*chain(*climbs), single])))
         by_order = [list(islice(ends, len(each))) for each in climbs]
         (of_one,) = ends
@@ -168,7 +168,7 @@ class OneShot(Method):
         for contest, mine, c, joint in zip(contests, by_order, found, opened.each, strict=True):
             best, rivals = contest.ended(mine, of_one)
             fit = refined_fit(best, penalty, c, opened.members, simulation)
-            witnessed = witnessed_by(survey, opened.cross, joint, c.mixture.K)
+            witnessed = add_witnesses(survey, opened.cross, joint, c.mixture.K)
             done.append(replace(fit, rivals=rivals, survey=witnessed))
         return done
 
@@ -288,7 +288,7 @@ class CombinedFit(InferredFit):
         return (*super().doubts, *of_camps, *self.rivals.doubts(self.log_likelihood))
 
 
-def unrefined(combination: Combination, penalty: Penalty) -> CombinedFit:
+def unrefined_fit(combination: Combination, penalty: Penalty) -> CombinedFit:
     """Return the combination as a fit; its likelihood is an estimate, because no site computed it."""
     mixture = combination.mixture
     ascent = Ascent.without_steps(

@@ -19,7 +19,7 @@ from consilience.fit.scoring import Simulation
 from consilience.fit.stop import StopReason
 from consilience.messages.dialogue import Dialogue, Each, Total
 from consilience.messages.questions import Answers, LocalFit, LogLikelihood, ScoreSums, Several
-from consilience.methods.scoring import by_scores
+from consilience.methods.score_steps import by_scores
 from consilience.methods.site_reports import cross_likelihood
 from consilience.model.information import is_informable
 from consilience.model.mixture import Mixture
@@ -140,7 +140,7 @@ def _best_per_row(found: Sequence[Statistics]) -> float:
     return float(max(item.log_likelihood / max(item.weight, 1.0) for item in found))
 
 
-def refined(
+def refine(
     start: Mixture,
     first: Statistics | None,
     penalty: Penalty,

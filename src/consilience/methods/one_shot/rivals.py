@@ -17,7 +17,7 @@ from consilience.fit.climb import Ascent
 from consilience.fit.scoring import Simulation
 from consilience.fit.specification import Specification
 from consilience.messages.dialogue import Dialogue
-from consilience.methods.one_shot.refinement import Opening, refined
+from consilience.methods.one_shot.refinement import Opening, refine
 from consilience.model.alignment import alignment
 from consilience.model.mixture import Mixture
 from consilience.model.penalty import Penalty
@@ -131,7 +131,7 @@ class Contest:
     ) -> list[Dialogue[Ascent]]:
         """Return the climbs; each takes as many rounds as ``steps`` of the first."""
         return [
-            refined(at, first, penalty, steps - (first is None), members, simulation=simulation)
+            refine(at, first, penalty, steps - (first is None), members, simulation=simulation)
             for at, first in self.starts
         ]
 

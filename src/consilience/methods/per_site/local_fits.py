@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.aggregate.robust.centre import capped, coordinate_median, geometric_median
+from consilience.aggregate.robust.centre import cap_weights, coordinate_median, geometric_median
 from consilience.aggregate.robust.estimate import consistent_labels
 from consilience.errors import InvalidInputError
 from consilience.fit.checks import check_fittable, check_start
@@ -83,10 +83,10 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
     weights = {site: fit.summary.weight if fit.model is None else fit.model.weight for site, fit in fits.items()}
     values = {site: model.log_likelihood for site, model in models.items()}
     summaries = {site: fit.summary for site, fit in fits.items()}
-    return LocalFits(dict(zip(models, relabelled(found), strict=True)), weights, values, summary, summaries)
+    return LocalFits(dict(zip(models, relabel(found), strict=True)), weights, values, summary, summaries)
 
 
-def relabelled(mixtures: Sequence[Mixture]) -> list[Mixture]:
+def relabel(mixtures: Sequence[Mixture]) -> list[Mixture]:
     """Permute experts to common labels, by coefficients in units of their spread over all experts."""
     permutations = consistent_labels(
         np.array([mixture.coefficients for mixture in mixtures]) / units(mixtures)
@@ -112,7 +112,7 @@ def typical(summaries: Sequence[ColumnSummary]) -> ColumnSummary:
     >>> found.weight, found.x_mean, found.x_variance
     (400.0, array([0.]), array([1.]))
     """
-    weight = float(capped(np.array([summary.weight for summary in summaries])).sum())
+    weight = float(cap_weights(np.array([summary.weight for summary in summaries])).sum())
     with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
         x_mean = coordinate_median(np.array([summary.x_mean for summary in summaries]))
         y_mean = coordinate_median(np.array([summary.y_mean for summary in summaries]))

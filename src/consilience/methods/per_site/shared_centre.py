@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from consilience.aggregate.robust.estimate import Estimate, in_common_labels
-from consilience.aggregate.robust.sharing import Sharing, camps_of, shared
+from consilience.aggregate.robust.sharing import Sharing, camps_of, share_estimates
 from consilience.errors import InvalidInputError
 from consilience.fit.climb import Expect
 from consilience.fit.inference import inverse_information
@@ -25,7 +25,7 @@ from consilience.messages.dialogue import Dialogue, Each, PerSite
 from consilience.messages.questions import Likelihood, LogLikelihood, Summarise
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
-from consilience.methods.site_reports import surveyed
+from consilience.methods.site_reports import survey_sites
 from consilience.methods.task import Method, Task
 from consilience.model.alignment import alignment
 from consilience.model.information import (
@@ -122,7 +122,7 @@ class SharedCentre(Method):
             if state.settled:
                 break
         values = yield PerSite(state.finals())
-        return (replace(state.ending(values).fit(penalty), survey=surveyed(task, summaries)),)
+        return (replace(state.ending(values).fit(penalty), survey=survey_sites(task, summaries)),)
 
     def _drawn(self, sites: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
         """Draw the sites that are asked in a round."""
@@ -166,7 +166,7 @@ class _Rounds:
                 found = curvature(stand, statistics, self.penalty)
                 if found is not None or statistics.information is not None:
                     self.informed[site] = found
-                estimate = estimated(stand, statistics, self.penalty, self.informed.get(site))
+                estimate = estimate_site(stand, statistics, self.penalty, self.informed.get(site))
             if estimate.is_finite():
                 if self._replayed(site, stand, statistics):
                     self.remarks.setdefault(site, [REPLAYED])
@@ -184,7 +184,7 @@ class _Rounds:
     def share(self, *, last: bool) -> None:
         """Shrink the estimates; ``last`` ends the stage in which all sites have the centre's mixture."""
         self.aligned = usable = in_common_labels(self.estimates, self.centre)
-        self.sharing = sharing = shared(usable, equal=self.equal, barred=self.remarks)
+        self.sharing = sharing = share_estimates(usable, equal=self.equal, barred=self.remarks)
         moved = np.array([_moved(self.asked[s], sharing.mixtures[s], estimate) for s, estimate in usable.items()])
         self.centre, self.stand = sharing.centre, dict(sharing.mixtures)
         if self.differing >= DAMPED:  # otherwise a site at the threshold of being kept may oscillate
@@ -266,7 +266,7 @@ def restart(fits: LocalFits) -> Mixture:
     unit = np.tile(np.diag(units(mixtures) ** 2), (K, 1, 1))
     labels = {site: np.full(K, fits.weights[site] / K) for site in fits.mixtures}
     stated = {site: Estimate(each, labels[site], unit) for site, each in fits.mixtures.items()}
-    centre = shared(stated, equal=True).centre
+    centre = share_estimates(stated, equal=True).centre
     gate = centre.gate if centre.gate.reads_covariates else centre.gate.with_shares(np.full(K, 1 / K))
     return replace(centre, gate=gate, experts=centre.experts.with_wide_shapes(fits.summary, WIDE))
 
@@ -310,7 +310,7 @@ def curvature(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Curva
     return None if inverse is None else Curvature(inverse, statistics.gate.plain[: stand.K])
 
 
-def estimated(stand: Mixture, statistics: Statistics, penalty: Penalty, known: Curvature | None) -> Estimate:
+def estimate_site(stand: Mixture, statistics: Statistics, penalty: Penalty, known: Curvature | None) -> Estimate:
     """Compute a site's M-step and the covariance of its coefficients, from its statistics at ``stand``.
 
     Permuted expert labels are matched back to those of ``stand``. ``known`` is the curvature of this pass, or of an

@@ -102,7 +102,7 @@ class SiteShare:
 
 
 @dataclass(frozen=True, eq=False)
-class SiteFit(InferredFit):
+class ShrunkFit(InferredFit):
     """The fit of one site, without standard errors, of which a fraction comes from the other sites.
 
     Parameters
@@ -160,11 +160,11 @@ class SharedFit(InferredFit):
         """Return how each site was used, and its shrinkage."""
         return self.survey.added_to(self.sites)
 
-    def site_fits(self) -> Mapping[str, SiteFit]:
+    def site_fits(self) -> Mapping[str, ShrunkFit]:
         """Return each site's own fit, without standard errors."""
         borrowed = {site.name: float(site.shrinkage.mean()) for site in self.sites if len(site.shrinkage)}
         return {
-            site: SiteFit(
+            site: ShrunkFit(
                 **vars(fit),
                 inference=refused(parameters(fit.mixture), "between sites", OF_A_SITE),
                 borrowed=borrowed[site],

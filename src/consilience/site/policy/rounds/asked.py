@@ -10,7 +10,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.canonical import canonical
 from consilience.files.json_text import parsed
 from consilience.fit.climb import Expect
-from consilience.messages.table import decode, decoded_question, encode
+from consilience.messages.table import decode, decode_question, encode
 from consilience.model.mixture import Mixture
 from consilience.site.policy.rounds.leverage import Span
 from consilience.site.policy.rounds.refusal import RefusedQuestionError
@@ -95,7 +95,7 @@ class Asked:
     @property
     def weightings(self) -> tuple[Weighting, ...]:
         """All weightings so far."""
-        asked = tuple(each for question in self.questions for each in weightings_of(decoded_question(question)))
+        asked = tuple(each for question in self.questions for each in weightings_of(decode_question(question)))
         return asked + tuple(each for fit in self.fits for each in own_weightings(decode(fit).mixture))
 
     def to_text(self) -> str:

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from consilience.files.study import Study
 from consilience.messages.failures import Failure, FailureCode
 from consilience.messages.questions import Answer, Answers, FitSite, LocalFit, Question, Sample
-from consilience.messages.table import decode, decoded_question, encode
+from consilience.messages.table import decode, decode_question, encode
 from consilience.model.mixture import Mixture
 from consilience.model.rows import Rows
 from consilience.site.answer import respond
@@ -129,7 +129,7 @@ def _answered(question: bytes, site: Site, run: RoundsOf, asked: Asked, totals: 
     policy = run.policy
     if asked.ended or asked.refusals >= policy.rounds.max_refusals:
         raise RefusedQuestionError(ENDED, "a question of this run, or too many in all, was refused: the run has ended")
-    told = decoded_question(question)
+    told = decode_question(question)
     check_kind(told, policy)
     check_settings(told, run.fit)
     if run.dialogue is not None and policy.rounds.replay_check:

@@ -31,12 +31,12 @@ SETTLED = 0.05
 """Length of a step, in the same unit, below which no other follows."""
 
 
-def check_information(information: str) -> None:
+def check_information_kind(information: str) -> None:
     """Raise an error unless the name of the information is known.
 
     Examples
     --------
-    >>> check_information("simulated")
+    >>> check_information_kind("simulated")
     """
     if information not in INFORMATION:
         raise InvalidInputError(f"information={information!r}: expected 'observed' or 'simulated'")
@@ -90,12 +90,12 @@ def by_scores(
     """
     mixture, scores, asked = next(steps).mixture, first, 0
     if first is not None:
-        check_rows(first, mixture.K)
+        check_ungrouped(first, mixture.K)
     try:
         while True:
             if scores is None or 0 < asked < scored:
                 scores = yield Total(ScoreSums(mixture), sites)
-                check_rows(scores, mixture.K)
+                check_ungrouped(scores, mixture.K)
             elif asked:
                 value: Likelihood = yield Total(LogLikelihood(mixture), sites)
                 scores = with_likelihood(scores, value)
@@ -105,7 +105,7 @@ def by_scores(
         return ascent
 
 
-def check_rows(scores: Statistics, K: int) -> None:
+def check_ungrouped(scores: Statistics, K: int) -> None:
     """Raise an error if labels belong to groups of rows: simulated rows have no groups."""
     if not np.isclose(scores.experts.plain[:K].sum(), scores.weight):
         raise InvalidInputError("information='simulated' is for one label per row, not for groups: use 'observed'")
@@ -117,7 +117,7 @@ def with_likelihood(scores: Statistics, value: Likelihood) -> Statistics:
     return replace(scores, log_likelihood=likelihood, absolute=abs(likelihood), weight=value.weight)
 
 
-def settled(start: Mixture, penalty: Penalty, simulation: Simulation, max_iter: int) -> Dialogue[Ascent]:
+def scoring_ascent(start: Mixture, penalty: Penalty, simulation: Simulation, max_iter: int) -> Dialogue[Ascent]:
     """Take steps by scores until one is short, or does not raise the likelihood.
 
     Each mixture that is asked about shows more of the sites' rows, so that no step is tried twice, and after one that

@@ -27,7 +27,7 @@ from consilience.fit import Specification
 from consilience.fit.scoring import Simulation
 from consilience.fit.stop import StopReason
 from consilience.messages import LogLikelihood, ScoreSums, Several
-from consilience.methods.scoring import simulated_inference
+from consilience.methods.score_steps import simulated_inference
 from consilience.methods.task import Task
 from consilience.model import Rows
 from consilience.model.rows import Groups
