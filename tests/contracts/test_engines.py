@@ -1,6 +1,7 @@
 """What every engine must do: the bits of the reference, failures as values, no site harmed by another.
 
-An engine joins by a line in ``ENGINES``: a context manager that gives a function from sites to an engine over them.
+An engine of the library joins by a line in ``ENGINES``; any other is tested by its name, as in
+``pytest tests/contracts --engine mypackage.module:EngineClass``.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from consilience.engines import DaskCluster, InProcess
+from consilience.engines import DaskCluster, Engine, InProcess
 from consilience.engines.mailbox import Mailbox, begun
-from consilience.errors import AwaitedError, RoundStoppedError
+from consilience.errors import AwaitedError, InvalidInputError, RoundStoppedError
 from consilience.files.letters import AnswerLetter, QuestionLetter
 from consilience.files.mail_folder import answer_name, question_name, write_whole
 from consilience.files.run_file import RunFile
@@ -46,42 +48,46 @@ from consilience.messages import (
 )
 from consilience.messages.dialogue import Dialogue
 from consilience.methods import ClusteredClients, OneShot, Task
-from consilience.model import Mixture
-from consilience.runs import Engine, run
+from consilience.model import Mixture, Rows
+from consilience.runs import EngineOverSites, run
 from consilience.site import Columns, Site, respond
+from dask_work import len_of_both
 from families import SIZED
 from pairwise import every_pair
 from sharded import totals, write_rows, write_sites
 from simulated import FAMILIES, simulated
 
-Over = Callable[[list[Site], bool], Engine]
+Over = Callable[[list[Site], bool], EngineOverSites]
 
 
 @contextmanager
-def inprocess() -> Iterator[Over]:
-    yield lambda sites, in_memory: InProcess(threads=2).over([replace(site, keep=in_memory) for site in sites])
+def using(engine: Engine) -> Iterator[tuple[Engine, Over]]:
+    """Open an engine over sites, as often as wanted; close all at the end."""
+    with ExitStack() as stack:
+        stack.callback(engine.close)
+        yield engine, lambda sites, in_memory: stack.enter_context(closing(engine.over(sites, in_memory=in_memory)))
 
 
 @contextmanager
-def dask() -> Iterator[Over]:
+def dask() -> Iterator[tuple[Engine, Over]]:
     pytest.importorskip("distributed")
-    with DaskCluster(n_workers=2) as cluster:
-        yield lambda sites, in_memory: cluster.over(sites, in_memory=in_memory)
+    with using(DaskCluster(n_workers=2)) as found:
+        yield found
 
 
 @contextmanager
-def mailbox() -> Iterator[Over]:
+def mailbox() -> Iterator[tuple[None, Over]]:
     with tempfile.TemporaryDirectory() as place:
         carriers: list[Carrier] = []
 
-        def over(sites: list[Site], in_memory: bool) -> Engine:
+        def over(sites: list[Site], in_memory: bool) -> EngineOverSites:
             kept = [replace(site, keep=in_memory) for site in sites]
             carriers.append(Carrier(Path(place) / str(len(carriers)), kept))
             return carriers[-1]
 
-        yield over
+        yield None, over
         for carrier in carriers:
-            carrier.stop()
+            carrier.close()
 
 
 class Carrier:
@@ -115,27 +121,60 @@ class Carrier:
         found = AnswerLetter(box.run.identity, box.run.study, number, name, letter.hash, reply)
         write_whole(box.folder / answer_name(number, name), found.to_text())
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the threads of the sites."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-ENGINES = {"inprocess": inprocess, "dask": dask, "mailbox": mailbox}
+ENGINES = {"inprocess": lambda: using(InProcess(threads=2)), "dask": dask, "mailbox": mailbox}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "chosen" not in metafunc.fixturenames:
+        return
+    named = metafunc.config.getoption("--engine", default=None)
+    names = [named] if named else [name for name in ENGINES if name != "mailbox" or "over" in metafunc.fixturenames]
+    if metafunc.function is test_every_model_has_the_bits_of_the_reference:
+        levels = product(names, FAMILIES, ["softmax", "constant"], [1, 4], [False, True])
+        factors = ("chosen", "family", "gate", "group_size", "in_memory")
+        metafunc.parametrize(factors, every_pair(levels), indirect=["chosen"])
+    else:
+        metafunc.parametrize("chosen", names, indirect=True)
+
+
+@contextmanager
+def open_engine(name: str) -> Iterator[tuple[Engine | None, Over]]:
+    """An engine, by its name here or by that of its class, and a function from sites to the engine over them."""
+    module, _, kind = name.partition(":")
+    with using(getattr(import_module(module), kind)()) if kind else ENGINES[module]() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
-def opened() -> Iterator[Callable[[str], Over]]:
+def opened() -> Iterator[Callable[[str], tuple[Engine | None, Over]]]:
     """Engines by name, each opened once, when the first test needs it."""
     with ExitStack() as stack:
-        yield cache(lambda name: stack.enter_context(ENGINES[name]()))
+        yield cache(lambda name: stack.enter_context(open_engine(name)))
 
 
-@pytest.fixture(params=list(ENGINES))
-def over(request: pytest.FixtureRequest, opened: Callable[[str], Over]) -> Over:
+@pytest.fixture
+def chosen(
+    request: pytest.FixtureRequest, opened: Callable[[str], tuple[Engine | None, Over]]
+) -> tuple[Engine | None, Over]:
     return opened(request.param)
 
 
-def reference(sites: list[Site], in_memory: bool) -> Engine:
+@pytest.fixture
+def over(chosen: tuple[Engine | None, Over]) -> Over:
+    return chosen[1]
+
+
+@pytest.fixture
+def engine(chosen: tuple[Engine, Over]) -> Engine:
+    return chosen[0]
+
+
+def reference(sites: list[Site], in_memory: bool) -> EngineOverSites:
     return InProcess(threads=1).over([replace(site, keep=in_memory) for site in sites])
 
 
@@ -215,11 +254,6 @@ def test_a_site_that_fails_at_its_own_question_is_named_and_the_others_go_on(ove
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("over", "family", "gate", "group_size", "in_memory"),
-    every_pair(product(ENGINES, FAMILIES, ["softmax", "constant"], [1, 4], [False, True])),
-    indirect=["over"],
-)
 def test_every_model_has_the_bits_of_the_reference(
     over: Over, tmp_path: Path, family: str, gate: str, group_size: int, in_memory: bool
 ) -> None:
@@ -290,7 +324,7 @@ def test_sites_keep_their_order(over: Over, tmp_path: Path) -> None:
 def test_digests_are_of_each_sites_own_answer(over: Over, tmp_path: Path) -> None:
     sites, mixture = write_sites(tmp_path, 16, 1_000)
 
-    def digests(engine: Engine) -> dict[str, bytes]:
+    def digests(engine: EngineOverSites) -> dict[str, bytes]:
         question = encode(Expect(mixture))
         batches = engine.ask(1, question, engine.sites, total=True, timeout=None)
         return {s: d for replies in batches for r in replies for s, d in zip(r.sites, r.digests, strict=True)}
@@ -356,3 +390,59 @@ def test_a_site_that_hangs_is_left_out_and_no_other(over: Over, tmp_path: Path, 
     assert got.record.dropped == {"site-04": str(FailureCode.NO_ANSWER)}
     assert got.value == expected.value
     assert took < 16
+
+
+# ---------------------------------------------------------------------- arrays in memory
+
+
+VIEWS = {
+    "every third row": lambda a: a[::3],
+    "from the end": lambda a: a[::-1],
+    "every second column": lambda a: np.repeat(a, 2, axis=1)[:, ::2] if a.ndim == 2 else np.repeat(a, 2)[::2],
+    "features first": np.asfortranarray,
+    "a transpose": lambda a: np.ascontiguousarray(a.T).T[::2],
+}
+
+
+def viewed(rows: Rows, view: Callable[[np.ndarray], np.ndarray]) -> Rows:
+    return Rows(view(rows.X), view(rows.Y), view(rows.weight))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_have_the_bits_of_the_reference(over: Over, view: str) -> None:
+    data = simulated("gaussian", gate="softmax", n=900, weights=True)
+    parts = {name: data.rows.take(np.arange(i, 900, 3)) for i, name in enumerate("abc")}
+    sites = [Site(name, viewed(rows, VIEWS[view])) for name, rows in parts.items()]
+    engine = None
+    with suppress(InvalidInputError):  # rows that would be lost with a worker are refused
+        engine = over(sites, False)
+    if engine is not None:
+        got = run(all_kinds(data.truth, ("a", "c")), engine)
+        assert got.value == run(all_kinds(data.truth, ("a", "c")), reference(sites, False)).value
+
+
+def test_views_that_were_written_to_files_have_the_bits_of_the_reference(over: Over, tmp_path: Path) -> None:
+    data = simulated("gaussian", gate="softmax", n=900, weights=True)
+    sites = write_rows(tmp_path, replace(data, rows=viewed(data.rows, VIEWS["every third row"])), 3)
+    got = run(all_kinds(data.truth, ()), over(sites, False))
+    assert got.value == run(all_kinds(data.truth, ()), reference(sites, False)).value
+
+
+# ---------------------------------------------------------------------- work on items, and the end
+
+
+def test_each_yields_what_comes_of_every_item(engine: Engine) -> None:
+    assert isinstance(engine, Engine)
+    items = [b"x" * i for i in range(7)]
+    assert dict(engine.each(len_of_both, items, b"abc")) == {i: i + 3 for i in range(7)}
+    assert list(engine.each(len_of_both, [], b"abc")) == []
+
+
+def test_what_was_closed_leaves_the_engine_open(engine: Engine, tmp_path: Path) -> None:
+    sites, mixture = write_sites(tmp_path, 2, 100)
+    for in_memory in (True, False):
+        with closing(engine.over(sites, in_memory=in_memory)) as one, closing(engine.over(sites)) as other:
+            first = run(totals(mixture, 1), one).value
+            one.close()
+            assert run(totals(mixture, 1), other).value == first
+    assert dict(engine.each(len_of_both, [b"x"], b"abc")) == {0: 4}

@@ -34,6 +34,7 @@ from consilience.errors import (
     UntrustedWarning,
 )
 from consilience.messages import Summarise, Total
+from consilience.model import Rows
 from consilience.site import respond
 from families import SIZED
 from simulated import Simulated, simulated
@@ -571,3 +572,118 @@ def test_a_dialogue_over_responses_only_and_bad_arrays() -> None:
     for bad in (X[:, 0], np.full((3, 2), np.nan)):
         with pytest.raises(InvalidInputError, match="finite numbers"):
             Federation({"a": (bad,)}).run(mean())
+
+
+# ---------------------------------------------------------------------- what is opened is closed
+
+
+class Counting(InProcess):
+    """Counts what is open."""
+
+    def __init__(self) -> None:
+        super().__init__(threads=1)
+        self.overs, self.open, self.closed = 0, 0, 0
+
+    def over(self, sites, *, in_memory=False):
+        found = super().over(sites, in_memory=in_memory)
+        self.overs, self.open = self.overs + 1, self.open + 1
+        found.close = self._ended
+        return found
+
+    def _ended(self) -> None:
+        self.open -= 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def counted(n: int = 200) -> tuple[Federation, Counting]:
+    engine = Counting()
+    return Federation(split(simulated(n=n)), engine), engine
+
+
+def means():
+    return (yield Total(Summarise(d=2, q=1))).y_mean
+
+
+def test_what_a_run_opened_is_closed_after_it() -> None:
+    sites, engine = counted()
+    sites.run(means())
+    assert (engine.overs, engine.open) == (1, 0)
+    sites.fit(ESTIMATORS["gaussian"])
+    assert (engine.overs, engine.open) == (2, 0)
+    sites.select_order(ESTIMATORS["gaussian"], orders=[1, 2])
+    assert (engine.overs, engine.open) == (3, 0)
+    assert engine.closed == 0  # the engine is that of who opened it
+
+
+def test_what_a_run_opened_is_closed_after_an_error() -> None:
+    def unasked():
+        yield 1
+
+    sites, engine = counted()
+    for wrong in (unasked(), means):
+        with pytest.raises(InvalidInputError, match="dialogue"):
+            sites.run(wrong)
+    assert (engine.overs, engine.open) == (2, 0)
+
+
+def test_a_federation_in_a_with_statement_closes_its_engine() -> None:
+    for_all, engine = counted()
+    with for_all as sites:
+        assert sites is for_all
+        assert engine.closed == 0
+        sites.run(means())
+    assert (engine.open, engine.closed) == (0, 1)
+    with pytest.raises(ZeroDivisionError), for_all:
+        raise ZeroDivisionError
+    assert engine.closed == 2
+    with Federation(split(simulated(n=60))) as sites:  # an engine of its own
+        sites.run(means())
+
+
+def test_an_engine_that_lacks_a_method_is_refused() -> None:
+    class Half:
+        def over(self, sites, *, in_memory=False):
+            return object()
+
+    class Unable(InProcess):
+        over = Half.over
+
+    with pytest.raises(InvalidInputError, match=r"got a Half, expected an engine; it lacks the method each and close"):
+        Federation(split(simulated(n=60)), Half())
+    with pytest.raises(InvalidInputError, match=r"a Unable returned a object without sites and ask and close"):
+        Federation(split(simulated(n=60)), Unable()).run(means())
+
+
+def test_options_of_a_run_are_honoured_or_refused() -> None:
+    sites, _ = counted()
+    shown = []
+    sites.fit(ESTIMATORS["gaussian"], progress=lambda *what: shown.append(what))
+    assert ("Summarise", 3, 3) in shown
+    with pytest.raises(RoundStoppedError, match="stopped after 2 rounds"):
+        sites.fit(ESTIMATORS["gaussian"], most_rounds=2)
+    with pytest.raises(TypeError, match="dedline"):
+        sites.fit(ESTIMATORS["gaussian"], dedline=3)
+    with pytest.raises(InvalidInputError, match="on_drop='ask'"):
+        sites.fit(ESTIMATORS["gaussian"], on_drop="ask")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_views_have_the_bits_of_their_copies(order: str) -> None:
+    case = simulated(n=900, weights=True)
+    X = np.asarray(case.X, order=order)
+    views = {"X": X[::3], "y": case.y[::3], "sample_weight": case.rows.weight[::3]}
+    copies = {name: np.array(view, order="C") for name, view in views.items()}
+    model = clone(ESTIMATORS["gaussian"])
+    one, two = (model.fit(*data.values()).coef_.copy() for data in (views, copies))
+    np.testing.assert_array_equal(one, two)
+    other = {"X": case.X[1::3], "y": case.y[1::3], "sample_weight": case.rows.weight[1::3]}
+    one, two = (Federation({"a": data, "b": other}).fit(model).fit.mixture for data in (views, copies))
+    np.testing.assert_array_equal(one.experts.B, two.experts.B)
+
+
+def test_contiguous_arrays_are_not_copied() -> None:
+    X = simulated(n=60).X
+    for kept in (X, np.asfortranarray(X), X[10:30]):
+        assert Rows(kept, np.zeros((len(kept), 1))).X is kept

@@ -270,3 +270,21 @@ def test_a_response_too_far_for_floating_point_has_log_density_minus_infinity(va
     assert far == -np.inf
     assert np.isfinite(near)
     assert np.all(np.isfinite(mixture.responsibilities(rows)))
+
+
+# ---------------------------------------------------------------------- averages
+
+
+@given(shape=shapes())
+def test_a_mixture_is_the_one_of_its_vector(shape):
+    mixture, rows = shape.problem()
+    vector = mixture.to_vector()
+    other = replace(
+        mixture,
+        experts=mixture.experts.moved(
+            np.ones(mixture.experts.free_coefficients().size), np.zeros(mixture.experts.shape_parameters)
+        ),
+    )
+    again = other.with_vector(vector)
+    np.testing.assert_allclose(again.to_vector(), vector, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(again.log_density(rows), mixture.log_density(rows), rtol=1e-6, atol=1e-6)
