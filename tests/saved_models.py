@@ -12,6 +12,8 @@ import pandas as pd
 import polars as pl
 
 from consilience import GaussianMixture, MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience.model import FAMILIES
+from simulated import simulated
 
 N = 240
 
@@ -48,8 +50,14 @@ def regression(y: Any, X: Any = None, **parameters: Any) -> tuple[Any, Any, Any,
     )
 
 
-def with_size(case: tuple[Any, Any, Any, dict[str, Any]], **sizes: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
-    return *case[:3], sizes
+def of_family(family: str) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """A small mixture of experts of a family, with sizes of rows if the family reads them."""
+    case, kind = simulated(family, n=N, exposure=True), FAMILIES[family]
+    options = {"n_init": 1, "max_iter": 20, "random_state": 0}
+    sizes = {} if kind.size_name is None else {kind.size_name: case.rows.exposure}
+    if kind.classes:
+        return MixtureOfExpertsClassifier(2, **options), case.X, case.y.astype(int), sizes
+    return MixtureOfExpertsRegressor(2, family=family, **options), case.X, case.y, sizes
 
 
 def counts(scale: float = 1.0) -> np.ndarray:
@@ -76,18 +84,11 @@ def of_frame(**parameters: Any) -> tuple[Any, Any, Any, dict[str, Any]]:
 
 
 CASES: dict[str, Callable[[], tuple[Any, Any, Any, dict[str, Any]]]] = {
-    "gaussian": lambda: regression(response()),
+    **{family: lambda family=family: of_family(family) for family in FAMILIES},
     "one-expert": lambda: (MixtureOfExpertsRegressor(1), covariates(), response(), {}),
     "no-intercept": lambda: regression(response(), fit_intercept=False),
     "ridge": lambda: regression(response(), expert_ridge=5.0),
-    "student": lambda: regression(response() + np.random.default_rng(5).standard_t(2, N), family="student"),
     "student-fixed": lambda: regression(response(), family="student", degrees_of_freedom=4),
-    "poisson": lambda: with_size(
-        regression(counts(), family="poisson"), exposure=np.random.default_rng(6).uniform(0.5, 2, N)
-    ),
-    "negative_binomial": lambda: regression(counts(3.0), family="negative_binomial"),
-    "gamma": lambda: regression(np.random.default_rng(7).gamma(3, np.exp(response())), family="gamma"),
-    "binomial": lambda: with_size(regression(np.minimum(counts(), 12.0), family="binomial"), trials=np.full(N, 12.0)),
     **{
         f"two-{kind}": lambda kind=kind: regression(two(), covariance_type=kind)
         for kind in ("full", "diag", "spherical", "tied")

@@ -15,7 +15,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.canonical import content_hash
 from consilience.files.toml_file import Finite, Part, Text, TomlFile, check_name
 from consilience.files.toml_text import written
-from consilience.model.families.registry import FAMILIES
+from consilience.model.families.registry import ELSEWHERE, FAMILIES
 from consilience.model.gates import GATES
 
 MOST_EXPERTS = 20
@@ -99,9 +99,9 @@ class Model(Part):
     @model_validator(mode="after")
     def _known(self) -> Self:
         """Check that family and gate are among those of the library."""
-        for chosen, known in ((self.family, FAMILIES), (self.gate, GATES)):
+        for chosen, known, more in ((self.family, FAMILIES, ELSEWHERE), (self.gate, GATES, "")):
             if chosen not in known:
-                raise ValueError(f"{chosen!a} is not one of {', '.join(known)}")
+                raise ValueError(f"{chosen!a} is not one of {', '.join(known)}{more}")
         return self
 
 
