@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any
 
 import numpy as np
@@ -171,6 +170,8 @@ def _is_free(kind: int, record: Struct) -> bool:
 @cache
 def load_extensions() -> None:
     """Import the modules of the entry point group, each of which registers its questions."""
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
+
     for point in entry_points(group=GROUP):
         point.load()
 

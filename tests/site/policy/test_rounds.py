@@ -13,7 +13,7 @@ import pytest
 from consilience.datasets import soft
 from consilience.fit import Expect
 from consilience.messages import LogLikelihood, ScoreSums, Several, Summarise, decode, encode
-from consilience.messages.questions import Question
+from consilience.messages.table import table
 from consilience.model import ConstantGate, Design, Mixture, Penalty, Rows, expect
 from consilience.model.families.base import Options
 from consilience.model.families.registry import FAMILIES
@@ -114,7 +114,7 @@ def test_batches_count_by_what_is_in_them() -> None:
 
 
 def test_the_policy_lists_real_questions() -> None:
-    real = {each.__name__ for each in get_args(Question)} - {"Several"}
+    real = {each.__name__ for each in table()}
     assert set(get_args(Listed)) == real
     assert set(WHY_OFF) == real - set(Policy.of_profile().rounds.questions) - {"ScoreSums"}
 
