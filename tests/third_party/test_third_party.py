@@ -154,3 +154,14 @@ def test_the_family_is_found_by_its_entry_point(tmp_path: Path) -> None:
     if python(known, tmp_path, tmp_path) == "False":
         pytest.skip("families are not read from entry points yet: consilience.model.FAMILIES does not know this one")
     assert python(FAMILY.format(registered=""), tmp_path, tmp_path) == "True True 0.2"
+
+
+@pytest.mark.slow
+def test_the_engine_keeps_the_contracts_by_its_name() -> None:
+    contracts = [sys.executable, "-m", "pytest", "tests/contracts", "--engine", "conmedian.pool:ProcessPool", "-q"]
+    some = "order or digests or views or each or closed or stops_a_run or (bits_are and streamed-2)"
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    command = [*contracts, "-p", "no:cacheprovider", "-k", some]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"\b1\d passed", done.stdout), done.stdout
