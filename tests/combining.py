@@ -15,7 +15,7 @@ from consilience.fit.criteria import log_likelihood
 from consilience.fit.parameters import parameters
 from consilience.messages import FitSite
 from consilience.model import Design, Mixture, Rows
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, IntArray, pack
 from consilience.site import Site, answer

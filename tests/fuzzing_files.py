@@ -13,17 +13,16 @@ from consilience.cli.drafting import EMPTY
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
 from consilience.estimators.saving import load
-from consilience.files.canonical import content_hash
-from consilience.files.roster import Roster
+from consilience.files.json_text import content_hash
 from consilience.files.site_file import SiteFile
-from consilience.files.study import Study
-from consilience.site import ledger
-from consilience.site.approval import released
-from consilience.site.fit_report import FitReport
-from consilience.site.folder import LEDGER, SiteFolder
-from consilience.site.policy import PROFILES, Policy
-from consilience.site.row_tags import RowTags
-from consilience.studies import fit_at_site
+from consilience.kit import ledger
+from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.policy.policy import PROFILES, Policy
+from consilience.kit.release import FitReport, release_fit
+from consilience.kit.roster import Roster
+from consilience.kit.row_tags import RowTags
+from consilience.kit.site_fit import fit_at_site
+from consilience.kit.study import Study
 
 ROSTER = 'format = "consilience-roster"\nversion = 1\n[[sites]]\nname = "ash"\n[[sites]]\nname = "birch"\n'
 TOKENS = (
@@ -41,7 +40,7 @@ def files() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as parent:
         folder = SiteFolder.init("ash", Policy.of_profile("hospital").to_text(), parent)
         fit_at_site(folder, Study.from_text(STUDY), hospitals()["ash"])
-        sent = released(folder, "A. Person")
+        sent = release_fit(folder, "A. Person")
         (report,) = (folder.path / "fits").iterdir()
         (tags,) = (folder.path / "tags").iterdir()
         return {

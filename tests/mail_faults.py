@@ -24,17 +24,16 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from consilience.engines import mailbox
 from consilience.errors import ConsilienceError, EngineError
-from consilience.files.mail_folder import MailFolder, answer_name
-from consilience.files.run_file import RUN, RunFile
-from consilience.files.study import Study
+from consilience.kit import mailbox
+from consilience.kit.combination import simulate_study
+from consilience.kit.folder import SiteFolder
+from consilience.kit.letters import RUN, RunFile
+from consilience.kit.mail_folder import MailFolder, answer_name
+from consilience.kit.mail_run import advance_by_files, begin_by_files, draft_answer, open_question, seal_answer
+from consilience.kit.study import Study
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
 from consilience.runs.journal import Journal
-from consilience.site.folder import SiteFolder
-from consilience.studies import simulated
-from consilience.studies.mail import drafted_answer, open_question, sealed_answer
-from consilience.studies.mail_run import advanced_by_files, begin_by_files
 from mail_office import Office
 
 STEPS = 40
@@ -71,7 +70,7 @@ TABLES = {name: table(i) for i, name in enumerate(("north", "south", "west"))}
 @cache
 def expected() -> tuple[float, bytes]:
     """What a run without faults ends with."""
-    fit = simulated(STUDY, TABLES, start=START).best.fit
+    fit = simulate_study(STUDY, TABLES, start=START).best.fit
     return fit.log_likelihood, fit.mixture.coefficients.tobytes()
 
 
@@ -148,14 +147,14 @@ class Schedule:
             letter = open_question(MailFolder(self.mail), RunFile.read(self.mail), name)
             if letter is None:
                 return
-            draft = drafted_answer(self.office.folders[name], STUDY, rows, RunFile.read(self.mail), letter)
+            draft = draft_answer(self.office.folders[name], STUDY, rows, RunFile.read(self.mail), letter)
             if draft.is_new and rows is not self.office.tables[name]:
                 assert letter.number == 1, "changed rows were accepted within a run"
                 self.forget(name)
                 return
             if chance < 0.2:
                 return  # killed before the answer was recorded
-            sealed = sealed_answer(self.office.folders[name], draft)
+            sealed = seal_answer(self.office.folders[name], draft)
             if chance < 0.3:
                 return  # killed before it was written
             text = sealed.to_text()
@@ -175,7 +174,7 @@ class Schedule:
         with self.named():
             told = begin_by_files(STUDY, self.mail, self.office.path / "theirs", sites=self.office.names, start=START)
             assert empty, "a second coordinator was not noticed"
-            advanced_by_files(STUDY, self.mail, self.office.path / "theirs", told)
+            advance_by_files(STUDY, self.mail, self.office.path / "theirs", told)
 
     def clock(self) -> None:
         """The time of a question is over by the coordinator's clock, and is then moved."""
@@ -185,7 +184,7 @@ class Schedule:
                 told = begin_by_files(
                     STUDY, self.mail, self.office.own, sites=wanted.sites, keys=wanted.keys, start=START
                 )
-                advanced_by_files(STUDY, self.mail, self.office.own, told, until=until)
+                advance_by_files(STUDY, self.mail, self.office.own, told, until=until)
 
     # ------------------------------------------------------------------ files
 

@@ -9,14 +9,20 @@ import pyarrow as pa
 
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import AwaitedError
-from consilience.files.letters import QuestionLetter
-from consilience.files.mail_folder import MailFolder, answer_name
-from consilience.files.run_file import RunFile
-from consilience.files.study import Study
-from consilience.site.folder import SiteFolder
-from consilience.site.policy import Policy
-from consilience.studies.mail import drafted_answer, is_answered, open_question, sealed_answer, start_bytes
-from consilience.studies.mail_run import advanced_by_files, begin_by_files
+from consilience.kit.folder import SiteFolder
+from consilience.kit.letters import QuestionLetter, RunFile
+from consilience.kit.mail_folder import MailFolder, answer_name
+from consilience.kit.mail_run import (
+    advance_by_files,
+    begin_by_files,
+    draft_answer,
+    is_answered,
+    open_question,
+    seal_answer,
+    start_bytes,
+)
+from consilience.kit.policy.policy import Policy
+from consilience.kit.study import Study
 
 TABLES = hospitals()
 
@@ -64,7 +70,7 @@ class Office:
         told = begin_by_files(self.study, self.mail, self.own, sites=wanted.sites, keys=wanted.keys, start=self.start)
         notice = lambda name, why: self.notices.append((name, why))  # noqa: E731
         try:
-            done = advanced_by_files(
+            done = advance_by_files(
                 self.study, self.mail, self.own, told, days=self.days, on_drop=self.on_drop, notice=notice
             )
         except AwaitedError:
@@ -84,9 +90,9 @@ class Office:
     def answer(self, name: str, table: pa.Table | None = None) -> Path:
         """Answer the latest question to a site; the path of the answer."""
         letter, rows = self.latest(name), self.tables[name] if table is None else table
-        draft = drafted_answer(self.folders[name], self.study, rows, RunFile.read(self.mail), letter)
+        draft = draft_answer(self.folders[name], self.study, rows, RunFile.read(self.mail), letter)
         path = self.mail / answer_name(letter.number, name)
-        path.write_text(sealed_answer(self.folders[name], draft).to_text())
+        path.write_text(seal_answer(self.folders[name], draft).to_text())
         return path
 
     def asked(self) -> list[str]:

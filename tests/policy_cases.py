@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from consilience.files.study import CategoryColumn, Minimum, Model, NumberColumn, Study
+from consilience.kit.policy.policy import Policy
+from consilience.kit.site_fit import study_rows
+from consilience.kit.study import CategoryColumn, Minimum, Model, NumberColumn, Study
 from consilience.model.rows import Rows
-from consilience.site.policy import Policy
-from consilience.studies.local import rows_of
 
 LEAST = Minimum(rows=1, rows_per_level=1, rows_per_expert=1)
 """A study that asks for nothing."""
@@ -30,7 +30,7 @@ def study_of(
 
 
 def rows_from(study: Study, **columns: np.ndarray) -> Rows:
-    return rows_of(study, pa.table(columns))
+    return study_rows(study, pa.table(columns))
 
 
 def policy_with(profile: str = "hospital", **limits: Any) -> Policy:

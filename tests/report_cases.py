@@ -11,12 +11,11 @@ import numpy as np
 
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, MixtureOfRegressions, OneShot
 from consilience.datasets import soft
-from consilience.engines.guarded import GuardedSites
 from consilience.errors import ConsilienceWarning
+from consilience.kit.combination import GuardedSites, run_study, simulate_study, sites_of
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.rounds.guard import GuardedSite, RoundsOf
 from consilience.runs import RunOptions
-from consilience.site.policy import Policy
-from consilience.site.policy.rounds import GuardedSite, RoundsOf
-from consilience.studies.combination import ran, simulated, sites_of
 from mail_office import TABLES, study_with
 
 NAMES = ("north", "south", "east", "west", "centre")
@@ -122,11 +121,11 @@ def refused_sites() -> Any:
     sites = sites_of(study, TABLES)
     strict = Policy.from_text(Policy.of_profile("open").to_text().replace("min_rows = 1\n", "min_rows = 100000\n"))
     rules = {site.name: RoundsOf(strict if site.name == "ash" else Policy.of_profile("open"), study) for site in sites}
-    start = simulated(study_with(), TABLES).best.fit.mixture
+    start = simulate_study(study_with(), TABLES).best.fit.mixture
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)
         engine = GuardedSites(GuardedSite(site, rules[site.name]) for site in sites)
-        return ran(study, engine, start=start, options=RunOptions(on_drop="continue")).best
+        return run_study(study, engine, start=start, options=RunOptions(on_drop="continue")).best
 
 
 def withheld() -> Any:

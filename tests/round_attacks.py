@@ -14,6 +14,8 @@ from zlib import crc32
 import numpy as np
 
 from consilience.fit import Expect, Specification
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.rounds.guard import GuardedSite, RoundsOf
 from consilience.messages.failures import Failure
 from consilience.messages.questions import (
     Clients,
@@ -36,8 +38,6 @@ from consilience.published.critic import CriticSums
 from consilience.published.spectral import SquaredResponses
 from consilience.site import Site
 from consilience.site.answer import respond
-from consilience.site.policy import Policy
-from consilience.site.policy.rounds import GuardedSite, RoundsOf
 
 D = 4
 CENTRE = np.array([60.0, 27.0, 0.5, 0.01])

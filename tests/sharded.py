@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from consilience.data import Columns, Shard
 from consilience.datasets import soft
 from consilience.fit import Expect
 from consilience.messages import Total, encode
 from consilience.messages.dialogue import Dialogue
 from consilience.model import Mixture
-from consilience.site import Columns, Shard, Site
+from consilience.site import Site
 from simulated import Simulated
 
 

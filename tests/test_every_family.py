@@ -13,13 +13,13 @@ import pytest
 
 import consilience
 from consilience.errors import InvalidInputError
-from consilience.files.model_document import ModelDocument
+from consilience.files.saved_model import ModelDocument
 from consilience.files.site_file import SiteDocument, SiteFile
-from consilience.files.study import Study
+from consilience.fit.climb import Expect
+from consilience.kit.site_fit import site_file
+from consilience.kit.study import Study
 from consilience.messages import encode
-from consilience.messages.questions import Expect
 from consilience.model import FAMILIES
-from consilience.studies import site_file
 from families import NAMES
 from saved_models import fitted
 from simulated import simulated

@@ -61,7 +61,7 @@ def test_no_module_names_a_concrete_family_or_gate_or_tests_for_one() -> None:
 
 
 def test_the_requirement_check_is_the_one_place_that_may() -> None:
-    tree = ast.parse((SOURCE / "model/families/requirement.py").read_text(encoding="utf-8"))
+    tree = ast.parse((SOURCE / "model/families/registry.py").read_text(encoding="utf-8"))
     assert named_classes(tree) == {"GaussianExperts"}
 
 

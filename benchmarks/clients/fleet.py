@@ -38,7 +38,7 @@ from consilience.fit import Expect
 from consilience.messages import Total
 from consilience.methods import ClusteredClients
 from consilience.model import Mixture
-from consilience.numerics.softmax import log_sum_exp
+from consilience.numerics.arrays import log_sum_exp
 from consilience.runs import run
 
 CLIENTS, LARGEST, ABSENT, CLOSE, SEEDS = 2000, 500, 0.1, 1.1, 20

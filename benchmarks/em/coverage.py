@@ -33,7 +33,7 @@ from consilience.fit.inference import (
 )
 from consilience.fit.parameters import Parameters, parameters
 from consilience.model import Rows, expect
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 
 GENERATORS = {"soft": soft, "paper": paper}
 PARTS = {"gate": "gate", "experts": "experts", "log variances": "log_shapes"}

@@ -24,7 +24,7 @@ from consilience.fit.inference import Inference
 from consilience.fit.parameters import parameters
 from consilience.methods.one_shot.one_shot import unrefined_fit
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, SoftmaxGate
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 
 PARTS = {"experts": "experts", "log variances": "log_shapes", "gate": "gate"}
 

@@ -22,7 +22,7 @@ from benchmarks.lib.real_sets import REAL_SETS, RealSet
 from benchmarks.lib.study import RESULTS, Record, Study, rounded, stopwatch, table, versions
 from consilience import MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.errors import ConsilienceWarning
-from consilience.fit.checks import on_floor
+from consilience.fit.specification import on_floor
 
 GATES = {"softmax": MixtureOfExpertsRegressor, "constant": MixtureOfRegressions}
 ORDERS = (2, 3, 4)

@@ -19,8 +19,7 @@ from consilience.aggregate.robust.estimate import consistent_labels
 from consilience.model import Design, GaussianExperts, Mixture, Rows, SoftmaxGate, multinomial
 from consilience.model.families.categorical import CategoricalExperts
 from consilience.model.kernels import Workspace, second_moments
-from consilience.numerics.arrays import unpack
-from consilience.numerics.softmax import log_sum_exp
+from consilience.numerics.arrays import log_sum_exp, unpack
 
 BLOCK = 2**23
 """Most numbers of a table of divergences that is held at once."""
@@ -110,7 +109,7 @@ def fisher_gate(models: Sequence[SiteModel], X: np.ndarray, ridge: float) -> Sof
         H = multinomial.blocks_to_matrix(curvature, K - 1, design.p)
         total += H
         right += H @ multinomial.contrasts(model.mixture.gate.alpha).ravel()
-    return SoftmaxGate(multinomial.centred(np.linalg.solve(total, right).reshape(K - 1, design.p)))
+    return SoftmaxGate(multinomial.centre_coefficients(np.linalg.solve(total, right).reshape(K - 1, design.p)))
 
 
 # ---------------------------------------------------------------- one of the sites, all of the sites
@@ -180,7 +179,7 @@ def gate_by_responses(
     joint = np.log(np.maximum(prior, 1e-300)) + log_density
     _, tau = log_sum_exp(joint)
     start = average(models).gate.alpha[matched(reduced.experts, models)]
-    alpha = multinomial.fitted(start, part.panel, tau, ridge=slope_ridge(reduced.design, ridge))
+    alpha = multinomial.fit_softmax(start, part.panel, tau, ridge=slope_ridge(reduced.design, ridge))
     return replace(reduced, gate=SoftmaxGate(alpha))
 
 

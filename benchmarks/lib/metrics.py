@@ -9,8 +9,7 @@ from scipy.optimize import linprog
 
 from consilience.errors import InvalidInputError
 from consilience.fit.parameters import parameters
-from consilience.model.alignment import alignment
-from consilience.model.mixture import Mixture
+from consilience.model.mixture import Mixture, alignment
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import Array, IntArray, kronecker
 

@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.lib.real_sets import RealSet
 from benchmarks.lib.study import Record
 from consilience.fit import Ascent, Expect, Specification, climb, drive
-from consilience.fit.checks import on_floor
-from consilience.fit.starts import StartSample, mixture_from, softened, start_sample
+from consilience.fit.specification import on_floor
+from consilience.fit.starts import StartSample, mixture_from, soften_labels, start_sample
 from consilience.model import Penalty, Rows, expect
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary, column_summary
@@ -62,7 +62,7 @@ class Cell:
 
 def by_partition(t: StartSample, rng: np.random.Generator) -> np.ndarray:
     K = t.specification.K
-    return softened(rng.integers(K, size=t.m), K)
+    return soften_labels(rng.integers(K, size=t.m), K)
 
 
 def by_subsets(t: StartSample, rng: np.random.Generator) -> np.ndarray:
@@ -74,7 +74,7 @@ def by_subsets(t: StartSample, rng: np.random.Generator) -> np.ndarray:
         few = rng.choice(t.m, size, replace=False)
         B = np.linalg.lstsq(t.X[few], t.F[few], rcond=1e-6)[0]
         errors.append(np.sum((t.F - t.X @ B) ** 2, axis=1))
-    return softened(np.argmin(errors, axis=0), K)
+    return soften_labels(np.argmin(errors, axis=0), K)
 
 
 def by_cells(t: StartSample, rng: np.random.Generator) -> np.ndarray:
@@ -82,7 +82,7 @@ def by_cells(t: StartSample, rng: np.random.Generator) -> np.ndarray:
     K = t.specification.K
     Z = np.hstack([t.X, t.F * np.exp(rng.uniform(-1, 3))])
     centres = Z[rng.choice(t.m, K, replace=False)]
-    return softened(np.argmin([np.sum((Z - centre) ** 2, axis=1) for centre in centres], axis=0), K)
+    return soften_labels(np.argmin([np.sum((Z - centre) ** 2, axis=1) for centre in centres], axis=0), K)
 
 
 def by_slices(t: StartSample, rng: np.random.Generator) -> np.ndarray:
@@ -90,7 +90,7 @@ def by_slices(t: StartSample, rng: np.random.Generator) -> np.ndarray:
     K = t.specification.K
     Z = np.hstack([t.X, t.F])
     rank = np.argsort(np.argsort(Z @ (rng.standard_normal(Z.shape[1]) * rng.exponential(size=Z.shape[1])))) / t.m
-    return softened(np.searchsorted(np.sort(rng.random(K - 1)), rank), K)
+    return soften_labels(np.searchsorted(np.sort(rng.random(K - 1)), rank), K)
 
 
 def by_responsibilities(t: StartSample, rng: np.random.Generator) -> np.ndarray:

@@ -18,8 +18,7 @@ from scipy.linalg import eigvalsh, solve_triangular
 from consilience.errors import InvalidInputError
 from consilience.model.information import complete_information, ridge
 from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
+from consilience.model.statistics import Penalty, Statistics
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import cholesky_or_none
 

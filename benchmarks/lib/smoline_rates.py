@@ -19,7 +19,7 @@ from benchmarks.lib.study import Record
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.parameters import jacobian, parameters
 from consilience.model import Design, GaussianExperts, Mixture, Penalty, Rows, SoftmaxGate, expect
-from consilience.model.information import complete_information, moved
+from consilience.model.information import complete_information, move_parameters
 
 
 def rates(key: str) -> Record:
@@ -66,7 +66,7 @@ def library_rates(data: Instance) -> Record:
     read, at_top = jacobian(top, np.arange(2)), parameters(top).flat()
 
     def step(delta: np.ndarray) -> np.ndarray:
-        at = moved(top, delta)
+        at = move_parameters(top, delta)
         change = parameters(at.maximise(expect(at, rows), fit.penalty)).flat() - at_top
         return np.linalg.lstsq(read, change, rcond=None)[0]
 

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from consilience.numerics.linalg import whitening
-from consilience.numerics.quadrature import normal_nodes
+from consilience.published.critic import normal_nodes
 from consilience.published.spectral import symmetric_pair
 
 D, AGENT_ROWS = 128, 10

@@ -59,8 +59,7 @@ from consilience.messages.dialogue import Each, Request
 from consilience.messages.questions import Several
 from consilience.methods import Task
 from consilience.model import CategoricalExperts, Design, Mixture, Penalty, Rows, multinomial
-from consilience.numerics.arrays import unpack
-from consilience.numerics.softmax import log_sum_exp
+from consilience.numerics.arrays import log_sum_exp, unpack
 from consilience.site import Site, answer
 
 K = 4
@@ -375,7 +374,9 @@ def logistic_part(M: int, rng: np.random.Generator) -> tuple[SupportPart, Catego
         y = rng.random(n) < 1 / (1 + np.exp(-odds))
         classes = np.array([~y, y]).astype(float)
         slopes = np.diag(np.r_[0.0, np.ones(p - 1)])
-        fits = [multinomial.fitted(np.zeros((2, p)), panel, classes * (labels == j), ridge=slopes) for j in range(k)]
+        fits = [
+            multinomial.fit_softmax(np.zeros((2, p)), panel, classes * (labels == j), ridge=slopes) for j in range(k)
+        ]
         return np.array(fits)
 
     support, B = points(), np.concatenate([site() for _ in range(M)])

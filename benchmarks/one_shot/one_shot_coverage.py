@@ -23,7 +23,7 @@ from consilience.fit.parameters import parameters
 from consilience.messages import FitSite
 from consilience.methods import OneShot, Task
 from consilience.model import Mixture, Rows
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 from consilience.site import Site, answer
 
 CELLS = {"20000/16": (20_000, 16), "50000/64": (50_000, 64)}

@@ -13,10 +13,11 @@ import numpy as np
 
 from benchmarks.lib.study import Record, Study, rounded, table
 from consilience.datasets import paper, soft
-from consilience.files import study as study_files
+from consilience.kit import study as study_files
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.refit import fit_releasable, self_test
+from consilience.kit.study_model import task_of
 from consilience.model.rows import Rows
-from consilience.site.policy import Policy, releasable, self_test
-from consilience.studies import task_of
 
 ROWS, FEATURES, EXPERTS = 2000, 20, 4
 GENERATORS = {"soft": soft, "paper": paper}
@@ -39,7 +40,7 @@ def replication(key: str) -> Record:
     data = GENERATORS[name](ROWS, n_features=FEATURES, n_experts=EXPERTS, random_state=int(seed))
     rows = Rows(data.X, data.y[:, None])
     question = task_of(ASKED).fit_site(describe=True)
-    release = releasable(question, rows, ASKED, Policy.of_profile("hospital"))
+    release = fit_releasable(question, rows, ASKED, Policy.of_profile("hospital"))
     K = 0 if release.fit is None else release.fit.model.mixture.K
     attack = self_test(question, rows, ASKED.seed, K or None)
     checks = [c for c in release.verdict.checks if (c.part, c.rule) != ("covariates", "rows_per_parameter")]

@@ -20,17 +20,20 @@ from benchmarks.lib.study import Record, Study, rounded, table
 from benchmarks.sites.honest_releases import ASKED, EXPERTS, FEATURES, GENERATORS
 from consilience import FederatedEM, OneShot, SharedCentre
 from consilience.engines import InProcess
-from consilience.engines.guarded import GuardedSites
 from consilience.errors import RoundStoppedError
+from consilience.kit.combination import GuardedSites
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.refit import fit_releasable
+from consilience.kit.policy.rounds import guard
+from consilience.kit.policy.rounds.guard import GuardedSite, RoundsOf
+from consilience.kit.policy.rounds.leverage import largest_leverage
+from consilience.kit.site_fit import question_of
+from consilience.kit.study_model import task_of
 from consilience.messages.questions import LocalFit
 from consilience.model.rows import Rows
 from consilience.runs import run
 from consilience.site import Site
 from consilience.site.answer import respond
-from consilience.site.policy import Policy, releasable
-from consilience.site.policy.rounds import GuardedSite, RoundsOf, guard, largest_leverage
-from consilience.studies import task_of
-from consilience.studies.local import question_of
 
 SITES = 4
 METHODS: dict[str, Any] = {
@@ -127,7 +130,7 @@ def guided(method: str, task: Any, sites: list[Site], policy: Policy) -> Record:
 
 def released(site: Site, policy: Policy) -> LocalFit | None:
     """The fit that the policy lets a site release in a file."""
-    return releasable(question_of(ASKED), site.data, ASKED, policy).fit
+    return fit_releasable(question_of(ASKED), site.data, ASKED, policy).fit
 
 
 def outcome(records: list[Record], case: str, profile: str) -> Record:

@@ -35,7 +35,7 @@ from consilience import (
     SharedCentre,
 )
 from consilience.errors import ConsilienceError, SetAsideWarning, SuspectDataWarning, UntrustedWarning
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 
 B = np.array([[0, 2.0, -1, 0.5], [3, -1, 1, 0], [-3, 0, 1, 2.0]])
 SHARES = np.array([0.4, 0.35, 0.25])

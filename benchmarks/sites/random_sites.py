@@ -16,13 +16,7 @@ import numpy as np
 
 from benchmarks.lib.remembering import Remembering, digest_of
 from benchmarks.lib.study import Record, Study, rounded, table
-from consilience import (
-    Federation,
-    MixtureOfExpertsRegressor,
-    MixtureOfRegressions,
-    OneShot,
-    SharedCentre,
-)
+from consilience import Federation, MixtureOfExpertsRegressor, MixtureOfRegressions, OneShot, SharedCentre
 from consilience.errors import SetAsideWarning, UntrustedWarning
 from consilience.federation import FederatedFit
 from consilience.messages import LocalFit

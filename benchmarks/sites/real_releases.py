@@ -19,10 +19,11 @@ import pyarrow as pa
 from benchmarks.lib.datasets import load_table
 from benchmarks.lib.study import Record, Study, rounded, table
 from consilience.errors import ConsilienceWarning
-from consilience.files.study import CategoryColumn, Model, NumberColumn
-from consilience.files.study import Study as StudyFile
-from consilience.site.policy import Policy, self_test
-from consilience.studies.local import checked_rows, question_of, release_of
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.refit import self_test
+from consilience.kit.site_fit import fit_release, question_of, validate_rows
+from consilience.kit.study import CategoryColumn, Model, NumberColumn
+from consilience.kit.study import Study as StudyFile
 
 VOICE = ["Jitter(%)", "Shimmer", "NHR", "HNR", "RPDE", "DFA", "PPE"]
 STATION_ROWS = 2_000
@@ -86,9 +87,9 @@ def replication(key: str) -> Record:
     """``study/site``."""
     name, site = key.split("/")
     asked, tables = data_of(name)
-    release = release_of(asked, tables[site], Policy.of_profile("hospital"))
+    release = fit_release(asked, tables[site], Policy.of_profile("hospital"))
     K = 0 if release.fit is None or release.fit.model is None else release.fit.model.mixture.K
-    rows = checked_rows(asked, tables[site])
+    rows = validate_rows(asked, tables[site])
     attack = self_test(question_of(asked), rows, asked.seed, K) if K else None
     return {
         "rows": rows.n,

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from benchmarks.lib.study import Record, Study, rounded, table
+from consilience.data import Columns, Shard
 from consilience.datasets import soft
 from consilience.engines import DaskCluster
 from consilience.fit import Expect
@@ -30,7 +31,7 @@ from consilience.messages.dialogue import Dialogue
 from consilience.model import Mixture, Rows, expect
 from consilience.model.summary import column_summary
 from consilience.runs import run
-from consilience.site import Columns, Shard, Site
+from consilience.site import Site
 
 D = 20
 AIMS = {16: 1.15, 1024: 1.5}

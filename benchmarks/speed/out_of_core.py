@@ -21,11 +21,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.lib.study import SCRATCH, Record, Study, rounded, stopwatch, table
 from consilience import Federation, InProcess, MixtureOfExpertsRegressor
+from consilience.data import Columns, Shard
 from consilience.datasets import soft
 from consilience.fit import Expect
 from consilience.model import Mixture
 from consilience.model.summary import column_summary
-from consilience.site import Columns, Shard, Site, answer
+from consilience.site import Site, answer
 
 D = 20
 NAMES = tuple(f"x{j}" for j in range(D))

@@ -24,7 +24,8 @@ import numpy as np
 from benchmarks.lib.study import Record, Study, rounded, stopwatch, table
 from consilience.datasets import soft
 from consilience.model import CategoricalExperts, Mixture, PoissonExperts, Rows, expect
-from consilience.model.kernels import choice, kernel_for
+from consilience.model.kernels import kernel_for
+from consilience.model.kernels import panels as choice
 from consilience.model.summary import column_summary
 from consilience.numerics.threads import jobs
 

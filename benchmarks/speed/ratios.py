@@ -29,13 +29,14 @@ import pyarrow.parquet as pq
 from benchmarks.lib.study import RESULTS, Record, Study, rounded, stopwatch, table
 from benchmarks.speed import many_sites, one_exchange, pass_speed, races
 from consilience import InProcess, OneShot
+from consilience.data import Columns, Shard
 from consilience.datasets import soft
 from consilience.fit import Expect
 from consilience.model import Rows, expect
 from consilience.model.kernels import kernel_for
 from consilience.numerics.threads import jobs
 from consilience.runs import run
-from consilience.site import Columns, Shard, Site, answer
+from consilience.site import Site, answer
 
 REPEATS, BOUND = 7, 1.5
 Task = Callable[[], object]

@@ -6,7 +6,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from consilience.cli.catalogue import Problem
+from consilience.cli.catalogue import CommandFault
 
 
 class ErrorCatalogue(SphinxDirective):
@@ -15,7 +15,7 @@ class ErrorCatalogue(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         lines = [".. list-table::", "   :header-rows: 1", "   :widths: 12 8 35 45", ""]
         rows = [("Code", "Exit status", "Meaning", "What to do")]
-        rows += [(p.value.code, str(p.value.status), p.value.title, p.value.remedy) for p in Problem]
+        rows += [(p.value.code, str(p.value.status), p.value.title, p.value.remedy) for p in CommandFault]
         for row in rows:
             lines += [f"   {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(row)]
         return self.parse_text_to_nodes("\n".join(lines))

@@ -39,14 +39,7 @@ if TYPE_CHECKING:
         select_order,
     )
     from consilience.federation import Federation
-    from consilience.methods import (
-        ClusteredClients,
-        FederatedEM,
-        Method,
-        OneShot,
-        SharedCentre,
-        Task,
-    )
+    from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, SharedCentre, Task
     from consilience.published import FedGrEM, FedMomentDescent, GradientEM, MinimaxRegression
     from consilience.runs import Limits, RunOptions
 

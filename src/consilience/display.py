@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from consilience.fit.search import Progress as PassProgress
+    from consilience.fit.starts import Progress as PassProgress
     from consilience.runs.run import Progress as RoundProgress
 
 T = TypeVar("T")

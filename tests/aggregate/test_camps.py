@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from consilience.aggregate import Camps, camps
 
 SE = 0.15
-module = importlib.import_module("consilience.aggregate.camps")
+module = importlib.import_module("consilience.aggregate.disagreement")
 
 
 def drawn(

@@ -19,9 +19,9 @@ from scipy.optimize import linear_sum_assignment
 
 from benchmarks.lib.datasets import DataNotFoundError, load_table
 from consilience.fit import Fit, Specification, aic, bic, fit_mixture
+from consilience.fit.climb import decrement_bound, newton_step
 from consilience.fit.criteria import entropy, log_likelihood
 from consilience.fit.inference import inverse_information
-from consilience.fit.newton import decrement_bound, newton_step
 from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.fit.starts import mixture_from, start_sample
 from consilience.model import (
@@ -37,7 +37,7 @@ from consilience.model import (
     mixture_of_regressions,
 )
 from consilience.model.families.gamma import GammaExperts
-from consilience.model.information import moved
+from consilience.model.information import move_parameters
 from consilience.model.summary import column_summary
 
 HERE = Path(__file__).parent / "flexmix"
@@ -201,7 +201,7 @@ def polished(case: Case, mixture: Mixture) -> Mixture:
     mixture = mixture.in_coordinates_of(case.specification.blank(column_summary(case.rows)))
     for _ in range(3):
         step = newton_step(mixture, expect(mixture, case.rows, information=True), case.penalty)
-        mixture = moved(mixture, step.direction)
+        mixture = move_parameters(mixture, step.direction)
     return case.aligned(mixture)
 
 

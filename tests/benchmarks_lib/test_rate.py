@@ -11,10 +11,10 @@ from hypothesis import given
 from benchmarks.lib.rate import Rate, em_rate
 from consilience.errors import InvalidInputError
 from consilience.fit import Fit, fit_mixture
-from consilience.fit.newton import newton_step
+from consilience.fit.climb import newton_step
 from consilience.fit.parameters import jacobian, parameters
 from consilience.model import Design, Mixture, Penalty, Rows, expect
-from consilience.model.information import moved
+from consilience.model.information import move_parameters
 from simulated import FAMILIES, Simulated, simulated
 from strategies import Shape, shapes
 
@@ -38,7 +38,9 @@ def at_the_top(fit: Fit, rows: Rows) -> Mixture:
     """The fitted mixture after two more Newton steps."""
     mixture = fit.ascent.mixture
     for _ in range(2):
-        mixture = moved(mixture, newton_step(mixture, expect(mixture, rows, information=True), fit.penalty).direction)
+        mixture = move_parameters(
+            mixture, newton_step(mixture, expect(mixture, rows, information=True), fit.penalty).direction
+        )
     return mixture
 
 
@@ -51,7 +53,7 @@ def test_shares_are_the_eigenvalues_of_the_derivative_of_an_em_step(family: str,
     fit = fitted(data)
     top, h = at_the_top(fit, data.rows), 1e-4
     nudges = h * np.eye(top.parameter_count)
-    steps = [[em_step(moved(top, s * nudge), data.rows, fit.penalty) for nudge in nudges] for s in (1, -1)]
+    steps = [[em_step(move_parameters(top, s * nudge), data.rows, fit.penalty) for nudge in nudges] for s in (1, -1)]
     read = jacobian(top, np.arange(top.K))  # of what is read from a mixture, in its free parameters
     derivative = np.linalg.lstsq(read, np.subtract(*steps).T / (2 * h), rcond=None)[0]
     found = em_rate(top, expect(top, data.rows, information=True), fit.penalty)

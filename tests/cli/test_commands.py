@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 import consilience
 from consilience.cli import app as module
-from consilience.cli.catalogue import CommandError, Problem
+from consilience.cli.catalogue import CommandError, CommandFault
 from consilience.cli.output import Output
+from consilience.data.tables import read_table
 from consilience.errors import SetAsideWarning
-from consilience.files.study import Study
-from consilience.site.tables import read_table
-from consilience.studies import site_file
+from consilience.kit.site_fit import site_file
+from consilience.kit.study import Study
 
 RUNNER = CliRunner()
 
@@ -70,7 +70,7 @@ def test_the_example_of_a_study_is_valid(tmp_path):
     assert Study.read(tmp_path / "study.toml").model.response == "outcome"
     again = run("init", tmp_path / "study.toml")
     assert isinstance(again.exception, CommandError)
-    assert again.exception.problem is Problem.OUTPUT
+    assert again.exception.problem is CommandFault.OUTPUT
     assert run("init", tmp_path / "study.toml", "--overwrite").exit_code == 0
 
 
@@ -80,7 +80,7 @@ def test_check_says_that_a_table_fits_and_what_does_not(folder, tmp_path):
     assert json.loads(good.stdout)["used"] == 400
     table(400, 1).assign(ward="?").to_csv(tmp_path / "wrong.csv", index=False)
     wrong = run("site", "check", "ash", folder / "stay.toml", tmp_path / "wrong.csv")
-    assert wrong.exception.problem is Problem.MISFIT
+    assert wrong.exception.problem is CommandFault.MISFIT
     assert "error: column 'ward': 400 of 400 rows have a level that the study does not list" in wrong.stdout
 
 
@@ -126,7 +126,7 @@ def test_a_changed_site_file_is_refused(folder, tmp_path):
     changed = tmp_path / "ash.json"
     changed.write_text((folder / "ash.json").read_text().replace('"site": "ash"', '"site": "oak"'))
     done = run("combine", folder / "stay.toml", changed, "-o", tmp_path / "model.json")
-    assert done.exception.problem is Problem.SITE_FILE
+    assert done.exception.problem is CommandFault.SITE_FILE
     assert not (tmp_path / "model.json").exists()
 
 
@@ -155,9 +155,9 @@ def test_errors_have_a_code_a_next_step_and_a_status(tmp_path):
 
 
 def test_codes_are_distinct_and_have_a_remedy():
-    codes = [problem.value.code for problem in Problem]
+    codes = [problem.value.code for problem in CommandFault]
     assert len(set(codes)) == len(codes)
-    for problem in Problem:
+    for problem in CommandFault:
         assert problem.value.remedy.endswith(".")
         assert 1 <= problem.value.status <= 5
 
@@ -197,7 +197,7 @@ def test_warnings_are_shown_also_if_quiet(capsys):
 def test_an_output_that_exists_is_named_before_anything_is_read(folder, tmp_path):
     (tmp_path / "model.json").write_text("{}")
     done = run("combine", folder / "stay.toml", tmp_path / "none.json", "-o", tmp_path / "model.json")
-    assert done.exception.problem is Problem.OUTPUT
+    assert done.exception.problem is CommandFault.OUTPUT
 
 
 def test_the_version_is_printed():

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from consilience.cli.app import app
 from consilience.datasets.hospitals import STUDY, hospitals
-from consilience.files.study import Study
-from consilience.studies import examined_for
+from consilience.kit.site_fit import examine_for_study
+from consilience.kit.study import Study
 
 
 @pytest.mark.slow
@@ -35,4 +35,4 @@ def test_the_tour_asks_before_it_writes(tmp_path):
 def test_the_tables_fit_the_study():
     study = Study.from_text(STUDY)
     for table in hospitals(3).values():
-        assert examined_for(study, table).findings == ()
+        assert examine_for_study(study, table).findings == ()

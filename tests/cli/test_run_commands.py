@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from consilience.cli.app import app
 from consilience.estimators.saving import load
-from consilience.files.mail_folder import answer_name, question_name
-from consilience.studies import simulated
+from consilience.kit.combination import simulate_study
+from consilience.kit.mail_folder import answer_name, question_name
 from mail_office import TABLES, study_with
 
 RUNNER = CliRunner()
@@ -65,7 +65,7 @@ def test_one_study_has_one_model_by_simulation_by_files_and_on_engines(place: Pa
         for name in NAMES:
             answered(name)
     done("run", "study.toml", "--data", "*.parquet", "-o", "inprocess.json")
-    expected = simulated(STUDY, TABLES).best.model.mixture_.coefficients
+    expected = simulate_study(STUDY, TABLES).best.model.mixture_.coefficients
     for file in ("mail.json", "inprocess.json"):
         np.testing.assert_array_equal(load(place / file).mixture_.coefficients, expected)
     shown = done("status", "box").stdout
@@ -78,7 +78,7 @@ def test_one_study_has_one_model_by_simulation_by_files_and_on_engines(place: Pa
 def test_a_study_runs_on_a_cluster(place: Path) -> None:
     pytest.importorskip("distributed")
     done("run", "study.toml", "--data", "*.parquet", "--engine", "dask", "-o", "dask.json")
-    expected = simulated(STUDY, TABLES).best.model.mixture_.coefficients
+    expected = simulate_study(STUDY, TABLES).best.model.mixture_.coefficients
     np.testing.assert_allclose(load(place / "dask.json").mixture_.coefficients, expected, rtol=1e-10, atol=1e-10)
 
 

@@ -11,15 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
-from consilience.cli.catalogue import Problem
+from consilience.cli.catalogue import CommandFault
 from consilience.cli.preview import FIELDS, RULES, fields_of
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.files.site_file import SiteFile
-from consilience.files.study import Study
-from consilience.site.approval import last_fit
-from consilience.site.folder import SiteFolder
-from consilience.site.policy import Policy
-from consilience.studies import local, simulated, site_file
+from consilience.kit import site_fit as local
+from consilience.kit.combination import simulate_study
+from consilience.kit.folder import SiteFolder
+from consilience.kit.policy.policy import Policy
+from consilience.kit.release import last_fit
+from consilience.kit.site_fit import site_file
+from consilience.kit.study import Study
 
 RUNNER = CliRunner()
 TABLES = hospitals()
@@ -82,7 +84,7 @@ def test_a_fit_to_a_table_that_does_not_fit_the_study_points_to_the_check(place)
     done("site", "init", "ash")
     pq.write_table(TABLES["ash"].drop_columns("age"), "other.parquet")
     found = run("site", "fit", "ash", "study.toml", "other.parquet")
-    assert found.exception.problem is Problem.MISFIT
+    assert found.exception.problem is CommandFault.MISFIT
     assert "site check ash study.toml other.parquet" in str(found.exception)
 
 
@@ -362,6 +364,6 @@ def test_files_of_sites_and_a_simulation_under_the_same_policy_are_one_model(pla
         paths.append(f"{name}.json")
     done("combine", "study.toml", *paths, "-o", "model.json")
     by_files = json.loads(done("show", "model.json", "--json").stdout)
-    model = simulated(study, TABLES, Policy.of_profile("hospital")).best.model
+    model = simulate_study(study, TABLES, Policy.of_profile("hospital")).best.model
     model.save(place / "simulated.json")
     assert by_files == json.loads(done("show", "simulated.json", "--json").stdout)

@@ -24,13 +24,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from consilience.data import Columns
 from consilience.engines import DaskCluster, Engine, InProcess
-from consilience.engines.mailbox import Mailbox, begun
 from consilience.errors import AwaitedError, InvalidInputError, RoundStoppedError
-from consilience.files.letters import AnswerLetter, QuestionLetter
-from consilience.files.mail_folder import answer_name, question_name, write_whole
-from consilience.files.run_file import RunFile
 from consilience.fit import Expect, Specification
+from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.mail_folder import answer_name, question_name, write_whole
+from consilience.kit.mailbox import Mailbox, begin_folder
 from consilience.messages import (
     Clients,
     Each,
@@ -50,7 +50,7 @@ from consilience.messages.dialogue import Dialogue
 from consilience.methods import ClusteredClients, OneShot, Task
 from consilience.model import Mixture, Rows
 from consilience.runs import EngineOverSites, run
-from consilience.site import Columns, Site, respond
+from consilience.site import Site, respond
 from dask_work import len_of_both
 from families import SIZED
 from pairwise import every_pair
@@ -107,7 +107,7 @@ class Carrier:
         if number == 1:
             self._runs += 1
             folder, own = self._place / f"mail-{self._runs}", self._place / f"own-{self._runs}"
-            run = begun(folder, own, RunFile("sha256:" + 64 * "0", self.sites, {}, ""))
+            run = begin_folder(folder, own, RunFile("sha256:" + 64 * "0", self.sites, {}, ""))
             self._box = Mailbox(folder, own, run, patience=0)
         with suppress(AwaitedError):
             list(self._box.ask(number, question, sites, total=total, timeout=None))

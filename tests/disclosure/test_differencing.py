@@ -11,12 +11,11 @@ import pyarrow as pa
 import pytest
 
 from consilience.errors import InvalidInputError
-from consilience.files.study import Study
-from consilience.site.differencing import Earlier, decided
-from consilience.site.folder import SiteFolder
-from consilience.site.releases import decided_for, earlier_of, record, stored
-from consilience.site.used_rows import UsedRows
-from consilience.studies.local import examined_for, site_file, wanted_of
+from consilience.kit.examination import UsedRows
+from consilience.kit.folder import SiteFolder
+from consilience.kit.release import Earlier, decide, decide_for_site, earlier_of, read_release, record_release
+from consilience.kit.site_fit import examine_for_study, site_file, wanted_of
+from consilience.kit.study import Study
 
 MIN_ROWS = 10
 TEXT = """
@@ -71,13 +70,13 @@ class Releasing:
         used = UsedRows.of(rows, wanted_of(study).columns, self.folder.secret)
         head = self.folder.entries[-1].hash
         if self.has_rule:
-            found = decided_for(self.folder, study.identity, used, MIN_ROWS)
+            found = decide_for_site(self.folder, study.identity, used, MIN_ROWS)
             if found.outcome == "refused":
                 return "refused", found.said
             if found.outcome == "stored":
-                return "stored", stored(self.folder, found.entry)
+                return "stored", read_release(self.folder, found.entry)
         data = site_file(study, self.folder.name, rows).to_text().encode()
-        record(self.folder, "release", study.identity, used.tags, data, head=head)
+        record_release(self.folder, "release", study.identity, used.tags, data, head=head)
         return "allowed", data
 
 
@@ -128,8 +127,8 @@ class TestOneRowLess:
 
 
 def test_a_changed_range_makes_the_site_remove_the_row_and_never_selects_it():
-    assert not examined_for(NARROWER, ROWS).fits
-    assert examined_for(NARROWER, ROWS.slice(1)).fits
+    assert not examine_for_study(NARROWER, ROWS).fits
+    assert examine_for_study(NARROWER, ROWS.slice(1)).fits
 
 
 def test_an_added_row_is_recovered_without_the_rule_and_refused_with_it(guarded, unguarded):
@@ -202,7 +201,7 @@ def test_every_earlier_release_counts_and_not_only_the_last(guarded):
 
 def test_a_run_counts_as_a_release_and_has_no_bytes_to_return(guarded):
     used = UsedRows.of(ROWS, wanted_of(STUDY).columns, guarded.folder.secret)
-    record(guarded.folder, "run", STUDY.identity, used.tags)
+    record_release(guarded.folder, "run", STUDY.identity, used.tags)
     assert guarded(STUDY, ROWS.slice(1))[0] == "refused"
     assert guarded(STUDY, ROWS)[0] == "allowed"
 
@@ -211,13 +210,13 @@ def test_a_column_recoded_in_all_rows_is_refused_unless_people_state_that_they_a
     assert guarded(STUDY, ROWS)[0] == "allowed"
     recoded = ROWS.set_column(1, "age", pa.array(ROWS["age"].to_numpy() - 0.25)).slice(1)
     used = UsedRows.of(recoded, wanted_of(STUDY).columns, guarded.folder.secret)
-    found = decided_for(guarded.folder, STUDY.identity, used, MIN_ROWS)
+    found = decide_for_site(guarded.folder, STUDY.identity, used, MIN_ROWS)
     assert (found.outcome, found.entry) == ("refused", 2)
     assert "no row of entry 2 of the ledger is found again" in found.said
     assert "--other-people" in found.said
-    assert decided_for(guarded.folder, STUDY.identity, used, MIN_ROWS, other_people=True).outcome == "allowed"
+    assert decide_for_site(guarded.folder, STUDY.identity, used, MIN_ROWS, other_people=True).outcome == "allowed"
     fewer = UsedRows.of(ROWS.slice(1), wanted_of(STUDY).columns, guarded.folder.secret)  # a statement against the rows
-    assert decided_for(guarded.folder, STUDY.identity, fewer, MIN_ROWS, other_people=True).outcome == "refused"
+    assert decide_for_site(guarded.folder, STUDY.identity, fewer, MIN_ROWS, other_people=True).outcome == "refused"
 
 
 def test_changed_or_missing_tags_and_releases_stop_everything(guarded):
@@ -239,12 +238,12 @@ def test_changed_or_missing_tags_and_releases_stop_everything(guarded):
 def test_two_processes_cannot_both_release_what_each_alone_may(guarded):
     head = guarded.folder.entries[-1].hash
     one, two = (UsedRows.of(rows, wanted_of(STUDY).columns, guarded.folder.secret) for rows in (ROWS, ROWS.slice(1)))
-    record(guarded.folder, "release", STUDY.identity, one.tags, b"one", head=head)
+    record_release(guarded.folder, "release", STUDY.identity, one.tags, b"one", head=head)
     with pytest.raises(InvalidInputError, match="decide again"):
-        record(guarded.folder, "release", STUDY.identity, two.tags, b"two", head=head)
+        record_release(guarded.folder, "release", STUDY.identity, two.tags, b"two", head=head)
 
 
 def test_min_rows_is_at_least_one():
     used = UsedRows(ROWS, ("age",), bytes(32))
     with pytest.raises(InvalidInputError, match="min_rows=0"):
-        decided("sha256:a", used, [Earlier(1, "sha256:a", ("age",), 200, lambda: used.tags)], 0)
+        decide("sha256:a", used, [Earlier(1, "sha256:a", ("age",), 200, lambda: used.tags)], 0)

@@ -14,7 +14,7 @@ from consilience.datasets.attacks import Blown, Collusion, Drill, MoreRows, Repl
 from consilience.errors import RoundStoppedError, UntrustedWarning
 from consilience.federation.federated_fit import FederatedFit
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 
 K, Q, N = 3, 8, 150
 MEANS = np.random.default_rng(5).normal(0, 3, (K, Q))  # at least 7 standard deviations apart

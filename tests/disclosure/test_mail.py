@@ -13,17 +13,16 @@ import pyarrow as pa
 import pytest
 
 import round_attacks as attacks
-from consilience.files.letters import AnswerLetter, QuestionLetter
-from consilience.files.run_file import RunFile
-from consilience.files.study import Study
+from consilience.kit.folder import SiteFolder
+from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.mail_run import draft_answer, seal_answer
+from consilience.kit.policy.policy import Policy
+from consilience.kit.site_fit import site_file, validate_rows
+from consilience.kit.study import Study
 from consilience.messages import Failure, LogLikelihood, Summarise, decode, encode
 from consilience.messages.questions import ScoreSums
 from consilience.model import Mixture
 from consilience.site import Site
-from consilience.site.folder import SiteFolder
-from consilience.site.policy import Policy
-from consilience.studies.local import checked_rows, site_file
-from consilience.studies.mail import drafted_answer, sealed_answer
 from mail_office import TABLES, Office, study_with
 from policy_cases import policy_with, study_of
 from round_attacks import Refused, hospital
@@ -45,8 +44,8 @@ def asked_by_mail(place: Path, where: Site, policy: Policy, method: dict[str, An
         nonlocal number
         number += 1
         letter = QuestionLetter(run.identity, run.study, number, ("north",), question.disclosed, encode(question))
-        draft = drafted_answer(folder, study, table, run, letter)
-        found = decode(AnswerLetter.from_text(sealed_answer(folder, draft).to_text()).answer)
+        draft = draft_answer(folder, study, table, run, letter)
+        found = decode(AnswerLetter.from_text(seal_answer(folder, draft).to_text()).answer)
         if isinstance(found, Failure):
             raise Refused(folder.entries[-1].details["rule"])
         return found
@@ -105,7 +104,7 @@ def test_no_value_of_a_table_is_in_a_file_outside_of_its_site(tmp_path: Path) ->
     outside = b"".join(_decoded(path) for folder in (office.mail, office.own) for path in sorted(folder.rglob("*.*")))
     for table in tables.values():
         raw = np.concatenate([table[name].to_numpy() for name in RANGES])
-        read = checked_rows(study, table).X[:, :2].ravel()  # as the study's rules code them
+        read = validate_rows(study, table).X[:, :2].ravel()  # as the study's rules code them
         assert not [value for value in (*raw, *read) if np.float64(value).tobytes() in outside]
         assert not [value for value in (*raw, *read) if repr(float(value)).encode() in outside]
 

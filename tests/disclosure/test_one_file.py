@@ -10,15 +10,16 @@ import pytest
 
 from consilience.aggregate.combine import site_model
 from consilience.files.site_file import SiteFile
-from consilience.files.study import Minimum, Study
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.refit import Release, check_release, fit_releasable, release_evidence
+from consilience.kit.policy.rules import complete_precision
+from consilience.kit.site_fit import question_of
+from consilience.kit.study import Minimum, Study
 from consilience.messages.questions import LocalFit
 from consilience.model.rows import Rows
 from consilience.numerics.arrays import unpack
 from consilience.site.local_fit import local_fit
-from consilience.site.policy import Policy, Release, checked, evidence, releasable
-from consilience.site.policy.precision_rules import complete_precision
 from consilience.site.site import Site
-from consilience.studies.local import question_of
 from policy_cases import failed_rules, policy_with, rows_from, study_of
 
 OFF = {"rows_per_expert": 1, "effective_rows": 1, "residual_degrees": -1000, "dominance_percent": 100.0}
@@ -26,20 +27,20 @@ OFF = {"rows_per_expert": 1, "effective_rows": 1, "residual_degrees": -1000, "do
 
 
 def released(study: Study, rows: Rows, **limits: Any) -> Release:
-    return releasable(question_of(study), rows, study, policy_with(**limits))
+    return fit_releasable(question_of(study), rows, study, policy_with(**limits))
 
 
 def as_sent(release: Release, study: Study) -> LocalFit:
     """What a recipient reads from the file."""
     assert release.fit is not None, release.refusal
     intercept_and = ("(intercept)", *study.covariates.terms)
-    file = SiteFile(study.identity, "north", intercept_and, release.fit, evidence(release.verdict))
+    file = SiteFile(study.identity, "north", intercept_and, release.fit, release_evidence(release.verdict))
     return SiteFile.from_text(file.to_text()).fit
 
 
 def asked(study: Study, rows: Rows) -> set[str]:
     """The rules that the fit breaks that the study asks for."""
-    return failed_rules(checked(local_fit(question_of(study), Site("a", rows)), rows, study, Policy.of_profile()))
+    return failed_rules(check_release(local_fit(question_of(study), Site("a", rows)), rows, study, Policy.of_profile()))
 
 
 # ---------------------------------------------------------------------- a saturated expert
@@ -210,7 +211,7 @@ def test_a_study_cannot_loosen_the_policy() -> None:
     lax = study_of(["x"], experts=[1], minimum=Minimum(rows=1, rows_per_level=1, rows_per_expert=1))
     rows = rows_from(lax, y=rng.normal(size=30), x=rng.normal(size=30))
     assert released(lax, rows).fit is None
-    assert releasable(question_of(lax), rows, lax, Policy.of_profile("open")).fit is not None
+    assert fit_releasable(question_of(lax), rows, lax, Policy.of_profile("open")).fit is not None
 
 
 def test_a_study_can_tighten_the_policy() -> None:
@@ -230,7 +231,7 @@ def test_no_more_experts_than_the_policy_allows() -> None:
     assert few.fit.model.mixture.K == 1
     assert "more experts than the policy allows" in few.steps[0]
     fit = local_fit(question_of(study), Site("a", rows))
-    assert "max_experts" in failed_rules(checked(fit, rows, study, policy_with(max_experts=1)))
+    assert "max_experts" in failed_rules(check_release(fit, rows, study, policy_with(max_experts=1)))
 
 
 @pytest.mark.slow
@@ -238,10 +239,10 @@ def test_a_start_of_the_coordinator_is_not_used() -> None:
     study, rows = lone_level()
     crafted = local_fit(question_of(study), Site("a", rows.take(np.arange(60)))).model.mixture
     question = question_of(study)
-    told = releasable(
+    told = fit_releasable(
         type(question)(**{**vars(question), "start": crafted, "max_iter": 1}), rows, study, policy_with("open")
     )
-    own = releasable(type(question)(**{**vars(question), "max_iter": 1}), rows, study, policy_with("open"))
+    own = fit_releasable(type(question)(**{**vars(question), "max_iter": 1}), rows, study, policy_with("open"))
     np.testing.assert_array_equal(told.fit.model.mixture.experts.B, own.fit.model.mixture.experts.B)
 
 
@@ -258,11 +259,11 @@ def test_too_few_rows_leave_nothing() -> None:
 def test_evidence_has_no_observed_count() -> None:
     study, rows = lone_level()
     kept, fewer = (released(study, each) for each in (rows, rows.take(np.arange(390))))
-    told = evidence(kept.verdict)
+    told = release_evidence(kept.verdict)
     assert set(told) == {"policy", "profile", "rules"}
     assert all(set(rule) == {"rule", "scope", "limit", "result"} for rule in told["rules"])
     observed = [check.observed for check in kept.verdict.checks]
     assert observed != [check.observed for check in fewer.verdict.checks]
-    assert told == evidence(fewer.verdict)  # other counts, same evidence
+    assert told == release_evidence(fewer.verdict)  # other counts, same evidence
     assert {rule["limit"] for rule in told["rules"]} <= set(Policy.of_profile().limits.values())
     assert "[" not in " ".join(rule["scope"] for rule in told["rules"])  # no level of a category

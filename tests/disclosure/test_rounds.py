@@ -15,8 +15,14 @@ import round_attacks as attacks
 from consilience import FederatedEM
 from consilience.datasets import paper, soft
 from consilience.engines import InProcess
-from consilience.engines.guarded import GuardedSites
 from consilience.fit import Expect, Specification
+from consilience.kit.combination import GuardedSites
+from consilience.kit.examination import UsedRows
+from consilience.kit.folder import SiteFolder
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.rounds.asked import Asked, RefusedQuestionError
+from consilience.kit.policy.rounds.guard import GuardedSite, RoundsOf, check_settings
+from consilience.kit.site_rounds import collect_asked, record_into
 from consilience.messages import Failure, FailureCode, Summarise, decode, encode
 from consilience.messages.questions import Sample, ScoreSums, Several
 from consilience.methods.task import Task
@@ -27,12 +33,6 @@ from consilience.published.client_steps import Sizes
 from consilience.runs import run
 from consilience.site import Site
 from consilience.site.answer import answer, respond
-from consilience.site.folder import SiteFolder
-from consilience.site.policy import Policy
-from consilience.site.policy.rounds import Asked, GuardedSite, RefusedQuestionError, RoundsOf
-from consilience.site.policy.rounds.question_rules import check_settings
-from consilience.site.rounds import asked_before, recorded_in
-from consilience.site.used_rows import UsedRows
 from policy_cases import policy_with
 from round_attacks import D, Refused, free_ask, guarded_ask, hospital
 
@@ -209,7 +209,7 @@ def test_failure_codes_do_not_tell_the_largest_class() -> None:
 def test_a_refusal_ends_the_run_and_is_charged(tmp_path: Any) -> None:
     folder = SiteFolder.init("north", Policy.of_profile().to_text(), tmp_path)
     used = UsedRows(pa.table({"age": list(range(100))}), ("age",), folder.secret)
-    keep = recorded_in(folder, "sha256:a", used)
+    keep = record_into(folder, "sha256:a", used)
     guard = GuardedSite(hospital(), RoundsOf(Policy.of_profile()), keep=keep)
     summary = encode(Summarise(D, 1))
     assert not isinstance(decode(guard.reply(summary)), Failure)
@@ -217,7 +217,7 @@ def test_a_refusal_ends_the_run_and_is_charged(tmp_path: Any) -> None:
     assert isinstance(decode(guard.reply(summary)), Failure)
     charged = [entry.details["rule"] for entry in folder.entries if entry.kind == "refusal"]
     assert charged == ["questions"]
-    assert guard.asked.refusals == asked_before(folder, used).refusals == 1
+    assert guard.asked.refusals == collect_asked(folder, used).refusals == 1
     assert [entry.kind for entry in folder.entries] == ["init", "answer", "refusal"]
 
 

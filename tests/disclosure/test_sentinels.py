@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from consilience.data import Columns, Shard
 from consilience.engines import InProcess
 from consilience.errors import RoundStoppedError
 from consilience.fit import Expect
@@ -14,7 +15,7 @@ from consilience.messages import LogLikelihood, ProposeStart, Several, Summarise
 from consilience.model import Groups, Rows
 from consilience.model.summary import column_summary
 from consilience.runs import run
-from consilience.site import Columns, Shard, Site, respond
+from consilience.site import Site, respond
 from simulated import FAMILIES, simulated
 
 WORD = "SENTINEL-PATIENT-4711"

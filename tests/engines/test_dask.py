@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from consilience.data import Columns, Shard
 from consilience.engines import DaskCluster, InProcess, blocks
-from consilience.engines.blocks import Part, SiteBlock, add_neighbours, added, answer_block
+from consilience.engines.blocks import Part, SiteBlock, add_neighbours, add_parts, answer_block
 from consilience.engines.dask import connection, submit
 from consilience.errors import EngineError, InvalidInputError
 from consilience.fit import Expect, Specification
@@ -31,7 +32,7 @@ from consilience.messages.questions import Bundle
 from consilience.methods import FederatedEM, Task
 from consilience.model import Mixture, Rows
 from consilience.runs import run
-from consilience.site import Columns, Shard, Site, respond
+from consilience.site import Site, respond
 from dask_work import len_of_both, slow_length
 from sharded import totals, write_sites
 
@@ -389,9 +390,9 @@ def parts_of(*values: Any) -> tuple[Part, ...]:
 def test_what_cannot_be_used_stays_apart(tmp_path: Path, values: tuple[Any, Any]) -> None:
     _, mixture = write_sites(tmp_path, 1, 10)
     question, parts = LogLikelihood(mixture), parts_of(*values)
-    assert added(parts, question) == parts
+    assert add_parts(parts, question) == parts
     assert add_neighbours(parts[:1], parts[1:], encode(question), ((0, 1), (1, 2))) == parts
-    assert len(added(parts_of(Likelihood(1.0, 1.0), Likelihood(2.0, 1.0)), question)) == 1
+    assert len(add_parts(parts_of(Likelihood(1.0, 1.0), Likelihood(2.0, 1.0)), question)) == 1
 
 
 # ---------------------------------------------------------------- traces

@@ -15,8 +15,8 @@ import pytest
 
 from consilience.engines import DaskCluster, InProcess
 from consilience.engines.dask import connection, rounds, submit, watch
-from consilience.engines.dask.rounds import Round
-from consilience.engines.dask.watch import is_stuck, survey
+from consilience.engines.dask.rounds import DaskRound
+from consilience.engines.dask.watch import is_stuck, survey_workers
 from consilience.errors import EngineError, RoundStoppedError
 from consilience.messages import FailureCode
 from consilience.model import Mixture
@@ -181,7 +181,7 @@ def test_a_stopped_scheduler_is_a_named_error_in_time(
 ) -> None:
     sites, mixture, expected = study
     silent = pytest.raises(EngineError, match=r"the scheduler has not answered for \d+ s: restart it")
-    monkeypatch.setattr("consilience.engines.dask.cluster.CONNECT_SECONDS", WAIT)
+    monkeypatch.setattr("consilience.engines.dask.connection.CONNECT_SECONDS", WAIT)
     cluster = DaskCluster(clusters.start(workers=1))
     engine, pid = cluster.over(sites), cluster._client.run_on_scheduler(os.getpid)
     for deadline, large in ((4.0, 10**9), (4.0, 0), (None, 10**9)):
@@ -196,7 +196,7 @@ def test_a_stopped_scheduler_is_a_named_error_in_time(
         assert time.monotonic() - began < (deadline or 2.0) + 5.0
         go_on(pid)
     stop(pid)
-    monkeypatch.setattr("consilience.engines.dask.cluster.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("consilience.engines.dask.connection.CONNECT_SECONDS", 1)
     with pytest.raises(EngineError, match="the cluster has not answered for 1 s"):
         cluster.over(sites)
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 1)
@@ -248,7 +248,7 @@ def test_the_scheduler_says_who_is_silent_and_what_waits(last_seen: Any, expecte
     a, b = (worker(name, seen) for name, seen in zip("ab", last_seen, strict=True))
     tasks = [task("running", processing_on=b), task("fetched", who_has=[a]), task("loaded", who_has=[a])]
     scheduler = SimpleNamespace(workers={"a": a, "b": b}, tasks={each.key: each for each in tasks})
-    assert survey(["running", "loaded", "unknown"], ["fetched", "unknown"], 2.5, scheduler) == expected
+    assert survey_workers(["running", "loaded", "unknown"], ["fetched", "unknown"], 2.5, scheduler) == expected
 
 
 # ---------------------------------------------------------------- which answer counts
@@ -266,11 +266,11 @@ def part(lo: int, hi: int) -> tuple[Any, ...]:
 
 
 @pytest.fixture
-def asked() -> tuple[Round, Ended, Ended]:
+def asked() -> tuple[DaskRound, Ended, Ended]:
     """A round of one block of three sites, submitted twice."""
     client = SimpleNamespace(loop=object(), status="running")
     tasks = SimpleNamespace(client=client, names=("a", "b", "c"), spans=lambda asked: [(0, 3)])
-    made = Round(tasks, None, 1, b"", frozenset("abc"), total=False, timeout=None)  # type: ignore[arg-type]
+    made = DaskRound(tasks, None, 1, b"", frozenset("abc"), total=False, timeout=None)  # type: ignore[arg-type]
     first, second = Ended(), Ended()
     made._attempts = {first: (0, 3), second: (0, 3)}
     return made, first, second
@@ -280,21 +280,21 @@ def sites_in(replies: list[Any]) -> list[str]:
     return [site for reply in replies for site in reply.sites]
 
 
-def test_the_first_answer_counts_and_the_second_is_ignored(asked: tuple[Round, Ended, Ended]) -> None:
+def test_the_first_answer_counts_and_the_second_is_ignored(asked: tuple[DaskRound, Ended, Ended]) -> None:
     made, first, second = asked
     assert sites_in(made._settled(second, (part(0, 3),))) == ["a", "b", "c"]
     assert made._settled(first, (part(0, 3),)) == []
     assert not made._open
 
 
-def test_an_incomplete_answer_waits_for_a_complete_one(asked: tuple[Round, Ended, Ended]) -> None:
+def test_an_incomplete_answer_waits_for_a_complete_one(asked: tuple[DaskRound, Ended, Ended]) -> None:
     made, first, second = asked
     assert made._settled(first, (part(0, 1),)) == []
     assert sites_in(made._settled(second, (part(0, 3),))) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("status", ["finished", "error"])
-def test_an_incomplete_answer_counts_if_no_other_is_better(asked: tuple[Round, Ended, Ended], status: str) -> None:
+def test_an_incomplete_answer_counts_if_no_other_is_better(asked: tuple[DaskRound, Ended, Ended], status: str) -> None:
     made, first, second = asked
     assert made._settled(first, (part(0, 1), part(1, 2))) == []
     second.status = status
@@ -302,13 +302,13 @@ def test_an_incomplete_answer_counts_if_no_other_is_better(asked: tuple[Round, E
     assert sites_in(made._settled(second, result)) == ["a", "b"]
 
 
-def test_a_block_without_an_answer_in_time_has_not_failed(asked: tuple[Round, Ended, Ended]) -> None:
+def test_a_block_without_an_answer_in_time_has_not_failed(asked: tuple[DaskRound, Ended, Ended]) -> None:
     made, first, second = asked
     assert made._settled(first, ()) == made._settled(second, ()) == []
     assert not made._open
 
 
-def test_sites_have_failed_when_the_last_task_has(asked: tuple[Round, Ended, Ended]) -> None:
+def test_sites_have_failed_when_the_last_task_has(asked: tuple[DaskRound, Ended, Ended]) -> None:
     made, first, second = asked
     first.status = second.status = "error"
     assert made._settled(first, (OSError, OSError("lost"), None)) == []

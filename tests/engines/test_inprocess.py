@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from answering import Calls, small_sites, summaries
+from consilience.data import Columns, Shard
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, MessageError, RoundStoppedError
 from consilience.messages import Each, Failure, FailureCode, Likelihood, Summarise, Total, decode, encode
 from consilience.model import Rows
 from consilience.runs import run
-from consilience.site import Columns, Shard, Site, respond
+from consilience.site import Site, respond
 
 
 def raising(question, site) -> bytes:

@@ -9,8 +9,9 @@ import pytest
 
 from consilience import ClusteredClients, FederatedEM
 from consilience.datasets import clients, soft
-from consilience.engines import InProcess, neighbours
-from consilience.engines.neighbours import neighbourhoods, respond_together
+from consilience.engines import InProcess
+from consilience.engines import inprocess as neighbours
+from consilience.engines.inprocess import neighbourhoods, respond_together
 from consilience.errors import RoundStoppedError
 from consilience.fit import Expect, Specification
 from consilience.messages import Each, Summarise, Total, decode

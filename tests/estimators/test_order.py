@@ -83,7 +83,7 @@ def test_fit_parameters_reach_fit_and_criteria() -> None:
 @pytest.mark.filterwarnings("ignore::consilience.errors.DegenerateFitWarning")
 def test_disagreeing_starts_are_a_warning_that_names_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     two = GaussianMixture(2, random_state=0).fit(three_clusters()).log_likelihood_  # that of three is higher
-    monkeypatch.setattr("consilience.fit.start_ends.StartEnds.agree", property(lambda ends: ends.values[0] < two + 1))
+    monkeypatch.setattr("consilience.fit.starts.StartEnds.agree", property(lambda ends: ends.values[0] < two + 1))
     with pytest.warns(StartsDisagreeWarning, match=r"order \[3\]: raise n_init") as record:
         selection = select_order(GaussianMixture(random_state=0), three_clusters(), orders=[2, 3])
     assert record[0].filename == __file__

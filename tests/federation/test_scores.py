@@ -20,8 +20,9 @@ from consilience import (
     MixtureOfExpertsRegressor,
     MixtureOfRegressions,
 )
+from consilience.data import predict_files as scoring
+from consilience.data import shards
 from consilience.errors import InvalidInputError, RoundStoppedError
-from consilience.site import scoring, shards
 from simulated import simulated
 
 N, FILES = 120, 3

@@ -15,17 +15,17 @@ from pydantic import TypeAdapter
 from consilience.errors import InvalidInputError
 from consilience.files import json_text
 from consilience.files.documents import Number, Numbers, jsonable
-from consilience.files.json_text import parsed, read_text, written
+from consilience.files.json_text import parse_json, read_text, write_json
 
 
 @given(st.lists(st.floats(), min_size=1))
 def test_floats_are_the_same_to_the_bit_after_a_round_trip(values: list[float]) -> None:
     before = np.array(values)
-    after = Numbers((1,)).read(parsed(written(jsonable(before))))
+    after = Numbers((1,)).read(parse_json(write_json(jsonable(before))))
     same = (before.view(np.int64) == after.view(np.int64)) | (np.isnan(before) & np.isnan(after))
     assert same.all()
     real = TypeAdapter(Number).validate_python
-    assert all(math.isnan(v) or real(parsed(written(jsonable(v)))) == v for v in values)
+    assert all(math.isnan(v) or real(parse_json(write_json(jsonable(v)))) == v for v in values)
 
 
 @pytest.mark.slow
@@ -34,8 +34,8 @@ def test_floats_are_the_same_to_the_bit_after_a_round_trip(values: list[float]) 
     st.lists(st.lists(st.none() | st.booleans() | st.integers() | st.text())) | st.dictionaries(st.text(), st.text())
 )
 def test_what_is_written_is_json(value: object) -> None:
-    assert json.loads(written(value)) == value
-    assert parsed(written(value)) == value
+    assert json.loads(write_json(value)) == value
+    assert parse_json(write_json(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_what_is_written_is_json(value: object) -> None:
 )
 def test_other_text_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(InvalidInputError, match=sentence):
-        parsed(text)
+        parse_json(text)
 
 
 def test_large_files_are_refused_before_they_are_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_text, "MOST_VALUES", 10)
     with pytest.raises(InvalidInputError, match="more than 10 values"):
-        parsed("[" + "[],," * 10)
+        parse_json("[" + "[],," * 10)
     monkeypatch.setattr(json_text, "MOST_BYTES", 10)
     (tmp_path / "large.json").write_text("{}" * 6)
     with pytest.raises(InvalidInputError, match="more than 10 bytes"):
@@ -78,7 +78,7 @@ def test_files_that_are_missing_or_not_text_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [{"a": object()}, [1.0, float("nan")]])
 def test_other_values_are_not_written(value: object) -> None:
     with pytest.raises(InvalidInputError, match="cannot be saved"):
-        written(value)
+        write_json(value)
 
 
 @pytest.mark.parametrize("values", [[[1.0], [1.0, 2.0]], [1.0, [2.0]], [[]]])

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from consilience.files.roster import Roster, checked
 from consilience.files.site_file import SiteFile
-from consilience.files.study import Study
-from consilience.site import ledger
-from consilience.site.fit_report import FitReport
-from consilience.site.policy import Policy
-from consilience.site.row_tags import RowTags
+from consilience.kit import ledger
+from consilience.kit.policy.policy import Policy
+from consilience.kit.release import FitReport
+from consilience.kit.roster import Roster, check_signature
+from consilience.kit.row_tags import RowTags
+from consilience.kit.study import Study
 
 FOLDER = Path(__file__).parent / "site-kit-1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
@@ -29,7 +29,7 @@ def test_a_site_file_has_its_content_and_its_signature():
     assert file.evidence["policy"] == EXPECTED["policy"]
     np.testing.assert_array_equal(file.fit.model.mixture.experts.B, EXPECTED["coefficients"])
     pytest.importorskip("cryptography")
-    assert checked(file, Roster.read(FOLDER / "roster.toml"), require_signatures=True).status == "signed"
+    assert check_signature(file, Roster.read(FOLDER / "roster.toml"), require_signatures=True).status == "signed"
 
 
 def test_a_ledger_its_tags_and_its_fit_belong_together():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from consilience.errors import InvalidInputError
-from consilience.files.canonical import canonical, content_hash
+from consilience.files.json_text import canonical_bytes, content_hash
 from consilience.files.site_file import SiteDocument, SiteFile
 from consilience.fit import Specification
 from consilience.messages import FitSite, decode, encode
@@ -55,7 +55,7 @@ def test_a_fit_comes_back_to_the_bit(file):
 def test_the_content_does_not_depend_on_the_envelope(file):
     later = replace(file, envelope={"time": "2027-01-01T00:00:00Z"})
     assert later.hash == file.hash
-    assert canonical(later.content) == canonical(file.content)
+    assert canonical_bytes(later.content) == canonical_bytes(file.content)
 
 
 def test_it_is_what_the_published_schema_says(file):
@@ -172,21 +172,21 @@ def test_two_thousand_mutated_files_are_read_or_refused(text):
 
 
 def test_canonical_bytes_do_not_depend_on_order_or_unicode_form():
-    assert canonical({"b": 1.0, "a": "e\u0301"}) == canonical({"a": "\u00e9", "b": 1.0})
+    assert canonical_bytes({"b": 1.0, "a": "e\u0301"}) == canonical_bytes({"a": "\u00e9", "b": 1.0})
     for value in (float("nan"), {"é": 1, "e\u0301": 2}, "\ud800", object()):
         with pytest.raises(InvalidInputError):
-            canonical(value)
+            canonical_bytes(value)
     deep: list = []
     for _ in range(100):
         deep = [deep]
     with pytest.raises(InvalidInputError, match="too deeply"):
-        canonical(deep)
+        canonical_bytes(deep)
 
 
 def test_numbers_keep_their_bits():
     rng = np.random.default_rng(0)
     values = (rng.normal(size=200) * 10.0 ** rng.integers(-300, 300, 200)).tolist()
-    assert json.loads(canonical(values)) == values
+    assert json.loads(canonical_bytes(values)) == values
 
 
 def test_messages_and_files_say_the_same(text):

@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from consilience.fit import Ascent, Expect, Specification, StopReason, climb, drive, fit_mixture
-from consilience.fit.climb import ROUNDING, shortened
+from consilience.fit.climb import ROUNDING, decrement_bound, newton_step, shorten_step
 from consilience.fit.inference import inverse_information
-from consilience.fit.newton import decrement_bound, newton_step
-from consilience.fit.search import responder
-from consilience.fit.starts import mixture_from, softened, start_sample
+from consilience.fit.starts import mixture_from, responder, soften_labels, start_sample
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, PoissonExperts, Rows, expect
 from consilience.model.gates import SoftmaxGate
 from consilience.model.information import coefficient_slice, gate_slice, shape_slice
@@ -31,7 +29,7 @@ def start_of(data: Simulated) -> tuple[Mixture, Penalty]:
     summary = column_summary(data.rows)
     ground = start_sample(data.rows, data.specification, summary)
     labels = np.random.default_rng(1).integers(0, 2, ground.m)
-    return mixture_from(softened(labels, 2), ground), data.specification.penalty(summary)
+    return mixture_from(soften_labels(labels, 2), ground), data.specification.penalty(summary)
 
 
 def answering(rows: Rows) -> Callable[[Expect], Statistics]:
@@ -230,7 +228,7 @@ def test_a_start_too_far_for_eight_halvings_stalls_and_is_returned(monkeypatch: 
 def test_halving_ends_after_eight() -> None:
     fractions = [1.0]
     while fractions[-1] > 0:
-        fractions.append(shortened(fractions[-1]))
+        fractions.append(shorten_step(fractions[-1]))
     assert fractions == [*(0.5**i for i in range(9)), 0.0]
 
 

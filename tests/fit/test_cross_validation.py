@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from consilience.errors import InvalidInputError
-from consilience.fit.cross_validation import HeldOut, cross_validated, given_folds, random_folds
+from consilience.fit.selection import HeldOut, cross_validate, folds_from_rows, random_folds
 from consilience.model import Groups, Rows
 from simulated import simulated
 
@@ -23,9 +23,9 @@ def test_random_folds_are_equal_in_size_and_of_groups() -> None:
 
 def test_given_folds_belong_to_groups() -> None:
     rows = Rows(np.zeros((4, 1)), np.zeros((4, 1)), groups=Groups.of(np.array([5, 2, 5, 2])))
-    assert given_folds(rows, np.array(["b", "a", "b", "a"])).tolist() == [0, 1]
+    assert folds_from_rows(rows, np.array(["b", "a", "b", "a"])).tolist() == [0, 1]
     with pytest.raises(InvalidInputError, match="one fold"):
-        given_folds(rows, np.array(["b", "a", "a", "a"]))
+        folds_from_rows(rows, np.array(["b", "a", "a", "a"]))
 
 
 def test_standard_error_is_that_of_a_mean() -> None:
@@ -39,11 +39,11 @@ def test_a_row_is_predicted_without_itself() -> None:
     """Moving the response of one row changes its own density as under a fixed mixture: the fit has not seen it."""
     data = simulated(gate="constant", n=80)
     folds = np.arange(80) % 4
-    before = cross_validated(data.truth, data.rows, data.specification, folds)
+    before = cross_validate(data.truth, data.rows, data.specification, folds)
     Y = data.rows.Y.copy()
     Y[3] += 1.0
     changed = Rows(data.X, Y)
-    after = cross_validated(data.truth, changed, data.specification, folds)
+    after = cross_validate(data.truth, changed, data.specification, folds)
     same = folds == 3
     same[3] = False
     assert np.allclose(before.log_likelihood[same], after.log_likelihood[same], atol=1e-6)

@@ -11,8 +11,13 @@ from scipy.stats import t as student
 from consilience import MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.errors import DegenerateFitWarning, RankDeficientWarning
 from consilience.fit import Specification, fit_mixture, infer
-from consilience.fit.degrees import effective_rows, quantile
-from consilience.fit.inference import ROWS_PER_COEFFICIENT, default_kind, inverse_information
+from consilience.fit.inference import (
+    ROWS_PER_COEFFICIENT,
+    default_kind,
+    effective_rows_of_experts,
+    inverse_information,
+    quantile,
+)
 from consilience.model import Rows
 from simulated import simulated
 
@@ -48,7 +53,7 @@ def test_unknown_labels_cost_rows() -> None:
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     inverse = inverse_information(mixture, statistics, fit.penalty)
     assert inverse is not None
-    rows = effective_rows(mixture, statistics, inverse)
+    rows = effective_rows_of_experts(mixture, statistics, inverse)
     assert np.all(rows < statistics.experts.plain[:2])
     assert np.all(rows > 0.5 * statistics.experts.plain[:2])
 

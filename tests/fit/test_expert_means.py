@@ -9,7 +9,7 @@ import pytest
 
 from consilience import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.fit import Inference, Specification, fit_mixture, infer
-from consilience.fit.expert_means import expert_means, mean_errors
+from consilience.fit.inference import expert_means, mean_errors
 from consilience.fit.parameters import parameters
 from consilience.model import Design, Mixture, Rows, SoftmaxGate
 from consilience.model.families.registry import family_of

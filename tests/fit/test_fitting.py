@@ -10,12 +10,12 @@ import pytest
 from consilience.datasets import soft
 from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning
 from consilience.fit import Specification, StopReason, fit_mixture, infer
-from consilience.fit import search as search_module
-from consilience.fit.checks import on_floor
-from consilience.fit.fitting import Fit, ranked
+from consilience.fit import starts as search_module
+from consilience.fit.fitting import Fit, rank_ascents
+from consilience.fit.specification import on_floor
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows
-from consilience.model.alignment import alignment
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.mixture import alignment
 from simulated import FAMILIES, simulated
 
 QUIET = pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
@@ -130,7 +130,7 @@ def test_an_end_on_the_variance_floor_ranks_behind_the_others() -> None:
         spurious = fitted(rows, specification, start=spike)
     assert on_floor(spurious.ascent.mixture, spurious.penalty)
     assert not on_floor(good.ascent.mixture, good.penalty)
-    assert ranked([spurious.ascent, good.ascent], good.penalty)[0] is good.ascent
+    assert rank_ascents([spurious.ascent, good.ascent], good.penalty)[0] is good.ascent
 
 
 def test_no_floor_nothing_on_the_floor() -> None:

@@ -15,11 +15,10 @@ from consilience.datasets import paper
 from consilience.errors import InvalidInputError
 from consilience.fit import Fit, Specification, bootstrap, fit_mixture, infer
 from consilience.fit import inference as inference_module
-from consilience.fit.bootstrap import simulate
-from consilience.fit.inference import gate_spread, inverse_information, ridge_share
+from consilience.fit.inference import gate_spread, inverse_information, ridge_share, simulate
 from consilience.fit.parameters import Parameters, jacobian, parameters
 from consilience.model import ConstantGate, Design, GaussianExperts, Rows, SoftmaxGate
-from consilience.model.information import moved
+from consilience.model.information import move_parameters
 from consilience.model.mixture import Mixture
 from families import SIZED
 from simulated import FAMILIES, Simulated, simulated
@@ -91,7 +90,7 @@ def test_jacobian_is_the_derivative_of_the_read_parameters(shape: Shape) -> None
     direction, h = rng.normal(size=mixture.parameter_count), 1e-5
 
     def read(step: float) -> np.ndarray:
-        return parameters(moved(mixture, step * direction).permuted(order)).flat()
+        return parameters(move_parameters(mixture, step * direction).permuted(order)).flat()
 
     by_difference = (read(h) - read(-h)) / (2 * h)
     assert np.allclose(jacobian(mixture, order) @ direction, by_difference, rtol=1e-6, atol=1e-7)

@@ -10,8 +10,7 @@ import pytest
 from consilience.fit import Fit, Inference, Specification, fit_mixture, infer
 from consilience.fit.parameters import parameters
 from consilience.model import Groups, Rows
-from consilience.model.alignment import alignment
-from consilience.model.mixture import Mixture
+from consilience.model.mixture import Mixture, alignment
 from consilience.numerics.arrays import Array
 from families import SIZED
 from simulated import FAMILIES, Simulated, simulated

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from consilience.fit import InferredFit, MethodStop, Problem, StopReason, drive, fit_mixture, infer
-from consilience.fit.inference import inference_of
+from consilience.fit.inference import inference_from_fit
 from consilience.model import expect
 from consilience.model.summary import column_summary
 from simulated import simulated
@@ -36,7 +36,7 @@ def test_a_fit_without_standard_errors_states_the_reason() -> None:
     fit = PROBLEM.fit(evaluated(StopReason.METHOD), without="nobody asked")
     assert isinstance(fit, InferredFit)
     assert fit.inference.withheld == {"gate": "nobody asked", "experts": "nobody asked"}
-    assert np.isnan(inference_of(fit).standard_errors().flat()).all()
+    assert np.isnan(inference_from_fit(fit).standard_errors().flat()).all()
 
 
 def test_a_fit_with_the_information_has_the_standard_errors_of_any_fit() -> None:
@@ -45,4 +45,4 @@ def test_a_fit_with_the_information_has_the_standard_errors_of_any_fit() -> None
     answer = lambda question: expect(question.mixture, CASE.rows, information=question.information)  # noqa: E731
     fit = PROBLEM.fit(drive(PROBLEM.evaluate(at, StopReason.METHOD, information=True), answer))
     expected = infer(best, CASE.rows).standard_errors()
-    np.testing.assert_allclose(inference_of(fit).standard_errors().experts, expected.experts, rtol=1e-6)
+    np.testing.assert_allclose(inference_from_fit(fit).standard_errors().experts, expected.experts, rtol=1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from consilience.datasets import soft
-from consilience.fit.scoring import Simulation, completed
+from consilience.fit.simulated_information import SimulatedInformation, complete_statistics
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
 from consilience.model.expectation import score_sums
 from consilience.model.summary import ColumnSummary, column_summary
@@ -22,7 +22,7 @@ def soft_rows(n: int = 20_000) -> tuple[Mixture, Rows]:
 
 def test_the_simulated_information_is_close_to_the_observed() -> None:
     truth, rows = soft_rows()
-    simulation = Simulation.normal([column_summary(rows)], seed=3)
+    simulation = SimulatedInformation.normal([column_summary(rows)], seed=3)
     found = simulation.statistics(truth, rows.n).information
     observed = expect(truth, rows, information=True).information
     ratios = np.sqrt(np.diag(np.linalg.inv(found)) / np.diag(np.linalg.inv(observed)))
@@ -33,7 +33,7 @@ def test_sites_are_drawn_by_their_weight_with_their_means_and_covariances() -> N
     rng = np.random.default_rng(0)
     mixed = rng.normal(size=(3, 3))
     parts = [rng.normal(size=(n, 3)) @ mixed + shift for n, shift in ((300, 0.0), (900, 10.0))]
-    simulation = Simulation.normal([column_summary(Rows(X, X[:, :1])) for X in parts], seed=0)
+    simulation = SimulatedInformation.normal([column_summary(Rows(X, X[:, :1])) for X in parts], seed=0)
     X = simulation.drawn(8_000)
     assert 8_000 <= len(X) <= 8_002
     drawn = X[:2_000], X[2_000:]
@@ -44,7 +44,7 @@ def test_sites_are_drawn_by_their_weight_with_their_means_and_covariances() -> N
 
 def test_constant_columns_stay_constant_and_nothing_depends_on_another_draw() -> None:
     summary = ColumnSummary(9.0, np.array([2.0, 0.0]), np.diag([0.0, 9.0]), np.zeros(1), np.eye(1))
-    simulation = Simulation.normal([summary], seed=1)
+    simulation = SimulatedInformation.normal([summary], seed=1)
     X = simulation.drawn(100)
     assert np.all(X[:, 0] == 2.0)
     np.testing.assert_array_equal(X, simulation.drawn(100))
@@ -52,8 +52,8 @@ def test_constant_columns_stay_constant_and_nothing_depends_on_another_draw() ->
 
 def test_only_second_moments_and_information_are_simulated() -> None:
     truth, rows = soft_rows(500)
-    scores, simulation = score_sums(truth, rows), Simulation.normal([column_summary(rows)], seed=0)
-    found = completed(truth, scores, simulation)
+    scores, simulation = score_sums(truth, rows), SimulatedInformation.normal([column_summary(rows)], seed=0)
+    found = complete_statistics(truth, scores, simulation)
     assert (found.log_likelihood, found.absolute, found.weight) == (
         scores.log_likelihood,
         scores.absolute,
@@ -72,6 +72,6 @@ def test_mixtures_without_covariates_are_simulated(K: int) -> None:
     experts = GaussianExperts(np.arange(K, dtype=float)[:, None, None] * 5, np.ones((K, 1, 1)))
     mixture = Mixture(Design.raw(0), ConstantGate(np.full(K, 1 / K)), experts)
     summary = ColumnSummary(50.0, np.zeros(0), np.zeros((0, 0)), np.zeros(1), 50 * np.eye(1))
-    found = Simulation.normal([summary], seed=0).statistics(mixture, 50.0)
+    found = SimulatedInformation.normal([summary], seed=0).statistics(mixture, 50.0)
     assert found.weight == pytest.approx(50.0)
     assert found.information.shape == (mixture.parameter_count, mixture.parameter_count)

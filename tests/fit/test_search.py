@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from consilience.fit import Ascent, Specification
-from consilience.fit.search import CONTENDERS, End, Found, different, is_sure, search
-from consilience.fit.start_ends import StartEnds
-from consilience.fit.starts import SUBSAMPLE, subsample
-from consilience.fit.stop import StopReason
+from consilience.fit.climb import StopReason
+from consilience.fit.starts import (
+    CONTENDERS,
+    SUBSAMPLE,
+    End,
+    Found,
+    StartEnds,
+    distinct_ends,
+    is_sure,
+    search,
+    subsample,
+)
 from consilience.model import Penalty, Rows
 from consilience.model.summary import column_summary
 from simulated import simulated
@@ -31,9 +39,9 @@ def end(kind: str, value: float) -> End:
 
 def test_ends_within_a_unit_of_all_rows_are_one() -> None:
     ends = [end("a", -100.0), end("b", -100.4), end("c", -101.5)]
-    assert [each.kind for each in different(ends, 1.0)] == ["a", "c"]
-    assert [each.kind for each in different(ends, 10.0)] == ["a", "b", "c"]
-    assert len(different([end("a", -10.0 * i) for i in range(9)], 1.0)) == CONTENDERS
+    assert [each.kind for each in distinct_ends(ends, 1.0)] == ["a", "c"]
+    assert [each.kind for each in distinct_ends(ends, 10.0)] == ["a", "b", "c"]
+    assert len(distinct_ends([end("a", -10.0 * i) for i in range(9)], 1.0)) == CONTENDERS
 
 
 def test_one_kind_alone_is_no_agreement() -> None:

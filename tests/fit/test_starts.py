@@ -8,17 +8,19 @@ from itertools import islice, product
 import numpy as np
 import pytest
 
-from consilience.fit.moves import halves, merge_order, moves
 from consilience.fit.specification import Specification
 from consilience.fit.starts import (
     KINDS,
     SOFTNESS,
     StartSample,
     by_covariates,
-    merged,
+    halves,
+    merge_duplicates,
+    merge_order,
     mixture_from,
+    propose_moves,
     ridge_regression,
-    softened,
+    soften_labels,
     start_sample,
     subsample,
 )
@@ -71,7 +73,7 @@ def test_without_covariates_k_means_reads_the_responses() -> None:
 
 def test_softened_labels_are_probabilities_that_favour_the_label() -> None:
     labels = np.array([0, 2, 1, 2])
-    resp = softened(labels, 3)
+    resp = soften_labels(labels, 3)
     assert np.allclose(resp.sum(axis=0), 1)
     assert np.array_equal(resp.argmax(axis=0), labels)
     assert np.isclose(resp.min(), SOFTNESS / 3)
@@ -136,20 +138,20 @@ def test_merged_rows_have_the_same_moments_in_any_order() -> None:
     X, Y = rng.integers(0, 3, (50, 2)).astype(float), rng.integers(0, 2, (50, 1)).astype(float)
     exposure = rng.integers(1, 3, 50).astype(float)
     rows = Rows(X, Y, None, exposure)
-    few = merged(rows)
+    few = merge_duplicates(rows)
     assert few.n < rows.n
     assert few.weight.sum() == rows.n
     assert np.allclose(few.weight @ few.X, X.sum(axis=0))
     assert np.isclose(few.weight @ few.exposure, exposure.sum())
-    again = merged(rows.take(rng.permutation(50)))
+    again = merge_duplicates(rows.take(rng.permutation(50)))
     for name in ("X", "Y", "weight", "exposure"):
         assert np.array_equal(getattr(few, name), getattr(again, name))
 
 
 def test_merged_weights_are_sums_of_weights() -> None:
     rows = Rows(np.array([[1.0], [1.0], [2.0]]), np.zeros((3, 1)), np.array([0.5, 2.0, 1.0]))
-    assert np.array_equal(merged(rows).weight, [2.5, 1.0])
-    assert merged(rows).exposure is None
+    assert np.array_equal(merge_duplicates(rows).weight, [2.5, 1.0])
+    assert merge_duplicates(rows).exposure is None
 
 
 def test_subsample_of_rows_is_small_and_has_weight() -> None:
@@ -196,8 +198,8 @@ def test_moves_are_responsibilities(K: int, group_size: int) -> None:
     data = simulated(n=120, group_size=group_size)
     ground = ground_of(data, K=K)
     rng = np.random.default_rng(0)
-    mixture = mixture_from(softened(rng.integers(0, K, ground.m), K), ground)
-    made = list(islice(moves(mixture, ground, rng), 10))
+    mixture = mixture_from(soften_labels(rng.integers(0, K, ground.m), K), ground)
+    made = list(islice(propose_moves(mixture, ground, rng), 10))
     assert made
     for resp in made:
         assert resp.shape == (K, ground.m)
@@ -208,8 +210,8 @@ def test_moves_are_responsibilities(K: int, group_size: int) -> None:
 def test_no_move_splits_fewer_than_four_labels() -> None:
     data = simulated(n=3)
     ground = ground_of(data, K=2)
-    mixture = mixture_from(softened(np.array([0, 1, 0]), 2), ground)
-    assert not list(moves(mixture, ground, np.random.default_rng(0)))
+    mixture = mixture_from(soften_labels(np.array([0, 1, 0]), 2), ground)
+    assert not list(propose_moves(mixture, ground, np.random.default_rng(0)))
 
 
 def test_experts_that_share_rows_are_merged_first() -> None:

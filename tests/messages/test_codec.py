@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit import Expect, Specification
-from consilience.fit.stop import StopReason
+from consilience.fit.climb import StopReason
 from consilience.messages import (
     Answers,
     Failure,
@@ -35,22 +35,14 @@ from consilience.messages import (
 )
 from consilience.messages import table as table_module
 from consilience.messages.codec import FORMAT, HEADER, MARK, Message, Number, Struct
-from consilience.messages.questions import (
-    Bundle,
-    Clients,
-    Identify,
-    Pairs,
-    Sample,
-    ScoreSums,
-    TotalWeight,
-)
+from consilience.messages.questions import Bundle, Clients, Identify, Pairs, Sample, ScoreSums, TotalWeight
 from consilience.messages.table import MOST_SITES, Row, kinds, receive, register, table
 from consilience.model import GaussianExperts, Mixture, Rows, expect
 from consilience.model.clients import ClientMoments, client_moments, pair_sums
 from consilience.model.design import Design
 from consilience.model.expectation import score_sums
 from consilience.model.families.covariance import STRUCTURES
-from consilience.model.moments import Additive
+from consilience.model.statistics import Additive
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics.arrays import Array, pack, unpack
 from consilience.published.client_steps import (

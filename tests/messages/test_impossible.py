@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from consilience.messages.answer_checks import impossible_statistics
+from consilience.messages.checks import impossible_statistics
 from consilience.model import Statistics, expect
 from consilience.model.expectation import score_sums
 from consilience.model.information import is_informable

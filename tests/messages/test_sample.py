@@ -18,7 +18,7 @@ from consilience.messages.questions import Sample, ScoreSums
 from consilience.messages.table import receive
 from consilience.model import Groups, Rows, expect
 from consilience.model.expectation import score_sums
-from consilience.model.rows import sampled
+from consilience.model.rows import sample_labels
 from consilience.model.statistics import Statistics
 from consilience.runs import run
 from consilience.site import Site, answer, respond
@@ -43,7 +43,7 @@ def bits(number: float) -> int:
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.01, 1.0))
 def test_groups_are_drawn_whole(seed: int, share: float) -> None:
     _, rows = powers()
-    some = sampled(rows, share, np.random.default_rng(seed))
+    some = sample_labels(rows, share, np.random.default_rng(seed))
     sizes = np.diff(some.groups.bounds)
     assert set(sizes) <= set(POWERS)
     assert len(set(sizes)) == len(sizes)
@@ -56,7 +56,7 @@ def test_groups_are_drawn_whole(seed: int, share: float) -> None:
 def test_rows_are_drawn_with_all_that_belongs_to_them(seed: int, share: float) -> None:
     n = 50
     X = np.arange(n, dtype=float)[:, None]
-    some = sampled(Rows(X, 2 * X, 3 * X[:, 0], 4 * X[:, 0]), share, np.random.default_rng(seed))
+    some = sample_labels(Rows(X, 2 * X, 3 * X[:, 0], 4 * X[:, 0]), share, np.random.default_rng(seed))
     for part, times in ((some.Y[:, 0], 2), (some.weight, 3), (some.exposure, 4)):
         np.testing.assert_array_equal(part, times * some.X[:, 0])
     assert np.all(np.diff(some.X[:, 0]) > 0)
@@ -67,7 +67,7 @@ def test_each_label_is_drawn_with_the_share_as_its_probability(grouped: bool) ->
     rows = Rows(np.arange(20.0)[:, None], np.zeros((20, 1)), groups=Groups.of(np.arange(20)) if grouped else None)
     seen, times = np.zeros(20), 2000
     for seed in range(times):
-        seen[sampled(rows, 0.3, np.random.default_rng(seed)).X[:, 0].astype(int)] += 1
+        seen[sample_labels(rows, 0.3, np.random.default_rng(seed)).X[:, 0].astype(int)] += 1
     noise = np.sqrt(0.3 * 0.7 / times)
     assert np.all(np.abs(seen / times - 0.3) < 4.5 * noise)
 
@@ -75,7 +75,7 @@ def test_each_label_is_drawn_with_the_share_as_its_probability(grouped: bool) ->
 def test_a_whole_share_is_all_rows() -> None:
     for grouped in (False, True):
         _, rows = Shape(n=30, labels="group" if grouped else "row").problem()
-        np.testing.assert_array_equal(sampled(rows, 1.0, np.random.default_rng(0)).X, rows.X)
+        np.testing.assert_array_equal(sample_labels(rows, 1.0, np.random.default_rng(0)).X, rows.X)
 
 
 # ---------------------------------------------------------------------- sums are scaled

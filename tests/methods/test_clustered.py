@@ -33,12 +33,12 @@ from consilience.methods.client_subspace import (
 )
 from consilience.methods.clustered import RACE, ClusteredFit, race_starts
 from consilience.model import ConstantGate, Groups, Mixture, Rows, expect
-from consilience.model.alignment import alignment
 from consilience.model.clients import PairSums
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.mixture import alignment
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack
-from consilience.numerics.subspace import orthonormal
+from consilience.numerics.linalg import orthonormalise
 from consilience.runs import run
 from consilience.site import Site, answer
 
@@ -242,14 +242,16 @@ def test_orthogonal_iteration_finds_the_same_maximum_with_shorter_messages() -> 
 
 def test_iterated_directions_are_the_leading_ones() -> None:
     rng = np.random.default_rng(0)
-    V = orthonormal(rng.normal(size=(5, 5)))
+    V = orthonormalise(rng.normal(size=(5, 5)))
     A = (V * [4.0, 2.0, 0.1, 0.05, -0.1]) @ V.T
     W = np.diag([1.0, 0.5, 2.0, 1.0, 1.0])
     Y = np.linalg.inv(W) @ A @ np.linalg.inv(W)  # so that Wᵀ Y W = A
     values, vectors = leading_directions(PairSums(7.0 * Y, 7.0), W, 2)
     np.testing.assert_allclose(values[:2], [4.0, 2.0], rtol=1e-12)
     np.testing.assert_allclose(vectors @ vectors.T, V[:, :2] @ V[:, :2].T, atol=1e-12)
-    dialogue = iterate_directions(Pairs(Fleet().truth.design, np.zeros(5)), W, orthonormal(rng.normal(size=(5, 2))), 12)
+    dialogue = iterate_directions(
+        Pairs(Fleet().truth.design, np.zeros(5)), W, orthonormalise(rng.normal(size=(5, 2))), 12
+    )
     request = next(dialogue)
     for _ in range(11):
         request = dialogue.send(PairSums(7.0 * Y @ request.question.basis, 7.0))

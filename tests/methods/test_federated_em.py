@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from consilience.engines import InProcess
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Ascent, climb, drive, fit_mixture, infer
-from consilience.fit.fitting import finished
+from consilience.fit.fitting import finish_fit
 from consilience.messages import Answers, Likelihood, ProposeStart, StartCandidates
 from consilience.methods import FederatedEM, Task
 from consilience.methods.federated_em import ask_total, best_candidates
@@ -39,7 +39,7 @@ def estimates(ascent: Ascent, rows: Rows, penalty: Penalty) -> tuple[np.ndarray,
     """Parameters, their standard errors (1 / √n where there are none) and the condition number of the information."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)
-        inference = infer(finished(ascent, penalty, ()), rows)
+        inference = infer(finish_fit(ascent, penalty, ()), rows)
     se = np.sqrt(np.abs(np.diagonal(inference.covariance)))
     J = expect(ascent.mixture, rows, information=True).information
     return inference.estimates.flat(), np.where(se > 0, se, 1 / np.sqrt(rows.n)), float(np.linalg.cond(J))

@@ -18,9 +18,8 @@ from consilience.engines import InProcess
 from consilience.errors import ConvergenceWarning, InvalidInputError, RoundStoppedError, SetAsideWarning
 from consilience.federation import FederatedFit
 from consilience.fit import Expect, Specification
-from consilience.fit.climb import decrement_bound
+from consilience.fit.climb import StopReason, decrement_bound
 from consilience.fit.problem import Problem
-from consilience.fit.stop import StopReason
 from consilience.messages import Failure, FailureCode, LogLikelihood, Summarise, Total, encode
 from consilience.messages.dialogue import Dialogue
 from consilience.messages.questions import Sample
@@ -37,8 +36,8 @@ from consilience.methods.clustered import (
     steady,
 )
 from consilience.model import Groups, Mixture, Rows, expect
-from consilience.model.alignment import alignment
 from consilience.model.families.covariance import STRUCTURES
+from consilience.model.mixture import alignment
 from consilience.model.statistics import Statistics
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack

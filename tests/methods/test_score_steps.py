@@ -10,22 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from consilience import (
-    FederatedEM,
-    Federation,
-    MixtureOfExpertsRegressor,
-    MixtureOfRegressions,
-    OneShot,
-    load,
-)
+from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, MixtureOfRegressions, OneShot, load
 from consilience.aggregate.combine.site_model import covariate_summary
 from consilience.datasets import soft
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
 from consilience.fit import Specification
-from consilience.fit.scoring import Simulation
-from consilience.fit.stop import StopReason
+from consilience.fit.climb import StopReason
+from consilience.fit.simulated_information import SimulatedInformation
 from consilience.messages import LogLikelihood, ScoreSums, Several
 from consilience.methods.score_steps import simulated_inference
 from consilience.methods.task import Task
@@ -118,13 +111,13 @@ def test_intervals_are_withheld_after_a_long_step() -> None:
     fit = fitted(SCORES).fit
     X = np.concatenate([X for X, _ in sites().values()])
     summary = covariate_summary(X, np.ones(len(X)), np.random.default_rng(0))
-    simulation = Simulation((float(len(X)),), (summary,), seed=0)
+    simulation = SimulatedInformation((float(len(X)),), (summary,), seed=0)
     assert not simulated_inference(fit, simulation).withheld
     long = replace(fit, ascent=replace(fit.ascent, trace=(fit.ascent.trace[-1] - 100.0, fit.ascent.trace[-1])))
     assert "the last step had a length" in simulated_inference(long, simulation).withheld["experts"]
     none = replace(fit, ascent=replace(fit.ascent, trace=fit.ascent.trace[-1:], stop=StopReason.REFINED))
     assert "no step" in simulated_inference(none, simulation).withheld["gate"]
-    elsewhere = Simulation(
+    elsewhere = SimulatedInformation(
         (float(len(X)),), (covariate_summary(3 * X, np.ones(len(X)), np.random.default_rng(0)),), seed=0
     )
     assert "not like the sites'" in simulated_inference(fit, elsewhere).withheld["gate"]

@@ -11,7 +11,7 @@ import pytest
 
 from consilience import FederatedEM, Federation, GradientEM, Limits, MixtureOfRegressions
 from consilience.errors import InvalidInputError, RoundStoppedError, SetAsideWarning, SuspectDataWarning
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 
 B = np.array([[0, 2.0, -1, 0.5], [3, -1, 1, 0], [-3, 0, 1, 2.0]])
 SHARES = [0.4, 0.35, 0.25]

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consilience.model import ConstantGate, Design, GaussianExperts, Rows
-from consilience.model.alignment import alignment, matching
-from consilience.model.information import coefficient_slice, moved
-from consilience.model.mixture import Mixture
+from consilience.model.information import coefficient_slice, move_parameters
+from consilience.model.mixture import Mixture, alignment, matching
 from strategies import random_design, shapes
 
 
@@ -20,7 +19,7 @@ def test_a_relabelled_mixture_finds_its_names_again(shape, noise):
     delta = np.zeros(mixture.parameter_count)
     where = coefficient_slice(mixture)
     delta[where] = noise * rng.normal(size=len(delta[where]))
-    other = moved(mixture, delta).permuted(order).in_coordinates(random_design(shape.d, shape.intercept, rng))
+    other = move_parameters(mixture, delta).permuted(order).in_coordinates(random_design(shape.d, shape.intercept, rng))
     assert np.array_equal(order[alignment(other, mixture)], np.arange(shape.K))
 
 

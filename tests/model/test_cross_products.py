@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from consilience.model import Mixture, Rows, expect
-from consilience.model.cross_products import CrossProducts, products_of_statistics, products_of_summary
+from consilience.model.received import CrossProducts, products_of_statistics, products_of_summary
 from consilience.model.summary import column_summary
 from strategies import FAMILIES, Shape, random_mixture, shapes
 

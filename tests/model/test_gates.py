@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consilience.model import ConstantGate, Penalty, SoftmaxGate
-from consilience.model.moments import Moments
+from consilience.model.statistics import Moments
 from strategies import GATES, random_gate
 
 random_gates = st.builds(

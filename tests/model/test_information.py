@@ -1,7 +1,8 @@
 """Score and observed information against finite differences of the log-likelihood, and under changes of parameters.
 
 A covariance moves as ``L exp(E) Lᵀ``, a chart at the current value: second derivatives must be second differences of
-the likelihood along ``moved(mixture, delta)``, not differences of the score, whose chart moves with the mixture.
+the likelihood along ``move_parameters(mixture, delta)``, not differences of the score, whose chart moves with the
+mixture.
 """
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from consilience.model import Penalty, expect, multinomial
 from consilience.model.expectation import score_products
-from consilience.model.information import free_parameters, is_informable, moved, ridge, score
+from consilience.model.information import free_parameters, is_informable, move_parameters, ridge, score
 from strategies import FAMILIES, GATES, LABELS, Shape, information_scale, label_count, random_design, shapes
 
 STEP = 0.002
@@ -30,7 +31,7 @@ NO_PENALTY = Penalty(gate_ridge=0.0, expert_ridge=0.0)
 
 def along(mixture, direction, value):
     """First and second derivative of ``value(mixture)`` at 0 along ``direction``."""
-    values = np.array([value(moved(mixture, t * STEP * direction)) for t in range(-3, 4)])
+    values = np.array([value(move_parameters(mixture, t * STEP * direction)) for t in range(-3, 4)])
     return FIRST @ values, SECOND @ values
 
 
@@ -140,7 +141,7 @@ def test_too_many_parameters_give_no_information():
 @given(shape=shapes())
 def test_a_move_of_zero_changes_nothing(shape):
     mixture, rows = shape.problem()
-    same = moved(mixture, np.zeros(mixture.parameter_count))
+    same = move_parameters(mixture, np.zeros(mixture.parameter_count))
     np.testing.assert_allclose(same.log_density(rows), mixture.log_density(rows), rtol=1e-12, atol=1e-12)
 
 
@@ -149,7 +150,7 @@ def test_coefficients_move_by_what_is_added(shape):
     mixture, _ = shape.problem()
     delta = np.random.default_rng(shape.seed).normal(size=mixture.parameter_count)
     coefficients = len(delta) - mixture.experts.shape_parameters
-    step = free_parameters(moved(mixture, delta)) - free_parameters(mixture)
+    step = free_parameters(move_parameters(mixture, delta)) - free_parameters(mixture)
     np.testing.assert_allclose(step[:coefficients], delta[:coefficients], rtol=0, atol=1e-12)
     assert np.all(free_parameters(mixture)[coefficients:] == 0)
 
@@ -158,7 +159,7 @@ def test_coefficients_move_by_what_is_added(shape):
 def test_any_move_keeps_covariances_positive_definite_and_of_their_structure(shape):
     mixture, _ = shape.problem()
     delta = 3 * np.random.default_rng(shape.seed).normal(size=mixture.parameter_count)
-    experts = moved(mixture, delta).experts
+    experts = move_parameters(mixture, delta).experts
     assert experts.structure == mixture.experts.structure
     assert experts.covariance.shape == mixture.experts.covariance.shape
     assert np.linalg.eigvalsh(experts.matrices).min() > 0
@@ -182,7 +183,7 @@ def jacobian(mixture, change, shapes_change):
     A = np.zeros((P, P))
     origin = free_parameters(change(mixture))
     for j, e in enumerate(np.eye(P)[: P - S]):
-        A[:, j] = free_parameters(change(moved(mixture, e))) - origin
+        A[:, j] = free_parameters(change(move_parameters(mixture, e))) - origin
     A[P - S :, P - S :] = shapes_change
     return A
 

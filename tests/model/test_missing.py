@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 
 from consilience.model import expect, expectation
+from consilience.model.expectation import observed_scores
 from consilience.model.information import complete_information, score
-from consilience.model.missing import observed_scores
 from strategies import assert_same_sums, contributions, information_scale, shapes
 
 

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consilience.model.moments import Layout
+from consilience.model.statistics import Layout
 
 layouts = st.builds(Layout, st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
 

@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consilience.model import multinomial
-from consilience.model.penalty import quadratic, slope_mask
-from consilience.numerics.arrays import pack, triangle_size, unpack
-from consilience.numerics.softmax import log_softmax
+from consilience.model.statistics import quadratic, slope_mask
+from consilience.numerics.arrays import log_softmax, pack, triangle_size, unpack
 
 seeds, classes, features = st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(1, 4)
 RIDGE = 0.1
@@ -196,7 +195,7 @@ def test_a_class_nobody_is_in_stays_finite(curvature):
 @given(C=st.integers(1, 5), p=features, seed=seeds)
 def test_contrasts_and_centred_coefficients_are_two_names_of_one_thing(C, p, seed):
     free = np.random.default_rng(seed).normal(size=(C - 1, p))
-    coef = multinomial.centred(free)
+    coef = multinomial.centre_coefficients(free)
     np.testing.assert_allclose(coef.sum(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(multinomial.contrasts(coef), free, atol=1e-12)
 
@@ -205,14 +204,14 @@ def test_contrasts_and_centred_coefficients_are_two_names_of_one_thing(C, p, see
 def test_the_ridge_in_contrasts_is_the_sum_of_squared_slopes(C, p, seed, intercept):
     free = np.random.default_rng(seed).normal(size=(C - 1, p))
     R = multinomial.ridge_matrix(C, ridge_of(p, 0.3, intercept))
-    value = quadratic(multinomial.centred(free), ridge_of(p, 0.3, intercept))
+    value = quadratic(multinomial.centre_coefficients(free), ridge_of(p, 0.3, intercept))
     assert value == pytest.approx(0.5 * free.ravel() @ R @ free.ravel(), abs=1e-12)
 
 
 @given(C=classes, p=features, seed=seeds)
 def test_the_ridge_has_no_favourite_class(C, p, seed):
     rng = np.random.default_rng(seed)
-    coef, order = multinomial.centred(rng.normal(size=(C - 1, p))), rng.permutation(C)
+    coef, order = multinomial.centre_coefficients(rng.normal(size=(C - 1, p))), rng.permutation(C)
     theta, relabelled = (multinomial.contrasts(b).ravel() for b in (coef, coef[order]))
     R = multinomial.ridge_matrix(C, ridge_of(p, 0.3))
     assert relabelled @ R @ relabelled == pytest.approx(theta @ R @ theta, rel=1e-10, abs=1e-12)

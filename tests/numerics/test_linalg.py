@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consilience.numerics.linalg import (
-    bounded_below,
+    bound_below,
     cholesky_or_none,
     independent_columns,
     inverse_factor,
@@ -100,7 +100,7 @@ def test_bounded_below_is_the_best_matrix_above_the_floor(q, seed, data):
     rng = np.random.default_rng(seed)
     floor = positive(q, rng)
     S = positive(q, rng, rank=data.draw(st.integers(0, q))) * rng.uniform(0, 3)
-    best = bounded_below(S, floor)
+    best = bound_below(S, floor)
     value = objective(best, S)
     assert np.linalg.eigvalsh(best - floor).min() >= -1e-9 * np.abs(best).max()
     for size in (1e-3, 0.1, 10.0):
@@ -115,13 +115,13 @@ def test_a_matrix_above_the_floor_is_left_alone(q, seed):
     rng = np.random.default_rng(seed)
     floor = positive(q, rng)
     S = floor + positive(q, rng)
-    assert bounded_below(S, floor) is S
+    assert bound_below(S, floor) is S
 
 
 def test_no_floor_is_no_bound():
     S = np.diag([1.0, 0.0])
-    assert bounded_below(S, np.zeros((2, 2))) is S
-    assert bounded_below(S, np.zeros((1, 1))) is S
+    assert bound_below(S, np.zeros((2, 2))) is S
+    assert bound_below(S, np.zeros((1, 1))) is S
 
 
 # ---------------------------------------------------------------------- exponential

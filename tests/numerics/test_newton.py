@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from consilience.numerics.newton import minimise
+from consilience.numerics.solvers import minimise
 
 
 def test_steps_that_overshoot_are_shortened():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from consilience.numerics.quadrature import NODES, normal_nodes
+from consilience.published.critic import NODES, normal_nodes
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 12])

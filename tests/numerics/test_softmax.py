@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from consilience.numerics.softmax import SMALLEST_LOG_SHARE, log_softmax, log_sum_exp
+from consilience.numerics.arrays import SMALLEST_LOG_SHARE, log_softmax, log_sum_exp
 
 RAISED = np.exp(SMALLEST_LOG_SHARE)
 

@@ -16,8 +16,7 @@ from scipy.stats import norm
 
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
 from consilience.model.information import coefficient_slice, score
-from consilience.numerics.quadrature import normal_nodes
-from consilience.published.critic import MinimaxSums, minimax_sums
+from consilience.published.critic import MinimaxSums, minimax_sums, normal_nodes
 from strategies import random_design, unweighted
 
 GRADIENTS = ("above", "below", "B")

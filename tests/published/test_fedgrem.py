@@ -15,7 +15,7 @@ from consilience import Federation, FedGrEM, GaussianMixture
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Specification
-from consilience.fit.stop import StopReason
+from consilience.fit.climb import StopReason
 from consilience.messages import FitSite
 from consilience.methods import Task
 from consilience.methods.per_site.local_fits import local_fits

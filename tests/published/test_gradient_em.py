@@ -16,8 +16,8 @@ from consilience.datasets import soft
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect, Specification, fit_mixture, infer
+from consilience.fit.climb import StopReason
 from consilience.fit.inference import InferredFit
-from consilience.fit.stop import StopReason
 from consilience.messages import Each
 from consilience.messages.questions import ScoreSums
 from consilience.messages.table import encode

@@ -14,21 +14,20 @@ from hypothesis import strategies as st
 from answering import Calls
 from consilience import Federation, GaussianMixture, MinimaxRegression, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.engines import InProcess
-from consilience.errors import ConvergenceWarning, InvalidInputError, MessageError
+from consilience.errors import ConvergenceWarning, InvalidInputError, MessageError, RoundStoppedError
 from consilience.fit import Specification, fit_mixture
+from consilience.fit.climb import StopReason
 from consilience.fit.fitting import Fit
-from consilience.fit.stop import StopReason
 from consilience.messages import Failure, FailureCode, decode, encode
 from consilience.messages.table import receive
 from consilience.methods import FederatedEM, Task
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, SoftmaxGate
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 from consilience.numerics.linalg import whitening
 from consilience.published.critic import CriticSums, MinimaxSums, minimax_sums
 from consilience.published.minimax import Game, Stand
 from consilience.published.spectral import SquaredMoments, SquaredResponses, spectral_start
 from consilience.runs import run
-from consilience.runs.run import RoundStoppedError
 from consilience.site import Site, respond
 
 TIED = Specification(K=2, gate="constant", structure="tied")

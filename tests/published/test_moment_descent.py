@@ -14,7 +14,7 @@ from consilience.datasets import ClientSimulation, clients
 from consilience.engines import InProcess
 from consilience.errors import ConvergenceWarning, DegenerateFitWarning, InvalidInputError, MessageError
 from consilience.fit import Specification
-from consilience.fit.stop import StopReason
+from consilience.fit.climb import StopReason
 from consilience.messages import Failure, FailureCode, PerSite, Total, decode, encode
 from consilience.messages.questions import Answers, Bundle, Several
 from consilience.messages.table import is_additive, receive

@@ -27,8 +27,8 @@ from consilience import (
 )
 from consilience.datasets import soft
 from consilience.errors import InvalidInputError
+from consilience.kit.combination import simulate_study
 from consilience.report import html_report, model_card
-from consilience.studies import simulated
 from mail_office import TABLES, study_with
 
 pytest.importorskip("matplotlib")
@@ -65,7 +65,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def hospitals() -> Any:
-    return simulated(study_with('name = "OneShot", refine = 1'), TABLES)
+    return simulate_study(study_with('name = "OneShot", refine = 1'), TABLES)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_values_of_a_table_are_in_no_report() -> None:
     ages[3] = sentinel
     at = tables["ash"].column_names.index("age")
     tables["ash"] = tables["ash"].set_column(at, "age", pa.array(ages))
-    found = simulated(study_with('name = "OneShot", refine = 1'), tables)
+    found = simulate_study(study_with('name = "OneShot", refine = 1'), tables)
     for made in (html_report(found), model_card(found)):
         assert "77.12" not in made
         assert "mail" not in made

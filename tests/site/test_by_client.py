@@ -13,6 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from consilience import ClusteredClients, FederatedEM, Federation, MixtureOfRegressions
+from consilience.data import Columns, Shard
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect
 from consilience.messages import Failure, FailureCode, Several, Summarise, Total, decode, encode
@@ -23,7 +24,7 @@ from consilience.methods import Method, Task
 from consilience.model import Design, Groups, Rows, expect
 from consilience.model.clients import client_moments, pair_sums
 from consilience.model.expectation import score_sums
-from consilience.site import Columns, Shard, Site, answer, respond
+from consilience.site import Site, answer, respond
 from strategies import Shape
 
 DESIGN, THETA, BASIS = Design.raw(2), np.array([0.5, -1.0, 2.0]), np.array([[1.0, 0.0], [0.5, 1.0], [0.0, -1.0]])

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from pyarrow import parquet
 
+from consilience.data import Columns
+from consilience.data.shards import Shard
 from consilience.messages.codec import MODULUS
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.messages.questions import Identify
 from consilience.model import Rows
-from consilience.site import Columns, Site, answer
-from consilience.site.fingerprint import fingerprint
-from consilience.site.shards import Shard
+from consilience.site import Site, answer
+from consilience.site.site import fingerprint
 from strategies import Shape, shapes
 
 

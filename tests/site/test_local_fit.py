@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from consilience.data import shards
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.criteria import bic, log_likelihood
 from consilience.messages import FailureCode, FitSite, LocalFit, SiteError, encode
@@ -16,7 +17,7 @@ from consilience.model import Groups, Rows, expect
 from consilience.model.information import coefficient_slice
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import unpack
-from consilience.site import Site, answer, shards
+from consilience.site import Site, answer
 from consilience.site.local_fit import gate_covariates, local_fit
 from families import SIZED
 from sharded import write_rows

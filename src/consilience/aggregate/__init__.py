@@ -1,12 +1,12 @@
 """Aggregation of models from many sites: transport costs, mixture reduction, robust centres."""
 
-from consilience.aggregate.camps import Camps, camps
 from consilience.aggregate.combine.combiner import Combination, combine_models, combine_orders
 from consilience.aggregate.combine.components import MomentComponents, SupportComponents, SupportPart, support_costs
 from consilience.aggregate.combine.evidence import SiteEvidence
 from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients, heterogeneity
 from consilience.aggregate.combine.reduce import Reduction, reduce_components, spread_start
 from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
+from consilience.aggregate.disagreement import Camps, camps
 from consilience.aggregate.robust.centre import (
     cap_weights,
     coordinate_median,

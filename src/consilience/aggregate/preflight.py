@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from consilience.fit.survey import Survey, SurveyedSite
-from consilience.model.summary import ColumnSummary
+from consilience.model import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 FEWEST = 10.0

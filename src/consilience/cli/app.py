@@ -4,32 +4,197 @@ from __future__ import annotations
 
 import io
 import json
+import platform
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
 
 from consilience._version import __version__
-from consilience.cli.catalogue import CommandError, Problem, reported_as
-from consilience.cli.demo import toured
-from consilience.cli.doctor import findings
-from consilience.cli.drafting import EMPTY, drafted
-from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, StudyPath, Where, study_of, table_of
-from consilience.cli.output import Output, check_free, console, write
-from consilience.cli.reporting import ReportPath, check_report, report, report_on
-from consilience.cli.run_commands import run, status
-from consilience.cli.scoring import described, scored
+from consilience.cli.catalogue import CommandError, CommandFault, report_as
+from consilience.cli.drafting import EMPTY, draft_study
+from consilience.cli.output import (
+    AsJson,
+    NoInput,
+    Output,
+    Overwrite,
+    Quiet,
+    StudyPath,
+    Where,
+    check_free,
+    console,
+    study_of,
+    table_of,
+    write,
+)
+from consilience.cli.reporting import ReportPath, check_report, describe_model, report, report_on, write_predictions
+from consilience.cli.run_commands import run_command, status
 from consilience.cli.site_commands import site
+from consilience.data.tables import read_table
+from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
 from consilience.estimators.saving import load
 from consilience.files.json_text import read_text
-from consilience.files.roster import Roster, checked
 from consilience.files.site_file import SiteFile
-from consilience.files.study import Study
-from consilience.studies import combined
+from consilience.fitted.protocols import FittedMixture
+from consilience.kit.combination import combine_files, simulate_study
+from consilience.kit.folder import SiteFolder
+from consilience.kit.policy.policy import Policy
+from consilience.kit.private_files import slug
+from consilience.kit.release import release_fit, verify_ledger
+from consilience.kit.roster import Roster, check_signature
+from consilience.kit.site_fit import examine_for_study, fit_at_site
+from consilience.kit.study import Study
+from consilience.model.families.registry import gaussian
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "narwhals", "pydantic", "typer", "rich")
+EXTRAS = {"secure": "cryptography", "dask": "distributed", "plot": "matplotlib"}
+
+
+@dataclass(frozen=True)
+class InstallationCheck:
+    """Result of one check.
+
+    Parameters
+    ----------
+    what, said : str
+    is_problem : bool
+        Whether something does not work that a site needs.
+    """
+
+    what: str
+    said: str
+    is_problem: bool = False
+
+
+def findings(where: Path, site: str | None = None) -> Iterator[InstallationCheck]:
+    """Yield the result of each check.
+
+    Examples
+    --------
+    >>> [found.what for found in findings(Path())][:2]
+    ['consilience', 'python']
+    """
+    yield InstallationCheck("consilience", __version__)
+    yield InstallationCheck("python", f"{platform.python_version()} on {platform.system()}", sys.version_info < (3, 11))
+    for name in PACKAGES:
+        found = _version(name)
+        yield InstallationCheck(name, found or "missing: run 'pip install consilience' again", found is None)
+    for extra, name in EXTRAS.items():
+        yield InstallationCheck(
+            name, _version(name) or f"not installed: pip install 'consilience[{extra}]' if you need it"
+        )
+    yield _encoding()
+    yield _writable(where)
+    if site is not None:
+        yield from _site(site, where)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _encoding() -> InstallationCheck:
+    found = sys.getfilesystemencoding()
+    said = found if found == "utf-8" else f"{found}: set PYTHONUTF8=1, so that names of files are UTF-8"
+    return InstallationCheck("names of files", said, found != "utf-8")
+
+
+def _writable(where: Path) -> InstallationCheck:
+    try:
+        with tempfile.TemporaryFile(dir=where) as file:
+            file.write(bytes(1024))
+    except OSError as error:
+        return InstallationCheck("folder", f"{where.resolve()} cannot be written: {error.strerror}", True)
+    return InstallationCheck("folder", f"{where.resolve()} can be written")
+
+
+def _site(name: str, where: Path) -> Iterator[InstallationCheck]:
+    """Check the folder, the policy and the ledger of a site."""
+    try:
+        folder = SiteFolder.open(where / slug(name))
+        yield InstallationCheck("site", f"the folder of {folder.name} is complete")
+        yield InstallationCheck("policy", f"profile {Policy.from_text(folder.policy).profile_text}")
+        verdict = verify_ledger(folder)
+        yield InstallationCheck("ledger", str(verdict), not verdict.is_whole)
+        yield InstallationCheck("key", folder.public_key or "none: files are unsigned")
+    except ConsilienceError as error:
+        yield InstallationCheck("site", str(error), True)
+
+
+# ---------------------------------------------------------------- demo
+
+
+def run_tour(folder: Path, output: Output) -> tuple[FittedMixture, float, Path | None]:
+    """Run the whole tour in a folder; return the model, its largest difference from the pooled fit, and the report."""
+    with report_as(CommandFault.OUTPUT):
+        tables = _tables(folder)
+    output.say(f"1. {len(tables)} hospitals, one table each, and a study that all of them got: {folder}/study.toml")
+    study = Study.read(folder / "study.toml")
+    for name in tables:
+        found = examine_for_study(study, read_table(folder / f"{name}.parquet"))
+        output.say(f"   {name}: the table fits the study, {found.used:,} rows")
+    output.say("2. Each hospital fits its own model under its own policy, and releases one file that people can read.")
+    for name, table in tables.items():
+        with output.working(f"   {name} fits"):
+            data = _released(folder / "sites", study, name, table)
+        write(folder / f"{name}.json", data.decode(), overwrite=True)
+    output.say("3. The coordinator combines the five files. No row has left a hospital.")
+    files = [SiteFile.from_text(read_text(folder / f"{name}.json", "a site file")) for name in tables]
+    with output.working("   combining"):
+        orders = combine_files(study, files)
+    model, report = orders.best.model, folder / "report.html"
+    model.save(folder / "model.json")
+    if find_spec("matplotlib") is None:
+        output.say("   no report: it needs the extra, pip install 'consilience[report]'")
+    else:
+        report_on(orders, study, report, Output(quiet=True), files)
+    with output.working("   for comparison, all rows in one table"):
+        pooled = simulate_study(study, {"all": pa.concat_tables(tables.values())}).best.model
+    return model, pooled_difference(model, pooled), report if report.exists() else None
+
+
+def _released(parent: Path, study: Study, name: str, table: pa.Table) -> bytes:
+    """Fit and release at a hospital, with a folder of its own; the second time it releases the same bytes."""
+    place = parent / slug(name)
+    if place.exists():
+        site = SiteFolder.open(place)
+    else:
+        site = SiteFolder.init(name, Policy.of_profile("hospital").to_text(), parent)
+    fit_at_site(site, study, table)
+    return release_fit(site, "demonstration")
+
+
+def pooled_difference(model: FittedMixture, pooled: FittedMixture) -> float:
+    """Return the largest difference of a coefficient from the pooled fit, in standard errors of the latter."""
+    errors = pooled.inference_.standard_errors().experts[..., 1:]
+    ours, theirs = (gaussian(each.mixture_.experts).B for each in (model, pooled))
+    by_level, pooled_by_level = (np.argsort(each[:, 0, 0]) for each in (ours, theirs))
+    return float(np.max(np.abs(ours[by_level, :, 1:] - theirs[pooled_by_level, :, 1:]) / errors[pooled_by_level]))
+
+
+def _tables(folder: Path) -> dict[str, pa.Table]:
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = hospitals()
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    write(folder / "study.toml", STUDY, overwrite=True)
+    return tables
+
+
+# ---------------------------------------------------------------- app
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,7 +204,7 @@ app = typer.Typer(
 demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.")
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
-app.command()(run)
+app.command("run")(run_command)
 app.command()(report)
 app.command()(status)
 
@@ -59,8 +224,8 @@ def root(
     """Fit one interpretable mixture model from data in many places. No command opens a network connection."""
 
 
-@app.command()
-def init(
+@app.command("init")
+def init_study(
     study: StudyPath,
     table: Annotated[Path | None, typer.Option("--from", help="Table whose columns the draft describes.")] = None,
     response: Annotated[str | None, typer.Option(help="Column of the response; needed with --from.")] = None,
@@ -75,8 +240,8 @@ def init(
         if response is None:
             raise typer.BadParameter("--from needs --response, the column of the response")
         rows = table_of(table)
-        with reported_as(Problem.STUDY):
-            text, remarks = drafted(rows, response, study.stem)
+        with report_as(CommandFault.STUDY):
+            text, remarks = draft_study(rows, response, study.stem)
         remarks.append("The draft has levels and rounded ranges of your table: read it before you send it.")
     write(study, text, overwrite=overwrite)
     for remark in remarks:
@@ -103,17 +268,17 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         try:
             sent.append(SiteFile.from_text(read_text(path, "a site file")))
         except ConsilienceError as error:
-            raise CommandError(Problem.SITE_FILE, f"{path}: {error}") from error
+            raise CommandError(CommandFault.SITE_FILE, f"{path}: {error}") from error
     if len(sent) == 1:
         output.say("There is one file: the model is that of this site.", style="yellow")
     _check_signatures(wanted, sent, roster, output)
-    with reported_as(Problem.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
-        orders = combined(wanted, sent)
+    with report_as(CommandFault.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
+        orders = combine_files(wanted, sent)
     model = orders.best.model
-    with reported_as(Problem.OUTPUT):
+    with report_as(CommandFault.OUTPUT):
         model.save(out, site_names=True)
     output.data(
-        described(model) | {"file": str(out), "sites": [str(each) for each in orders.best.sites]}, model.summary()
+        describe_model(model) | {"file": str(out), "sites": [str(each) for each in orders.best.sites]}, model.summary()
     )
     for each in orders.best.sites:
         output.say(str(each))
@@ -129,7 +294,7 @@ def show(
 ) -> None:
     """Print a model: columns, coefficients with intervals, and notes."""
     fitted = _model(model)
-    Output(as_json).data(described(fitted), fitted.describe() if words else fitted.summary())
+    Output(as_json).data(describe_model(fitted), fitted.describe() if words else fitted.summary())
 
 
 @app.command()
@@ -144,8 +309,8 @@ def predict(
     fitted, output = _model(model), Output(quiet=quiet)
     rows = table_of(table)
     check_free(out, overwrite=overwrite)
-    with reported_as(Problem.PREDICTION), output.working(f"Scoring {rows.num_rows:,} rows"):
-        scored(fitted, rows, out)
+    with report_as(CommandFault.PREDICTION), output.working(f"Scoring {rows.num_rows:,} rows"):
+        write_predictions(fitted, rows, out)
     output.say(f"{out} written.")
 
 
@@ -160,7 +325,7 @@ def doctor(
     lines = [f"{'PROBLEM' if each.is_problem else 'ok':<8} {each.what:<16} {each.said}" for each in found]
     Output(as_json).data({"findings": [asdict(each) for each in found]}, "\n".join(lines))
     if any(each.is_problem for each in found):
-        raise CommandError(Problem.INSTALLATION, f"{sum(each.is_problem for each in found)} problems")
+        raise CommandError(CommandFault.INSTALLATION, f"{sum(each.is_problem for each in found)} problems")
 
 
 @demo.command("hospitals")
@@ -174,9 +339,9 @@ def demo_hospitals(
     if not no_input:
         typer.confirm(f"Write tables, a study, five site files and a model into {folder}?", abort=True, err=True)
     output = Output(as_json, quiet)
-    model, largest, written = toured(folder, output)
+    model, largest, written = run_tour(folder, output)
     said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"
-    output.data({**described(model), "largest_difference": largest}, f"{model.summary()}\n\n{said}")
+    output.data({**describe_model(model), "largest_difference": largest}, f"{model.summary()}\n\n{said}")
     output.say(f"{folder}/ash.json is all that left a hospital; {folder}/sites/ash has its policy and its ledger.")
     if written is not None:
         output.say(f"The report that people keep: {written}")
@@ -187,23 +352,23 @@ def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | No
     """Check every file against the roster; unsigned files are named, or refused if the study requires signatures."""
     known = None
     if roster is not None:
-        with reported_as(Problem.ROSTER):
+        with report_as(CommandFault.ROSTER):
             known = Roster.read(roster)
     absent = [] if known is None else sorted(set(known.names) - {file.site for file in files})
     if absent:
         output.say(f"In the roster, but without a file: {', '.join(absent)}", style="yellow")
     for file in files:
         try:
-            found = checked(file, known, study.minimum.require_signatures)
+            found = check_signature(file, known, study.minimum.require_signatures)
         except ImportError as error:
-            raise CommandError(Problem.EXTRA, str(error)) from error
+            raise CommandError(CommandFault.EXTRA, str(error)) from error
         if found.status == "refused":
-            raise CommandError(Problem.SIGNATURE, found.said)
+            raise CommandError(CommandFault.SIGNATURE, found.said)
         output.say(found.said)
 
 
 def _model(path: Path) -> Any:
-    with reported_as(Problem.MODEL):
+    with report_as(CommandFault.MODEL):
         return load(path)
 
 
@@ -217,9 +382,9 @@ def main() -> None:
     except CommandError as error:
         _end(error)
     except OSError as error:
-        _end(CommandError(Problem.FILE, f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}"))
+        _end(CommandError(CommandFault.FILE, f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}"))
     except Exception as error:  # noqa: BLE001 - the text of an unforeseen error may have values of a table
-        _end(CommandError(Problem.UNEXPECTED, type(error).__name__))
+        _end(CommandError(CommandFault.UNEXPECTED, type(error).__name__))
     except KeyboardInterrupt:
         console().print("interrupted", highlight=False)
         sys.exit(130)

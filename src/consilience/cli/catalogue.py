@@ -30,7 +30,7 @@ class Kind:
     remedy: str
 
 
-class Problem(Enum):
+class CommandFault(Enum):
     """All kinds of errors, as the documentation lists them."""
 
     UNEXPECTED = Kind(
@@ -149,13 +149,13 @@ class Problem(Enum):
 class CommandError(Exception):
     """An error of a command: what happened, in one sentence, and its kind."""
 
-    def __init__(self, problem: Problem, said: str) -> None:
+    def __init__(self, problem: CommandFault, said: str) -> None:
         super().__init__(said)
         self.problem, self.said = problem, said
 
 
 @contextmanager
-def reported_as(problem: Problem, refused: Problem | None = None) -> Iterator[None]:
+def report_as(problem: CommandFault, refused: CommandFault | None = None) -> Iterator[None]:
     """Report errors of the library within the block as a problem of this kind.
 
     Parameters
@@ -168,7 +168,7 @@ def reported_as(problem: Problem, refused: Problem | None = None) -> Iterator[No
     --------
     >>> from consilience.errors import InvalidInputError
     >>> try:
-    ...     with reported_as(Problem.STUDY):
+    ...     with report_as(Problem.STUDY):
     ...         raise InvalidInputError("there is no seed")
     ... except CommandError as error:
     ...     print(error.problem.value.code, error)

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from consilience.columns.arrow import is_category, levels_of, plain
+from consilience.columns.arrow import decode_dictionary, is_category, levels_of
 from consilience.errors import InvalidInputError
-from consilience.files.study import Study
-from consilience.model.families.registry import FAMILIES
-from consilience.model.gates import GATES
+from consilience.kit.study import Study
+from consilience.model import FAMILIES, GATES
 
 MOST_LEVELS = 30
 """A text column with more levels is an identifier or free text, and is left out of the draft."""
@@ -85,7 +84,7 @@ missing = "refuse"
 """
 
 
-def drafted(table: pa.Table, response: str, name: str) -> tuple[str, list[str]]:
+def draft_study(table: pa.Table, response: str, name: str) -> tuple[str, list[str]]:
     """Return the text of a study with the columns of a table, and remarks on what was left out.
 
     Levels with few rows, identifiers, free text and dates are left out: the study goes to everybody.
@@ -93,7 +92,7 @@ def drafted(table: pa.Table, response: str, name: str) -> tuple[str, list[str]]:
     Examples
     --------
     >>> table = pa.table({"days": [1.5, 3.0, 8.0] * 10, "ward": ["a", "b", "a"] * 10, "name": [*map(str, range(30))]})
-    >>> text, remarks = drafted(table, "days", "stay")
+    >>> text, remarks = draft_study(table, "days", "stay")
     >>> [column.name for column in Study.from_text(text).columns], remarks
     (['days', 'ward'], ['column name is left out: it has fewer than 2 levels with 10 rows each'])
     """
@@ -130,7 +129,7 @@ def drafted(table: pa.Table, response: str, name: str) -> tuple[str, list[str]]:
 def _column(table: pa.Table, name: str, *, scaled: bool) -> tuple[dict[str, Any], list[str]]:
     """Return a column of the draft, and remarks; raise an error that says why there is none."""
     chunked = table.column(name)
-    values = plain(chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0))
+    values = decode_dictionary(chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0))
     missing = "drop" if values.null_count else "refuse"
     if is_category(values.type):
         levels, remarks = _levels(values, name)

@@ -10,12 +10,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import pyarrow as pa
+import typer
 from rich.console import Console
 
-from consilience.cli.catalogue import CommandError, Problem
+from consilience.cli.catalogue import CommandError, CommandFault, report_as
+from consilience.data.tables import read_table
 from consilience.errors import ConsilienceWarning
+from consilience.kit.folder import SiteFolder
+from consilience.kit.private_files import slug
+from consilience.kit.study import Study
 
 
 @dataclass(frozen=True)
@@ -66,12 +72,12 @@ def console() -> Console:
 def check_free(path: Path, *, overwrite: bool) -> None:
     """Raise an error if a file exists and may not be replaced, or if its folder cannot be written."""
     if path.exists() and not overwrite:
-        raise CommandError(Problem.OUTPUT, f"{path} exists")
+        raise CommandError(CommandFault.OUTPUT, f"{path} exists")
     try:  # before work is done, or an approval is recorded
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise CommandError(Problem.OUTPUT, f"nothing can be written to {path.parent}: {error.strerror}") from error
+        raise CommandError(CommandFault.OUTPUT, f"nothing can be written to {path.parent}: {error.strerror}") from error
 
 
 def write(path: Path, text: str, *, overwrite: bool) -> None:
@@ -85,4 +91,35 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
-        raise CommandError(Problem.OUTPUT, f"{path} cannot be written: {error.strerror}") from error
+        raise CommandError(CommandFault.OUTPUT, f"{path} cannot be written: {error.strerror}") from error
+
+
+# ---------------------------------------------------------------- options
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data, warnings and errors.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Do not ask.")]
+StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, such as study.toml.")]
+TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file of the site.")]
+MailPath = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run by files.")]
+SiteName = Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")]
+Where = Annotated[Path, typer.Option("--in", help="Folder in which the site's folder is.")]
+
+
+def study_of(path: Path) -> Study:
+    """Read a study file."""
+    with report_as(CommandFault.STUDY):
+        return Study.read(path)
+
+
+def table_of(path: Path) -> pa.Table:
+    """Read a table."""
+    with report_as(CommandFault.TABLE):
+        return read_table(path)
+
+
+def folder_of(name: str, where: Path) -> SiteFolder:
+    """Open the folder of a site; the error says how to make one."""
+    with report_as(CommandFault.FOLDER):
+        return SiteFolder.open(where / slug(name))

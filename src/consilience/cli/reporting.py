@@ -6,15 +6,60 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import typer
+from pyarrow import csv
 
-from consilience.cli.catalogue import CommandError, Problem, reported_as
-from consilience.cli.options import Overwrite, Quiet
-from consilience.cli.output import Output, check_free, write
+from consilience.cli.catalogue import CommandError, CommandFault, report_as
+from consilience.cli.output import Output, Overwrite, Quiet, check_free, write
+from consilience.errors import InvalidInputError
 from consilience.estimators.saving import load
 from consilience.files.site_file import SiteFile
-from consilience.files.study import Study
+from consilience.fitted.protocols import FittedMixture, parameter_table
+from consilience.kit.study import Study
 from consilience.report import html_report, model_card, verdict
+
+
+def describe_model(model: FittedMixture) -> dict[str, Any]:
+    """Return a fitted model as a JSON object: columns, parameters with intervals, and fit."""
+    table = parameter_table(model, 0.95)
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    return {
+        "model": type(model).__name__,
+        "columns": list(model.columns_.names),
+        "log_likelihood": model.log_likelihood_,
+        "parameters": [{name: _finite(value) for name, value in row.items()} for row in rows],
+    }
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float | np.floating):
+        return float(value) if np.isfinite(value) else None
+    return value
+
+
+def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> None:
+    """Write a table with predictions and the probability of each expert, given the covariates, as new columns."""
+    names = list(model.columns_.names)
+    lacking = [name for name in names if name not in table.column_names]
+    if lacking:
+        raise InvalidInputError(f"the table has no column {', '.join(lacking)}")
+    X = table.select(names)
+    predicted = model.predict(X)
+    found = table.append_column("prediction", pa.array(np.asarray(predicted)))
+    for k, probability in enumerate(model.predict_gate(X).T):
+        found = found.append_column(f"gate_{k}", pa.array(probability))
+    if out.suffix == ".parquet":
+        pq.write_table(found, out)
+    elif out.suffix == ".csv":
+        csv.write_csv(found, out)
+    else:
+        raise InvalidInputError(f"{out.name}: expected a name that ends in .parquet or .csv")
+
+
+# ---------------------------------------------------------------- reporting
 
 FORMATS = {"html": html_report, "md": model_card}
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Report to write, .html or .md.")]
@@ -37,9 +82,9 @@ def report(  # noqa: PLR0917 - typer makes options of them
     beside = model.with_name("MODEL_CARD.md") if form == "md" else model.with_suffix(".html")
     target, output = out or beside, Output(quiet=quiet)
     check_free(target, overwrite=overwrite)
-    with reported_as(Problem.MODEL):
+    with report_as(CommandFault.MODEL):
         fitted = load(model)
-    write_checked(fitted, target, form, title=title)
+    write_report_file(fitted, target, form, title=title)
     output.say(f"{target} written.")
 
 
@@ -60,14 +105,14 @@ def report_on(result: Any, study: Study, path: Path | None, output: Output, file
         "origin": {"study": f"{study.name}, {study.identity}", **{f"file of {f.site}": f.hash for f in sent}},
         "policies": {f.site: str(f.evidence["profile"]) for f in sent if "profile" in f.evidence},
     }
-    write_checked(result, path, path.suffix.lstrip("."), title=study.name, **known)
+    write_report_file(result, path, path.suffix.lstrip("."), title=study.name, **known)
     output.say(f"{path} written. It says:\n{verdict(result)}")
 
 
-def write_checked(result: Any, path: Path, form: str, **known: Any) -> None:
+def write_report_file(result: Any, path: Path, form: str, **known: Any) -> None:
     """Write a report; an error names the extra that is missing."""
     try:
         text = FORMATS[form](result, **known)
     except ImportError as error:
-        raise CommandError(Problem.EXTRA, str(error)) from error
+        raise CommandError(CommandFault.EXTRA, str(error)) from error
     write(path, text, overwrite=True)

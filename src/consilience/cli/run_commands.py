@@ -11,26 +11,25 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli.answering import NOTHING_YET
-from consilience.cli.catalogue import CommandError, Problem, reported_as
-from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, StudyPath, study_of
-from consilience.cli.output import Output, check_free
-from consilience.cli.reporting import ReportPath, check_report, report_on
-from consilience.cli.scoring import described
+from consilience.cli.catalogue import CommandError, CommandFault, report_as
+from consilience.cli.output import AsJson, MailPath, Output, Overwrite, Quiet, StudyPath, check_free, study_of
+from consilience.cli.reporting import ReportPath, check_report, describe_model, report_on
+from consilience.cli.site_commands import NOTHING_YET
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
 from consilience.estimators.saving import load
 from consilience.federation.federated_fit import FederatedOrders
-from consilience.files.file_names import slug
-from consilience.files.mail_status import RoundStatus, RunStatus, status_of
-from consilience.files.roster import Roster
-from consilience.files.run_file import RunFile
-from consilience.files.study import Study
-from consilience.model.mixture import Mixture
-from consilience.runs.run import OnDrop, RunOptions
-from consilience.studies.mail_run import advanced_by_files, begin_by_files
-from consilience.studies.methods import method_of
-from consilience.studies.shards import ran_over
+from consilience.kit.combination import run_over_files
+from consilience.kit.letters import RunFile
+from consilience.kit.mail_folder import RoundStatus, RunStatus, status_of
+from consilience.kit.mail_run import advance_by_files, begin_by_files
+from consilience.kit.private_files import slug
+from consilience.kit.roster import Roster
+from consilience.kit.study import Study
+from consilience.kit.study_model import method_of
+from consilience.model import Mixture
+from consilience.runs import RunOptions
+from consilience.runs.run import OnDrop
 
 ENGINES = ("inprocess", "dask")
 
@@ -45,7 +44,7 @@ class Request:
     output: Output
 
 
-def run(  # noqa: PLR0917 - typer makes options of them
+def run_command(  # noqa: PLR0917 - typer makes options of them
     study: StudyPath,
     mailbox: Annotated[Path | None, typer.Option(help="Folder of a run by files, which the sites see.")] = None,
     sites: Annotated[list[str] | None, typer.Option("--site", help="A site of the run; once for each.")] = None,
@@ -83,7 +82,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
         done = _over_files(request, str(data), engine, scheduler)
     else:
         private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
-        with reported_as(Problem.RUN):
+        with report_as(CommandFault.RUN):
             names, keys = _named(sites, roster)
             told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
         box = Box(mailbox, private, told, days, None if until is None else until.astimezone(UTC), 60 * wait)
@@ -94,7 +93,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
 
 def _checked(path: Path) -> Study:
     study = study_of(path)
-    with reported_as(Problem.STUDY):
+    with report_as(CommandFault.STUDY):
         method_of(study)
     return study
 
@@ -102,7 +101,7 @@ def _checked(path: Path) -> Study:
 def _start(path: Path | None) -> Mixture | None:
     if path is None:
         return None
-    with reported_as(Problem.MODEL):
+    with report_as(CommandFault.MODEL):
         mixture: Mixture = load(path).mixture_
         return mixture
 
@@ -131,7 +130,7 @@ def _by_files(request: Request, box: Box) -> FederatedOrders:
     output = request.output
     try:
         with _reported(), output.working(f"The run in {box.mailbox}"):
-            return advanced_by_files(
+            return advance_by_files(
                 request.study,
                 box.mailbox,
                 box.own,
@@ -152,12 +151,12 @@ def _over_files(request: Request, data: str, engine: str, scheduler: str | None)
     chosen: dict[str, Any] = {"start": request.start, "options": RunOptions(on_drop=request.on_drop)}
     with _reported(), request.output.working(f"The run over {data}"):
         if engine == "inprocess":
-            return ran_over(request.study, data, **chosen)
+            return run_over_files(request.study, data, **chosen)
         try:
             with DaskCluster(scheduler) as cluster:
-                return ran_over(request.study, data, cluster, **chosen)
+                return run_over_files(request.study, data, cluster, **chosen)
         except ImportError as error:
-            raise CommandError(Problem.EXTRA, str(error)) from error
+            raise CommandError(CommandFault.EXTRA, str(error)) from error
 
 
 @contextmanager
@@ -168,21 +167,21 @@ def _reported() -> Iterator[None]:
     except AwaitedError:
         raise
     except RoundStoppedError as error:
-        raise CommandError(Problem.SITES, str(error)) from error
+        raise CommandError(CommandFault.SITES, str(error)) from error
     except ConsilienceError as error:
-        raise CommandError(Problem.RUN, str(error)) from error
+        raise CommandError(CommandFault.RUN, str(error)) from error
 
 
 def _write(done: FederatedOrders, out: Path, output: Output) -> None:
     """Write the model, and the models of the sites if the method has them; print the summary."""
     best, files = done.best, [out]
-    with reported_as(Problem.OUTPUT):
+    with report_as(CommandFault.OUTPUT):
         best.model.save(out, site_names=True)
         for site, model in best.models.items():
             files.append(out.with_name(f"{out.stem}.{slug(site)}.json"))
             model.save(files[-1])  # it is of one site, which the file is named after
     found = {"state": "finished", "files": [str(path) for path in files], "sites": [str(each) for each in best.sites]}
-    output.data(described(best.model) | found, best.model.summary())
+    output.data(describe_model(best.model) | found, best.model.summary())
     for each in best.sites:
         output.say(str(each))
     output.say(f"{', '.join(map(str, files))} written.")
@@ -190,7 +189,7 @@ def _write(done: FederatedOrders, out: Path, output: Output) -> None:
 
 def status(mailbox: MailPath, as_json: AsJson = False) -> None:
     """Show the rounds of a run by files: who has answered, bytes, and what is awaited."""
-    with reported_as(Problem.RUN):
+    with report_as(CommandFault.RUN):
         found = status_of(mailbox)
     document = {
         "run": found.run.identity,

@@ -10,59 +10,144 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from consilience.cli.annex import annex_of
-from consilience.cli.answering import answer
-from consilience.cli.catalogue import CommandError, Problem, reported_as
-from consilience.cli.options import (
+from consilience.cli.catalogue import CommandError, CommandFault, report_as
+from consilience.cli.output import (
     AsJson,
+    MailPath,
     NoInput,
+    Output,
     Overwrite,
     Quiet,
     SiteName,
     StudyPath,
     TablePath,
     Where,
+    check_free,
     folder_of,
     study_of,
     table_of,
+    write,
+    write_bytes,
 )
-from consilience.cli.output import Output, check_free, write, write_bytes
-from consilience.cli.preview import document_of, text_of
-from consilience.files.file_names import slug
+from consilience.cli.preview import annex_of, answer_text, document_of, text_of
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
-from consilience.files.study import Study
-from consilience.site import ledger
-from consilience.site.approval import (
+from consilience.kit import ledger
+from consilience.kit.folder import LEDGER, POLICY, SiteFolder
+from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
+from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_question, seal_answer
+from consilience.kit.policy.policy import PROFILES, Policy
+from consilience.kit.policy.refit import table_refusal
+from consilience.kit.private_files import slug
+from consilience.kit.release import (
     check_latest,
     check_still_valid,
     earlier_release,
     last_fit,
     record_decline,
-    released,
+    release_fit,
+    verify_ledger,
 )
-from consilience.site.folder import LEDGER, POLICY, SiteFolder
-from consilience.site.policy import PROFILES, Policy, table_refusal
-from consilience.site.sealing import verified_ledger
-from consilience.studies import examined_for, fit_at_site
-from consilience.studies.local import MisfitError, rows_of
+from consilience.kit.site_fit import MisfitError, examine_for_study, fit_at_site, study_rows
+from consilience.kit.site_rounds import table_of_run
+from consilience.kit.study import Study
+
+NOTHING_YET = 6
+"""Exit status if there is nothing to do until others have answered or asked."""
+
+
+def answer_question(  # noqa: PLR0917 - typer makes options of them
+    name: SiteName,
+    mailbox: MailPath,
+    table: Annotated[Path | None, typer.Option(help="Table of the site; needed for the first answer.")] = None,
+    study: Annotated[Path | None, typer.Option(help="Study file; the one in DIR by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the answer; DIR by default.")] = None,
+    by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
+    numbers: Annotated[bool, typer.Option("--numbers", help="Print every number that would leave.")] = False,
+    no_input: NoInput = False,
+    where: Where = Path(),
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Answer the latest question of a run by files: show what would leave, ask for approval, and write one file."""
+    folder, output = folder_of(name, where), Output(as_json, quiet)
+    with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
+        mail, run = MailFolder(mailbox), RunFile.read(mailbox)
+        letter = open_question(mail, run, folder.name)
+        waits = letter is None or is_answered(folder, mail, letter)
+    for other, reason in mail.unreadable.items():
+        output.say(f"not used: {other}: {reason}", style="yellow")
+    if letter is None or waits:
+        raise _waiting(output, letter, folder.name)
+    wanted = study_of(mailbox / STUDY if study is None else study)
+    path = table or Path(table_of_run(folder, run.identity))
+    if path == Path():
+        raise CommandError(CommandFault.QUESTION, "this is the first answer in the run: name the table with --table")
+    rows = table_of(path)
+    if not examine_for_study(wanted, rows).fits:
+        raise CommandError(CommandFault.MISFIT, f"run 'consilience site check {name} STUDY {path}' for the findings")
+    who = by or getpass.getuser()
+    with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED), output.working(f"{folder.name} answers"):
+        draft = draft_answer(folder, wanted, rows, run, letter, source=path, approved_by=who)
+    _approve(folder, draft, wanted, who, output, numbers=numbers, no_input=no_input)
+    with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
+        sealed = seal_answer(folder, draft)
+    target = (out or mailbox) / answer_name(letter.number, folder.name)
+    with report_as(CommandFault.OUTPUT):
+        write_whole(target, sealed.to_text())
+    refusal = None if draft.outcome is None else draft.outcome.refusal
+    output.data(
+        {"file": str(target), "round": letter.number, "refused": refusal.rule if refusal else None},
+        f"{target} written. The ledger has the answer.",
+    )
+
+
+def _waiting(output: Output, letter: QuestionLetter | None, site: str) -> typer.Exit:
+    """Say that there is nothing to do, and return the end of the command."""
+    said = (
+        f"There is no question to {site} yet."
+        if letter is None
+        else f"{site} has answered round {letter.number}: wait for the next question."
+    )
+    output.data({"state": "nothing to do", "round": None if letter is None else letter.number}, said)
+    return typer.Exit(NOTHING_YET)
+
+
+def _approve(
+    folder: SiteFolder, draft: Draft, study: Study, who: str, output: Output, *, numbers: bool, no_input: bool
+) -> None:
+    """Show the preview and ask; an answer that left before is not asked about again."""
+    if no_input and draft.is_new and not Policy.from_text(folder.policy).release.allow_no_input:
+        raise CommandError(CommandFault.REFUSED, "the policy does not allow an answer without the question to a person")
+    letter = draft.letter
+    size = len(AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, draft.reply).to_text())
+    Output(quiet=output.quiet and no_input).say(answer_text(draft, study, size, numbers=numbers))
+    if not draft.is_new or no_input or typer.confirm("Write this answer?", default=False, err=True):
+        return
+    details = {"study": letter.study, "run": letter.run, "number": letter.number, "declined_by": who}
+    ledger.append(folder.path / LEDGER, "decline", details)
+    raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
+
+
+# ---------------------------------------------------------------- site commands
 
 site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table. Nothing is sent.")
 log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
 site.add_typer(log, name="log")
-site.command()(answer)
+site.command("answer")(answer_question)
 
 HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]
 
 
-@site.command()
-def init(name: SiteName, profile: Profile = "hospital", where: Where = HERE, quiet: Quiet = False) -> None:
+@site.command("init")
+def init_site(name: SiteName, profile: Profile = "hospital", where: Where = HERE, quiet: Quiet = False) -> None:
     """Make the folder of a site: policy, key, ledger."""
     if profile not in PROFILES:
         raise typer.BadParameter(f"--profile: expected one of {', '.join(PROFILES)}")
     stated = {"format": Policy.kind, "version": Policy.newest, "profile": profile}
-    with reported_as(Problem.FOLDER):
+    with report_as(CommandFault.FOLDER):
         folder = SiteFolder.init(name, Policy.from_tables(stated).to_text(), where)
     output = Output(quiet=quiet)
     output.say(
@@ -78,11 +163,11 @@ def init(name: SiteName, profile: Profile = "hospital", where: Where = HERE, qui
 def key(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
     """Print the public key of a site; make a key first if the site has none."""
     folder = folder_of(name, where)
-    with reported_as(Problem.FOLDER):
+    with report_as(CommandFault.FOLDER):
         try:
             public = folder.public_key or folder.make_key()
         except ImportError as error:
-            raise CommandError(Problem.EXTRA, str(error)) from error
+            raise CommandError(CommandFault.EXTRA, str(error)) from error
     Output(as_json).data({"site": folder.name, "key": public}, public)
 
 
@@ -100,7 +185,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     If the site has a folder, the rules of its policy on tables are applied too.
     """
     wanted, output, rows = study_of(study), Output(as_json, quiet), table_of(table)
-    found = examined_for(wanted, rows)
+    found = examine_for_study(wanted, rows)
     refusal = policy_refusal(name, where, wanted, rows) if found.fits else ""
     lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
     verdict = (
@@ -118,9 +203,9 @@ def check(  # noqa: PLR0917 - typer makes options of them
         "\n".join([*lines, verdict]),
     )
     if not found.fits:
-        raise CommandError(Problem.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
+        raise CommandError(CommandFault.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
     if refusal:
-        raise CommandError(Problem.REFUSED, refusal)
+        raise CommandError(CommandFault.REFUSED, refusal)
 
 
 def policy_refusal(name: str, where: Path, study: Study, table: pa.Table) -> str:
@@ -128,8 +213,8 @@ def policy_refusal(name: str, where: Path, study: Study, table: pa.Table) -> str
     if not (where / slug(name)).exists():
         return ""
     folder = folder_of(name, where)
-    with reported_as(Problem.POLICY):
-        return table_refusal(rows_of(study, table), study, Policy.from_text(folder.policy))
+    with report_as(CommandFault.POLICY):
+        return table_refusal(study_rows(study, table), study, Policy.from_text(folder.policy))
 
 
 @site.command()
@@ -146,12 +231,12 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     """Fit the site's own model under its policy, and keep it in the site's folder. Nothing leaves."""
     folder, wanted, output = folder_of(name, where), study_of(study), Output(quiet=quiet)
     rows = table_of(table)
-    with reported_as(Problem.POLICY, refused=Problem.REFUSED), output.working(f"{folder.name} fits"):
+    with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} fits"):
         try:
             done = fit_at_site(folder, wanted, rows, other_people)
         except MisfitError as error:
             findings = f"run 'consilience site check {name} {study} {table}' for the findings"
-            raise CommandError(Problem.MISFIT, findings) from error
+            raise CommandError(CommandFault.MISFIT, findings) from error
     if done.released_by is not None:
         output.say(f"These rows were released for this study before (entry {done.released_by}): nothing was fitted.")
     else:
@@ -170,10 +255,10 @@ def preview(
 ) -> None:
     """Show field by field what would leave, every check, and an attack on it."""
     folder = folder_of(name, where)
-    with reported_as(Problem.RELEASE, refused=Problem.REFUSED):
+    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
         last = last_fit(folder)
         check_latest(folder, last)
-    with reported_as(Problem.FOLDER):
+    with report_as(CommandFault.FOLDER):
         ledger.append(folder.path / LEDGER, "preview", {"fit": last.entry.number})
     Output(as_json).data(document_of(last.report, last.entry), text_of(last.report, last.entry, numbers=numbers))
 
@@ -192,7 +277,7 @@ def release(  # noqa: PLR0917 - typer makes options of them
     folder, output = folder_of(name, where), Output(quiet=quiet)
     check_free(out, overwrite=overwrite)
     who = by or getpass.getuser()
-    with reported_as(Problem.RELEASE, refused=Problem.REFUSED):
+    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
         last, policy = last_fit(folder), Policy.from_text(folder.policy)
         check_latest(folder, last)
         before = earlier_release(folder, last)
@@ -200,14 +285,16 @@ def release(  # noqa: PLR0917 - typer makes options of them
             check_still_valid(folder, last)
     if before is None:
         if no_input and not policy.release.allow_no_input:
-            raise CommandError(Problem.REFUSED, "the policy does not allow a release without the question to a person")
+            raise CommandError(
+                CommandFault.REFUSED, "the policy does not allow a release without the question to a person"
+            )
         shown = text_of(last.report, last.entry)
         Output(quiet=quiet and no_input).say(shown)  # a person who is asked has seen it
         if not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
             record_decline(folder, last, who)
-            raise CommandError(Problem.DECLINED, "nothing has left; the ledger has your answer")
-    with reported_as(Problem.RELEASE, refused=Problem.REFUSED):
-        data = released(folder, who)
+            raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
+    with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
+        data = release_fit(folder, who)
     write_bytes(out, data, overwrite=overwrite)
     if before is None:
         output.say(f"{out} written: send it. The ledger has the release.")
@@ -225,7 +312,7 @@ def annex(
 ) -> None:
     """Write one page for the data-protection file: what leaves, limits, threats, and what is not protected."""
     folder, wanted = folder_of(name, where), study_of(study)
-    with reported_as(Problem.POLICY):
+    with report_as(CommandFault.POLICY):
         text = annex_of(folder, wanted)
     if out is None:
         Output().data({}, text)
@@ -266,24 +353,24 @@ def log_verify(
     if verdict is not None and verdict.is_whole:
         sent = []
         for each in files or []:
-            with reported_as(Problem.SITE_FILE):
+            with report_as(CommandFault.SITE_FILE):
                 sent.append(SiteFile.from_text(read_text(each, "a site file")))
-        verdict = verified_ledger(folder_of(name, where), sent)
+        verdict = verify_ledger(folder_of(name, where), sent)
     if verdict is None:
-        raise CommandError(Problem.FOLDER, f"there is no ledger in {path}")
+        raise CommandError(CommandFault.FOLDER, f"there is no ledger in {path}")
     releases = {str(each): _release_of(verdict, each) for each in files or []}
     lines = [f"{path}: {said or 'NOT in this ledger'}" for path, said in releases.items()]
     found = {"whole": verdict.is_whole, "entries": len(verdict.entries), "said": str(verdict), "files": releases}
     Output(as_json).data(found, "\n".join([str(verdict), *lines]))
     if not verdict.is_whole:
-        raise CommandError(Problem.LEDGER, str(verdict))
+        raise CommandError(CommandFault.LEDGER, str(verdict))
     if not all(releases.values()):
         raise CommandError(
-            Problem.LEDGER, "a file is of another site, was changed, or its entry was cut off the ledger"
+            CommandFault.LEDGER, "a file is of another site, was changed, or its entry was cut off the ledger"
         )
 
 
-def _release_of(verdict: ledger.Verdict, path: Path) -> str:
+def _release_of(verdict: ledger.LedgerCheck, path: Path) -> str:
     """Return by which entry a file was released, to the byte; empty if by none."""
     named = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
     for entry in verdict.entries:
@@ -295,6 +382,6 @@ def _release_of(verdict: ledger.Verdict, path: Path) -> str:
 @log.command("repair")
 def log_repair(name: SiteName, where: Where = HERE) -> None:
     """Drop a last line that was not written to its end, as after a crash; nothing else is changed."""
-    with reported_as(Problem.LEDGER):
+    with report_as(CommandFault.LEDGER):
         found = ledger.repair(where / slug(name) / LEDGER)
     Output().say("the last line was not whole: it was dropped" if found else "the ledger is whole: nothing was changed")

@@ -26,7 +26,7 @@ def is_category(kind: pa.DataType) -> bool:
     return str(kind) in TEXT or pa.types.is_dictionary(kind) or pa.types.is_boolean(kind)
 
 
-def plain(column: pa.Array) -> pa.Array:
+def decode_dictionary(column: pa.Array) -> pa.Array:
     """Return a column without dictionary encoding."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
@@ -44,7 +44,7 @@ def levels_of(parts: Iterable[pa.Array]) -> tuple[Level, ...]:
     seen: set[Any] = set()
     orders: set[tuple[Any, ...]] = set()
     for part in parts:
-        values = pc.unique(plain(part))
+        values = pc.unique(decode_dictionary(part))
         seen.update(values.filter(pc.invert(values.is_null(nan_is_null=True))).to_pylist())
         orders.add(tuple(part.dictionary.to_pylist()) if pa.types.is_dictionary(part.type) else ())
     order = orders.pop() if len(orders) == 1 else ()
@@ -59,7 +59,7 @@ def codes_of(column: pa.Array, levels: Sequence[Level]) -> NDArray[np.int64]:
     >>> codes_of(pa.array(["b", "x", None]), ("a", "b"))
     array([ 1, -2, -1])
     """
-    values = plain(column)
+    values = decode_dictionary(column)
     wanted = pa.large_string() if isinstance(levels[0], str) else pa.float64()
     if (str(values.type) in TEXT) != isinstance(levels[0], str):
         return np.where(values.is_null().to_numpy(zero_copy_only=False), -1, -2)
@@ -74,5 +74,5 @@ def codes_of(column: pa.Array, levels: Sequence[Level]) -> NDArray[np.int64]:
 
 def unknown_in(column: pa.Array, codes: NDArray[np.int64]) -> list[Any]:
     """Return the sorted unknown values of a column with these codes, each once."""
-    found: list[Any] = pc.unique(plain(column).filter(pa.array(codes == -2))).to_pylist()
+    found: list[Any] = pc.unique(decode_dictionary(column).filter(pa.array(codes == -2))).to_pylist()
     return sorted(found, key=str)

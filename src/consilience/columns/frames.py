@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from consilience.columns import Column, Dictionary
-from consilience.columns.arrow import codes_of, levels_of, plain, unknown_in
+from consilience.columns.arrow import codes_of, decode_dictionary, levels_of, unknown_in
 from consilience.columns.dictionary import FROM_DTYPE, check_chosen, check_references, chosen_categories
 from consilience.errors import InvalidInputError
 
@@ -181,7 +181,7 @@ def _arrow(X: Any, j: int, name: str) -> pa.Array:
             f"column {name!r} has values of several types: convert it to text, or to a categorical type"
         ) from error
     whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return plain(whole) if _in_order_of_appearance(X, j) else whole
+    return decode_dictionary(whole) if _in_order_of_appearance(X, j) else whole
 
 
 def _in_order_of_appearance(X: Any, j: int) -> bool:

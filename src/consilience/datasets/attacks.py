@@ -19,19 +19,16 @@ import numpy as np
 from consilience.engines.inprocess import InProcess
 from consilience.engines.protocol import Engine
 from consilience.errors import InvalidInputError
-from consilience.fit.climb import Expect
+from consilience.fit import Expect
+from consilience.messages import LocalFit, decode, encode, question_for
 from consilience.messages.codec import message_fingerprint
-from consilience.messages.questions import LocalFit, question_for
-from consilience.messages.table import decode, encode
-from consilience.model.families.least_squares import LeastSquares
-from consilience.model.families.requirement import gaussian
-from consilience.model.mixture import Mixture
-from consilience.model.moments import Moments
-from consilience.model.statistics import Statistics
+from consilience.model import Mixture, Moments, Statistics
+from consilience.model.families.covariance import LeastSquares
+from consilience.model.families.registry import gaussian
 from consilience.numerics.arrays import Array, IntArray, pack, unpack
 from consilience.numerics.linalg import solve_symmetric
-from consilience.runs.engine import EngineOverSites, Reply, digest
-from consilience.site.site import Site
+from consilience.runs import EngineOverSites, Reply, digest
+from consilience.site import Site
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,7 +84,7 @@ class Replay:
 
     Examples
     --------
-    >>> from consilience.model.moments import Moments
+    >>> from consilience.model.statistics import Moments
     >>> none = Moments(np.zeros(0), np.zeros((0, 1)), np.zeros((0, 1)))
     >>> replay = Replay()
     >>> [replay.instead_of(Statistics(none, none, ll, 1.0, 1.0)).log_likelihood for ll in (-7.0, -5.0)]

@@ -14,8 +14,7 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.model import Design, Mixture, mixture_of_experts, mixture_of_regressions
-from consilience.numerics.arrays import Array, IntArray
-from consilience.numerics.softmax import log_sum_exp
+from consilience.numerics.arrays import Array, IntArray, log_sum_exp
 
 LARGEST = 5  # centres and coefficients are integers in [-5, 5]
 CORRELATION = 0.25  # of neighbouring covariates

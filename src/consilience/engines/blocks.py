@@ -19,21 +19,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from consilience.data import Shard
 from consilience.errors import InvalidInputError
-from consilience.fit.climb import Expect
+from consilience.fit import Expect
+from consilience.messages import Failure, Question, Several, decode, encode, question_for
 from consilience.messages.codec import message_fingerprint
-from consilience.messages.failures import Failure
-from consilience.messages.questions import Bundle, Question, Several, question_for
-from consilience.messages.table import decode, encode, receive
-from consilience.model.mixture import layout_of
-from consilience.model.rows import Rows
+from consilience.messages.questions import Bundle
+from consilience.messages.table import receive
+from consilience.model import Rows, layout_of
 from consilience.numerics.threads import one_blas_thread
+from consilience.runs import digest
 from consilience.runs.consistency import sum_of
-from consilience.runs.engine import digest
 from consilience.runs.tree_sum import Span, tree_sum
-from consilience.site.answer import respond
-from consilience.site.shards import Shard
-from consilience.site.site import Site, joined
+from consilience.site import Site, respond
+from consilience.site.site import join_chunks
 
 T = TypeVar("T")
 STALLED = 1 / 8
@@ -75,7 +74,7 @@ class SiteBlock:
         """Read the rows of one site into memory; a site that cannot be read stays a file, and fails when asked."""
         with self._reading.setdefault(i, threading.Lock()), suppress(Exception):
             if not isinstance(self.sites[i].data, Rows):
-                self.sites[i] = replace(self.sites[i], data=joined(list(self.sites[i].chunks())))
+                self.sites[i] = replace(self.sites[i], data=join_chunks(list(self.sites[i].chunks())))
 
     def site(self, i: int) -> Site:
         """Return one site; read its rows if they are to be kept, or wait for them if they are being read."""
@@ -93,10 +92,10 @@ class SiteBlock:
         return object.__sizeof__(self) + sum(int(array.nbytes) for array in arrays)
 
     def __reduce__(self) -> tuple[Callable[[int, list[Site], bool], SiteBlock], tuple[int, list[Site], bool]]:
-        return arrived, (self.first, self.sites, self.keep)
+        return rebuild_block, (self.first, self.sites, self.keep)
 
 
-def arrived(first: int, sites: list[Site], keep: bool) -> SiteBlock:
+def rebuild_block(first: int, sites: list[Site], keep: bool) -> SiteBlock:
     """Rebuild a block received from another process with aligned arrays, for speed and bitwise equal results."""
     return SiteBlock(first, [_aligned_site(site) for site in sites], keep)
 
@@ -119,7 +118,7 @@ def in_file(site: Site) -> Site:
 
     Examples
     --------
-    >>> from consilience.site import Columns
+    >>> from consilience.data import Columns
     >>> in_file(Site("north", Shard("s3://bucket/north.parquet", Columns((), ("y",))))).data.uri
     's3://bucket/north.parquet'
     """
@@ -257,7 +256,7 @@ def answer_block(
     parts = tuple(done[i] for i in sorted(done))
     if isinstance(decoded, Bundle) or not (total and len(parts) == len(block.sites)):
         return parts
-    return added(parts, decoded)
+    return add_parts(parts, decoded)
 
 
 def add_neighbours(
@@ -265,10 +264,10 @@ def add_neighbours(
 ) -> tuple[Part, ...]:
     """Add two subtrees if each is one sum; otherwise return their parts."""
     parts = (*left, *right)
-    return added(parts, decode(question)) if tuple(part[:2] for part in parts) == spans else parts
+    return add_parts(parts, decode(question)) if tuple(part[:2] for part in parts) == spans else parts
 
 
-def added(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
+def add_parts(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
     """Add adjacent parts in the order of the tree; keep them apart if one, or the sum, is not valid.
 
     An invalid sum would count as a failure of all its sites, so none is sent.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
-from consilience.runs.engine import EngineOverSites
-from consilience.site.site import Site
+from consilience.runs import EngineOverSites
+from consilience.site import Site
 
 T = TypeVar("T")
 R = TypeVar("R")

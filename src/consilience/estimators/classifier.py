@@ -13,7 +13,7 @@ from consilience.columns import frames
 from consilience.errors import InvalidInputError
 from consilience.estimators.conditional import ConditionalMixture
 from consilience.estimators.validation import build_rows, explain_keywords, requested_order, validate_columns
-from consilience.fit.specification import Specification
+from consilience.fit import Specification
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
 

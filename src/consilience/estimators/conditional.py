@@ -9,7 +9,7 @@ import numpy as np
 from consilience.columns.dictionary import chosen_names
 from consilience.estimators.estimator import MixtureEstimator, split_intercept
 from consilience.estimators.validation import validate_sizes
-from consilience.fit.expert_means import expert_means, mean_errors
+from consilience.fit.inference import expert_means, mean_errors
 from consilience.fit.parameters import parameters
 from consilience.fitted.protocols import generator
 from consilience.model import Mixture

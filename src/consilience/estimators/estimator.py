@@ -24,12 +24,10 @@ from consilience.estimators.validation import (
 )
 from consilience.files import SavedFit
 from consilience.files.json_text import write_text
-from consilience.fit import bootstrap, criteria, fit_mixture, infer
-from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference, infer_after_fit
-from consilience.fit.single import single_bic
-from consilience.fit.specification import Specification
-from consilience.fit.stop import Stop
+from consilience.fit import Fit, Inference, Specification, bootstrap, criteria, fit_mixture, infer
+from consilience.fit.climb import Stop
+from consilience.fit.inference import infer_after_fit
+from consilience.fit.selection import single_bic
 from consilience.fitted.protocols import check_level, follows_noise, generator, parameter_table
 from consilience.fitted.summaries import summary_html, summary_text
 from consilience.fitted.words import describe_fit

@@ -19,9 +19,8 @@ from consilience.estimators.validation import (
     name_columns,
     read_dictionary,
 )
-from consilience.fit.fitting import Fit
-from consilience.fit.inference import inference_of
-from consilience.fit.specification import Specification
+from consilience.fit import Fit, Specification
+from consilience.fit.inference import inference_from_fit
 from consilience.model import Rows
 
 M = TypeVar("M", bound=MixtureEstimator)
@@ -102,7 +101,7 @@ def set_size(estimator: MixtureEstimator, name: str | None) -> None:
 
 def adopt_fit(estimator: M, fit: Fit) -> M:
     """Set the fitted attributes from a fit made elsewhere; standard errors come from its information matrix."""
-    estimator._set_fit(fit, inference_of(fit), fit.ascent.statistics.weight)
+    estimator._set_fit(fit, inference_from_fit(fit), fit.ascent.statistics.weight)
     return estimator
 
 

@@ -11,11 +11,11 @@ from sklearn.utils.validation import check_is_fitted
 from consilience.errors import InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.validation import build_rows, explain_keywords, requested_order, validate_columns
-from consilience.fit.specification import Specification
+from consilience.fit import Specification
 from consilience.fitted.protocols import generator
 from consilience.model import Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
-from consilience.model.families.requirement import gaussian
+from consilience.model.families.registry import gaussian
 from consilience.numerics.arrays import Array, IntArray
 
 

@@ -14,7 +14,7 @@ from consilience.display import count_draws
 from consilience.errors import ConsilienceWarning, InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.fit import Specification, fit_mixture
-from consilience.fit.bootstrap import check_unweighted, simulate
+from consilience.fit.inference import check_unweighted, simulate
 from consilience.fitted.protocols import generator
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array

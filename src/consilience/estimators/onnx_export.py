@@ -14,7 +14,7 @@ from consilience._version import __version__
 from consilience.columns import Column, Rule
 from consilience.errors import InvalidInputError
 from consilience.fitted.protocols import FittedMixture
-from consilience.model.mixture import Mixture
+from consilience.model import Mixture
 from consilience.numerics.arrays import Array
 
 INVERSE_LINKS: dict[str, Callable[[Array], Array]] = {

@@ -14,9 +14,18 @@ from consilience.columns import frames
 from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning, warn
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
-from consilience.fit.checks import checked_orders
-from consilience.fit.cross_validation import HeldOut, cross_validated, given_folds, random_folds
-from consilience.fit.orders import competing, html_table, least, left_out, lines
+from consilience.fit.selection import (
+    HeldOut,
+    cross_validate,
+    folds_from_rows,
+    html_table,
+    least_order,
+    positions_to_compare,
+    random_folds,
+    score_lines,
+    set_aside_sentences,
+)
+from consilience.fit.specification import validate_orders
 from consilience.fitted.protocols import generator
 from consilience.model import FAMILIES, Rows
 from consilience.numerics.arrays import IntArray
@@ -69,8 +78,8 @@ class OrderSelection:
             raise InvalidInputError(f"criterion={criterion!r} was not computed: pass folds to select_order")
         values = self.scores[criterion]
         if criterion != "cv":
-            return least(self.orders, values, self.set_aside)
-        compared = competing(self.orders, self.set_aside)
+            return least_order(self.orders, values, self.set_aside)
+        compared = positions_to_compare(self.orders, self.set_aside)
         top = max(compared, key=lambda i: values[i])
         enough = values[top] - self.scores["cv_std_error"][top]
         return min(self.orders[i] for i in compared if values[i] >= enough)
@@ -131,14 +140,17 @@ class OrderSelection:
     def summary(self) -> str:
         """Return the criteria of each order, the orders that are set aside and the verdict as text."""
         chosen = f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"
-        return "\n".join([*lines(self.orders, self.scores), *left_out(self.set_aside), chosen])
+        return "\n".join([*score_lines(self.orders, self.scores), *set_aside_sentences(self.set_aside), chosen])
 
     def __repr__(self) -> str:
         """Return the summary."""
         return self.summary()
 
     def _repr_html_(self) -> str:
-        said = [*left_out(self.set_aside), f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"]
+        said = [
+            *set_aside_sentences(self.set_aside),
+            f"Selected by {self.criterion}: {self.best_order}. {self.verdict}",
+        ]
         return html_table(self.orders, self.scores, said)
 
 
@@ -208,7 +220,7 @@ def select_order(
     """
     if criterion not in (*CRITERIA, "cv"):
         raise InvalidInputError(f"criterion={criterion!r}: expected one of {', '.join(CRITERIA)}, cv")
-    orders = checked_orders(orders)
+    orders = validate_orders(orders)
     before, Z = _fit_steps(estimator, X, y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateFitWarning)  # such fits are set aside
@@ -255,7 +267,7 @@ def _join_pipeline(estimator: Pipeline, before: Pipeline, fitted: MixtureEstimat
 
 
 def _warn(orders: tuple[int, ...], fits: tuple[MixtureEstimator, ...], set_aside: Mapping[int, str]) -> None:
-    doubtful = [orders[i] for i in competing(orders, set_aside) if not fits[i].starts_agree_]
+    doubtful = [orders[i] for i in positions_to_compare(orders, set_aside) if not fits[i].starts_agree_]
     if doubtful:
         warn(
             f"the starts do not agree for order {doubtful}: raise n_init before trusting the choice",
@@ -272,10 +284,10 @@ def _folds(rows: Rows, folds: Any, estimator: MixtureEstimator) -> IntArray:
     """Return the fold of each row, or of each group."""
     if np.ndim(frames.as_array(folds)) == 0:
         return random_folds(rows, int(folds), generator(estimator.random_state))
-    return given_folds(rows, np.asarray(frames.as_array(folds)).ravel())
+    return folds_from_rows(rows, np.asarray(frames.as_array(folds)).ravel())
 
 
 def _held_out(fitted: MixtureEstimator, rows: Rows, folds: IntArray) -> HeldOut:
     """Compute the held-out log densities, from fits that start at the fit to all rows."""
     budget: dict[str, Any] = {"tol": fitted.tol, "max_iter": fitted.max_iter}
-    return cross_validated(fitted.mixture_, rows, fitted.specification_, folds, **budget)
+    return cross_validate(fitted.mixture_, rows, fitted.specification_, folds, **budget)

@@ -16,7 +16,7 @@ from consilience.errors import ConsilienceWarning, InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import site_rows, specification_of
 from consilience.fit import fit_mixture
-from consilience.fit.cross_validation import HeldOut, label_densities
+from consilience.fit.selection import HeldOut, label_densities
 from consilience.fitted.protocols import generator
 from consilience.model import Rows
 from consilience.numerics.arrays import Array, IntArray

@@ -21,10 +21,10 @@ from consilience.estimators.validation import (
     validate_columns,
     validate_sizes,
 )
-from consilience.fit.specification import Specification
-from consilience.model import Mixture, Rows
+from consilience.fit import Specification
+from consilience.model import FAMILIES, Mixture, Rows
 from consilience.model.families.covariance import STRUCTURES
-from consilience.model.families.registry import ELSEWHERE, FAMILIES, regression_families
+from consilience.model.families.registry import ELSEWHERE, regression_families
 from consilience.numerics.arrays import Array
 
 

@@ -25,8 +25,7 @@ from consilience.files import SavedFit, SavedModel
 from consilience.files.json_text import read_text
 from consilience.fit.parameters import parameters
 from consilience.fitted.protocols import term_names
-from consilience.model.mixture import Mixture
-from consilience.model.summary import ColumnSummary
+from consilience.model import ColumnSummary, Mixture
 
 FRAMES = ("pandas", "polars", "pyarrow", "modin.pandas", "cudf")
 """Libraries of frames that a file may name."""

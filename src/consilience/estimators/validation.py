@@ -19,11 +19,9 @@ from consilience.columns import Dictionary, frames
 from consilience.columns.dictionary import FROM_DTYPE
 from consilience.columns.frames import column_kinds, encode_columns, frame_dictionary, frame_names, number_dictionary
 from consilience.errors import InvalidInputError, UnknownParameterError
-from consilience.fit.specification import Specification
-from consilience.model import FAMILIES, Groups, Mixture, Rows
-from consilience.model.design import Design
+from consilience.fit import Specification
+from consilience.model import FAMILIES, ColumnSummary, Design, Groups, Mixture, Rows
 from consilience.model.families.registry import family_of
-from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array
 from consilience.numerics.threads import processors
 

@@ -14,17 +14,18 @@ from sklearn.base import is_classifier
 from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import is_category
 from consilience.columns.dictionary import check_chosen, check_references
+from consilience.data import Columns, Shard
+from consilience.data.columns import is_number
+from consilience.data.shards import column_names_in, column_types, distinct_values
+from consilience.data.stores import expand, is_remote, open_store, show_address
 from consilience.errors import InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import chosen_coding, column_roles, set_columns, set_size, site_rows
-from consilience.federation.text import some
-from consilience.messages.failures import SiteError
+from consilience.federation.federated_fit import list_some
+from consilience.messages import SiteError
 from consilience.messages.site_names import site_names
-from consilience.model.rows import Groups, Rows
-from consilience.site import Columns, Shard, Site
-from consilience.site.columns import is_number
-from consilience.site.shards import column_names, column_types, distinct
-from consilience.site.stores import address, expand, is_remote, store
+from consilience.model import Groups, Rows
+from consilience.site import Site
 
 COLUMNS_SHOWN = 20
 PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials")
@@ -63,7 +64,7 @@ class Arrays:
     @property
     def description(self) -> str:
         """Return the number and names of the sites in one line."""
-        return f"{len(self.parts)} sites in memory ({some(list(self.parts))})"
+        return f"{len(self.parts)} sites in memory ({list_some(list(self.parts))})"
 
     def sites(self, estimator: MixtureEstimator | None) -> list[Site]:
         """Return one site for each name, in order."""
@@ -124,8 +125,8 @@ class Shards:
         if exposure is not None and trials is not None:
             raise InvalidInputError("expected a column for exposure or for trials, not both")
         taken = {*responses, weight, groups, exposure, trials} - {None}
-        known = column_names(uris[0])
-        check_names(uris[0], known, {"target": responses, "features": features or (), "other roles": taken})
+        known = column_names_in(uris[0])
+        check_file_columns(uris[0], known, {"target": responses, "features": features or (), "other roles": taken})
         if features is None:
             features = [name for name in known if name not in taken]
         columns = Columns(tuple(features), responses, weight=weight, exposure=exposure or trials, groups=groups)
@@ -137,7 +138,8 @@ class Shards:
     def description(self) -> str:
         """Return the number and names of the files in one line, and their columns by role."""
         target = ", ".join(self.columns.target) or "none"
-        return f"{len(self.uris)} files ({some(self.names)}), target {target}, features {some(self.columns.features)}"
+        features = list_some(self.columns.features)
+        return f"{len(self.uris)} files ({list_some(self.names)}), target {target}, features {features}"
 
     def sites(self, estimator: MixtureEstimator | None) -> list[Site]:
         """Return one site for each shard, in the order of addresses."""
@@ -159,14 +161,14 @@ class Shards:
         return list(site_names(names if len(set(names)) == len(names) else self.uris))
 
     def _levels(self, column: str) -> tuple[Any, ...]:
-        return tuple(sorted({value for uri in self.uris for value in distinct(uri, column)}))
+        return tuple(sorted({value for uri in self.uris for value in distinct_values(uri, column)}))
 
     def _readable(self, column: str) -> tuple[Any, ...]:
         """Return the levels of a column in the shards that can be read."""
         found: set[Any] = set()
         for uri in self.uris:
             with suppress(SiteError):
-                found |= set(distinct(uri, column))
+                found |= set(distinct_values(uri, column))
         return tuple(sorted(found))
 
     def _dictionary(self, features: tuple[str, ...], estimator: MixtureEstimator) -> Dictionary:
@@ -197,7 +199,8 @@ def _categories(types: Mapping[str, Mapping[str, Any]], features: Sequence[str])
         if text and numbers:
             a, b = text[0], numbers[0]
             raise InvalidInputError(
-                f"column {name!r} is of type {kinds[a]} in {address(a)}, but of type {kinds[b]} in {address(b)}: write "
+                f"column {name!r} is of type {kinds[a]} in {show_address(a)}, "
+                f"but of type {kinds[b]} in {show_address(b)}: write "
                 "it with one type in all files"
             )
         if any(is_category(kind) for kind in kinds.values()):
@@ -205,13 +208,13 @@ def _categories(types: Mapping[str, Mapping[str, Any]], features: Sequence[str])
     return found
 
 
-def check_names(uri: str, known: Sequence[str], asked: Mapping[str, Iterable[Any]]) -> None:
+def check_file_columns(uri: str, known: Sequence[str], asked: Mapping[str, Iterable[Any]]) -> None:
     """Raise an error if the first file does not have the columns that were asked for."""
     for role, names in asked.items():
         for name in names:
             if name not in known:
                 raise InvalidInputError(
-                    f"{role}: {address(uri)} has no column {name!r}; its columns are {_listed(known)}"
+                    f"{role}: {show_address(uri)} has no column {name!r}; its columns are {_listed(known)}"
                 )
 
 
@@ -224,9 +227,11 @@ def _check_files(uris: Sequence[str]) -> None:
     """Raise an error if two addresses are of one file."""
     files: dict[str, str] = {}
     for uri in uris:
-        file = uri if is_remote(uri) else os.path.realpath(store(uri)[1])
+        file = uri if is_remote(uri) else os.path.realpath(open_store(uri)[1])
         if file in files:
-            raise InvalidInputError(f"{address(files[file])} and {address(uri)} are the same file: name it once")
+            raise InvalidInputError(
+                f"{show_address(files[file])} and {show_address(uri)} are the same file: name it once"
+            )
         files[file] = uri
 
 
@@ -234,7 +239,7 @@ def _check_groups(uris: Sequence[str], column: str) -> None:
     """Raise an error if the rows of a group are in two shards."""
     home: dict[str, str] = {}
     for uri in uris:
-        for label in distinct(uri, column):
+        for label in distinct_values(uri, column):
             if home.setdefault(str(label), uri) != uri:  # a CSV file may hold as text what another holds as numbers
                 raise InvalidInputError(
                     f"a group of column {column!r} has rows in {home[str(label)]} and in {uri}: "

@@ -2,22 +2,98 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from consilience.errors import InvalidInputError
+from consilience.errors import (
+    ConvergenceWarning,
+    InvalidInputError,
+    SetAsideWarning,
+    SuspectDataWarning,
+    UntrustedWarning,
+    warn,
+)
 from consilience.estimators.estimator import MixtureEstimator
-from consilience.estimators.federated import frame_like
-from consilience.federation.text import fit_html, fit_text
-from consilience.fit import criteria
-from consilience.fit.fitting import Fit
-from consilience.fit.orders import html_table, least, left_out, lines
+from consilience.estimators.federated import adopt_fit, frame_like
+from consilience.fit import Fit, StopReason, criteria
+from consilience.fit.selection import html_table, least_order, score_lines, set_aside_sentences
 from consilience.fit.survey import SiteReport
-from consilience.runs.record import Record
+from consilience.runs import Record
+
+NAMES_SHOWN = 6
+REMARKS_SHOWN = 5
+LONGEST = 160
+NAME = "padding:2px 10px;text-align:left"
+
+
+def list_some(names: Sequence[str]) -> str:
+    """List names; of many, the first and the last.
+
+    Examples
+    --------
+    >>> list_some(["a", "b"]), list_some([f"part-{i}" for i in range(200)])
+    ('a, b', 'part-0, part-1, part-2, …, part-199')
+    """
+    shown = names if len(names) <= NAMES_SHOWN else [*names[: NAMES_SHOWN // 2], "…", names[-1]]
+    return ", ".join(shown)
+
+
+def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
+    """Return labels and texts of the overview of a fit."""
+    fit, record = fitted.fit, fitted.record
+    lines = [
+        ("model", f"{type(fitted.model).__name__}, {fitted.model.order_name}={fit.mixture.K}"),
+        ("sites", _sites(fitted.sites, record.sites)),
+        ("rows or groups", f"{fit.ascent.statistics.weight:,.10g}"),
+        ("rounds", f"{len(record.rounds):,}, {record.bytes_sent:,} bytes sent, {record.bytes_received:,} received"),
+        ("log-likelihood", f"{fit.log_likelihood:.3f}" + ("" if fitted.models else f", BIC {fitted.bic:.3f}")),
+        ("end", str(fit.ascent.stop)),
+    ]
+    if fitted.models:
+        lines.append(("models", f"one for each of {len(fitted.models)} sites: {list_some(list(fitted.models))}"))
+    lines += [("doubt", _cut(doubt)) for doubt in fit.doubts]
+    noted = [site for site in fitted.sites if site.reasons or site.remarks]
+    lines += [("site", _cut(str(site))) for site in noted[:REMARKS_SHOWN]]
+    if len(noted) > REMARKS_SHOWN:
+        lines.append(("", f"… and {len(noted) - REMARKS_SHOWN} more sites with remarks"))
+    return lines
+
+
+def fit_text(fitted: FederatedFit) -> str:
+    """Format the overview of a fit, and where to look for the rest."""
+    lines = [f"  {label:<16}{text}" for label, text in fit_lines(fitted)]
+    rest = "Coefficients: .model.summary(). What sites disclosed: print(.record). Each site: .sites"
+    return "\n".join(["FederatedFit", *lines, rest])
+
+
+def fit_html(fitted: FederatedFit) -> str:
+    """Render the overview of a fit, and its model."""
+    rows = "".join(
+        f'<tr><td style="{NAME}">{label}</td><td style="{NAME}">{escape(text)}</td></tr>'
+        for label, text in fit_lines(fitted)
+    )
+    return f"<div><strong>FederatedFit</strong><table>{rows}</table>{fitted.model._repr_html_()}</div>"
+
+
+def _sites(reports: Sequence[SiteReport], names: Sequence[str]) -> str:
+    """Return the number of sites by status, and some of their names."""
+    statuses = Counter(getattr(report, "status", "used") for report in reports)
+    said = ", ".join(f"{number} {status}" for status, number in statuses.items())
+    return f"{len(names)}" + (f" ({said})" if len(statuses) > 1 else "") + f": {list_some(names)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+
+
+# ---------------------------------------------------------------- federated fit
 
 CRITERIA = ("aic", "bic", "icl")
 
@@ -163,7 +239,7 @@ class FederatedOrders:
         if len(self.orders) == 1:
             return self.orders[0]
         values = [float(getattr(fitted, self.criterion)) for fitted in self.fits]
-        return least(self.orders, values, self.set_aside)
+        return least_order(self.orders, values, self.set_aside)
 
     def to_frame(self) -> Any:
         """Return a table with one row per order: criteria, convergence, and why it is set aside.
@@ -187,12 +263,55 @@ class FederatedOrders:
     def summary(self) -> str:
         """Return the criteria of each order and the orders that are set aside as text."""
         chosen = f"Selected by {self.criterion}: {self.best_order}."
-        return "\n".join([*lines(self.orders, self.scores), *left_out(self.set_aside), chosen])
+        return "\n".join([*score_lines(self.orders, self.scores), *set_aside_sentences(self.set_aside), chosen])
 
     def __repr__(self) -> str:
         """Return the summary."""
         return self.summary()
 
     def _repr_html_(self) -> str:
-        said = [*left_out(self.set_aside), f"Selected by {self.criterion}: {self.best_order}."]
+        said = [*set_aside_sentences(self.set_aside), f"Selected by {self.criterion}: {self.best_order}."]
         return html_table(self.orders, self.scores, said)
+
+
+# ---------------------------------------------------------------- outcome
+
+
+def compare_orders(orders: Sequence[int], fits: Sequence[FederatedFit | None], criterion: str) -> FederatedOrders:
+    """Return the comparison of the fits, with degenerate ones and orders without a fit set aside."""
+    reasons = {
+        K: "the sites have too few experts for it" if fit is None else fit.model.degeneracy_
+        for K, fit in zip(orders, fits, strict=True)
+    }
+    set_aside = {K: reason for K, reason in reasons.items() if reason}
+    found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
+    return FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion, set_aside)
+
+
+def build_model(model: MixtureEstimator, fit: Fit, record: Record) -> FederatedFit:
+    """Return the fitted model, and a copy of it for each site that has its own fit."""
+    fit = fit.with_dropped(record.dropped)
+    models = {site: adopt_fit(copy(model), own) for site, own in fit.site_fits().items()}
+    return FederatedFit(adopt_fit(model, fit), record, fit, models)
+
+
+def warn_of(fitted: FederatedFit) -> None:
+    """Warn if rounds were too few, if the fit has doubts, or if a site is suspect or was not used as a whole."""
+    if fitted.fit.ascent.stop is StopReason.ROUNDS:
+        warn(f"{fitted.fit.ascent.stop}; raise rounds", ConvergenceWarning)
+    if fitted.fit.doubts:
+        warn(f"the result cannot be trusted: {'; '.join(fitted.fit.doubts)}", UntrustedWarning)
+    reasons = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
+    if reasons:
+        warn(f"some sites were not used as a whole: {reasons}. See FederatedFit.sites", SetAsideWarning)
+    explained = {site.name for site in fitted.sites if site.reasons}
+    left = "; ".join(f"{site}: {why}" for site, why in fitted.record.dropped.items() if site not in explained)
+    if left:
+        warn(f"some sites left the run: {left}. See FederatedFit.record", SetAsideWarning)
+    suspicions = fitted.fit.survey.suspicions
+    if suspicions:
+        listed = "; ".join(f"{site}: {', '.join(said)}" for site, said in suspicions.items())
+        used = [site for site in suspicions if site not in explained]
+        end = "They" if len(used) == len(suspicions) else ", ".join(used)
+        note = f"{end} were used as they are" if used else "They were not used as a whole"
+        warn(f"the data of some sites may be wrong: {listed}. {note}", SuspectDataWarning)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
+from difflib import get_close_matches
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -16,39 +18,252 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from consilience import methods
+from consilience.data import Shard
+from consilience.data.columns import is_number
+from consilience.data.predict_files import Scored, score_file
+from consilience.data.shards import column_types
 from consilience.display import count_files, show_rounds
 from consilience.engines.inprocess import InProcess
 from consilience.engines.protocol import Engine
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import specification_of
-from consilience.federation.arguments import (
-    check_engine,
-    check_estimator,
-    check_fitted,
-    check_method,
-    check_over,
-    check_sites,
-)
 from consilience.federation.data_source import Arrays, DataSource, Shards
-from consilience.federation.explanations import explained
-from consilience.federation.federated_fit import CRITERIA, FederatedFit, FederatedOrders
-from consilience.federation.outcome import compared, fitted_model, warn_of
-from consilience.federation.scores import Scores, collected, scorings
-from consilience.fit.checks import checked_orders
+from consilience.federation.federated_fit import (
+    CRITERIA,
+    FederatedFit,
+    FederatedOrders,
+    build_model,
+    compare_orders,
+    warn_of,
+)
+from consilience.federation.scores import Scores, collect_scores, plan_scores
+from consilience.fit import Fit
 from consilience.fit.criteria import has_entropy_of_sums
-from consilience.fit.fitting import Fit
-from consilience.messages.dialogue import Dialogue
-from consilience.messages.failures import Failure
-from consilience.messages.questions import LogLikelihood
-from consilience.messages.table import encode
-from consilience.methods.federated_em import FederatedEM
-from consilience.methods.task import Method, Task
-from consilience.runs.engine import EngineOverSites
-from consilience.runs.journal import Journal
-from consilience.runs.run import Run, RunKeywords, RunOptions, run
-from consilience.site.scoring import Scored, scored
-from consilience.site.site import Site, check_label_count
+from consilience.fit.specification import validate_orders
+from consilience.messages import Dialogue, Failure, FailureCode, LogLikelihood, SiteError, encode
+from consilience.methods import FederatedEM, Method, Task
+from consilience.runs import EngineOverSites, Journal, Run, RunOptions, run
+from consilience.runs.run import RunKeywords
+from consilience.site import Site
+from consilience.site.site import check_label_count
+
+ESTIMATORS = "MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions or GaussianMixture"
+
+
+def check_sites(sites: Any) -> None:
+    """Raise an error if ``sites`` is not a mapping from names to data.
+
+    Examples
+    --------
+    >>> check_sites("data/*.parquet")
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: sites: got the text 'data/*.parquet', expected a mapping from names to data;
+    for files use Federation.from_parquet('data/*.parquet', target=...)
+    """
+    if isinstance(sites, Mapping):
+        return
+    expected = "expected a mapping from names to data"
+    if isinstance(sites, str | os.PathLike):
+        path = os.fspath(sites)
+        what = "text" if isinstance(sites, str) else "path"
+        raise InvalidInputError(
+            f"sites: got the {what} {path!r}, {expected}; for files use Federation.from_parquet({path!r}, target=...)"
+        )
+    files = isinstance(sites, list | tuple) and sites and all(isinstance(each, str | os.PathLike) for each in sites)
+    advice = (
+        "for files use Federation.from_parquet([...], target=...)"
+        if files
+        else "give each site a name, as in Federation({'north': (X1, y1), 'south': (X2, y2)})"
+    )
+    raise InvalidInputError(f"sites: got {_kind(sites)}, {expected}; {advice}")
+
+
+def check_engine(engine: Any) -> None:
+    """Raise an error if ``engine`` is not an engine: an object with ``over``, ``each`` and ``close``.
+
+    Examples
+    --------
+    >>> check_engine("dask")
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: engine: got the text 'dask', expected an engine; pass InProcess() or
+    DaskCluster(...)
+    """
+    lacking = [name for name in ("over", "each", "close") if not callable(getattr(engine, name, None))]
+    if not isinstance(engine, type) and not lacking:
+        return
+    advice = "pass InProcess() or DaskCluster(...)"
+    if type(engine).__module__.split(".")[0] == "distributed":
+        advice = "wrap it, as in DaskCluster(client)"
+    elif not isinstance(engine, type) and "over" not in lacking:
+        advice = f"it lacks the method {' and '.join(lacking)} (see consilience.Engine)"
+    raise InvalidInputError(f"engine: got {_kind(engine)}, expected an engine; {advice}")
+
+
+def check_over(engine: Any, over: Any) -> None:
+    """Raise an error if what an engine returned for the sites of a run cannot ask them, or cannot be closed."""
+    lacking = [name for name in ("sites", "ask", "close") if not hasattr(over, name)]
+    if lacking:
+        raise InvalidInputError(
+            f"engine: over() of a {type(engine).__name__} returned {_kind(over)} without {' and '.join(lacking)}; "
+            "expected an object with sites, ask and close (see consilience.runs.EngineOverSites)"
+        )
+
+
+def check_method(method: Any) -> None:
+    """Raise an error if ``method`` is not an instance of a federated method.
+
+    Examples
+    --------
+    >>> check_method("one_shot")
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: method: got the text 'one_shot', expected a method such as FederatedEM(); did
+    you mean method=OneShot()?
+    """
+    if isinstance(method, Method):
+        return
+    expected = "expected a method such as FederatedEM()"
+    if isinstance(method, type) and issubclass(method, Method):
+        raise InvalidInputError(f"method: got the class {method.__name__}, {expected}; pass {method.__name__}()")
+    if isinstance(method, str):
+        raise InvalidInputError(f"method: got the text {method!r}, {expected}; {_meant(method)}")
+    raise InvalidInputError(f"method: got {_kind(method)}, {expected}; a method of your own is a subclass of Method")
+
+
+def check_estimator(estimator: object) -> None:
+    """Raise an error if ``estimator`` is not an estimator of this library.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> check_estimator(LinearRegression())
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: estimator: got a LinearRegression; expected
+    MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions or GaussianMixture
+    """
+    if isinstance(estimator, type) and issubclass(estimator, MixtureEstimator):
+        raise InvalidInputError(f"estimator: got the class {estimator.__name__}; pass {estimator.__name__}()")
+    if isinstance(estimator, MixtureEstimator):
+        return
+    advice = ""
+    if hasattr(estimator, "steps"):
+        advice = ": transform the columns at each site before the fit, and pass the mixture alone"
+    raise InvalidInputError(f"estimator: got {_kind(estimator)}; expected {ESTIMATORS}{advice}")
+
+
+def check_fitted(model: object) -> None:
+    """Raise an error if ``model`` is not a fitted estimator of this library."""
+    if hasattr(model, "model") and hasattr(model, "record"):
+        raise InvalidInputError(f"model: got a {type(model).__name__}; pass its .model")
+    check_estimator(model)
+    if not hasattr(model, "mixture_"):
+        raise InvalidInputError(f"model: this {type(model).__name__} is not fitted; pass the .model of a fit")
+
+
+def _meant(text: str) -> str:
+    """Return advice on a method that was named by a text."""
+    names = {name.lower(): name for name in methods.__all__ if _is_method(name)}
+    close = get_close_matches("".join(letter for letter in text.lower() if letter.isalnum()), names, 1)
+    return f"did you mean method={names[close[0]]}()?" if close else f"choose one of {', '.join(names.values())}"
+
+
+def _is_method(name: str) -> bool:
+    value = getattr(methods, name)
+    return isinstance(value, type) and issubclass(value, Method) and value is not Method
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, str):
+        return f"the text {value!r}"
+    return f"a {type(value).__name__}"
+
+
+# ---------------------------------------------------------------- explanations
+
+OF_FILES = frozenset(
+    {
+        FailureCode.OTHER_COLUMNS,
+        FailureCode.NOT_NUMBERS,
+        FailureCode.MISSING_VALUES,
+        FailureCode.UNKNOWN_CLASS,
+        FailureCode.BAD_WEIGHTS,
+        FailureCode.DATA_NOT_FOUND,
+        FailureCode.DATA_UNREADABLE,
+    }
+)
+"""Failures that a file shows to whoever reads it."""
+
+
+def explain_failure(name: str, failure: Failure, sites: Sequence[Site]) -> Failure:
+    """Return the failure of a site with its reason, or with the place of its traceback.
+
+    A site of this process has kept the reason. A file that a worker could not read is read here, up to the error.
+
+    Parameters
+    ----------
+    name : str
+        Name of the site.
+    failure : Failure
+    sites : sequence of Site
+        All sites of the run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.model import Rows
+    >>> site = Site("north", Rows(np.zeros((2, 1)), np.zeros((2, 1))))
+    >>> reference = site.keep_trace(SiteError(FailureCode.MISSING_VALUES, "column 'dose'"))
+    >>> print(explain_failure("north", Failure(FailureCode.MISSING_VALUES, reference), [site]))
+    a column has missing or infinite values: fill or drop those rows: column 'dose'
+    """
+    if not failure.reference or failure.detail:
+        return failure
+    site = next(each for each in sites if each.name == name)
+    kept = dict(site.reasons).get(failure.reference)
+    if kept is None:
+        reason = _read_here(site, failure.code) or (
+            f"the traceback is in the log of the worker that read it (reference {failure.reference})"
+        )
+    elif failure.code is FailureCode.INTERNAL:
+        reason = f"{kept}; the traceback is in Federation.traces[{name!r}]"
+    else:
+        reason = kept or f"the traceback is in Federation.traces[{name!r}]"
+    return replace(failure, detail=reason + _other_types(site, failure.code, sites))
+
+
+def _read_here(site: Site, code: FailureCode) -> str:
+    """Read the file of a site up to its error; return the reason if the code is the same."""
+    if code in OF_FILES:
+        try:
+            for _ in site.chunks():
+                pass
+        except SiteError as error:
+            return error.detail if error.code is code else ""
+    return ""
+
+
+def _other_types(site: Site, code: FailureCode, sites: Sequence[Site]) -> str:
+    """Say which type a column without numbers has in another file, if it has numbers there."""
+    other = next((each for each in sites if each is not site), site)
+    if code is not FailureCode.NOT_NUMBERS or not (isinstance(site.data, Shard) and isinstance(other.data, Shard)):
+        return ""
+    with suppress(SiteError):
+        here, there = column_types(site.data.uri), column_types(other.data.uri)
+        both = (column for column in site.data.columns.numeric if column in here and column in there)
+        for column in both:
+            if not is_number(here[column]) and is_number(there[column]):
+                return f", but of type {there[column]} in {other.name}: write it as numbers in all files"
+    return ""
+
+
+# ---------------------------------------------------------------- federation
 
 R = TypeVar("R")
 
@@ -175,7 +390,7 @@ class Federation:
         return {site.name: list(site.traces) for site in self._sites if site.traces}
 
     def _explained(self, site: str, failure: Failure) -> Failure:
-        return explained(site, failure, self._sites)
+        return explain_failure(site, failure, self._sites)
 
     def run(self, dialogue: Dialogue[R], **options: Unpack[RunKeywords]) -> Run[R]:
         """Run a custom dialogue over the sites; their columns are used without conversion.
@@ -248,7 +463,7 @@ class Federation:
         FederatedOrders
             Degenerate fits, and orders that could not be fitted, are set aside and named.
         """
-        orders = checked_orders(orders)
+        orders = validate_orders(orders)
         if criterion not in CRITERIA:
             raise InvalidInputError(f"criterion={criterion!r}: expected one of {', '.join(CRITERIA)}")
         with warnings.catch_warnings():
@@ -257,7 +472,7 @@ class Federation:
         for fitted in fits:
             if fitted is not None:
                 fitted.check_one_mixture(criterion.upper())
-        chosen = compared(orders, fits, criterion)
+        chosen = compare_orders(orders, fits, criterion)
         warn_of(chosen.best)
         if reason := chosen.set_aside.get(chosen.best_order):
             warn(f"the fits of all orders are degenerate ({reason}): try fewer experts", DegenerateFitWarning)
@@ -312,12 +527,12 @@ class Federation:
             raise InvalidInputError("predict scores files, and these rows are in memory: use model.predict(X)")
         check_fitted(model)
         keep = (keep,) if isinstance(keep, str) else tuple(keep)
-        tasks = scorings(shards, model, str(out), keep, overwrite=overwrite)
+        tasks = plan_scores(shards, model, str(out), keep, overwrite=overwrite)
         shared = encode(LogLikelihood(model.mixture_))
         outcomes: dict[int, Scored | None] = {}
         try:
             with count_files(bool(model.verbose), "predict", len(tasks)) as advance:
-                for i, outcome in self._engine.each(scored, tasks, shared):
+                for i, outcome in self._engine.each(score_file, tasks, shared):
                     outcomes[i] = outcome
                     advance(len(outcomes))
         except KeyboardInterrupt as interrupt:
@@ -325,7 +540,7 @@ class Federation:
                 f"interrupted after {len(outcomes)} of {len(tasks)} files: the same call scores the rest",
             )
             raise
-        return collected(shards.names, tasks, outcomes)
+        return collect_scores(shards.names, tasks, outcomes)
 
     def _fits(
         self,
@@ -372,7 +587,7 @@ class Federation:
             )
         fits: Sequence[Fit | None] = done.value
         return [
-            None if fit is None else fitted_model(model, fit, done.record)
+            None if fit is None else build_model(model, fit, done.record)
             for model, fit in zip(models, fits, strict=True)
         ]
 

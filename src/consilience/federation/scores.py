@@ -13,16 +13,15 @@ from typing import Any
 from sklearn.base import is_classifier
 
 from consilience.columns import Dictionary
+from consilience.data import Columns, Shard
+from consilience.data.predict_files import Scored, Scoring
+from consilience.data.shards import column_names_in
+from consilience.data.stores import is_remote, open_store, show_address
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import column_roles, set_size, size_of_fit
-from consilience.federation.data_source import Shards, check_names
-from consilience.messages.questions import LogLikelihood
-from consilience.messages.table import encode
-from consilience.site.columns import Columns
-from consilience.site.scoring import Scored, Scoring
-from consilience.site.shards import Shard, column_names
-from consilience.site.stores import address, is_remote, store
+from consilience.federation.data_source import Shards, check_file_columns
+from consilience.messages import LogLikelihood, encode
 
 FAILURES_SHOWN = 3
 
@@ -55,12 +54,12 @@ class Scores:
         return f"{len(self.files):,} files of scores, from {self.files[0]} on: {self.rows:,} rows written now{there}"
 
 
-def scorings(
+def plan_scores(
     shards: Shards, model: MixtureEstimator, out: str, keep: Sequence[str], *, overwrite: bool
 ) -> list[Scoring]:
     """Return what to do for each shard; raise an error if it would write among the inputs."""
     columns = _columns(shards, model)
-    check_names(shards.uris[0], column_names(shards.uris[0]), {"model": columns.names, "keep": keep})
+    check_file_columns(shards.uris[0], column_names_in(shards.uris[0]), {"model": columns.names, "keep": keep})
     labels = tuple(model.classes_.tolist()) if is_classifier(model) else ()
     outputs = _outputs(shards.uris, out)
     _check_keep(keep, labels, model)
@@ -72,7 +71,7 @@ def scorings(
     ]
 
 
-def collected(names: Sequence[str], tasks: Sequence[Scoring], outcomes: dict[int, Scored | None]) -> Scores:
+def collect_scores(names: Sequence[str], tasks: Sequence[Scoring], outcomes: dict[int, Scored | None]) -> Scores:
     """Return the scores; raise an error that names the files that could not be scored."""
     lost = Scored(failure="its workers were lost again and again: out of memory, killed, or unreachable")
     found = [outcomes.get(i) or lost for i in range(len(tasks))]
@@ -146,7 +145,7 @@ def _outputs(uris: Sequence[str], out: str) -> list[str]:
     for output in outputs:
         if _path(output).parent in folders:
             raise InvalidInputError(
-                f"out={address(out)!r}: {address(output)} would be among the inputs; pass a folder of its own"
+                f"out={show_address(out)!r}: {show_address(output)} would be among the inputs; pass a folder of its own"
             )
     return outputs
 
@@ -159,5 +158,5 @@ def _absolute(uri: str) -> str:
 def _path(uri: str) -> PurePath:
     """Return the path of a file in its store, in one form for all ways to write it."""
     if is_remote(uri):
-        return PurePosixPath("/", address(uri).replace("://", "/"))
-    return Path(store(uri)[1]).resolve()
+        return PurePosixPath("/", show_address(uri).replace("://", "/"))
+    return Path(open_store(uri)[1]).resolve()

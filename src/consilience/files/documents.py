@@ -28,12 +28,10 @@ from pydantic_core import ErrorDetails as Problem
 from pydantic_core import PydanticCustomError, core_schema
 
 from consilience.errors import InvalidInputError
-from consilience.fit.stop import StopReason
-from consilience.model.design import Design
-from consilience.model.families.base import Experts
-from consilience.model.families.registry import FAMILIES, family_of
-from consilience.model.gates import GATES, Gate, gate_of
-from consilience.model.mixture import Mixture
+from consilience.fit import StopReason
+from consilience.model import FAMILIES, GATES, Design, Experts, Gate, Mixture
+from consilience.model.families.registry import family_of
+from consilience.model.gates import gate_of
 from consilience.model.received import check_mixture
 from consilience.numerics.arrays import Array
 
@@ -202,7 +200,7 @@ def _stop(value: Any) -> StopReason:
 
 
 STOPS = [reason.name.lower() for reason in StopReason]
-Stop = Annotated[StopReason, PlainValidator(_stop), WithJsonSchema({"type": "string", "enum": STOPS})]
+StopEntry = Annotated[StopReason, PlainValidator(_stop), WithJsonSchema({"type": "string", "enum": STOPS})]
 
 
 @dataclass(frozen=True)

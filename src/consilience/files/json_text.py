@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
+import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,14 +33,14 @@ def read_text(path: str | Path, what: str = "a saved model") -> str:
         raise InvalidInputError(f"the file is not text in UTF-8: it is damaged, or not {what}") from error
 
 
-def parsed(text: str, what: str = "a saved model") -> Any:
+def parse_json(text: str, what: str = "a saved model") -> Any:
     """Return the value of JSON text; raise an error for anything else, a key that occurs twice, and ``NaN``.
 
     Examples
     --------
-    >>> parsed('{"a": [1, 2.5, null]}')
+    >>> parse_json('{"a": [1, 2.5, null]}')
     {'a': [1, 2.5, None]}
-    >>> parsed('{"a": 1, "a": 2}')
+    >>> parse_json('{"a": 1, "a": 2}')
     Traceback (most recent call last):
     ...
     consilience.errors.InvalidInputError: the key 'a' occurs twice in an object: the file is damaged
@@ -68,7 +72,7 @@ def _refused(word: str) -> NoReturn:
     )
 
 
-def _plain(value: Any) -> str:
+def _dump_plain(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -78,14 +82,14 @@ def _plain(value: Any) -> str:
         ) from error
 
 
-def written(value: Any, indent: str = "") -> str:
+def write_json(value: Any, indent: str = "") -> str:
     """Return a value as JSON text, with objects and lists of lists indented and other lists on one line.
 
     Floats are written with the fewest digits that give the same float when they are read.
 
     Examples
     --------
-    >>> print(written({"a": [[0.1, 1e-300], [2.0]], "b": "text"}))
+    >>> print(write_json({"a": [[0.1, 1e-300], [2.0]], "b": "text"}))
     {
       "a": [
         [0.1, 1e-300],
@@ -96,11 +100,11 @@ def written(value: Any, indent: str = "") -> str:
     """
     inner = indent + "  "
     if isinstance(value, dict) and value:
-        lines = [f"{json.dumps(key, ensure_ascii=False)}: {written(each, inner)}" for key, each in value.items()]
+        lines = [f"{json.dumps(key, ensure_ascii=False)}: {write_json(each, inner)}" for key, each in value.items()]
     elif isinstance(value, list) and any(isinstance(each, list | dict) for each in value):
-        lines = [written(each, inner) for each in value]
+        lines = [write_json(each, inner) for each in value]
     else:
-        return _plain(value)
+        return _dump_plain(value)
     opening, closing = "{}" if isinstance(value, dict) else "[]"
     body = ",\n".join(f"{inner}{line}" for line in lines)
     return f"{opening}\n{body}\n{indent}{closing}"
@@ -116,3 +120,61 @@ def write_text(path: str | Path, text: str) -> None:
     except (OSError, UnicodeEncodeError) as error:
         partial.unlink(missing_ok=True)
         raise InvalidInputError(f"{path} cannot be written: {error}") from error
+
+
+# ---------------------------------------------------------------- canonical
+
+DEEPEST = 64
+"""Maximum depth of lists and objects in each other."""
+
+
+def canonical_bytes(value: Any) -> bytes:
+    """Return the canonical bytes of a JSON value.
+
+    Examples
+    --------
+    >>> canonical_bytes({"b": [1, 0.1], "a": "é"}).decode()
+    '{"a":"é","b":[1,0.1]}'
+    """
+    return json.dumps(
+        _normalise(value, 0), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    ).encode()
+
+
+def content_hash(value: Any) -> str:
+    """Return the SHA-256 of the canonical bytes, as ``sha256:`` and hexadecimal digits.
+
+    Examples
+    --------
+    >>> content_hash({"a": 1})[:20]
+    'sha256:015abd7f5cc57'
+    """
+    return f"sha256:{hashlib.sha256(canonical_bytes(value)).hexdigest()}"
+
+
+def _normalise(value: Any, depth: int) -> Any:
+    """Return the value with text in normal form; raise an error for what has no canonical bytes."""
+    if depth > DEEPEST:
+        raise InvalidInputError("the value is nested too deeply to be hashed")
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        found = {_text(key): _normalise(each, depth + 1) for key, each in value.items()}
+        if len(found) < len(value):
+            raise InvalidInputError("two keys of an object differ only in their Unicode form")
+        return found
+    if isinstance(value, list | tuple):
+        return [_normalise(each, depth + 1) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInputError("a number that is not finite has no canonical form")
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    raise InvalidInputError(f"a value of type {type(value).__name__} has no canonical form")
+
+
+def _text(value: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError("text has half of a surrogate pair, which is not Unicode") from error
+    return unicodedata.normalize("NFC", value)

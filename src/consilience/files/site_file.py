@@ -13,26 +13,25 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, StringConstraints
 
-from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel
+from consilience.aggregate import CovariateSummary, SiteModel
 from consilience.errors import InvalidInputError, MessageError
-from consilience.files.canonical import content_hash
 from consilience.files.documents import (
     Finite,
     MixtureDocument,
     NotNegative,
     Numbers,
     Part,
-    Stop,
+    StopEntry,
     Text,
     check_version,
     document_of,
     shaped,
     validated,
 )
-from consilience.files.json_text import parsed, written
-from consilience.messages.questions import LocalFit
-from consilience.messages.record_checks import check_covariates, check_fit, check_site_model, check_summary
-from consilience.model.summary import ColumnSummary
+from consilience.files.json_text import content_hash, parse_json, write_json
+from consilience.messages import LocalFit
+from consilience.messages.checks import check_covariates, check_fit, check_site_model, check_summary
+from consilience.model import ColumnSummary
 from consilience.numerics.arrays import Array, pack, unpack
 
 FORMAT = "consilience site file"
@@ -90,12 +89,12 @@ class SiteFile:
     def to_text(self) -> str:
         """Return the file as JSON text."""
         head = {"format": FORMAT, "version": VERSION, "hash": self.hash}
-        return written({**head, "content": self.content, "envelope": dict(self.envelope)})
+        return write_json({**head, "content": self.content, "envelope": dict(self.envelope)})
 
     @classmethod
     def from_text(cls, text: str) -> SiteFile:
         """Read a file from JSON text; raise an error if it is damaged, was changed, or is no site file."""
-        document = parsed(text, "a site file")
+        document = parse_json(text, "a site file")
         check_version(document, FORMAT, VERSION, "site file")
         found = validated(SiteDocument, document, "site file")
         if content_hash(document["content"]) != found.hash:
@@ -276,7 +275,7 @@ class ContentDocument(Part):
     evidence: dict[str, Any]
     columns: SummaryDocument
     model: SiteModelDocument | None = None
-    stop_reason: Stop | None = None
+    stop_reason: StopEntry | None = None
 
     @classmethod
     def of(cls, file: SiteFile) -> dict[str, Any]:

@@ -11,14 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from consilience.fit.checks import on_floor
 from consilience.fit.climb import Ascent, climb, drive
+from consilience.fit.specification import on_floor
+from consilience.model import Design, Mixture, Penalty, mixture_of_regressions
 from consilience.model.clients import ClientMoments, expect_clients
-from consilience.model.design import Design
-from consilience.model.families.regressions import mixture_of_regressions
-from consilience.model.families.requirement import Regressions
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
+from consilience.model.families.registry import Regressions
 from consilience.numerics.arrays import Array, IntArray, unpack
 from consilience.numerics.kmeans import draw, kmeans, squared_distances
 

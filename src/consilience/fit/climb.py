@@ -9,25 +9,244 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
 
 import numpy as np
 
-from consilience.fit.newton import (
-    LARGEST_SHIFT,
-    NEWTON_DECREMENT,
-    NewtonStep,
-    Quadratic,
-    adapted,
-    decrement_bound,
-    grown,
+from consilience.model import Mixture, Penalty, Statistics, layout_of
+from consilience.model.expectation import has_short_scores
+from consilience.model.information import (
+    complete_information,
+    free_parameters,
+    is_informable,
+    move_parameters,
+    ridge,
+    score,
 )
-from consilience.fit.stop import Stop, StopReason
-from consilience.model.information import is_informable
-from consilience.model.missing import has_short_scores
-from consilience.model.mixture import Mixture, layout_of
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
+from consilience.model.received import is_in_range
 from consilience.numerics.arrays import Array
+from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
+
+
+class StopReason(Enum):
+    """Reason why an ascent ended; *converged* and *stopped* are distinct.
+
+    Examples
+    --------
+    >>> StopReason.MAX_ITER.converged
+    False
+    >>> print(StopReason.MAX_ITER)
+    stopped: max_iter was reached before convergence
+    """
+
+    CONVERGED_EM = "converged: a full EM step gained less than tol per unit of weight"
+    CONVERGED_NEWTON = "converged: the Newton decrement fell below its bound"
+    MAX_ITER = "stopped: max_iter was reached before convergence"
+    STALLED = "stopped: no fraction of the Newton step raised the likelihood, twice in a row"
+    REFINED = "stopped: the requested refinement rounds are complete"
+    COMBINED = "stopped: combined from one answer of each site, without a round of refinement"
+    SETTLED = "converged: in a round coefficients changed by no more than a small fraction of their standard errors"
+    ROUNDS = "stopped: the maximum number of rounds was reached before convergence"
+    METHOD = "stopped: the method ended by a rule of its own"
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fit is at a stationary point, to tolerance."""
+        return self in (StopReason.CONVERGED_EM, StopReason.CONVERGED_NEWTON, StopReason.SETTLED)
+
+    @property
+    def by_choice(self) -> bool:
+        """Whether the fit ended as requested."""
+        return self in (StopReason.REFINED, StopReason.COMBINED, StopReason.ROUNDS, StopReason.METHOD)
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class MethodStop:
+    """A method's own reason to end, for methods that the reasons of the library do not fit.
+
+    A saved model states :attr:`StopReason.METHOD` in its place.
+
+    Parameters
+    ----------
+    sentence : str
+        What ended the fit, in words that follow "stopped:" or "converged:".
+    converged : bool
+        Whether the fit is at a stationary point of what the method maximises, to tolerance.
+
+    Examples
+    --------
+    >>> print(MethodStop("medians of the fits of the sites, without iterations"))
+    stopped: medians of the fits of the sites, without iterations
+    """
+
+    sentence: str
+    converged: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name in a saved model."""
+        return StopReason.METHOD.name
+
+    @property
+    def by_choice(self) -> bool:
+        """Whether the fit ended as requested: always."""
+        return True
+
+    def __str__(self) -> str:
+        return f"{'converged' if self.converged else 'stopped'}: {self.sentence}"
+
+
+Stop = StopReason | MethodStop
+"""Reason why a fit ended, of the library or of a method's own."""
+
+
+# ---------------------------------------------------------------- newton
+
+NEWTON_DECREMENT = 1e-8
+"""Newton decrement per unit of weight at convergence."""
+NEWTON_DECREMENT_AT_MOST = 5e-3
+"""Upper limit of the Newton decrement at convergence, for any number of rows; it is negligible for intervals."""
+SMALLEST_SHIFT = 1e-3
+"""Shift after the first rejected Newton step, and the first one tried where the information is indefinite."""
+GROWTH = 6.0
+CURVATURE_GROWTH = 1.5
+"""Factor of the shift where the information is indefinite: just enough of it, as more makes steps short."""
+LARGEST_SHIFT = 1.0
+"""Shift above which a rejected step is followed by an EM step, which is about as long and cannot fail."""
+LARGEST_FOR_CURVATURE = 1e3
+"""Largest shift that is tried to make an indefinite information positive definite."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewtonStep:
+    """A step ``(J + R + λ (C + R))⁻¹ g``, its shift ``λ``, and the gain that the quadratic model predicts for it.
+
+    For ``λ = 0`` the predicted gain is the Newton decrement ``gᵀ (J + R)⁻¹ g / 2``.
+    """
+
+    direction: Array  # (P,)
+    decrement: float
+    shift: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """Quadratic model of the penalised likelihood at a mixture: gradient and curvatures.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    gradient : (P,) array
+    observed : (P, P) array
+        ``J + R``.
+    complete : (P, P) array
+        ``C + R``.
+    """
+
+    mixture: Mixture
+    gradient: Array
+    observed: Array
+    complete: Array
+
+    @classmethod
+    def at(cls, mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Quadratic | None:
+        """Return the model at ``mixture``, or None if its statistics lack the information."""
+        if statistics.information is None:
+            return None
+        R = ridge(mixture, penalty)
+        gradient = score(mixture, statistics) - R @ free_parameters(mixture)
+        return cls(mixture, gradient, statistics.information + R, complete_information(mixture, statistics) + R)
+
+    @cached_property
+    def newton(self) -> NewtonStep | None:
+        """The Newton step, or None if ``J + R`` is not positive definite."""
+        return self._solved(0.0)
+
+    def step(self, shift: float = 0.0) -> NewtonStep | None:
+        """Return the step with this shift, or None if the shifted information is not positive definite."""
+        return self._solved(shift) if shift else self.newton
+
+    def _solved(self, shift: float) -> NewtonStep | None:
+        L = cholesky_or_none(self.observed + shift * self.complete)
+        if L is None:
+            return None
+        direction = cholesky_solve(L, self.gradient)
+        gain = self.gradient @ direction - 0.5 * direction @ self.observed @ direction
+        return NewtonStep(direction, float(gain), shift)
+
+    def proposal(self, shift: float, penalty: Penalty) -> tuple[Mixture, NewtonStep] | None:
+        """Return the mixture after the step with the smallest usable shift of at least ``shift``, or None.
+
+        A shift is usable if the shifted information is positive definite, and the mixture after the step is admissible
+        and can be sent to sites.
+        """
+        while shift <= LARGEST_FOR_CURVATURE:
+            step = self.step(shift)
+            if step is None:
+                shift = grow_shift(shift, CURVATURE_GROWTH)
+                continue
+            ahead = move_parameters(self.mixture, step.direction) if np.all(np.isfinite(step.direction)) else None
+            if ahead is not None and ahead.experts.admissible(penalty) and is_in_range(ahead):
+                return ahead, step
+            if shift > LARGEST_SHIFT:
+                return None
+            shift = grow_shift(shift)
+        return None
+
+
+def newton_step(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> NewtonStep | None:
+    """Compute the Newton step on the penalised likelihood, or None if ``J + R`` is not positive definite."""
+    model = Quadratic.at(mixture, statistics, penalty)
+    return None if model is None else model.newton
+
+
+def grow_shift(shift: float, factor: float = GROWTH) -> float:
+    """Return the shift to try after one that did not serve.
+
+    Examples
+    --------
+    >>> grow_shift(0.0), grow_shift(0.01)
+    (0.001, 0.06)
+    """
+    return max(factor * shift, SMALLEST_SHIFT)
+
+
+def adapt_shift(step: NewtonStep, gain: float, *, again: bool = False) -> float:
+    """Return the shift of the next step, after a step that was accepted with this gain of the likelihood.
+
+    A step that gains what the quadratic model predicts lets the shift shrink, eightfold if the prediction was good and
+    no smaller shift has just failed (``again``), to zero below ``SMALLEST_SHIFT``; a step that gains less than a
+    quarter of it lets the shift grow.
+
+    Examples
+    --------
+    >>> [adapt_shift(NewtonStep(np.zeros(1), 2.0, 0.5), gain) for gain in (1.9, 1.0, 0.1)]
+    [0.0625, 0.25, 3.0]
+    """
+    if gain < 0.25 * step.decrement:
+        return grow_shift(step.shift)
+    if step.shift <= SMALLEST_SHIFT:
+        return 0.0
+    good = abs(gain - step.decrement) < 0.1 * step.decrement
+    return step.shift / 8 if good and not again else step.shift / 2
+
+
+def decrement_bound(weight: float, per_weight: float = NEWTON_DECREMENT) -> float:
+    """Return the Newton decrement below which a climb over data of this weight has converged.
+
+    Examples
+    --------
+    >>> decrement_bound(1e4), decrement_bound(1e9)
+    (0.0001, 0.005)
+    """
+    return min(per_weight * weight, NEWTON_DECREMENT_AT_MOST)
+
+
+# ---------------------------------------------------------------- climb
 
 ROUNDING = 1e-12
 """Relative decrease of the likelihood below which a step is still accepted, as rounding error."""
@@ -255,7 +474,7 @@ def climb(
             return log.ascent(at, reason)
         if small and at.is_flat:  # a shifted step along a flat likelihood: an EM step decides on convergence
             switch.refused()
-        shift = 0.0 if ahead.step is None else adapted(ahead.step, gain, again=ahead.again)
+        shift = 0.0 if ahead.step is None else adapt_shift(ahead.step, gain, again=ahead.again)
         ahead = at.ahead(shift, switch, informed=switch.is_near(gain, answer, tol))
     return log.ascent(at, StopReason.MAX_ITER)
 
@@ -325,10 +544,10 @@ class _Point:
         """Return the next mixture after a rejected one: a larger shift, then an EM step, then fractions of it."""
         step = rejected.step
         if step is None:
-            fraction = shortened(rejected.fraction) if self.mixture.newton_type else 0.0
+            fraction = shorten_step(rejected.fraction) if self.mixture.newton_type else 0.0
             return self.by_em(fraction, informed=switch.always)
-        if self.model is not None and grown(step.shift) <= LARGEST_SHIFT:
-            found = self.model.proposal(grown(step.shift), self.penalty)
+        if self.model is not None and grow_shift(step.shift) <= LARGEST_SHIFT:
+            found = self.model.proposal(grow_shift(step.shift), self.penalty)
             if found is not None:
                 return _Proposal(found[0], True, found[1], np.nan, again=True)
         switch.refused()
@@ -352,12 +571,12 @@ def is_over_same_data(a: Statistics, b: Statistics) -> bool:
     return abs(a.weight - b.weight) <= SAME_WEIGHT * b.weight
 
 
-def shortened(fraction: float) -> float:
+def shorten_step(fraction: float) -> float:
     """Return the next fraction of a Newton-type step to try: half of it, and 0 after ``HALVINGS`` halvings.
 
     Examples
     --------
-    >>> shortened(1.0), shortened(2.0**-8)
+    >>> shorten_step(1.0), shorten_step(2.0**-8)
     (0.5, 0.0)
     """
     return fraction / 2 if fraction > 0.5**HALVINGS else 0.0

@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from consilience.fit.specification import Specification
-from consilience.model.families.base import Experts
-from consilience.model.gates import Gate
-from consilience.model.mixture import Mixture
-from consilience.model.rows import Rows
-from consilience.model.statistics import Statistics
+from consilience.model import Experts, Gate, Mixture, Rows, Statistics
 
 
 def label_count(rows: Rows) -> float:

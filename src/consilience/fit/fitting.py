@@ -8,21 +8,84 @@ from typing import Self
 
 import numpy as np
 
-from consilience.fit.checks import check_fittable, check_labels, check_start, degeneracy, on_floor, warn_of_degeneracy
-from consilience.fit.climb import Ascent, climb, drive
+from consilience.fit.climb import (
+    ROUNDING,
+    Ascent,
+    Climb,
+    Expect,
+    Quadratic,
+    StopReason,
+    climb,
+    drive,
+    is_over_same_data,
+)
 from consilience.fit.criteria import label_count, log_likelihood
-from consilience.fit.polish import polish
-from consilience.fit.search import Found, Progress, responder, search
-from consilience.fit.specification import Specification
-from consilience.fit.start_ends import StartEnds
+from consilience.fit.specification import (
+    Specification,
+    check_fittable,
+    check_labels,
+    check_start,
+    degeneracy,
+    on_floor,
+    warn_of_degeneracy,
+)
+from consilience.fit.starts import Found, Progress, StartEnds, responder, search
 from consilience.fit.survey import SiteReport, Survey
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.rows import Rows
+from consilience.model import Mixture, Penalty, Rows
 from consilience.model.summary import column_summary
 from consilience.numerics.threads import one_blas_thread
 
-EXACT = 20_000
+STEPS = 3
+"""Maximum number of steps."""
+SMALLEST_DECREMENT = 1e-20
+"""Newton decrement per unit of weight below which a further step changes nothing but rounding."""
+
+
+def polish(end: Ascent, penalty: Penalty) -> Climb:
+    """Take Newton steps, usually one, from the end of a climb that converged by them, up to rounding.
+
+    A climb ends where nothing of statistical interest is left to gain; two climbs to the same maximum then differ by up
+    to a thousandth of a standard error. Newton's method squares the error, and they differ by rounding.
+
+    Parameters
+    ----------
+    end : Ascent
+    penalty : Penalty
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit.climb import climb, drive
+    >>> from consilience.fit.climb import newton_step
+    >>> from consilience.model import Rows, expect
+    >>> data = soft(1000, random_state=0)
+    >>> rows, penalty = Rows(data.X, data.y[:, None]), Penalty()
+    >>> def respond(question):
+    ...     return expect(question.mixture, rows, information=question.information)
+    >>> end = drive(climb(data.truth, penalty), respond)
+    >>> last = drive(polish(end, penalty), respond)
+    >>> newton_step(last.mixture, last.statistics, penalty).decrement < 1e-12
+    True
+    """
+    for _ in range(STEPS if end.stop is StopReason.CONVERGED_NEWTON else 0):
+        model = Quadratic.at(end.mixture, end.statistics, penalty)
+        found = None if model is None else model.proposal(0.0, penalty)
+        if found is None or found[1].shift > 0 or found[1].decrement < SMALLEST_DECREMENT * end.statistics.weight:
+            break
+        statistics = yield Expect(found[0], information=True)
+        value, least = found[0].penalised(statistics, penalty), end.penalised - ROUNDING * statistics.scale
+        if not (is_over_same_data(statistics, end.statistics) and value >= least):
+            break
+        passes, informed, trace = end.passes + 1, end.informed_passes + 1, (*end.trace, value)
+        end = replace(
+            end, mixture=found[0], statistics=statistics, trace=trace, passes=passes, informed_passes=informed
+        )
+    return end
+
+
+# ---------------------------------------------------------------- fitting
+
+MOST_LABELS_COMPARED = 20_000
 """Number of labels up to which the best few ends are all climbed on all rows; above, one pass compares two of them."""
 
 
@@ -157,19 +220,21 @@ def fit_mixture(
             check_start(start, blank)
             found = Found((start.in_coordinates_of(blank),), (), StartEnds())
         everyone = range(len(found.contenders))
-        chosen = everyone if label_count(rows) <= EXACT else likeliest(found.contenders, rows, penalty)
+        chosen = (
+            everyone if label_count(rows) <= MOST_LABELS_COMPARED else choose_likeliest(found.contenders, rows, penalty)
+        )
         ascents = {
             i: drive(climb(found.contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
             for i in chosen
         }
-        end = ranked(list(ascents.values()), penalty)[0]
+        end = rank_ascents(list(ascents.values()), penalty)[0]
         last = drive(polish(end, penalty), respond)
     reached = {i: ascent.penalised for i, ascent in ascents.items()}
     best = next(i for i, ascent in ascents.items() if ascent is end)
-    return finished(last, penalty, found.on_all_rows(reached, best))
+    return finish_fit(last, penalty, found.on_all_rows(reached, best))
 
 
-def likeliest(contenders: Sequence[Mixture], rows: Rows, penalty: Penalty) -> Sequence[int]:
+def choose_likeliest(contenders: Sequence[Mixture], rows: Rows, penalty: Penalty) -> Sequence[int]:
     """Return the place of the better of the first two mixtures on all rows; a likelihood is a fraction of a pass."""
     if len(contenders) < 2:
         return [0]
@@ -177,12 +242,12 @@ def likeliest(contenders: Sequence[Mixture], rows: Rows, penalty: Penalty) -> Se
     return [int(np.argmax(values))]
 
 
-def ranked(ascents: Sequence[Ascent], penalty: Penalty) -> list[Ascent]:
+def rank_ascents(ascents: Sequence[Ascent], penalty: Penalty) -> list[Ascent]:
     """Sort ascents, best first; those with an expert at the variance floor, likely spurious, come last."""
     return sorted(ascents, key=lambda ascent: (on_floor(ascent.mixture, penalty), -ascent.penalised))
 
 
-def finished(ascent: Ascent, penalty: Penalty, starts: StartEnds) -> Fit:
+def finish_fit(ascent: Ascent, penalty: Penalty, starts: StartEnds) -> Fit:
     """Return the fit of a climb in raw coordinates, experts by decreasing weight; warn if it is degenerate."""
     permutation = np.argsort(-ascent.statistics.gate.plain[: ascent.mixture.K], kind="stable")  # by share of labels
     warn_of_degeneracy(ascent, penalty)

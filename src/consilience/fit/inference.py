@@ -2,27 +2,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
-from consilience.errors import InvalidInputError
-from consilience.fit.checks import on_floor
-from consilience.fit.degrees import coefficients_per_row, corrected, degrees_of_freedom, effective_rows, quantile
-from consilience.fit.fitting import Fit
-from consilience.fit.newton import newton_step
-from consilience.fit.parameters import Parameters, coded_jacobian, identified, jacobian, parameters, to_raw
-from consilience.model.expectation import expect, score_products
-from consilience.model.information import coefficient_slice, gate_slice, is_informable, ridge
-from consilience.model.missing import has_short_scores
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.rows import Rows
-from consilience.model.statistics import Statistics
-from consilience.numerics.arrays import Array
-from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, symmetrised
+from consilience.errors import DegenerateFitWarning, InvalidInputError
+from consilience.fit.climb import newton_step
+from consilience.fit.fitting import Fit, fit_mixture
+from consilience.fit.parameters import Parameters, coded_jacobian, identification_mask, jacobian, parameters, to_raw
+from consilience.fit.specification import Specification, on_floor
+from consilience.model import Mixture, Penalty, Rows, Statistics, expect
+from consilience.model.expectation import has_short_scores, score_products
+from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable, ridge
+from consilience.model.mixture import matching
+from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, solve_symmetric, symmetrise
 from consilience.numerics.threads import one_blas_thread
+
+
+def coefficients_per_row(mixture: Mixture) -> int:
+    """Return how many coefficients of an expert one observed number informs: ``p``, or ``(C - 1) p`` for C classes."""
+    experts = mixture.experts
+    return experts.p if experts.several_responses else experts.p * experts.channels
+
+
+def effective_rows_of_experts(mixture: Mixture, statistics: Statistics, inverse: Array) -> Array:
+    """Compute the number of labelled rows that would inform each expert as well as its rows do, ``(K,)``.
+
+    ``n_k r_k`` with ``n_k = Σ_i w_i τ_ik`` and ``r_k``, the mean fraction of the complete-data information on the
+    expert's coefficients that is left when the labels are not known.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    statistics : Statistics
+        At ``mixture``.
+    inverse : (P, P) array
+        Inverse of the observed information.
+    """
+    C, at = complete_information(mixture, statistics), coefficient_slice(mixture)
+    f = (at.stop - at.start) // mixture.K
+    kept = np.ones(mixture.K)
+    for k in range(mixture.K if f else 0):
+        own = slice(at.start + k * f, at.start + (k + 1) * f)
+        marginal, _ = solve_symmetric(inverse[own, own], np.eye(f))
+        kept[k] = np.trace(solve_symmetric(C[own, own], marginal)[0]) / f
+    return np.asarray(statistics.experts.plain[: mixture.K] * np.clip(kept, 0.0, 1.0))
+
+
+def correct_covariance(covariance: Array, estimates: Parameters, rows: Array, p: int) -> Array:
+    """Return the covariance of the reported parameters, corrected for the coefficients that each expert has.
+
+    Maximum likelihood divides the residuals of expert ``k`` by its rows ``n``, not by ``n - p``. Standard errors of its
+    coefficients and of its shapes are multiplied by ``√(n / (n - p))``; those of log shapes, which are biased by about
+    ``log(n / (n - p))``, are root mean square errors. An expert without an estimated shape has no residual variance to
+    correct: one of a family without shapes, or of counts whose dispersion is at its bound (NaN).
+
+    Parameters
+    ----------
+    covariance : (D, D) array
+    estimates : Parameters
+    rows : (K,) array
+        Effective rows of each expert, more than ``p``.
+    p : int
+    """
+    s = estimates.log_shapes.shape[1]
+    if s == 0:
+        return covariance
+    shapes = np.arange(len(covariance) - estimates.log_shapes.size, len(covariance))
+    estimated = np.isfinite(covariance[shapes, shapes]).reshape(-1, s).any(axis=1)
+    inflation = np.where(estimated, rows / (rows - p), 1.0)
+    scale = _of_experts(estimates, np.sqrt(inflation), 1.0)
+    found = covariance * np.outer(scale, scale)
+    found[shapes, shapes] += np.repeat(np.log(inflation) ** 2, s)
+    return found
+
+
+def degrees_of_freedom(estimates: Parameters, rows: Array, p: int) -> Array:
+    """Return the residual degrees of freedom of each reported parameter, ``(D,)``; infinite for the gate."""
+    return _of_experts(estimates, rows - p, np.inf)
+
+
+def quantile(level: float, degrees: Array) -> Array:
+    """Return the half-width of an interval in standard errors, from Student's distribution.
+
+    Examples
+    --------
+    >>> quantile(0.95, np.array([5.0, 50.0, np.inf])).round(2)
+    array([2.57, 2.01, 1.96])
+    """
+    upper = 0.5 + level / 2
+    finite = np.isfinite(degrees)
+    return np.where(finite, stdtrit(np.where(finite, degrees, 1.0), upper), ndtri(upper))
+
+
+def _of_experts(estimates: Parameters, values: Array, gate: float) -> Array:
+    """Return one number per reported parameter: that of its expert, or ``gate``."""
+    K = len(values)
+    parts = [np.repeat(values, part.size // K) for part in (estimates.experts, estimates.log_shapes)]
+    return np.concatenate([np.full(estimates.gate.size, gate), *parts])
+
+
+# ---------------------------------------------------------------- inference
 
 RIDGE_SHARE = 0.05
 """Maximum fraction of the information of the gate, or of the experts, that may come from the ridge."""
@@ -91,7 +175,7 @@ class Inference:
         Heterogeneity between sites, where sites sent fits of their own.
     identified : Parameters or None
         1 for each parameter that is identified and NaN for the others
-        (:func:`~consilience.fit.parameters.identified`); None if all are.
+        (:func:`~consilience.fit.parameters.identification_mask`); None if all are.
 
     Examples
     --------
@@ -154,7 +238,7 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     """Compute standard errors from the observed information, or the sandwich ``(J + R)⁻¹ (Σ w s sᵀ) (J + R)⁻¹``.
 
     Both are corrected for the residual degrees of freedom of each expert
-    (:func:`~consilience.fit.degrees.corrected`), the sandwich also for the leverage of single rows (HC3,
+    (:func:`~consilience.fit.inference.correct_covariance`), the sandwich also for the leverage of single rows (HC3,
     :func:`~consilience.model.expectation.score_products`), and intervals take the quantiles of Student's distribution.
 
     Parameters
@@ -166,7 +250,8 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
         ``"larger"`` takes for each parameter (for the intercept at the mean of the covariates) the larger of the two
         standard errors: the observed information is exact for few rows but wrong if the variance depends on the
         covariates, and the sandwich the other way round. ``"simulated"`` is for statistics whose information was
-        simulated from the mixture (:mod:`consilience.fit.scoring`); convergence is then not judged by the decrement.
+        simulated from the mixture (:mod:`consilience.fit.simulated_information`); convergence is then not judged by the
+        decrement.
 
     Examples
     --------
@@ -183,27 +268,31 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     if rows is None and (kind not in ROWLESS or (statistics.information is None and is_informable(mixture))):
         raise InvalidInputError(f"kind={kind!r} standard errors of this fit need its rows: pass them")
     if not is_informable(mixture):
-        return refused(estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information")
+        return withhold_inference(
+            estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information"
+        )
     if statistics.information is None and rows is not None:
         with one_blas_thread():
             statistics = expect(mixture, rows, information=True)
     step = newton_step(mixture, statistics, fit.penalty)
     inverse = inverse_information(mixture, statistics, fit.penalty)
     if step is None or inverse is None:
-        return refused(
+        return withhold_inference(
             estimates, kind, "the information is not positive definite: the likelihood is flat in some direction"
         )
     decrement = np.nan if kind == "simulated" else step.decrement
-    n, p = effective_rows(mixture, statistics, inverse), coefficients_per_row(mixture)
-    withheld = reasons(mixture, statistics, fit.penalty, inverse, decrement) | crowded(mixture, n, p)
+    n, p = effective_rows_of_experts(mixture, statistics, inverse), coefficients_per_row(mixture)
+    withheld = withholding_reasons(mixture, statistics, fit.penalty, inverse, decrement) | crowding_reasons(
+        mixture, n, p
+    )
     meat = None if kind in ROWLESS or rows is None else score_products(mixture, rows, by_leverage=True)
     scores = None if meat is None else inverse @ meat @ inverse
     covariance = _reported(fit, inverse, scores, kind)
-    known = identified(mixture)
+    known = identification_mask(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
         return Inference(estimates, covariance, kind, decrement, withheld, identified=known)
     n = n[fit.permutation]
-    shown, degrees = corrected(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
+    shown, degrees = correct_covariance(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
     return Inference(estimates, shown, kind, decrement, withheld, degrees, identified=known)
 
 
@@ -211,8 +300,8 @@ def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
     """Compute the standard errors that a fit on one machine ends with, unless they would take far longer than the fit.
 
     The information of P parameters takes n P² operations for n rows, where no shorter products are known
-    (:func:`~consilience.model.missing.has_short_scores`): a Gaussian mixture with 8 components and 20 columns has 1,847
-    parameters.
+    (:func:`~consilience.model.expectation.has_short_scores`): a Gaussian mixture with 8 components and 20 columns has
+    1,847 parameters.
     """
     mixture, kind = fit.ascent.mixture, default_kind(labels)
     work = labels * mixture.parameter_count**2
@@ -220,7 +309,7 @@ def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
     if work <= MOST_OPERATIONS or known or not is_informable(mixture):
         return infer(fit, rows, kind=kind)
     size = f"{mixture.parameter_count} parameters takes {work:.0e} operations on {labels:,.10g} rows"
-    return refused(parameters(fit.mixture), kind, f"the information of {size}: infer() computes it")
+    return withhold_inference(parameters(fit.mixture), kind, f"the information of {size}: infer() computes it")
 
 
 def default_kind(labels: float) -> str:
@@ -239,11 +328,11 @@ def _reported(fit: Fit, inverse: Array, sandwich: Array | None, kind: str) -> Ar
     mixture = fit.ascent.mixture
     if kind != "larger" or sandwich is None:
         D = jacobian(mixture, fit.permutation)
-        return symmetrised(D @ (inverse if sandwich is None else sandwich) @ D.T)
+        return symmetrise(D @ (inverse if sandwich is None else sandwich) @ D.T)
     # in centred coordinates: an intercept far from the rows is a combination of parameters that must cancel
     D = coded_jacobian(mixture, fit.permutation)
     D = to_raw(mixture, widening(D, inverse, sandwich)[:, None] * D)
-    return symmetrised(D @ inverse @ D.T)
+    return symmetrise(D @ inverse @ D.T)
 
 
 def widening(D: Array, one: Array, other: Array) -> Array:
@@ -259,7 +348,7 @@ def widening(D: Array, one: Array, other: Array) -> Array:
     return factors
 
 
-def crowded(mixture: Mixture, rows: Array, p: int) -> dict[str, str]:
+def crowding_reasons(mixture: Mixture, rows: Array, p: int) -> dict[str, str]:
     """Return the reasons why intervals are withheld if an expert has too few effective rows ``(K,)`` per coefficient.
 
     The likelihood of such a fit has its maximum far from the truth: labels follow the noise, and no correction of the
@@ -277,7 +366,7 @@ def crowded(mixture: Mixture, rows: Array, p: int) -> dict[str, str]:
     return {}
 
 
-def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[str, str]) -> Inference:
+def infer_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[str, str]) -> Inference:
     """Compute standard errors of the experts' coefficients from the covariance ``(K, f, f)`` of each expert's.
 
     The covariance is in the coordinates and order of the ascent; ``withheld`` has the reasons for the other parts.
@@ -289,13 +378,13 @@ def of_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[st
         own = slice(at.start + k * f, at.start + (k + 1) * f)
         of_all[own, own] = covariance[k]
     D = jacobian(mixture, fit.permutation)
-    shown = symmetrised(D @ of_all @ D.T)
+    shown = symmetrise(D @ of_all @ D.T)
     unknown = np.r_[0 : estimates.gate.size, estimates.gate.size + estimates.experts.size : len(shown)]
     shown[unknown], shown[:, unknown] = np.nan, np.nan
-    return Inference(estimates, shown, kind, np.nan, withheld, identified=identified(mixture))
+    return Inference(estimates, shown, kind, np.nan, withheld, identified=identification_mask(mixture))
 
 
-def refused(estimates: Parameters, kind: str, reason: str) -> Inference:
+def withhold_inference(estimates: Parameters, kind: str, reason: str) -> Inference:
     """Return estimates without standard errors, with the reason."""
     size = len(estimates.flat())
     return Inference(estimates, np.full((size, size), np.nan), kind, np.nan, {"gate": reason, "experts": reason})
@@ -325,10 +414,10 @@ class InferredFit(Fit):
     @classmethod
     def without(cls, fit: Fit, reason: str, kind: str = "observed") -> InferredFit:
         """Return the fit without standard errors."""
-        return cls(**vars(fit), inference=refused(parameters(fit.mixture), kind, reason))
+        return cls(**vars(fit), inference=withhold_inference(parameters(fit.mixture), kind, reason))
 
 
-def inference_of(fit: Fit) -> Inference:
+def inference_from_fit(fit: Fit) -> Inference:
     """Return the standard errors that a fit brings along, else those from the information of its last pass."""
     return fit.inference if isinstance(fit, InferredFit) else infer(fit)
 
@@ -341,7 +430,7 @@ def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penal
     return None if L is None else cholesky_solve(L, np.eye(len(L)))
 
 
-def reasons(
+def withholding_reasons(
     mixture: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array, decrement: float
 ) -> dict[str, str]:
     """Return the reason why the intervals of each part are withheld; empty if none is."""
@@ -409,3 +498,187 @@ def expert_ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> fl
 def gate_spread(mixture: Mixture, statistics: Statistics) -> float:
     """Compute ``min_k Σ_i w_i π_k (1 - π_k)``."""
     return float(statistics.gate.plain[mixture.K :].min())
+
+
+# ---------------------------------------------------------------- between
+
+
+def widen_inference(
+    inference: Inference, I2: Parameters, tau2: Parameters, variance: Parameters, df: Parameters
+) -> Inference:
+    """Return standard errors that include the variance between sites, with I² and τ² of each parameter.
+
+    ``variance`` is what differences between sites add to that of each estimate, zero where they are not significant,
+    estimated with ``df`` degrees of freedom. Those of the sum are Satterthwaite's,
+    ``(v + u)² / (v² / ν + u² / df)`` for a sampling variance ``v`` with ``ν`` degrees of freedom.
+
+    Examples
+    --------
+    >>> one = Parameters(np.zeros((1, 1)), np.ones((1, 1, 1)), np.zeros((1, 0)))
+    >>> sampling = Inference(one, np.diag([0.0, 1.0]), "summed", np.nan)
+    >>> wide = widen_inference(sampling, one, one, one.like(np.array([0.0, 3.0])), one.like(np.array([4.0, 4.0])))
+    >>> wide.standard_errors().experts.item(), wide.degrees.round(1)
+    (2.0, array([inf, 7.1]))
+    """
+    v, u = np.diagonal(inference.covariance), np.nan_to_num(variance.flat())
+    nu, few = inference.degrees_of_freedom().flat(), np.maximum(np.nan_to_num(df.flat()), 1.0)
+    slack = np.nan_to_num(v) ** 2 / nu + u**2 / few
+    total = np.nan_to_num(v) + u
+    degrees = np.where(u > 0, total**2 / np.where(slack > 0, slack, 1.0), nu)
+    covariance: Array = inference.covariance + np.diag(u)
+    return replace(inference, covariance=covariance, degrees=degrees, between=Between(I2, tau2))
+
+
+# ---------------------------------------------------------------- bootstrap
+
+DOUBTFUL_SHARE = 0.05
+"""Largest share of refits with unclear labels or an expert at its floor, for which standard errors are shown."""
+
+
+def simulate(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Rows:
+    """Draw responses from ``mixture`` for the covariates, exposures and groups of ``rows``."""
+    labels = None if rows.groups is None else _group_labels(mixture, rows, rng)[rows.groups.codes]
+    Y, _ = mixture.sample(rows.X, rng, labels, rows.exposure)
+    return Rows(rows.X, Y, rows.weight, rows.exposure, rows.groups)
+
+
+def _group_labels(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> IntArray:
+    pi = np.concatenate([np.broadcast_to(at.pi, at.tau.shape).T for _, at in mixture.posteriors(rows)])  # (G, K)
+    below = np.cumsum(pi, axis=1) < rng.random((len(pi), 1))
+    labels: IntArray = np.minimum(below.sum(axis=1), mixture.K - 1)
+    return labels
+
+
+def bootstrap(
+    fit: Fit, rows: Rows, specification: Specification, *, rng: np.random.Generator, draws: int = 50
+) -> Inference:
+    """Estimate the covariance of the estimates from ``draws`` data sets simulated from the fit.
+
+    Each refit starts at the estimates. Its experts are matched to those of the fit by their responsibilities on
+    ``rows``. Standard errors are withheld where :func:`infer` withholds them, and if more than 5 % of the refits have
+    experts that cannot be matched clearly or an expert at the floor of its shape.
+
+    Examples
+    --------
+    >>> from consilience.fit import Specification, fit_mixture
+    >>> rng = np.random.default_rng(0)
+    >>> rows = Rows(np.empty((400, 0)), rng.normal(size=(400, 1)))
+    >>> one = Specification(K=1, gate="constant")
+    >>> fit = fit_mixture(rows, one, rng=rng)
+    >>> se = bootstrap(fit, rows, one, rng=rng).standard_errors().experts
+    >>> bool(0.03 < se[0, 0, 0] < 0.07)  # 1 / sqrt(400) = 0.05
+    True
+    """
+    check_unweighted(rows)
+    reference = fit.mixture.responsibilities(rows)
+    drawn, unclear, at_floor = [], 0, 0
+    for _ in range(draws):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DegenerateFitWarning)  # counted below
+            again = fit_mixture(simulate(fit.mixture, rows, rng), specification, rng=rng, start=fit.mixture)
+        matched = matching(again.mixture, reference, rows)
+        drawn.append(parameters(again.mixture.permuted(matched.permutation)).flat())
+        unclear += not matched.clear
+        at_floor += on_floor(again.ascent.mixture, again.penalty)
+    withheld = _withheld(fit, rows)
+    if max(unclear, at_floor) > DOUBTFUL_SHARE * draws:
+        reason = (
+            f"of {draws} refits, {unclear} have experts without a clear match and {at_floor} an expert at its floor"
+        )
+        withheld |= dict.fromkeys(("gate", "experts"), reason)
+    covariance = np.atleast_2d(np.cov(np.array(drawn).T))
+    known = identification_mask(fit.ascent.mixture)
+    return Inference(parameters(fit.mixture), covariance, "bootstrap", np.nan, withheld, identified=known)
+
+
+def check_unweighted(rows: Rows) -> None:
+    """Raise an error if rows have weights: data cannot be simulated for a part of a row."""
+    if rows.weight is not None and not np.all(rows.weight == 1.0):
+        raise InvalidInputError("the parametric bootstrap takes no weights: repeat rows instead of weighting them")
+
+
+def _withheld(fit: Fit, rows: Rows) -> dict[str, str]:
+    """Return the reasons for which :func:`infer` withholds; none if there are too many parameters to ask it."""
+    return dict(infer(fit, rows).withheld) if is_informable(fit.ascent.mixture) else {}
+
+
+# ---------------------------------------------------------------- expert means
+
+LARGEST_ROUNDING = 0.01
+"""Maximum rounding error of a variance, as a fraction of it: beyond, the standard error is NaN."""
+
+
+def expert_means(mixture: Mixture, X: Array) -> Array:
+    """Compute the mean response or class probabilities of each expert, ``E[y | x_i, k]``, ``(n, K, m)``.
+
+    Examples
+    --------
+    >>> from consilience.model import mixture_of_regressions
+    >>> mixture = mixture_of_regressions(np.ones(2) / 2, np.array([[0.0, 1.0], [5.0, -1.0]]), 1.0)
+    >>> expert_means(mixture, np.array([[3.0]]))[:, :, 0]
+    array([[3., 2.]])
+    """
+    return np.concatenate([mixture.experts.mean(panel).transpose(2, 0, 1) for panel in _panels(mixture, X)])
+
+
+def mean_errors(mixture: Mixture, inference: Inference, X: Array) -> Array:
+    """Compute the standard errors of :func:`expert_means`, ``(n, K, m)``; NaN where those of the experts are withheld.
+
+    A mean response ``μ(η)`` of linear predictors ``η = B x̃`` has the variance ``μ'(η) Cov(B x̃) μ'(η)ᵀ``.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        In the coordinates of the reported coefficients, as ``Fit.mixture``.
+    inference : Inference
+    X : (n, d) array
+
+    Examples
+    --------
+    >>> from consilience.fit import Specification, fit_mixture, infer
+    >>> from consilience.model import Rows
+    >>> rng = np.random.default_rng(0)
+    >>> rows = Rows(np.empty((400, 0)), rng.normal(size=(400, 1)))
+    >>> fit = fit_mixture(rows, Specification(K=1, gate="constant"), rng=rng)
+    >>> inference = infer(fit, rows)
+    >>> float(mean_errors(fit.mixture, inference, np.empty((1, 0))).squeeze().round(3))
+    0.05
+    """
+    parts = []
+    for panel in _panels(mixture, X):
+        slopes = mixture.experts.mean_slopes(panel)  # (K, m, c, n)
+        variance = np.einsum("kmcn,kcdn,kmdn->nkm", slopes, predictor_covariance(inference, panel), slopes)
+        parts.append(np.sqrt(np.maximum(variance, 0.0)))
+    return np.concatenate(parts)
+
+
+def predictor_covariance(inference: Inference, panel: Array) -> Array:
+    """Compute the covariance of each expert's linear predictors at a panel ``(p, n)``, ``(K, c, c, n)``.
+
+    It is NaN where the intervals of the experts are withheld, and where rounding makes up more than 1 % of a variance:
+    far from the origin, in standard deviations of the covariates, large terms cancel.
+
+    Examples
+    --------
+    >>> from consilience.fit.parameters import Parameters
+    >>> estimates = Parameters(np.zeros((1, 1)), np.zeros((1, 1, 2)), np.zeros((1, 0)))
+    >>> inference = Inference(estimates, np.diag([0.0, 1.0, 4.0]), "observed", 0.0)
+    >>> predictor_covariance(inference, np.array([[1.0], [3.0]])).ravel()
+    array([37.])
+    """
+    K, c, p = inference.estimates.experts.shape
+    if "experts" in inference.withheld:
+        return np.full((K, c, c, panel.shape[1]), np.nan)
+    first = inference.estimates.gate.size
+    own = [slice(first + k * c * p, first + (k + 1) * c * p) for k in range(K)]
+    blocks = np.array([inference.covariance[at, at] for at in own]).reshape(K, c, p, c, p)
+    covariance: Array = np.einsum("pn,kcpdq,qn->kcdn", panel, blocks, panel, optimize=True)
+    size = np.einsum("pn,kcpcq,qn->kcn", np.abs(panel), np.abs(blocks), np.abs(panel), optimize=True)
+    variance = np.einsum("kccn->kcn", covariance)
+    lost = (np.finfo(float).eps * size > LARGEST_ROUNDING * variance) & (size > 0)
+    return np.where((lost[:, :, None] | lost[:, None]), np.nan, covariance)
+
+
+def _panels(mixture: Mixture, X: Array) -> Iterator[Array]:
+    size = mixture.block_size()
+    return (mixture.design.panel(X[start : start + size]) for start in range(0, max(len(X), 1), size))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import block_diag
 
+from consilience.model import Mixture
 from consilience.model.information import coefficient_slice, gate_slice, shape_slice
-from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array, IntArray, kronecker
 
 
@@ -60,13 +60,13 @@ def parameters(mixture: Mixture) -> Parameters:
     return Parameters(raw.gate.read(), read, raw.experts.log_shapes())
 
 
-def identified(mixture: Mixture) -> Parameters:
+def identification_mask(mixture: Mixture) -> Parameters:
     """Return 1 for each reported parameter, and NaN for coefficients of covariates that the design does not read.
 
     Examples
     --------
     >>> from consilience.datasets import soft
-    >>> bool(np.isnan(identified(soft(10, random_state=0).truth).flat()).any())
+    >>> bool(np.isnan(identification_mask(soft(10, random_state=0).truth).flat()).any())
     False
     """
     reported = parameters(mixture)

@@ -6,17 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from consilience.fit.checks import check_fittable, check_start
-from consilience.fit.climb import Ascent, Climb, Expect, climb
-from consilience.fit.fitting import Fit, finished, ranked
+from consilience.fit.climb import Ascent, Climb, Expect, Stop, climb
+from consilience.fit.fitting import Fit, finish_fit, rank_ascents
 from consilience.fit.inference import InferredFit
-from consilience.fit.specification import Specification
-from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import Stop
-from consilience.model.design import Design
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.summary import ColumnSummary
+from consilience.fit.specification import Specification, check_fittable, check_start
+from consilience.fit.starts import StartEnds
+from consilience.model import ColumnSummary, Design, Mixture, Penalty
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +71,7 @@ class Problem:
 
     def ranked(self, ascents: Sequence[Ascent]) -> list[Ascent]:
         """Sort ascents, best first; one with an expert on the variance floor is likely spurious."""
-        return ranked(ascents, self.penalty)
+        return rank_ascents(ascents, self.penalty)
 
     def evaluate(self, mixture: Mixture, stop: Stop, *, information: bool = False) -> Climb:
         """Compute the statistics at ``mixture`` in one pass: the end of a method that does not climb.
@@ -107,5 +102,5 @@ class Problem:
         """
         ends = [end] if ends is None else ends
         kinds = tuple(f"start {i}" for i in range(len(ends)))
-        fit = finished(end, self.penalty, StartEnds(tuple(each.penalised for each in ends), kinds))
+        fit = finish_fit(end, self.penalty, StartEnds(tuple(each.penalised for each in ends), kinds))
         return InferredFit.without(fit, without) if without else fit

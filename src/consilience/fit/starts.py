@@ -5,19 +5,78 @@ A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
-from consilience.fit.specification import Specification
-from consilience.model.expectation import expect
-from consilience.model.mixture import Mixture
-from consilience.model.rows import Rows
-from consilience.model.summary import ColumnSummary
+from consilience.fit.climb import Ascent, Expect, StopReason, climb, drive
+from consilience.fit.criteria import label_count
+from consilience.fit.specification import Specification, on_floor
+from consilience.model import ColumnSummary, Mixture, Penalty, Rows, Statistics, expect
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.kmeans import draw, kmeans, squared_distances
 from consilience.numerics.linalg import solve_symmetric
+
+UNIT = 1.0
+"""Difference in log-likelihood up to which two ends count as the same."""
+
+
+@dataclass(frozen=True)
+class StartEnds:
+    """Penalised log-likelihood of the ends of independent climbs, the returned one first.
+
+    Values are of all rows; ends of climbs on a sample are scaled to them.
+
+    Parameters
+    ----------
+    values : tuple of float
+    kinds : tuple of str
+        How each start was made, or by which site.
+
+    Examples
+    --------
+    >>> ends = StartEnds((-100.0, -100.2, -103.0), ("by residuals", "at random", "at random"))
+    >>> ends.meeting, ends.count, ends.agree
+    (2, 3, True)
+    """
+
+    values: tuple[float, ...] = ()
+    kinds: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of ends."""
+        return len(self.values)
+
+    @property
+    def meeting(self) -> int:
+        """Number of ends within one unit of log-likelihood of the returned one, itself included."""
+        return len(self._met())
+
+    @property
+    def kinds_meeting(self) -> int:
+        """Number of different kinds of starts whose ends meet the returned one."""
+        return len(set(self._met()))
+
+    @property
+    def agree(self) -> bool:
+        """Whether starts of at least two kinds ended within one unit; True if there are fewer than two ends."""
+        return self.count < 2 or self.kinds_meeting > 1
+
+    def _met(self) -> list[str]:
+        near = zip(self.kinds, self.values, strict=True)
+        return [kind for kind, value in near if abs(value - self.values[0]) <= UNIT]
+
+    def __str__(self) -> str:
+        if self.count < 2:
+            return "one start"
+        kinds = "one kind" if self.kinds_meeting == 1 else f"{self.kinds_meeting} kinds"
+        return f"{self.meeting} of {self.count} starts, of {kinds}, ended at this log-likelihood"
+
+
+# ---------------------------------------------------------------- starts
 
 SUBSAMPLE = 3000
 """Maximum number of rows of a site that its starts are fitted to."""
@@ -117,7 +176,7 @@ def by_random_rows(t: StartSample, rng: np.random.Generator) -> IntArray:
 def by_concentration(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Assign labels one after another to the rows that one regression fits best, a tenth to four tenths of all rows.
 
-    A regression on a few random rows is fitted again to the rows nearest to it, several times (:func:`concentrated`).
+    A regression on a few random rows is fitted again to the rows nearest to it, several times (:func:`concentrate`).
     This finds experts with a small variance, which other starts leave inside wide ones.
     """
     p = t.X.shape[1]
@@ -126,11 +185,11 @@ def by_concentration(t: StartSample, rng: np.random.Generator) -> IntArray:
         left = np.flatnonzero(labels == 0)
         size = min(max(2 * p, int(rng.uniform(0.1, 0.4) * t.m)), len(left) // 2)
         if size:
-            labels[left[concentrated(t, left, size, rng)]] = k
+            labels[left[concentrate(t, left, size, rng)]] = k
     return labels
 
 
-def concentrated(t: StartSample, inside: IntArray, size: int, rng: np.random.Generator) -> IntArray:
+def concentrate(t: StartSample, inside: IntArray, size: int, rng: np.random.Generator) -> IntArray:
     """Return ``size`` positions in ``inside`` whose labels one regression fits closely.
 
     As in the fast algorithm for least trimmed squares: two steps from each of many sets of as few rows as possible,
@@ -188,12 +247,12 @@ KINDS: tuple[Start, ...] = (
 """Kinds of starts in the order in which they are drawn; concentration, whose ends differ most, several times."""
 
 
-def softened(labels: IntArray, K: int) -> Array:
+def soften_labels(labels: IntArray, K: int) -> Array:
     """Return responsibilities ``(K, m)`` that favour the labels ``(m,)``.
 
     Examples
     --------
-    >>> softened(np.array([0, 1]), 2)
+    >>> soften_labels(np.array([0, 1]), 2)
     array([[0.95, 0.05],
            [0.05, 0.95]])
     """
@@ -212,7 +271,7 @@ def mixture_from(resp: Array, t: StartSample) -> Mixture:
     return mixture
 
 
-def merged(rows: Rows) -> Rows:
+def merge_duplicates(rows: Rows) -> Rows:
     """Merge duplicate rows, sorted, with summed weights, so that starts depend on neither order nor repetition."""
     exposure = np.ones(rows.n) if rows.exposure is None else rows.exposure
     weight = np.ones(rows.n) if rows.weight is None else rows.weight
@@ -234,10 +293,10 @@ def subsample(rows: Rows, size: int, rng: np.random.Generator, *, events: bool =
     if rows.groups is None:
         index = np.flatnonzero(present)
         if len(index) > size and events:
-            return merged(_with_events(rows, index, size, rng))
+            return merge_duplicates(_with_events(rows, index, size, rng))
         if len(index) > size:
             index = np.sort(rng.choice(index, size, replace=False))
-        return merged(rows.take(index))
+        return merge_duplicates(rows.take(index))
     sizes = np.diff(rows.groups.bounds)
     if rows.n <= size and present.all():
         return rows
@@ -259,3 +318,243 @@ def _with_events(rows: Rows, index: IntArray, size: int, rng: np.random.Generato
     chosen = rows.take(np.concatenate(drawn))
     own = np.ones(chosen.n) if chosen.weight is None else chosen.weight
     return replace(chosen, weight=own * np.repeat(np.array(each) / least, sizes))
+
+
+# ---------------------------------------------------------------- moves
+
+
+def merge_order(resp: Array) -> list[tuple[int, int]]:
+    """Return pairs of experts, sorted by decreasing overlap of their responsibilities ``(K, m)``."""
+    unit = resp / np.maximum(np.linalg.norm(resp, axis=1, keepdims=True), np.finfo(float).tiny)
+    overlap = unit @ unit.T
+    k, l = np.triu_indices(len(resp), 1)
+    return [(int(k[i]), int(l[i])) for i in np.argsort(-overlap[k, l], kind="stable")]
+
+
+def halves(t: StartSample, inside: IntArray, rng: np.random.Generator) -> IntArray:
+    """Split the labels at ``inside`` in two (0 or 1).
+
+    By covariates and responses, by a random direction, or into those that one regression fits closely and the others.
+    """
+    way = rng.integers(3)
+    if way == 0:
+        close = concentrate(t, inside, max(1, int(rng.uniform(0.1, 0.5) * len(inside))), rng)
+        side: IntArray = np.zeros(len(inside), dtype=np.intp)
+        side[close] = 1
+        return side
+    if way == 1:
+        Z = np.hstack([t.X[inside], t.F[inside] * np.sqrt(t.X.shape[1] + 1.0)])
+        return kmeans(Z, 2, t.weight[inside], rng)
+    Z = np.hstack([t.X[inside], t.F[inside]])
+    along = Z @ rng.standard_normal(Z.shape[1])
+    return (along > np.median(along)).astype(np.intp)
+
+
+def propose_moves(mixture: Mixture, t: StartSample, rng: np.random.Generator) -> Iterator[Array]:
+    """Yield responsibilities ``(K, m)`` after merging one pair of experts and splitting another expert in two."""
+    resp = mixture.responsibilities(t.rows).T.copy()
+    labels = resp.argmax(axis=0)
+    K = len(resp)
+    pairs = merge_order(resp)
+    for attempt in range(3 * K * len(pairs)):
+        k, l = pairs[attempt % len(pairs)]
+        others = [e for e in range(K) if e not in (k, l)]
+        split = others[int(rng.integers(len(others)))] if others else k
+        moved = resp.copy()
+        moved[k] += moved[l]
+        inside = np.flatnonzero((labels == split) | ((labels == l) & (split == k)))
+        if len(inside) < 4:
+            continue
+        side = halves(t, inside, rng)
+        moved[l] = 0.0
+        moved[l, inside] = moved[split, inside] * (side == 1)
+        moved[split, inside] *= side == 0
+        yield 0.9 * moved + 0.1 / K
+
+
+# ---------------------------------------------------------------- search
+
+Progress = Callable[[str, float], None]
+"""Callback after each pass, with the phase and the log-likelihood per unit of weight."""
+
+START_TOL = 1e-6
+START_ITERATIONS = 300
+FLOOR_ITERATIONS = 40
+"""Number of steps after which a climb is given up if an expert is then at the variance floor."""
+MOVES = 6
+"""Number of fruitless moves after which the search ends, if as many starts were asked for."""
+SURE = 3
+"""Number of kinds of starts that must meet, with all of their ends, for no more to be tried."""
+SAMPLE = 6000
+"""Maximum number of rows of the sample."""
+MOVED = "split_and_merge"
+CONTENDERS = 3
+"""Maximum number of different ends that are compared on all rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class End:
+    """Where a climb on the sample ended, and the kind of its start."""
+
+    kind: str
+    ascent: Ascent
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Result of a search: different ends, best first, and the evidence of all of them.
+
+    Parameters
+    ----------
+    contenders : tuple of Mixture
+        At most ``CONTENDERS`` mixtures whose log-likelihoods differ by more than a unit, the best first.
+    values : tuple of float
+        Penalised log-likelihood of the contenders, scaled to all rows.
+    ends : StartEnds
+    """
+
+    contenders: tuple[Mixture, ...]
+    values: tuple[float, ...]
+    ends: StartEnds
+
+    def on_all_rows(self, reached: Mapping[int, float], best: int) -> StartEnds:
+        """Return the evidence after climbs on all rows from some contenders, of which ``best`` was returned.
+
+        Ends on the sample that met one of these contenders count with what it reached; others keep their distance from
+        the best.
+        """
+        values = []
+        for value in self.ends.values:
+            met = [i for i in reached if abs(self.values[i] - value) <= UNIT]
+            values.append(reached[met[0]] if met else reached[best] + value - self.values[best])
+        order = sorted(range(len(values)), key=lambda i: abs(values[i] - reached[best]))
+        return StartEnds(tuple(values[i] for i in order), tuple(self.ends.kinds[i] for i in order))
+
+
+def responder(rows: Rows, phase: str, progress: Progress | None) -> Callable[[Expect], Statistics]:
+    """Return a function that answers the requests of a climb from rows on this machine."""
+
+    def respond(question: Expect) -> Statistics:
+        statistics = expect(question.mixture, rows, information=question.information)
+        if progress is not None:
+            progress(phase, statistics.log_likelihood / max(statistics.weight, 1.0))
+        return statistics
+
+    return respond
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search on a sample of the rows."""
+
+    ground: StartSample
+    penalty: Penalty
+    rng: np.random.Generator
+    progress: Progress | None
+
+    def climbed(self, start: Mixture, steps: int = START_ITERATIONS) -> Ascent:
+        """Climb from a start on the sample."""
+        respond = responder(self.ground.rows, "starts", self.progress)
+        return drive(climb(start, self.penalty, tol=START_TOL, max_iter=steps), respond)
+
+    def ranked(self, ends: Sequence[End]) -> list[End]:
+        """Sort ends, best first; those with an expert at the variance floor, likely spurious, come last."""
+        return sorted(ends, key=lambda end: (on_floor(end.ascent.mixture, self.penalty), -end.ascent.penalised))
+
+    def finished(self, kind: str, resp: Array) -> End:
+        """Climb to the end from responsibilities ``(K, m)``.
+
+        Climbs towards an expert at the variance floor are slow, and their ends, likely spurious, are ranked last: they
+        are given up early.
+        """
+        ascent = self.climbed(mixture_from(resp, self.ground), FLOOR_ITERATIONS)
+        if ascent.stop is StopReason.MAX_ITER and not on_floor(ascent.mixture, self.penalty):
+            ascent = self.climbed(ascent.mixture)
+        return End(kind, ascent)
+
+    def started(self, first: int, count: int) -> list[End]:
+        """Climb from ``count`` starts, of all kinds in turn, of which ``first`` were climbed before."""
+        K = self.ground.specification.K
+        kinds = [KINDS[i % len(KINDS)] for i in range(first, first + count)]
+        return [self.finished(kind.__name__, soften_labels(kind(self.ground, self.rng), K)) for kind in kinds]
+
+
+def search(
+    rows: Rows,
+    specification: Specification,
+    summary: ColumnSummary,
+    rng: np.random.Generator,
+    *,
+    n_init: int,
+    progress: Progress | None = None,
+) -> Found:
+    """Search for the best starting points on a sample of the rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    specification : Specification
+    summary : ColumnSummary
+    rng : numpy.random.Generator
+    n_init : int
+        Number of starts; as many again are climbed if the first ones do not all agree.
+    progress : callable or None
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.model.summary import column_summary
+    >>> data = soft(2000, random_state=0)
+    >>> rows = Rows(data.X, data.y[:, None])
+    >>> found = search(rows, Specification(K=4), column_summary(rows), np.random.default_rng(0), n_init=4)
+    >>> found.ends.agree
+    True
+    """
+    sample = subsample(rows, SAMPLE, rng, events=specification.experts.discrete and not specification.experts.classes)
+    at = Search(start_sample(sample, specification, summary), specification.penalty(summary), rng, progress)
+    if specification.K == 1:
+        only = at.climbed(mixture_from(np.ones((1, at.ground.m)), at.ground))
+        return Found((only.mixture,), (only.penalised,), StartEnds())
+    scale = label_count(rows) / max(label_count(sample), 1.0)
+    ends = at.ranked(at.started(0, n_init))
+    if n_init > 1 and not is_sure(scale_ends(ends, scale)):
+        ends = at.ranked([*ends, *at.started(n_init, n_init)])
+        ends = improve_by_moves(at, ends, scale, min(MOVES, n_init))
+    chosen = distinct_ends(ends, scale)
+    values = tuple(scale * end.ascent.penalised for end in chosen)
+    return Found(tuple(end.ascent.mixture for end in chosen), values, scale_ends(ends, scale))
+
+
+def is_sure(ends: StartEnds) -> bool:
+    """Whether all starts, of several kinds, ended at one log-likelihood."""
+    return ends.meeting == ends.count and ends.kinds_meeting >= min(SURE, ends.count)
+
+
+def improve_by_moves(at: Search, ends: list[End], scale: float, patience: int) -> list[End]:
+    """Apply split-and-merge moves to the best end until ``patience`` of them in a row do not improve it."""
+    fruitless = 0
+    while fruitless < patience:
+        for resp in islice(propose_moves(ends[0].ascent.mixture, at.ground, at.rng), patience - fruitless):
+            candidate = at.finished(MOVED, resp)
+            found = at.ranked([candidate, *ends])
+            if found[0] is candidate and scale * (candidate.ascent.penalised - ends[0].ascent.penalised) > UNIT:
+                ends, fruitless = found, 0
+                break
+            fruitless += 1
+        else:
+            break
+    return ends
+
+
+def scale_ends(ends: Sequence[End], scale: float) -> StartEnds:
+    """Return the ends' log-likelihoods, scaled to all rows."""
+    return StartEnds(tuple(scale * end.ascent.penalised for end in ends), tuple(end.kind for end in ends))
+
+
+def distinct_ends(ends: Sequence[End], scale: float) -> list[End]:
+    """Return the best ends whose log-likelihoods, scaled to all rows, differ by more than a unit."""
+    chosen = list(ends[:1])
+    for end in ends[1:]:
+        if all(scale * abs(end.ascent.penalised - other.ascent.penalised) > UNIT for other in chosen):
+            chosen.append(end)
+    return chosen[:CONTENDERS]

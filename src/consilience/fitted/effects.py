@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.fit.degrees import coefficients_per_row, quantile
-from consilience.fit.expert_means import expert_means, mean_errors, predictor_covariance
+from consilience.fit.inference import coefficients_per_row, expert_means, mean_errors, predictor_covariance, quantile
 from consilience.fitted.protocols import FittedMixture, response_names, term_names
-from consilience.model.design import Design
+from consilience.model import Design
 from consilience.numerics.arrays import Array, Mask
 
 BINARY = 1e-9

@@ -11,11 +11,7 @@ from sklearn.utils import check_random_state
 
 from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError
-from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference
-from consilience.fit.specification import Specification
-from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import StopReason
+from consilience.fit import Fit, Inference, Specification, StartEnds, StopReason
 from consilience.model import Design, Mixture, Rows
 from consilience.numerics.arrays import Array
 

@@ -11,10 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr, stdtr
 
-from consilience.fit import criteria
-from consilience.fit.degrees import quantile
-from consilience.fit.parameters import Parameters
-from consilience.fit.stop import StopReason
+from consilience.fit import Parameters, StopReason, criteria
+from consilience.fit.inference import quantile
 from consilience.fitted.protocols import FittedMixture, follows_noise, noun, response_names, term_names, terms_read
 from consilience.numerics.arrays import Array
 

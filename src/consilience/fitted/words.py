@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from consilience.fit.criteria import bic
+from consilience.fit import bic
 from consilience.fitted.effects import (
     ROWS_PER_COEFFICIENT,
     Effect,

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from consilience.aggregate.combine.site_model import SiteModel
-from consilience.fit.climb import Expect
-from consilience.fit.search import CONTENDERS
-from consilience.fit.specification import Specification
-from consilience.fit.stop import StopReason
-from consilience.model.design import Design
-from consilience.model.mixture import Mixture
-from consilience.model.moments import Additive
-from consilience.model.summary import ColumnSummary
+from consilience.aggregate import SiteModel
+from consilience.fit import Expect, Specification, StopReason
+from consilience.fit.starts import CONTENDERS
+from consilience.model import ColumnSummary, Design, Mixture
+from consilience.model.statistics import Additive
 from consilience.numerics.arrays import Array
 
 

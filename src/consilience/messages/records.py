@@ -7,15 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel
+from consilience.aggregate import CovariateSummary, SiteModel
 from consilience.errors import InvalidInputError, MessageError
-from consilience.fit.climb import Expect
+from consilience.fit import Expect, Specification, StopReason
 from consilience.fit.criteria import label_count, log_likelihood
-from consilience.fit.search import CONTENDERS
-from consilience.fit.specification import Specification
-from consilience.fit.stop import StopReason
-from consilience.messages.answer_checks import (
+from consilience.fit.starts import CONTENDERS
+from consilience.messages.checks import (
+    HEADS,
     are_start_candidates,
+    check_clients,
+    check_covariates,
+    check_directions,
+    check_fit,
+    check_fit_site,
+    check_local_fit,
+    check_sample,
+    check_site_model,
+    check_specification,
+    check_summary,
     direction_count,
     has_layout,
     in_clients,
@@ -26,7 +35,12 @@ from consilience.messages.answer_checks import (
     in_statistics,
     in_summary,
     is_fit_of,
+    numbers_of_candidates,
+    numbers_of_fit,
     products_of_fit,
+    reads_columns,
+    reads_design,
+    reads_mixture,
     summary_fits,
 )
 from consilience.messages.codec import (
@@ -59,38 +73,33 @@ from consilience.messages.questions import (
     Summarise,
     TotalWeight,
 )
-from consilience.messages.record_checks import (
-    HEADS,
-    check_clients,
-    check_covariates,
-    check_directions,
-    check_fit,
-    check_fit_site,
-    check_local_fit,
-    check_sample,
-    check_site_model,
-    check_specification,
-    check_summary,
-    numbers_of_candidates,
-    numbers_of_fit,
-    reads_columns,
-    reads_design,
-    reads_mixture,
-)
 from consilience.messages.table import Row, answers, register, row_of
+from consilience.model import (
+    FAMILIES,
+    GATES,
+    ColumnSummary,
+    Design,
+    Experts,
+    Gate,
+    Mixture,
+    Moments,
+    Statistics,
+    expect,
+    layout_of,
+)
 from consilience.model.clients import ClientMoments, PairSums, client_moments, pair_sums
-from consilience.model.cross_products import CrossProducts, products_of_statistics, products_of_summary
-from consilience.model.design import Design
-from consilience.model.expectation import expect, score_sums
-from consilience.model.families.base import Experts
+from consilience.model.expectation import score_sums
 from consilience.model.families.covariance import STRUCTURES
-from consilience.model.families.registry import FAMILIES, OWN, family_of
-from consilience.model.gates import GATES, Gate
-from consilience.model.mixture import Mixture, layout_of, score_layout
-from consilience.model.moments import Moments
-from consilience.model.received import check_design, check_mixture
-from consilience.model.statistics import Statistics
-from consilience.model.summary import ColumnSummary, column_summary
+from consilience.model.families.registry import OWN, family_of
+from consilience.model.mixture import score_layout
+from consilience.model.received import (
+    CrossProducts,
+    check_design,
+    check_mixture,
+    products_of_statistics,
+    products_of_summary,
+)
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import triangle_size
 
 MOST_EXPERTS = 200

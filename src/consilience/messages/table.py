@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
+from consilience.messages.checks import HEADS, check_bundle
 from consilience.messages.codec import (
     HEADER,
     MARK,
@@ -30,20 +31,9 @@ from consilience.messages.codec import (
     Writer,
 )
 from consilience.messages.failures import Failure, FailureCode, SiteError
-from consilience.messages.questions import (
-    Answers,
-    Bundle,
-    Question,
-    Sample,
-    Several,
-)
-from consilience.messages.record_checks import (
-    HEADS,
-    check_bundle,
-)
-from consilience.model.cross_products import CrossProducts
-from consilience.model.mixture import Mixture
-from consilience.model.rows import Rows
+from consilience.messages.questions import Answers, Bundle, Question, Sample, Several
+from consilience.model import Mixture, Rows
+from consilience.model.received import CrossProducts
 
 MOST_SITES = 10**6
 MOST_QUESTIONS = 500

@@ -10,23 +10,15 @@ from operator import add
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_fittable, check_start
+from consilience.fit import Ascent, Expect, Problem, Specification, drive
 from consilience.fit.client_starts import client_ascents
-from consilience.fit.climb import Ascent, Expect, drive
-from consilience.fit.problem import Problem
-from consilience.fit.specification import Specification
-from consilience.messages.dialogue import Dialogue, Each, Total
-from consilience.messages.questions import Answers, Clients, Pairs, Several, Summarise
+from consilience.fit.specification import check_fittable, check_start
+from consilience.messages import Answers, Clients, Dialogue, Each, Pairs, Several, Summarise, Total
+from consilience.model import ColumnSummary, Design, Mixture, Statistics
 from consilience.model.clients import ClientMoments, PairSums, expect_clients
-from consilience.model.design import Design
-from consilience.model.families.regressions import standard_regression
-from consilience.model.families.requirement import gaussian
-from consilience.model.mixture import Mixture
-from consilience.model.statistics import Statistics
-from consilience.model.summary import ColumnSummary
+from consilience.model.families.registry import gaussian, standard_regression
 from consilience.numerics.arrays import Array, unpack
-from consilience.numerics.linalg import whitening
-from consilience.numerics.subspace import leading, orthonormal
+from consilience.numerics.linalg import leading_eigenpairs, orthonormalise, whitening
 
 SAME_END = 1e-3
 """Difference in log-likelihood per client below which two starts count as one."""
@@ -182,7 +174,7 @@ def estimate_directions(
     Sxx = back.T @ unpack(sums[0].experts.second)[0] @ back
     W = whitening(Sxx / float(sums[0].experts.plain[0]))
     if iterations:
-        start = orthonormal(rng.standard_normal((W.shape[1], min(K, W.shape[1]))))
+        start = orthonormalise(rng.standard_normal((W.shape[1], min(K, W.shape[1]))))
         values, U = yield from iterate_directions(Pairs(design, theta), W, start, iterations)
     else:
         values, U = leading_directions(replace(sums[1], product=back.T @ sums[1].product @ back), W, K)
@@ -211,7 +203,7 @@ def centre(summary: ColumnSummary, design: Design) -> Array:
 
 def leading_directions(sums: PairSums, W: Array, K: int) -> tuple[Array, Array]:
     """Compute the whitened eigenvalues of the pair sums, by decreasing absolute value, and the first K eigenvectors."""
-    values, vectors = leading(W.T @ sums.product @ W / max(sums.pairs, 1.0), W.shape[1])
+    values, vectors = leading_eigenpairs(W.T @ sums.product @ W / max(sums.pairs, 1.0), W.shape[1])
     return values, vectors[:, :K]
 
 
@@ -222,5 +214,5 @@ def iterate_directions(pairs: Pairs, W: Array, U: Array, rounds: int) -> Dialogu
         sums: PairSums = yield Total(replace(pairs, basis=W @ U))
         product = W.T @ sums.product / max(sums.pairs, 1.0)
         values = np.asarray(np.linalg.eigvalsh(U.T @ product)[::-1])
-        U = orthonormal(product)
+        U = orthonormalise(product)
     return values, U

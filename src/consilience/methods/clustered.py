@@ -13,24 +13,18 @@ from typing import Literal
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_same_covariates
-from consilience.fit.climb import Ascent, Expect
-from consilience.fit.fitting import Fit
-from consilience.fit.problem import Problem
-from consilience.fit.specification import Specification
-from consilience.fit.stop import StopReason
-from consilience.messages.dialogue import Dialogue, Each, Total, together
-from consilience.messages.questions import Sample
+from consilience.fit import Ascent, Expect, Fit, Problem, Specification, StopReason
+from consilience.fit.specification import check_same_covariates
+from consilience.messages import Dialogue, Each, Sample, Total, together
 from consilience.methods.client_subspace import ClientSubspace, client_subspace, estimate_directions
 from consilience.methods.federated_em import ask_information, ask_total
 from consilience.methods.site_reports import survey_sites, with_camps, with_unlikely
 from consilience.methods.task import Method, Task
-from consilience.model.families.requirement import Requirement, gaussian
+from consilience.model import Mixture, Statistics
+from consilience.model.families.registry import Requirement, gaussian
 from consilience.model.information import is_informable
-from consilience.model.mixture import Mixture
-from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, unpack
-from consilience.numerics.subspace import standing_out
+from consilience.numerics.linalg import count_above_noise
 
 RACE = 3
 """Number of steps after which only the best of several starts is continued."""
@@ -211,7 +205,7 @@ class ClusteredFit(Fit):
         or have another mean at every client, if clusters differ in the intercept alone, and if a cluster is small. To
         choose the number of clusters use :meth:`consilience.Federation.select_order`.
         """
-        return standing_out(self.spectrum)
+        return count_above_noise(self.spectrum)
 
 
 def clustered_fit(problem: Problem, ends: Sequence[Ascent], spectrum: Array) -> ClusteredFit:

@@ -12,18 +12,17 @@ import numpy as np
 
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError, LargeMessagesWarning, warn
-from consilience.fit.checks import on_floor
-from consilience.fit.climb import Ascent, Climb, Expect, is_over_same_data
-from consilience.fit.fitting import Fit
-from consilience.fit.inference import InferredFit
-from consilience.fit.polish import polish
-from consilience.fit.problem import Problem
-from consilience.fit.scoring import Simulation
+from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem
+from consilience.fit.climb import Climb, is_over_same_data
+from consilience.fit.fitting import polish
+from consilience.fit.simulated_information import SimulatedInformation
+from consilience.fit.specification import on_floor
 from consilience.fit.starts import SUBSAMPLE
 from consilience.fit.survey import Survey
-from consilience.messages.dialogue import Dialogue, Each, Total, together
-from consilience.messages.questions import (
+from consilience.messages import (
     Answers,
+    Dialogue,
+    Each,
     Likelihood,
     LogLikelihood,
     ProposeStart,
@@ -31,16 +30,16 @@ from consilience.messages.questions import (
     Several,
     StartCandidates,
     Summarise,
+    Total,
+    together,
 )
 from consilience.methods.score_steps import check_information_kind, check_simulable, scoring_ascent, simulated_inference
 from consilience.methods.site_reports import add_witnesses, cross_likelihood, survey_sites
 from consilience.methods.task import Method, Task
-from consilience.model.families.requirement import Requirement
+from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, layout_of
+from consilience.model.families.registry import Requirement
 from consilience.model.information import is_informable
-from consilience.model.mixture import Mixture, layout_of, score_layout
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
-from consilience.model.summary import ColumnSummary
+from consilience.model.mixture import score_layout
 
 CANDIDATES = 10
 """Maximum number of sites that are asked for a start."""
@@ -73,7 +72,7 @@ class FederatedEM(Method):
         then maximised again. The result names them; sites that differ by less are named and used.
     totals_only : bool
         Whether to ask for sums over sites only: sites can then check that every question is the study's
-        (:mod:`consilience.site.policy.rounds.replay`). Starts are the given one, or drawn without rows; no site is
+        (:mod:`consilience.kit.policy.rounds.guard`). Starts are the given one, or drawn without rows; no site is
         surveyed or set aside.
     information : {"observed", "simulated"}
         As in :class:`~consilience.OneShot`. ``"simulated"`` needs ``totals_only`` and a given start near the maximum,
@@ -144,7 +143,7 @@ def fit_by_scores(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
         raise InvalidInputError("information='simulated' needs a start near the maximum: pass mixture_init")
     problem = task.problem(specification, summary)
     problem.check()
-    simulation = Simulation.normal([summary], task.seed)
+    simulation = SimulatedInformation.normal([summary], task.seed)
     end = yield from scoring_ascent(problem.from_start(task.start), problem.penalty, simulation, task.max_iter)
     fit = problem.fit(end, [end])
     return InferredFit(**vars(fit), inference=simulated_inference(fit, simulation))

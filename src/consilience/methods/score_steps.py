@@ -7,18 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.climb import Ascent, Climb, climb
-from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference, infer
-from consilience.fit.newton import newton_step
-from consilience.fit.scoring import Simulation, completed
-from consilience.fit.specification import Specification
-from consilience.fit.stop import StopReason
-from consilience.messages.dialogue import Dialogue, Total
-from consilience.messages.questions import Likelihood, LogLikelihood, ScoreSums
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
+from consilience.fit import Ascent, Fit, Inference, Specification, StopReason, climb, infer
+from consilience.fit.climb import Climb, newton_step
+from consilience.fit.simulated_information import SimulatedInformation, complete_statistics
+from consilience.messages import Dialogue, Likelihood, LogLikelihood, ScoreSums, Total
+from consilience.model import Mixture, Penalty, Statistics
 
 INFORMATION = ("observed", "simulated")
 """Where the information comes from: the rows of the sites, or the mixture."""
@@ -57,7 +50,7 @@ def check_simulable(specification: Specification) -> None:
 
 def by_scores(
     steps: Climb,
-    simulation: Simulation,
+    simulation: SimulatedInformation,
     sites: tuple[str, ...] | None = None,
     *,
     first: Statistics | None = None,
@@ -99,7 +92,7 @@ def by_scores(
             elif asked:
                 value: Likelihood = yield Total(LogLikelihood(mixture), sites)
                 scores = with_likelihood(scores, value)
-            asked, mixture = asked + 1, steps.send(completed(mixture, scores, simulation)).mixture
+            asked, mixture = asked + 1, steps.send(complete_statistics(mixture, scores, simulation)).mixture
     except StopIteration as reached:
         ascent: Ascent = reached.value
         return ascent
@@ -117,7 +110,9 @@ def with_likelihood(scores: Statistics, value: Likelihood) -> Statistics:
     return replace(scores, log_likelihood=likelihood, absolute=abs(likelihood), weight=value.weight)
 
 
-def scoring_ascent(start: Mixture, penalty: Penalty, simulation: Simulation, max_iter: int) -> Dialogue[Ascent]:
+def scoring_ascent(
+    start: Mixture, penalty: Penalty, simulation: SimulatedInformation, max_iter: int
+) -> Dialogue[Ascent]:
     """Take steps by scores until one is short, or does not raise the likelihood.
 
     Each mixture that is asked about shows more of the sites' rows, so that no step is tried twice, and after one that
@@ -127,7 +122,7 @@ def scoring_ascent(start: Mixture, penalty: Penalty, simulation: Simulation, max
     mixture, trace = start, tuple[float, ...]()
     segments: tuple[int, ...] = (0,)
     while True:
-        step = newton_step(mixture, completed(mixture, first, simulation), penalty)
+        step = newton_step(mixture, complete_statistics(mixture, first, simulation), penalty)
         last = step is not None and length_of(step.decrement, mixture) < SETTLED
         steps = climb(mixture, penalty, max_iter=1, near=True)
         end = yield from by_scores(steps, simulation, first=first, scored=1 if last else 2)
@@ -157,7 +152,7 @@ def length_of(gain: float, mixture: Mixture) -> float:
     return float(np.sqrt(2 * max(gain, 0.0) / mixture.parameter_count))
 
 
-def spread_apart(ascent: Ascent, simulation: Simulation) -> float:
+def spread_apart(ascent: Ascent, simulation: SimulatedInformation) -> float:
     """Return the largest relative difference of ``Σ π_k (1 - π_k)`` between simulated and real rows."""
     mixture, K = ascent.mixture, ascent.mixture.K
     if not mixture.gate.reads_covariates or K < 2:
@@ -172,7 +167,7 @@ def last_step(ascent: Ascent) -> float:
     return length_of(ascent.trace[-1] - ascent.trace[-2], ascent.mixture)
 
 
-def simulated_inference(fit: Fit, simulation: Simulation) -> Inference:
+def simulated_inference(fit: Fit, simulation: SimulatedInformation) -> Inference:
     """Compute standard errors from the simulated information.
 
     They are withheld if covariates were taken as normal, if the last step was long, or refused; those of the gate also
@@ -190,7 +185,7 @@ def simulated_inference(fit: Fit, simulation: Simulation) -> Inference:
     )
 
 
-def _reason(ascent: Ascent, simulation: Simulation) -> str:
+def _reason(ascent: Ascent, simulation: SimulatedInformation) -> str:
     """Return why no standard errors are shown; empty if they are."""
     if simulation.is_normal:
         return (

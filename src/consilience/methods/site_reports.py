@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from consilience.aggregate.camps import camps
+from consilience.aggregate import camps
 from consilience.aggregate.disagreement import CrossLikelihood, judge_agreement, own_components, unlikely_sites
 from consilience.aggregate.preflight import preflight
 from consilience.fit.survey import Survey
-from consilience.messages.questions import Likelihood
+from consilience.messages import Likelihood
 from consilience.methods.task import Task
-from consilience.model.families.requirement import gaussian
-from consilience.model.mixture import Mixture
-from consilience.model.statistics import Statistics
-from consilience.model.summary import ColumnSummary
+from consilience.model import ColumnSummary, Mixture, Statistics
+from consilience.model.families.registry import gaussian
 from consilience.numerics.linalg import inverse_bounded
 
 UNLIKE = 0.25

@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from consilience.errors import InvalidInputError
-from consilience.fit.fitting import Fit
-from consilience.fit.problem import Problem
-from consilience.fit.specification import Specification
-from consilience.messages.dialogue import Dialogue
-from consilience.messages.questions import FitSite
-from consilience.model.mixture import Mixture
-from consilience.model.summary import ColumnSummary
+from consilience.fit import Fit, Problem, Specification
+from consilience.messages import Dialogue, FitSite
+from consilience.model import ColumnSummary, Mixture
 
 OTHER_ROUNDS = 100
 """Rounds for summaries, starts and reports in the budget of a method."""

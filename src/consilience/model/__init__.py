@@ -2,20 +2,16 @@
 
 from consilience.model.design import Design
 from consilience.model.expectation import expect
-from consilience.model.families.base import Evaluated, Experts, Options, Scores, Share, arrays_problem
-from consilience.model.families.bounded import Bounds
+from consilience.model.families.base import Bounds, Evaluated, Experts, ExpertScores, Options, Share, arrays_problem
 from consilience.model.families.categorical import CategoricalExperts
 from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.families.glm import GeneralisedLinearExperts, log_rates, mean_per_size, whole_counts
 from consilience.model.families.poisson import PoissonExperts
-from consilience.model.families.registry import FAMILIES
-from consilience.model.families.regressions import mixture_of_experts, mixture_of_regressions
+from consilience.model.families.registry import FAMILIES, mixture_of_experts, mixture_of_regressions
 from consilience.model.gates import GATES, ConstantGate, Gate, SoftmaxGate
 from consilience.model.mixture import Mixture, layout_of
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Groups, Rows
-from consilience.model.statistics import Statistics
+from consilience.model.statistics import Layout, Moments, Penalty, Statistics, Weights
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import unpack
 
@@ -29,6 +25,7 @@ __all__ = [
     "ConstantGate",
     "Design",
     "Evaluated",
+    "ExpertScores",
     "Experts",
     "Gate",
     "GaussianExperts",
@@ -41,7 +38,6 @@ __all__ = [
     "Penalty",
     "PoissonExperts",
     "Rows",
-    "Scores",
     "Share",
     "SoftmaxGate",
     "Statistics",

@@ -11,16 +11,14 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from consilience.model.design import Design
-from consilience.model.families.requirement import Regressions
+from consilience.model.expectation import missing_of_scores
+from consilience.model.families.registry import Regressions
 from consilience.model.information import complete_information
 from consilience.model.kernels import block_rows
-from consilience.model.missing import missing_of_scores
 from consilience.model.mixture import Mixture
-from consilience.model.moments import Additive, Moments
 from consilience.model.rows import Block, Groups, Rows
-from consilience.model.statistics import Statistics
-from consilience.numerics.arrays import Array, IntArray, pack, triangle_size, unpack, upper_triangle
-from consilience.numerics.softmax import log_sum_exp
+from consilience.model.statistics import Additive, Moments, Statistics
+from consilience.numerics.arrays import Array, IntArray, log_sum_exp, pack, triangle_size, unpack, upper_triangle
 
 CHUNK_BYTES = 64 * 2**20
 """Maximum number of score entries of clients held at a time."""

@@ -13,10 +13,8 @@ from scipy.special import xlogy
 from consilience.errors import InvalidInputError
 from consilience.model import multinomial
 from consilience.model.kernels import NUMPY, Kernel
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty, quadratic
-from consilience.numerics.arrays import Array, IntArray, kronecker
-from consilience.numerics.softmax import log_softmax
+from consilience.model.statistics import Layout, Moments, Penalty, Weights, quadratic
+from consilience.numerics.arrays import Array, IntArray, kronecker, log_softmax
 
 SMALLEST_WEIGHT = 1e-300
 NO_SHARE = -20.0
@@ -245,7 +243,9 @@ class SoftmaxGate(Gate):
 
     def moved(self, delta: Array) -> Self:
         """Add ``delta`` to the flat contrasts."""
-        return type(self)(multinomial.centred(self.contrasts() + delta.reshape(self.K - 1, self.alpha.shape[1])))
+        return type(self)(
+            multinomial.centre_coefficients(self.contrasts() + delta.reshape(self.K - 1, self.alpha.shape[1]))
+        )
 
     def permuted(self, permutation: IntArray) -> Self:
         """Reorder the experts."""
@@ -261,7 +261,7 @@ class SoftmaxGate(Gate):
 
     def read_jacobian(self, T: Array) -> Array:
         """Compute ``∂ T α / ∂ contrasts``, ``(K p, (K - 1) p)``."""
-        centring = multinomial.centred(np.eye(self.K - 1)) if self.K > 1 else np.zeros((1, 0))
+        centring = multinomial.centre_coefficients(np.eye(self.K - 1)) if self.K > 1 else np.zeros((1, 0))
         return kronecker(centring, T)
 
     def with_shares(self, shares: Array) -> Self:
@@ -272,7 +272,7 @@ class SoftmaxGate(Gate):
 
     def fitted(self, panel: Array, target: Array, *, ridge: Array) -> Self:
         """Fit the gate by softmax regression on soft labels."""
-        return type(self)(multinomial.fitted(self.alpha, panel, target, ridge=ridge))
+        return type(self)(multinomial.fit_softmax(self.alpha, panel, target, ridge=ridge))
 
     def relabelled(self, labels: IntArray, K: int) -> Self:
         """Average the coefficients of experts assigned to the same label."""
@@ -373,7 +373,9 @@ class ConstantGate(Gate):
 
     def moved(self, delta: Array) -> Self:
         """Add ``delta`` to the log odds."""
-        return type(self)(np.exp(log_softmax(multinomial.centred(self.contrasts() + delta.reshape(-1, 1))))[:, 0])
+        return type(self)(
+            np.exp(log_softmax(multinomial.centre_coefficients(self.contrasts() + delta.reshape(-1, 1))))[:, 0]
+        )
 
     def permuted(self, permutation: IntArray) -> Self:
         """Reorder the experts."""

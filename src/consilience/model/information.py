@@ -1,7 +1,7 @@
 """Score and observed information of a mixture, by Louis' identity: ``J = complete - missing``.
 
 The score and the complete-data information are functions of the EM statistics; the missing information needs its own
-products over labels (:mod:`consilience.model.missing`). Free parameters are ordered: softmax contrasts, expert
+products over labels (:mod:`consilience.model.expectation`). Free parameters are ordered: softmax contrasts, expert
 coefficients, constant-gate log odds, shapes.
 """
 
@@ -13,8 +13,7 @@ import numpy as np
 
 from consilience.model import multinomial
 from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
+from consilience.model.statistics import Penalty, Statistics
 from consilience.numerics.arrays import Array, IntArray
 
 LARGEST = 3000
@@ -64,7 +63,7 @@ def free_parameters(mixture: Mixture) -> Array:
     return theta
 
 
-def moved(mixture: Mixture, delta: Array) -> Mixture:
+def move_parameters(mixture: Mixture, delta: Array) -> Mixture:
     """Add ``delta (P,)`` to the free parameters."""
     return replace(
         mixture,
@@ -94,7 +93,7 @@ def complete_information(mixture: Mixture, statistics: Statistics) -> Array:
     for k, information in enumerate(mixture.experts.complete(statistics.experts)):
         mine = np.flatnonzero(owner == k)
         J[np.ix_(mine, mine)] = information
-    return tied(J, mixture)
+    return tie_shapes(J, mixture)
 
 
 def ridge(mixture: Mixture, penalty: Penalty) -> Array:
@@ -110,7 +109,7 @@ def ridge(mixture: Mixture, penalty: Penalty) -> Array:
     return R
 
 
-def tied(J: Array, mixture: Mixture) -> Array:
+def tie_shapes(J: Array, mixture: Mixture) -> Array:
     """Contract the shapes of all experts to the free shape parameters."""
     T = mixture.experts.tie()
     if T.shape[0] == T.shape[1]:

@@ -4,19 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from consilience.model.design import Design
 from consilience.model.families.base import Experts
 from consilience.model.gates import Gate
 from consilience.model.kernels import block_rows
-from consilience.model.penalty import Penalty
-from consilience.model.posterior import Posterior, posterior
 from consilience.model.rows import Block, Rows
-from consilience.model.statistics import Statistics, StatisticsLayout
+from consilience.model.statistics import Penalty, Statistics, StatisticsLayout
 from consilience.numerics.arrays import Array, IntArray
-from consilience.numerics.bisection import bisected
+from consilience.numerics.solvers import bisect
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Responsibilities of a block of n rows with m labels: ``m = n``, or the number of groups."""
+
+    at: Any  # the experts' Evaluated
+    gate_panel: Array  # (p, m)   what the gate reads
+    pi: Array  # (K, m) or (K, 1)
+    tau: Array  # (K, m)          P(label = k | data)
+    log_density: Array  # (m,)    log p(y | x) of each label's data
+    mass: Array | float  # (m,)   weight of each label
+    row_tau: Array  # (K, n)      responsibility of each row times its case weight
+
+
+def posterior(gate: Gate, experts: Experts, block: Block, given: Array | None = None) -> Posterior:
+    """Compute responsibilities ``τ_k ∝ π_k Π_{i in label} f_k(y_i | x_i)^{w_i}``, or use those ``given (K, m)``."""
+    with np.errstate(over="ignore"):  # a response too far from every expert has density 0, log density -inf
+        at = experts.evaluate(block)
+    if block.groups is not None:
+        return _group_posterior(gate, at, block, given)
+    log_pi, pi = gate.evaluate(block.gate_panel, block.kernel)
+    log_density, tau = block.kernel.log_sum_exp(log_pi + at.log_density)
+    if given is not None:
+        tau = given
+    mass = 1.0 if block.weight is None else block.weight
+    row_tau = tau if block.weight is None else tau * block.weight
+    return Posterior(at, block.gate_panel, pi, tau, log_density, mass, row_tau)
+
+
+def _group_posterior(gate: Gate, at: Any, block: Block, given: Array | None) -> Posterior:
+    groups = block.groups
+    assert groups is not None  # noqa: S101 - for the type checker: the caller has looked
+    log_pi, pi = gate.evaluate(groups.panel, block.kernel)
+    rows = at.log_density if block.weight is None else at.log_density * block.weight
+    log_density, tau = block.kernel.log_sum_exp(log_pi + np.add.reduceat(rows, groups.starts, axis=1))
+    if given is not None:
+        tau = given
+    row_tau = np.repeat(tau, groups.sizes, axis=1)
+    if block.weight is not None:
+        row_tau *= block.weight
+    return Posterior(at, groups.panel, pi, tau, log_density * groups.present, groups.present, row_tau)
+
+
+# ---------------------------------------------------------------- mixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +177,7 @@ class Mixture:
         pi = self.gate.evaluate(read)[1]
         each = self.experts.quantile(panel, probability, exposure)
         pad = 1e-9 * (1 + np.abs(each).max(axis=0)) + 2 * self.experts.discrete
-        y = bisected(
+        y = bisect(
             lambda y: np.sum(pi * self.experts.cdf(panel, y, exposure), axis=0),
             probability,
             each.min(axis=0) - pad,
@@ -248,3 +293,73 @@ def score_layout(mixture: Mixture) -> StatisticsLayout:
 
 def _joined(parts: list[Array], tail: tuple[int, ...]) -> Array:
     return np.concatenate(parts) if parts else np.empty((0, *tail))
+
+
+# ---------------------------------------------------------------- alignment
+
+CLEARLY = 2.0
+"""Factor by which the squared distance to other experts exceeds that to a clear match."""
+
+
+def alignment(mixture: Mixture, reference: Mixture) -> IntArray:
+    """Return the order for which ``mixture.permuted(permutation)`` is closest to ``reference``, by optimal assignment.
+
+    Distance: squared difference of expert coefficients in the coordinates of the reference's design.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
+    >>> experts = GaussianExperts(B=np.array([[[0.0]], [[5.0]]]), covariance=np.ones((2, 1, 1)))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.3, 0.7])), experts)
+    >>> alignment(mixture.permuted(np.array([1, 0])), mixture)
+    array([1, 0])
+    """
+    ours, theirs = mixture.in_coordinates(reference.design).coefficients, reference.coefficients
+    return _assigned(np.sum((ours[:, None] - theirs) ** 2, axis=2))
+
+
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """Experts of a mixture matched to those of a reference by their responsibilities.
+
+    Parameters
+    ----------
+    permutation : (K,) array of int
+        ``mixture.permuted(permutation)`` has the labels of the reference.
+    clear : bool
+        Whether each expert of the reference is nearer to its match than to every other expert, by a factor of 2 in
+        squared distance; if not, labels are arbitrary.
+    """
+
+    permutation: IntArray
+    clear: bool
+
+
+def matching(mixture: Mixture, reference: Array, rows: Rows) -> Matching:
+    """Match experts so that responsibilities differ least in squares from ``reference (m, K)`` on ``rows``.
+
+    Responsibilities depend on all parameters. Experts with equal coefficients and different variances or weights are
+    told apart.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts
+    >>> experts = GaussianExperts(B=np.zeros((2, 1, 1)), covariance=np.array([[[1.0]], [[16.0]]]))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.3, 0.7])), experts)
+    >>> rows = Rows(np.empty((3, 0)), np.array([[0.0], [1.0], [5.0]]))
+    >>> found = matching(mixture.permuted(np.array([1, 0])), mixture.responsibilities(rows), rows)
+    >>> found.permutation, found.clear
+    (array([1, 0]), True)
+    """
+    ours = mixture.responsibilities(rows)
+    distance = np.sum(ours**2, axis=0)[:, None] - 2 * ours.T @ reference + np.sum(reference**2, axis=0)
+    permutation = _assigned(distance)
+    matched = distance[permutation]  # (K, K), matches on the diagonal
+    others = np.where(np.eye(mixture.K, dtype=bool), np.inf, matched).min(axis=0)
+    return Matching(permutation, bool(np.all(CLEARLY * np.diagonal(matched) <= others)))
+
+
+def _assigned(cost: Array) -> IntArray:
+    ours_at, theirs_at = linear_sum_assignment(cost)
+    permutation: IntArray = ours_at[np.argsort(theirs_at)]
+    return permutation

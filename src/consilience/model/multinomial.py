@@ -10,11 +10,18 @@ from __future__ import annotations
 import numpy as np
 
 from consilience.model.kernels import Workspace, first_moments, second_moments
-from consilience.model.penalty import quadratic
-from consilience.numerics.arrays import Array, kronecker, triangle_size, unpack, upper_triangle
-from consilience.numerics.linalg import capped, solve_symmetric
-from consilience.numerics.newton import minimise
-from consilience.numerics.softmax import log_softmax, log_sum_exp
+from consilience.model.statistics import quadratic
+from consilience.numerics.arrays import (
+    Array,
+    kronecker,
+    log_softmax,
+    log_sum_exp,
+    triangle_size,
+    unpack,
+    upper_triangle,
+)
+from consilience.numerics.linalg import cap_step, solve_symmetric
+from consilience.numerics.solvers import minimise
 
 FULL_UP_TO = 1500
 LONGEST_STEP = 30.0
@@ -71,12 +78,12 @@ def curvature_bounds(C: int, p: int) -> Array:
     return bounds
 
 
-def centred(contrasts: Array) -> Array:
+def centre_coefficients(contrasts: Array) -> Array:
     """Convert contrasts ``(C - 1, p)`` to the last class into coefficients ``(C, p)`` that sum to zero.
 
     Examples
     --------
-    >>> centred(np.array([[2.0]]))
+    >>> centre_coefficients(np.array([[2.0]]))
     array([[ 1.],
            [-1.]])
     """
@@ -86,7 +93,7 @@ def centred(contrasts: Array) -> Array:
 
 
 def contrasts(coef: Array) -> Array:
-    """Return contrasts ``(C - 1, p)`` to the last class, the inverse of :func:`centred`."""
+    """Return contrasts ``(C - 1, p)`` to the last class, the inverse of :func:`centre_coefficients`."""
     difference: Array = coef[:-1] - coef[-1]
     return difference
 
@@ -134,18 +141,18 @@ def step(coef: Array, gradient: Array, curvature: Array, *, ridge: Array, fracti
         R = ridge_matrix(C, ridge)
         uphill = gradient.ravel() - R @ contrasts(coef).ravel()
         direction, _ = solve_symmetric(blocks_to_matrix(curvature, C - 1, p) + R, uphill[:, None])
-        change = centred(direction.reshape(C - 1, p))
+        change = centre_coefficients(direction.reshape(C - 1, p))
     else:
         full = np.vstack([gradient, -gradient.sum(axis=0)]) - coef @ ridge
         pairs = zip(unpack(curvature), full, strict=True)
         change = np.array([solve_symmetric(H + ridge, g[:, None])[0][:, 0] for H, g in pairs])
         change -= change.mean(axis=0)
-    new: Array = coef + fraction * capped(change, LONGEST_STEP)  # centred before it is capped: no class is special
+    new: Array = coef + fraction * cap_step(change, LONGEST_STEP)  # centred before it is capped: no class is special
     new -= new.mean(axis=0)
     return new
 
 
-def fitted(start: Array, panel: Array, labels: Array, *, ridge: Array | None = None) -> Array:
+def fit_softmax(start: Array, panel: Array, labels: Array, *, ridge: Array | None = None) -> Array:
     """Fit a softmax regression on soft labels: minimise ``-Σ_i Σ_c labels_ci log p_c(x_i)`` plus ridge, by Newton.
 
     Parameters
@@ -166,7 +173,7 @@ def fitted(start: Array, panel: Array, labels: Array, *, ridge: Array | None = N
     --------
     >>> labels = np.array([[3.0, 1.0], [1.0, 3.0]])
     >>> panel = np.array([[1.0, 1.0], [-1.0, 1.0]])
-    >>> (fitted(np.zeros((2, 2)), panel, labels) / np.log(3)).round(6) + 0.0
+    >>> (fit_softmax(np.zeros((2, 2)), panel, labels) / np.log(3)).round(6) + 0.0
     array([[ 0. , -0.5],
            [ 0. ,  0.5]])
     """

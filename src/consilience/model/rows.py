@@ -199,13 +199,13 @@ class Rows:
         )
 
 
-def sampled(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
+def sample_labels(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
     """Sample labels (rows, or whole groups), each with probability ``share``.
 
     Examples
     --------
     >>> rows = Rows(np.zeros((6, 1)), np.zeros((6, 1)), groups=Groups.of(np.repeat([0, 1, 2], 2)))
-    >>> sampled(rows, 0.5, np.random.default_rng(1)).n
+    >>> sample_labels(rows, 0.5, np.random.default_rng(1)).n
     2
     """
     if rows.groups is None:

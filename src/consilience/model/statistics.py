@@ -2,12 +2,196 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from typing import Self
 
 import numpy as np
 
-from consilience.model.moments import Additive, Layout, Moments
+from consilience.model.kernels import Products
 from consilience.numerics.arrays import Array, pack, triangle_size, unpack
+
+
+class Additive:
+    """Mixin for frozen dataclasses that add field by field; None adds only to None."""
+
+    def __add__(self, other: Self) -> Self:
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        return type(self)(*(None if a is None or b is None else a + b for a, b in pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of the sums of one part of a mixture over a block of n rows.
+
+    Parameters
+    ----------
+    plain : (s,) array
+        Sums that are known already.
+    first : (g, n) array
+        Weights of ``Σ_i first_gi x_i``.
+    second : (h, n) array
+        Weights of ``Σ_i second_hi x_i x_iᵀ``.
+    summed : (g, p) array or None
+        ``Σ_i first_gi x_i`` where it is known; ``first`` is then empty.
+
+    Examples
+    --------
+    >>> tau = np.full((2, 5), 0.5)
+    >>> Weights(tau.sum(axis=1), tau, tau).plain
+    array([2.5, 2.5])
+    """
+
+    plain: Array
+    first: Array
+    second: Array
+    summed: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class ProductWeights:
+    """Weights that are products of two rows of numbers each; otherwise as :class:`Weights`."""
+
+    plain: Array
+    first: Products
+    second: Products
+    summed: None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Moments(Additive):
+    """Weighted sums of ``1``, ``x`` and ``x xᵀ`` over rows: sufficient for an M-step.
+
+    Parameters
+    ----------
+    plain : (s,) array
+        Sums of weights.
+    first : (g, p) array
+        ``Σ_i w_gi x_i``.
+    second : (h, p (p + 1) / 2) array
+        Upper triangles of ``Σ_i w_hi x_i x_iᵀ``.
+
+    Examples
+    --------
+    >>> one = Moments(np.ones(1), np.ones((1, 2)), np.ones((1, 3)))
+    >>> (one + one).first
+    array([[2., 2.]])
+    """
+
+    plain: Array
+    first: Array
+    second: Array
+
+    def to_array(self) -> Array:
+        """Return all sums as one flat array."""
+        return np.concatenate([self.plain, self.first.ravel(), self.second.ravel()])
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Shape of a :class:`Moments`: ``s`` plain sums, ``g`` first and ``h`` second moments of ``p`` features.
+
+    Examples
+    --------
+    >>> Layout(2, 2, 2, p=3).size
+    20
+    """
+
+    s: int
+    g: int
+    h: int
+    p: int
+
+    @property
+    def size(self) -> int:
+        """Length of the flat array."""
+        return self.s + self.g * self.p + self.h * triangle_size(self.p)
+
+    def zeros(self) -> Moments:
+        """Return the moments of an empty set of rows."""
+        return self.from_array(np.zeros(self.size))
+
+    def from_array(self, flat: Array) -> Moments:
+        """Return moments from a flat array of length ``size``; inverse of :meth:`Moments.to_array`."""
+        plain, first, second = np.split(flat, [self.s, self.s + self.g * self.p])
+        return Moments(plain, first.reshape(self.g, self.p), second.reshape(self.h, triangle_size(self.p)))
+
+
+# ---------------------------------------------------------------- penalty
+
+
+@dataclass(frozen=True, eq=False)
+class Penalty:
+    """Ridges and variance floor of a fit; they are not part of the statistics.
+
+    The penalised log-likelihood is ``Σ_i ll_i - (gate_ridge / 2) Σ_k alpha_kᵀ F alpha_k`` in the coordinates of the
+    mixture's design with ``Σ_k alpha_k = 0``, and likewise for the coefficients of experts. With the correlation of the
+    covariates as ``F``, the penalty is on the variance of the linear predictor and the same in all coordinates. Ridges
+    are totals: independent of the number of rows and sites.
+
+    Parameters
+    ----------
+    gate_ridge, expert_ridge : float
+        Ridge on slopes.
+    floor : (q, q) array
+        Lower bound of the experts' shapes, as their family reads it: of every covariance in the positive semidefinite
+        order, or of every dispersion; zeros for none.
+    gate_form, expert_form : (p, p) array or None
+        Positive semidefinite matrix ``F``, zero for the intercept; None for the sum of squared slopes.
+
+    Examples
+    --------
+    >>> Penalty().gate_ridge
+    0.001
+    >>> Penalty(gate_ridge=2.0).gate_matrix(2, intercept=True)
+    array([[0., 0.],
+           [0., 2.]])
+    """
+
+    gate_ridge: float = 1e-3
+    expert_ridge: float = 0.0
+    floor: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    gate_form: Array | None = None
+    expert_form: Array | None = None
+
+    def gate_matrix(self, p: int, *, intercept: bool) -> Array:
+        """Return the second derivative of the ridge by one expert's gate coefficients, ``(p, p)``."""
+        return _matrix(self.gate_ridge, self.gate_form, p, intercept)
+
+    def expert_matrix(self, p: int, *, intercept: bool) -> Array:
+        """Return the second derivative of the ridge by the coefficients of one expert's predictor, ``(p, p)``."""
+        return _matrix(self.expert_ridge, self.expert_form, p, intercept)
+
+
+def _matrix(ridge: float, form: Array | None, p: int, intercept: bool) -> Array:
+    return np.diag(ridge * slope_mask(p, intercept)) if form is None else ridge * form
+
+
+def quadratic(coefficients: Array, form: Array) -> float:
+    """Compute ``½ Σ bᵀ F b`` over coefficients ``(..., p)``.
+
+    Examples
+    --------
+    >>> quadratic(np.array([[1.0, 2.0], [3.0, 0.0]]), np.eye(2))
+    7.0
+    """
+    return 0.5 * float(np.sum((coefficients @ form) * coefficients))
+
+
+def slope_mask(p: int, intercept: bool) -> Array:
+    """Return ``(p,)`` ones for slopes and zero for the intercept.
+
+    Examples
+    --------
+    >>> slope_mask(3, intercept=True)
+    array([0., 1., 1.])
+    """
+    mask = np.ones(p)
+    if intercept:
+        mask[0] = 0.0
+    return mask
+
+
+# ---------------------------------------------------------------- statistics
 
 
 @dataclass(frozen=True, eq=False)

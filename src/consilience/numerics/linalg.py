@@ -86,12 +86,12 @@ def cholesky_solve(L: Array, b: Array) -> Array:
     return x
 
 
-def symmetrised(A: Array) -> Array:
+def symmetrise(A: Array) -> Array:
     """Return ``(A + Aᵀ) / 2``, exactly symmetric, of a matrix that is symmetric up to rounding.
 
     Examples
     --------
-    >>> symmetrised(np.array([[1.0, 2.0], [4.0, 1.0]]))
+    >>> symmetrise(np.array([[1.0, 2.0], [4.0, 1.0]]))
     array([[1., 3.],
            [3., 1.]])
     """
@@ -194,12 +194,12 @@ def inverse_bounded(A: Array, *, smallest: float = 1e-6) -> tuple[Array, int]:
     return root @ root.T, int(np.sum(values < bound))
 
 
-def capped(direction: Array, longest: float) -> Array:
+def cap_step(direction: Array, longest: float) -> Array:
     """Scale ``direction`` so that no entry exceeds ``longest`` in absolute value.
 
     Examples
     --------
-    >>> capped(np.array([3.0, -4.0]), 2.0)
+    >>> cap_step(np.array([3.0, -4.0]), 2.0)
     array([ 1.5, -2. ])
     """
     size = float(np.abs(direction).max(initial=0.0))
@@ -257,7 +257,7 @@ def whitening(S: Array) -> Array:
     return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
 
 
-def bounded_below(S: Array, floor: Array) -> Array:
+def bound_below(S: Array, floor: Array) -> Array:
     """Clip the eigenvalues of ``S`` relative to ``floor`` at 1.
 
     Maximises ``-log|Σ| - tr(Σ⁻¹ S)`` over ``Σ ≽ floor``: in coordinates in which the floor is the identity
@@ -270,7 +270,7 @@ def bounded_below(S: Array, floor: Array) -> Array:
 
     Examples
     --------
-    >>> bounded_below(np.diag([4.0, 1e-9]), np.diag([1e-6, 1e-6]))
+    >>> bound_below(np.diag([4.0, 1e-9]), np.diag([1e-6, 1e-6]))
     array([[4.e+00, 0.e+00],
            [0.e+00, 1.e-06]])
     """
@@ -301,3 +301,48 @@ def symmetric_exponential(E: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):  # who asks for so long a step is given one that is no number
         exponential: Array = (vectors * np.exp(values)) @ vectors.T
     return exponential
+
+
+# ---------------------------------------------------------------- subspace
+
+NOISE_MARGIN = 2.0
+"""Multiple of the most negative eigenvalue above which an eigenvalue counts as signal."""
+
+
+def leading_eigenpairs(A: Array, k: int) -> tuple[Array, Array]:
+    """Return the ``k`` eigenvalues of symmetric ``A (p, p)`` largest in absolute value, and eigenvectors ``(p, k)``.
+
+    Examples
+    --------
+    >>> values, vectors = leading_eigenpairs(np.diag([1.0, -3.0, 2.0]), 2)
+    >>> values
+    array([-3.,  2.])
+    """
+    values, vectors = np.linalg.eigh((A + A.T) / 2)
+    order = np.argsort(-np.abs(values), kind="stable")[:k]
+    return values[order], vectors[:, order]
+
+
+def orthonormalise(A: Array) -> Array:
+    """Compute an orthonormal basis of the columns of ``A (p, k)``, as in orthogonal iteration.
+
+    Examples
+    --------
+    >>> np.abs(orthonormalise(np.array([[3.0], [4.0]]))).ravel()
+    array([0.6, 0.8])
+    """
+    basis: Array = np.linalg.qr(A)[0]
+    return basis
+
+
+def count_above_noise(values: Array) -> int:
+    """Count the eigenvalues above noise in an estimate of a positive semidefinite matrix.
+
+    The matrix itself has no negative eigenvalues: those of the estimate measure the noise.
+
+    Examples
+    --------
+    >>> count_above_noise(np.array([0.42, 0.34, 0.14, 0.06, 0.03, -0.05]))
+    3
+    """
+    return int(np.sum(values > NOISE_MARGIN * max(-float(values.min()), 0.0)))

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from consilience.errors import InvalidInputError
-from consilience.fit.degrees import quantile
-from consilience.fit.expert_means import expert_means, predictor_covariance
+from consilience.fit.inference import expert_means, predictor_covariance, quantile
 from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, terms_read
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array

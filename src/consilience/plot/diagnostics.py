@@ -11,7 +11,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 from consilience.errors import InvalidInputError
 from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, generator, noun
 from consilience.model import Mixture, Rows
-from consilience.model.families.requirement import gaussian
+from consilience.model.families.registry import gaussian
 from consilience.numerics.arrays import Array, IntArray
 from consilience.plot.drawing import (
     MANY,

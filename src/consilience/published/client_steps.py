@@ -17,27 +17,19 @@ from functools import partial
 import numpy as np
 
 from consilience.errors import MessageError
+from consilience.messages import Row, register
+from consilience.messages.checks import HEADS, reads_design, reads_mixture, regressions_of
 from consilience.messages.codec import Struct, Tuple, Whole
-from consilience.messages.record_checks import (
-    HEADS,
-    reads_design,
-    reads_mixture,
-    regressions_of,
-)
 from consilience.messages.records import CUBE, DESIGN, FLAG, MATRIX, MIXTURE, MOST_PARTS, NUMBER, VECTOR
-from consilience.messages.table import Row, register
+from consilience.model import Block, Design, Mixture, Rows
 from consilience.model.clients import as_clients
-from consilience.model.cross_products import CrossProducts
-from consilience.model.design import Design
-from consilience.model.families.requirement import Regressions
+from consilience.model.families.registry import Regressions
 from consilience.model.gates import SMALLEST_WEIGHT
 from consilience.model.kernels import block_rows
-from consilience.model.mixture import Mixture
-from consilience.model.moments import Additive
-from consilience.model.received import is_moderate
-from consilience.model.rows import Block, GroupBlock, Rows
-from consilience.numerics.arrays import Array
-from consilience.numerics.softmax import log_sum_exp
+from consilience.model.received import CrossProducts, is_moderate
+from consilience.model.rows import GroupBlock
+from consilience.model.statistics import Additive
+from consilience.numerics.arrays import Array, log_sum_exp
 
 
 @dataclass(frozen=True, eq=False)

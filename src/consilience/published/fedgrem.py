@@ -13,22 +13,16 @@ from numbers import Integral
 
 import numpy as np
 
-from consilience.aggregate.robust.centre import cap_weights, draw_towards, huber_centre, usable_sites
-from consilience.aggregate.robust.sharing import Sharing
+from consilience.aggregate import Sharing, cap_weights, draw_towards, huber_centre, usable_sites
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_no_ridge
-from consilience.fit.climb import Expect
-from consilience.fit.stop import StopReason
-from consilience.messages.dialogue import Dialogue, PerSite
-from consilience.methods.per_site.local_fits import local_fits
+from consilience.fit import Expect, StopReason
+from consilience.fit.specification import check_no_ridge
+from consilience.messages import Dialogue, PerSite
+from consilience.methods import Method, Task, local_fits
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.site_reports import survey_sites
-from consilience.methods.task import Method, Task
-from consilience.model.families.base import Experts
-from consilience.model.families.requirement import Requirement
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
+from consilience.model import Experts, Mixture, Penalty, Statistics
+from consilience.model.families.registry import Requirement
 from consilience.numerics.arrays import Array
 
 LEAST_SHARE = 1e-3

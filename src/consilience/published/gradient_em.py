@@ -15,23 +15,14 @@ import numpy as np
 
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
-from consilience.fit.climb import HALVINGS, ROUNDING, Ascent, Expect, is_over_same_data
-from consilience.fit.inference import InferredFit
-from consilience.fit.problem import Problem
-from consilience.fit.specification import Specification
-from consilience.fit.stop import StopReason
-from consilience.messages.dialogue import Dialogue, Total
-from consilience.messages.questions import Answers, ScoreSums, Several
+from consilience.fit import Ascent, Expect, InferredFit, Problem, Specification, StopReason
+from consilience.fit.climb import HALVINGS, ROUNDING, is_over_same_data
+from consilience.messages import Answers, Dialogue, ScoreSums, Several, Total
+from consilience.methods import Method, Task
 from consilience.methods.federated_em import GRADIENT_EM, each_score, judges, starting_points, survey_columns
 from consilience.methods.site_reports import add_witnesses
-from consilience.methods.task import Method, Task
-from consilience.model import multinomial
-from consilience.model.families.regressions import standard_regression
-from consilience.model.families.requirement import gaussian
-from consilience.model.mixture import Mixture
-from consilience.model.moments import Moments
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
+from consilience.model import Mixture, Moments, Penalty, Statistics, multinomial
+from consilience.model.families.registry import gaussian, standard_regression
 from consilience.numerics.arrays import Array, pack, unpack
 from consilience.published.spectral import spectral_start, symmetric_mixture
 

@@ -13,24 +13,15 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_no_ridge, check_start
-from consilience.fit.climb import Ascent, Expect
-from consilience.fit.fitting import Fit, finished
-from consilience.fit.inference import InferredFit
-from consilience.fit.problem import Problem
-from consilience.fit.specification import Specification
-from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import StopReason
-from consilience.messages.dialogue import Dialogue, Total, together
+from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem, Specification, StartEnds, StopReason
+from consilience.fit.fitting import finish_fit
+from consilience.fit.specification import check_no_ridge, check_start
+from consilience.messages import Dialogue, Total, together
+from consilience.methods import Method, Task
 from consilience.methods.federated_em import starting_points, survey_columns
-from consilience.methods.task import Method, Task
-from consilience.model.design import Design
-from consilience.model.families.regressions import mixture_of_regressions, standard_regression
-from consilience.model.families.requirement import Regressions, Requirement
+from consilience.model import Design, Mixture, Penalty, Statistics, mixture_of_regressions
+from consilience.model.families.registry import Regressions, Requirement, standard_regression
 from consilience.model.information import is_informable
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import Array, unpack
 from consilience.numerics.linalg import solve_symmetric, whitening
 from consilience.published.critic import CriticSums, MinimaxSums
@@ -205,7 +196,7 @@ def end_minimax(
     informed = information and is_informable(mixture)
     statistics: Statistics = yield Total(Expect(mixture, information=informed))
     value = mixture.penalised(statistics, penalty)
-    return finished(Ascent(mixture, statistics, (value,), rounds + 1, int(informed), 0, stop), penalty, StartEnds())
+    return finish_fit(Ascent(mixture, statistics, (value,), rounds + 1, int(informed), 0, stop), penalty, StartEnds())
 
 
 # ---------------------------------------------------------------- simultaneous steps of critic and mixture

@@ -17,24 +17,15 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
-from consilience.fit.checks import check_fittable, check_no_ridge, check_start
-from consilience.fit.climb import Ascent
-from consilience.fit.fitting import Fit
-from consilience.fit.inference import InferredFit
-from consilience.fit.specification import Specification
-from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import StopReason
-from consilience.messages.dialogue import Dialogue, Each, PerSite, Total
-from consilience.messages.questions import Answers, Pairs, Several, Summarise
+from consilience.fit import Ascent, Fit, InferredFit, Specification, StartEnds, StopReason
+from consilience.fit.specification import check_fittable, check_no_ridge, check_start
+from consilience.messages import Answers, Dialogue, Each, Pairs, PerSite, Several, Summarise, Total
+from consilience.methods import Method, Task
 from consilience.methods.site_reports import survey_sites
-from consilience.methods.task import Method, Task
-from consilience.model.design import Design
-from consilience.model.families.requirement import Requirement, gaussian
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.summary import ColumnSummary
+from consilience.model import ColumnSummary, Design, Mixture, Penalty
+from consilience.model.families.registry import Requirement, gaussian
 from consilience.numerics.arrays import Array, IntArray, Mask
-from consilience.numerics.subspace import orthonormal
+from consilience.numerics.linalg import orthonormalise
 from consilience.published.client_steps import Anchors, AnchorSteps, ClusterSums, LocalSteps, Sizes
 
 STABLE = 0.9
@@ -328,7 +319,7 @@ class Descent:
         """Start all anchors at ``theta (p,)``, with one random basis of ``min(K, p)`` directions."""
         where = [(site, place) for site, found in places.items() for place in found]
         A, f = len(where), min(K, design.p)
-        basis = np.tile(orthonormal(rng.standard_normal((design.p, f))), (A, 1, 1))
+        basis = np.tile(orthonormalise(rng.standard_normal((design.p, f))), (A, 1, 1))
         all_of_them = np.ones(A, dtype=bool)
         sites, at = tuple(site for site, _ in where), tuple(place for _, place in where)
         return cls(design, sites, at, np.tile(theta, (A, 1)), basis, all_of_them, all_of_them)
@@ -379,7 +370,7 @@ def subspaces(design: Design, theta: Array, basis: Array) -> Dialogue[Array]:
     """
     for _ in range(PASSES):
         answers: Answers = yield Total(Several(tuple(Pairs(design, at, U) for at, U in zip(theta, basis, strict=True))))
-        basis = np.array([orthonormal(sums.product) for sums in answers.items])
+        basis = np.array([orthonormalise(sums.product) for sums in answers.items])
     return basis
 
 

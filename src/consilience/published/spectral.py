@@ -14,24 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.fit.climb import Expect
-from consilience.messages.answer_checks import weight_problem
+from consilience.fit import Expect
+from consilience.messages import Answers, Dialogue, Row, Several, Total, register
+from consilience.messages.checks import HEADS, reads_design, weight_problem
 from consilience.messages.codec import Struct, Symmetric
-from consilience.messages.dialogue import Dialogue, Total
-from consilience.messages.questions import Answers, Several
-from consilience.messages.record_checks import (
-    HEADS,
-    reads_design,
-)
 from consilience.messages.records import DESIGN, NUMBER
-from consilience.messages.table import Row, register
-from consilience.model.cross_products import CrossProducts
-from consilience.model.design import Design
-from consilience.model.families.regressions import mixture_of_regressions, standard_regression
+from consilience.model import Design, Mixture, Rows, mixture_of_regressions
+from consilience.model.families.registry import standard_regression
 from consilience.model.kernels import block_rows, second_moments
-from consilience.model.mixture import Mixture
-from consilience.model.moments import Additive
-from consilience.model.rows import Rows
+from consilience.model.received import CrossProducts
+from consilience.model.statistics import Additive
 from consilience.numerics.arrays import Array, triangle_size, unpack
 from consilience.numerics.linalg import is_semidefinite, whitening
 

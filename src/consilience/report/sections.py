@@ -14,8 +14,8 @@ from scipy.special import ndtri
 from consilience import plot
 from consilience._version import __version__
 from consilience.errors import InvalidInputError
-from consilience.files.canonical import content_hash
 from consilience.files.documents import MixtureDocument
+from consilience.files.json_text import content_hash
 from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import FittedMixture, noun, parameter_table, response_names, term_names, terms_read
 from consilience.plot.drawing import around_mean

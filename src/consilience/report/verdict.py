@@ -8,8 +8,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from consilience.aggregate.combine.evidence import SiteEvidence
-from consilience.fit.criteria import bic
+from consilience.aggregate import SiteEvidence
+from consilience.fit import bic
 from consilience.fit.survey import SiteReport
 from consilience.fitted.effects import rows_per_coefficient
 from consilience.fitted.protocols import FederatedComparison, FittedMixture, noun

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
+from consilience.messages import Failure, FailureCode, Question
 from consilience.messages.codec import MODULUS
-from consilience.messages.failures import Failure, FailureCode
-from consilience.messages.questions import Question
 from consilience.messages.table import stated_products
-from consilience.model.cross_products import CrossProducts
+from consilience.model.received import CrossProducts
 
 SOME_ROWS = 10.0
 """Number of rows from which two sites do not have the same rows by chance."""

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 
 from consilience._version import __version__
 from consilience.errors import JournalError, MessageError
+from consilience.messages import Failure, FailureCode
 from consilience.messages.codec import Message, is_same_question, message_fingerprint
-from consilience.messages.failures import Failure, FailureCode
 from consilience.runs.engine import Reply
 
 HEADER, ROUND, QUESTION, ANSWER = range(4)

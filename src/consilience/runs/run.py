@@ -14,11 +14,24 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_args
 import numpy as np
 
 from consilience.errors import InvalidInputError, JournalError, MessageError, RoundStoppedError
+from consilience.messages import (
+    Answers,
+    Dialogue,
+    Each,
+    Failure,
+    FailureCode,
+    Identify,
+    PerSite,
+    Question,
+    Request,
+    Total,
+    decode,
+    encode,
+    question_for,
+)
 from consilience.messages.codec import message_fingerprint
-from consilience.messages.dialogue import Dialogue, Each, PerSite, Request, Total
-from consilience.messages.failures import Failure, FailureCode
-from consilience.messages.questions import Answers, Bundle, Identify, Question, TotalWeight, question_for
-from consilience.messages.table import answers, decode, encode, receive
+from consilience.messages.questions import Bundle, TotalWeight
+from consilience.messages.table import answers, receive
 from consilience.runs.consistency import UNLIMITED, Consistency, Limits, sum_of
 from consilience.runs.engine import EngineOverSites, Reply
 from consilience.runs.journal import ClosedRound, Journal

@@ -11,25 +11,27 @@ from zlib import crc32
 import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
-from consilience.fit.search import search
-from consilience.messages.codec import OtherFormatError
-from consilience.messages.failures import Failure, FailureCode, SiteError
-from consilience.messages.questions import (
-    Answer,
+from consilience.fit.starts import search
+from consilience.messages import (
     Answers,
+    Failure,
+    FailureCode,
     FitSite,
     LocalFit,
     ProposeStart,
     Question,
     Sample,
     Several,
+    SiteError,
     StartCandidates,
+    encode,
 )
-from consilience.messages.record_checks import TooCostlyError, check_rows, check_work
-from consilience.messages.table import decode_question, encode, receive, row_of
-from consilience.model.rows import Rows, sampled
-from consilience.model.statistics import Statistics
-from consilience.model.summary import ColumnSummary
+from consilience.messages.checks import TooCostlyError, check_rows, check_work
+from consilience.messages.codec import OtherFormatError
+from consilience.messages.questions import Answer
+from consilience.messages.table import decode_question, receive, row_of
+from consilience.model import ColumnSummary, Rows, Statistics
+from consilience.model.rows import sample_labels
 from consilience.site.local_fit import local_fit
 from consilience.site.site import Site
 
@@ -95,7 +97,7 @@ def _contribution(question: Question, rows: Rows) -> Answer:
 def _sampled(question: Sample, site: Site) -> Statistics:
     """Answer from a random sample of labels, divided by the sampling fraction."""
     rng = np.random.default_rng([question.seed, crc32(site.name.encode())])
-    parts = (_contribution(question.question, sampled(rows, question.share, rng)) for rows in site.chunks())
+    parts = (_contribution(question.question, sample_labels(rows, question.share, rng)) for rows in site.chunks())
     total: Statistics = reduce(_add, parts)
     return total.scaled(1 / question.share)
 

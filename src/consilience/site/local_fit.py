@@ -7,25 +7,18 @@ from operator import add
 
 import numpy as np
 
-from consilience.aggregate.combine.site_model import CovariateSummary, SiteModel, covariate_summary
+from consilience.aggregate import CovariateSummary, SiteModel, covariate_summary
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_fittable, check_start, on_floor
-from consilience.fit.climb import Ascent, Expect, climb, drive
-from consilience.fit.criteria import bic, label_count
-from consilience.fit.fitting import ranked
+from consilience.fit import Ascent, Expect, Specification, StopReason, bic, climb, drive
+from consilience.fit.criteria import label_count
+from consilience.fit.fitting import rank_ascents
 from consilience.fit.inference import inverse_information
-from consilience.fit.search import search
-from consilience.fit.specification import Specification
-from consilience.fit.stop import StopReason
-from consilience.messages.questions import FitSite, LocalFit
-from consilience.model.design import Design
-from consilience.model.expectation import expect
+from consilience.fit.specification import check_fittable, check_start, on_floor
+from consilience.fit.starts import search
+from consilience.messages import FitSite, LocalFit
+from consilience.model import ColumnSummary, Design, Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import coefficient_slice, is_informable, ridge
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.rows import Rows
-from consilience.model.statistics import Statistics
-from consilience.model.summary import ColumnSummary, column_summary
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array, kronecker, pack, unpack
 from consilience.numerics.linalg import is_semidefinite, solve_symmetric
 from consilience.numerics.threads import one_blas_thread
@@ -91,7 +84,7 @@ def _ascent(
         ascents = [
             drive(climb(each, penalty, tol=question.tol, max_iter=question.max_iter), respond) for each in starts
         ]
-        ascent = ranked(ascents, penalty)[0]
+        ascent = rank_ascents(ascents, penalty)[0]
     except (InvalidInputError, np.linalg.LinAlgError):
         return None
     if ascent.statistics.information is None and is_informable(ascent.mixture):

@@ -33,7 +33,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.criteria import log_likelihood
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, Rows, SoftmaxGate
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 from consilience.numerics.arrays import Array, unpack
 from families import SIZED
 from simulated import Simulated, simulated

@@ -13,7 +13,7 @@ from consilience.aggregate.combine.heterogeneity import Stated, combined_precisi
 from consilience.aggregate.combine.pool import Pool, to_common_coordinates
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.model import Design
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 from consilience.numerics.arrays import Array, IntArray
 
 pytestmark = pytest.mark.usefixtures("few_points")

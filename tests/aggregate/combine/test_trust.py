@@ -16,7 +16,7 @@ from consilience.aggregate.combine.site_model import SiteModel
 from consilience.aggregate.combine.trust import copies, is_far, judge_sites
 from consilience.fit import Specification
 from consilience.model import ConstantGate, Design, Mixture, Rows, SoftmaxGate
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 from simulated import simulated
 
 SITES, BAD = 20, 6

@@ -20,7 +20,7 @@ from consilience.aggregate.combine import points
 from consilience.engines import InProcess, inprocess
 from consilience.errors import InvalidInputError, JournalError, RoundStoppedError
 from consilience.fit import Fit, Inference, Specification, fit_mixture, infer
-from consilience.fit.stop import StopReason
+from consilience.fit.climb import StopReason
 from consilience.messages import (
     Each,
     FailureCode,

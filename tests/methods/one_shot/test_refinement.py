@@ -16,17 +16,14 @@ from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Expect, fit_mixture
-from consilience.fit.climb import CAUTIOUS_SHIFT
-from consilience.fit.newton import LARGEST_SHIFT, Quadratic, grown, newton_step
-from consilience.fit.stop import StopReason
+from consilience.fit.climb import CAUTIOUS_SHIFT, LARGEST_SHIFT, Quadratic, StopReason, grow_shift, newton_step
 from consilience.fit.survey import Survey, SurveyedSite
 from consilience.messages import Answers, Each, Likelihood, LocalFit, LogLikelihood, Several, Total, decode, encode
 from consilience.methods import CombinedFit, Task
-from consilience.methods.one_shot.refinement import EXPLAINED, opening, refine
-from consilience.methods.one_shot.rivals import one_expert
+from consilience.methods.one_shot.refinement import EXPLAINED, one_expert, opening, refine
 from consilience.methods.site_reports import add_witnesses
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
-from consilience.model.information import moved
+from consilience.model.information import move_parameters
 from consilience.model.summary import column_summary
 from consilience.runs import Run, run
 from consilience.site import Site, answer, respond
@@ -281,7 +278,7 @@ def near_the_top(step: float = 0.5) -> tuple[Mixture, Statistics, Penalty]:
     top = fit_mixture(rows, specification, rng=np.random.default_rng(0), start=case().truth).ascent.mixture
     J = expect(top, rows, information=True).information
     away = np.random.default_rng(0).normal(size=len(J))
-    start = moved(top, away * np.sqrt(2 * step / (away @ J @ away)))
+    start = move_parameters(top, away * np.sqrt(2 * step / (away @ J @ away)))
     return start, expect(start, rows, information=True), specification.penalty(column_summary(rows))
 
 
@@ -306,7 +303,7 @@ def test_near_the_top_a_newton_step_is_next() -> None:
     request = next(dialogue)
     assert request.sites == ("site 0", "site 1")
     assert request.question.information
-    assert bits(request.question.mixture) == bits(moved(start, step.direction))
+    assert bits(request.question.mixture) == bits(move_parameters(start, step.direction))
     end = result(dialogue, answered(request))
     assert (end.passes, end.halvings, len(end.trace)) == (2, 0, 2)
     assert end.trace[1] > end.trace[0]
@@ -316,18 +313,18 @@ def test_far_from_the_top_the_first_step_is_shifted() -> None:
     start, first, penalty = near_the_top(5.0)
     request = next(refine(start, first, penalty, 9, None))
     step = Quadratic.at(start, first, penalty).step(CAUTIOUS_SHIFT)
-    assert bits(request.question.mixture) == bits(moved(start, step.direction))
+    assert bits(request.question.mixture) == bits(move_parameters(start, step.direction))
 
 
 def test_after_rejected_steps_come_larger_shifts_then_an_em_step_then_shorter_ones() -> None:
     start, first, penalty = near_the_top()
     model = Quadratic.at(start, first, penalty)
     dialogue = refine(start, first, penalty, 9, None)
-    request, shift = next(dialogue), grown(0.0)
+    request, shift = next(dialogue), grow_shift(0.0)
     while shift <= LARGEST_SHIFT:
         request = dialogue.send(answered(request, worse=True))
-        assert bits(request.question.mixture) == bits(moved(start, model.step(shift).direction))
-        shift = grown(shift)
+        assert bits(request.question.mixture) == bits(move_parameters(start, model.step(shift).direction))
+        shift = grow_shift(shift)
     for fraction in (1.0, 0.5):
         request = dialogue.send(answered(request, worse=True))
         assert bits(request.question.mixture) == bits(start.maximise(first, penalty, fraction))

@@ -13,7 +13,7 @@ from consilience import Federation, MixtureOfExpertsRegressor, OneShot
 from consilience.datasets import soft
 from consilience.errors import ConsilienceWarning, UntrustedWarning
 from consilience.fit import Specification, fit_mixture
-from consilience.methods.one_shot.rivals import Contest, Rivals, unrefined_rivals
+from consilience.methods.one_shot.refinement import Contest, Rivals, unrefined_rivals
 from consilience.model import Rows, expect
 from consilience.model.summary import ColumnSummary
 

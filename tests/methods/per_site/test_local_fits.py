@@ -16,7 +16,7 @@ from consilience.messages import FitSite
 from consilience.methods import Task
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, relabel, typical
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.runs import run
 from consilience.site import Site, answer

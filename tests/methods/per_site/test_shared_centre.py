@@ -15,11 +15,12 @@ import pytest
 from answering import Calls, failing
 from combining import parted, softly_categorical
 from consilience import SharedCentre
-from consilience.aggregate.robust.sharing import Estimate, Sharing
+from consilience.aggregate.robust.estimate import Estimate
+from consilience.aggregate.robust.sharing import Sharing
 from consilience.engines import DaskCluster, InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect, Fit, Specification, fit_mixture
-from consilience.fit.stop import StopReason
+from consilience.fit.climb import StopReason
 from consilience.messages import FitSite, Likelihood, LogLikelihood, decode, encode
 from consilience.methods import Task
 from consilience.methods.per_site import shared_centre as module
@@ -27,7 +28,7 @@ from consilience.methods.per_site import shared_fit as module_text
 from consilience.methods.per_site.local_fits import LocalFits
 from consilience.methods.per_site.shared_fit import OF_A_SITE, SharedFit, SiteShare
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
-from consilience.model.alignment import alignment
+from consilience.model.mixture import alignment
 from consilience.model.summary import column_summary
 from consilience.runs import Journal, Run, run
 from consilience.site import Site, answer

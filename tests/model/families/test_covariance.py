@@ -87,7 +87,7 @@ def test_an_expert_without_rows_keeps_its_covariance(structure):
 def test_matrices_are_stored_as_they_were(structure: str, K: int, q: int, seed: int) -> None:
     covariance = random_covariance(structure, K, q, np.random.default_rng(seed))
     matrices = cov.matrices(covariance, structure, K, q)
-    stored = cov.stored(matrices, structure)
+    stored = cov.store_covariances(matrices, structure)
     assert stored.shape == covariance.shape
     np.testing.assert_allclose(stored, covariance, rtol=1e-14)  # the mean of equal variances may round
     np.testing.assert_allclose(cov.matrices(stored, structure, K, q), matrices, rtol=1e-14)
@@ -96,7 +96,7 @@ def test_matrices_are_stored_as_they_were(structure: str, K: int, q: int, seed: 
 def test_stored_variances_are_no_view_of_the_matrices() -> None:
     matrices = np.tile(np.eye(2), (3, 1, 1))
     for structure in ("diag", "spherical"):
-        cov.stored(matrices, structure)[...] = 7.0  # a read-only view of a diagonal would refuse
+        cov.store_covariances(matrices, structure)[...] = 7.0  # a read-only view of a diagonal would refuse
     np.testing.assert_array_equal(matrices, np.tile(np.eye(2), (3, 1, 1)))
 
 

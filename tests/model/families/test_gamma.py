@@ -12,7 +12,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Specification, fit_mixture
 from consilience.model import ConstantGate, Design, Mixture, Penalty, Rows, expect
 from consilience.model.families.gamma import LEAST_SHAPE, GammaExperts, best_shape
-from consilience.model.information import moved
+from consilience.model.information import move_parameters
 from strategies import shapes
 
 
@@ -114,7 +114,7 @@ def test_steps_respect_the_least_dispersion():
         assert mixture.experts.admissible(penalty)
     assert 1 / mixture.experts.nu[0] == pytest.approx(1e-4)
     np.testing.assert_allclose(mixture.experts.B, [[0.0, 0.5]], atol=1e-5)
-    below = moved(mixture, np.array([0.0, 0.0, 0.01]))  # log ν is the last parameter
+    below = move_parameters(mixture, np.array([0.0, 0.0, 0.01]))  # log ν is the last parameter
     assert not below.experts.admissible(penalty)
 
 

@@ -14,8 +14,8 @@ import consilience
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit import Specification
+from consilience.fit.climb import Expect
 from consilience.messages import FitSite, decode, encode
-from consilience.messages.questions import Expect
 from consilience.model import FAMILIES
 from consilience.model.families.registry import family_of
 

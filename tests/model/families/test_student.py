@@ -14,7 +14,7 @@ from consilience.messages import LogLikelihood, decode, encode
 from consilience.model import ConstantGate, Design, Mixture, Penalty, Rows, expect
 from consilience.model.families.base import Share
 from consilience.model.families.student import DEGREES, NODES, StudentExperts, quadrature
-from consilience.model.information import free_parameters, moved, ridge, score
+from consilience.model.information import free_parameters, move_parameters, ridge, score
 from strategies import Shape, shapes
 
 
@@ -194,7 +194,7 @@ def test_steps_respect_the_least_scale():
         assert mixture.experts.admissible(penalty)
     assert mixture.experts.scale[0] == pytest.approx(1e-4)
     np.testing.assert_allclose(mixture.experts.B, [[0.0, 0.5]], atol=1e-6)
-    assert not moved(mixture, np.array([0.0, 0.0, -0.01, 0.0])).experts.admissible(penalty)
+    assert not move_parameters(mixture, np.array([0.0, 0.0, -0.01, 0.0])).experts.admissible(penalty)
 
 
 def test_samples_have_the_distribution_of_their_expert():

@@ -12,7 +12,8 @@ import pytest
 from consilience import MixtureOfExpertsRegressor
 from consilience.datasets import soft
 from consilience.model import Rows, expect
-from consilience.model.kernels import NUMPY, choice, kernel_for, panels
+from consilience.model.kernels import NUMPY, kernel_for, panels
+from consilience.model.kernels import panels as choice
 from consilience.numerics.threads import jobs
 from simulated import FAMILIES, simulated
 from strategies import contributions
@@ -120,7 +121,7 @@ import os, resource, sys
 os.environ["NUMBA_CACHE_DIR"] = sys.argv[1]
 import numba
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-from consilience.model.kernels import choice, kernel_for
+from consilience.model.kernels import kernel_for, panels
 os.write(1, kernel_for(choice.COMPILED_FROM, 21).name.encode())
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 pytest.importorskip("numba")
 
 from consilience.model.kernels import NUMPY, Products, Workspace, compiled
-from consilience.numerics.softmax import log_sum_exp
+from consilience.numerics.arrays import log_sum_exp
 
 
 @settings(max_examples=60, deadline=None)

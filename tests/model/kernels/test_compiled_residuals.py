@@ -9,7 +9,9 @@ pytest.importorskip("numba")
 
 from consilience import GaussianMixture
 from consilience.model import Rows, expect
-from consilience.model.kernels import choice, compiled_residuals, residuals
+from consilience.model.kernels import compiled_residuals
+from consilience.model.kernels import panels as choice
+from consilience.model.kernels import panels as residuals
 
 SIZES = {
     "K": st.integers(1, 4),

@@ -15,13 +15,13 @@ from consilience.model import (
     Bounds,
     ColumnSummary,
     Evaluated,
+    ExpertScores,
     GeneralisedLinearExperts,
     Layout,
     Moments,
     Options,
     Penalty,
     Rows,
-    Scores,
     Share,
     Weights,
     arrays_problem,
@@ -175,10 +175,10 @@ class ZeroInflatedPoissonExperts(GeneralisedLinearExperts):
     def _held(self) -> Mask:
         return ODDS.reached(self.omega)
 
-    def scores(self, at: ZeroInflatedEvaluated) -> Scores:
+    def scores(self, at: ZeroInflatedEvaluated) -> ExpertScores:
         """Compute ``y - (1 - r) μ`` on ``x``, and ``r - π`` for ``log ω``."""
         shape = np.where(self._held[:, None], 0.0, at.extra - self.share[:, None])
-        return Scores((at.y - (1 - at.extra) * at.mu)[:, None], shape[:, None])
+        return ExpertScores((at.y - (1 - at.extra) * at.mu)[:, None], shape[:, None])
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Compute the observed score: coefficients ``(K, 1, p)`` and log odds ``(K, 1)``."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.model.families.base import Experts, Share
+from consilience.model import Experts, Share
 from consilience.numerics.arrays import Array, IntArray
 
 BLOCK = 2**21

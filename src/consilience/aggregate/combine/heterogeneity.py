@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincc
 
-from consilience.aggregate.camps import Camps, camps
 from consilience.aggregate.combine.pool import Pool
-from consilience.model.families.base import Experts, MomentExperts
-from consilience.model.gates import Gate
+from consilience.aggregate.disagreement import Camps, camps
+from consilience.model import Experts, Gate
+from consilience.model.families.base import MomentExperts
 from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, unpack
 from consilience.numerics.linalg import inverse_bounded, solve_symmetric
 

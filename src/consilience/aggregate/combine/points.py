@@ -18,9 +18,8 @@ import numpy as np
 
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.errors import InvalidInputError
-from consilience.numerics.arrays import Array, IntArray, Mask
+from consilience.numerics.arrays import Array, IntArray, Mask, log_sum_exp
 from consilience.numerics.linalg import solve_symmetric
-from consilience.numerics.softmax import log_sum_exp
 
 SupportKind = Literal["summaries"] | Mapping[str, Array] | Array
 NUMBERS = 4_000_000

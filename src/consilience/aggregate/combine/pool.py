@@ -20,7 +20,7 @@ from consilience.aggregate.combine.points import (
 )
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.errors import InvalidInputError
-from consilience.model.design import Design
+from consilience.model import Design
 from consilience.model.families.base import MomentExperts
 from consilience.model.kernels import Workspace, second_moments
 from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, pack, triangle_size, unpack

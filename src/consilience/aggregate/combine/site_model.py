@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.model.mixture import Mixture
-from consilience.numerics.arrays import Array, IntArray, pack, unpack
+from consilience.model import Mixture
+from consilience.numerics.arrays import Array, IntArray, log_sum_exp, pack, unpack
 from consilience.numerics.kmeans import kmeans
 from consilience.numerics.linalg import inverse_factor
-from consilience.numerics.softmax import log_sum_exp
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from consilience.aggregate.robust.centre import coordinate_median, geometric_median
-from consilience.model.mixture import Mixture
+from consilience.model import Mixture
 from consilience.numerics.arrays import Array, IntArray
 
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from consilience.aggregate.camps import Camps, camps
+from consilience.aggregate.disagreement import Camps, camps
 from consilience.aggregate.robust.centre import coordinate_median, geometric_median
 from consilience.aggregate.robust.estimate import Estimate, shrink_step
 from consilience.aggregate.robust.shrinkage import ShrunkVectors, division, shrink_whitened
-from consilience.model.gates import Gate
-from consilience.model.mixture import Mixture
+from consilience.model import Gate, Mixture
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 LEAST_GATES = 3

@@ -15,24 +15,24 @@ from consilience.engines.dask.connection import (
     CLOSE_SECONDS,
     CONNECT_SECONDS,
     NEVER,
-    answered,
+    call_cluster,
     check_security,
     check_versions,
-    checked_address,
     close_within,
-    connected,
+    connect,
     dask,
     distributed,
     quiet,
-    within,
+    run_within,
+    validate_address,
 )
-from consilience.engines.dask.rounds import Round, is_loss
+from consilience.engines.dask.rounds import DaskRound, is_loss
 from consilience.engines.dask.submit import BlockTasks, keep
 from consilience.engines.dask.watch import Watch
 from consilience.errors import EngineError, InvalidInputError
 from consilience.numerics.threads import processors
-from consilience.runs.engine import Reply
-from consilience.site.site import Site
+from consilience.runs import Reply
+from consilience.site import Site
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -105,7 +105,8 @@ class DaskCluster:
     >>> from pyarrow import parquet
     >>> from consilience.messages import Summarise, Total
     >>> from consilience.runs import run
-    >>> from consilience.site import Columns, Shard, Site
+    >>> from consilience.data import Columns, Shard
+    >>> from consilience.site import Site
     >>> def mean_response():
     ...     summary = yield Total(Summarise(d=0, q=1))
     ...     return summary.y_mean
@@ -138,11 +139,11 @@ class DaskCluster:
         try:
             self._open.enter_context(quiet())
             if address is None:
-                started = local_client(n_workers or processors(), security, checked_memory(memory_limit))
+                started = local_client(n_workers or processors(), security, validate_memory(memory_limit))
                 self._client = self._open.enter_context(started)
             elif isinstance(address, str):
-                address = checked_address(address, security, insecure=insecure)
-                self._client = connected(address, security)
+                address = validate_address(address, security, insecure=insecure)
+                self._client = connect(address, security)
                 self._open.callback(close_within, CLOSE_SECONDS, self._client)
             else:
                 self._client = self._open.enter_context(given_client(address, insecure=insecure))
@@ -158,7 +159,7 @@ class DaskCluster:
         Parameters
         ----------
         sites : iterable of Site
-            Each with a :class:`~consilience.site.Shard` at an address that is valid on every worker.
+            Each with a :class:`~consilience.data.Shard` at an address that is valid on every worker.
         in_memory : bool
             Whether workers keep the rows in memory; otherwise they read the files at every question.
         """
@@ -196,7 +197,7 @@ class DaskCluster:
             now = time.monotonic()
             if now - checked > WATCH_SECONDS:
                 checked = now
-                if answered(self._client, CONNECT_SECONDS, self._client.nthreads):
+                if call_cluster(self._client, CONNECT_SECONDS, self._client.nthreads):
                     last_worker = now
             if now - last_worker > LONELY_SECONDS:
                 raise EngineError(f"all workers were lost, and none has come in {LONELY_SECONDS} s: start some again")
@@ -227,7 +228,7 @@ class DaskCluster:
 
     def _threads(self) -> dict[str, int]:
         """Return the number of threads of each worker; new workers are checked first."""
-        threads: dict[str, int] = answered(self._client, CONNECT_SECONDS, self._client.nthreads)
+        threads: dict[str, int] = call_cluster(self._client, CONNECT_SECONDS, self._client.nthreads)
         if not threads:
             threads = self._first_workers()
         if new := threads.keys() - self._checked:
@@ -238,10 +239,10 @@ class DaskCluster:
     def _first_workers(self) -> dict[str, int]:
         """Wait for a worker, and return the threads of those that are there."""
         try:
-            within(self._client, CONNECT_SECONDS + 1, self._client.wait_for_workers, 1, CONNECT_SECONDS)
+            run_within(self._client, CONNECT_SECONDS + 1, self._client.wait_for_workers, 1, CONNECT_SECONDS)
         except TimeoutError:
             raise EngineError(f"the scheduler has no workers after {CONNECT_SECONDS} s: start some") from None
-        threads: dict[str, int] = answered(self._client, CONNECT_SECONDS, self._client.nthreads)
+        threads: dict[str, int] = call_cluster(self._client, CONNECT_SECONDS, self._client.nthreads)
         return threads
 
 
@@ -291,7 +292,7 @@ class DaskSites:
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
     ) -> Iterator[list[Reply]]:
         """Yield replies as blocks finish; if no worker could answer for a block, its sites have failed."""
-        asked = Round(self._tasks, self._watch, number, question, frozenset(sites), total=total, timeout=timeout)
+        asked = DaskRound(self._tasks, self._watch, number, question, frozenset(sites), total=total, timeout=timeout)
         yield from asked.replies()
 
 
@@ -325,15 +326,15 @@ def check_given(client: Any, *, insecure: bool) -> None:
         raise EngineError("the client is closed: create another one")
     address = client.scheduler.address
     if not address.startswith("inproc://"):
-        checked_address(address, client.security, insecure=insecure)
+        validate_address(address, client.security, insecure=insecure)
 
 
-def checked_memory(limit: Any) -> Any:
+def validate_memory(limit: Any) -> Any:
     """Return the memory of a worker as Dask reads it; raise an error if it is no size.
 
     Examples
     --------
-    >>> checked_memory("2GB"), checked_memory(None)
+    >>> validate_memory("2GB"), validate_memory(None)
     (2000000000, 'auto')
     """
     if limit is None:
@@ -352,17 +353,17 @@ def local_client(n_workers: int, security: Any, memory: Any = "auto") -> Iterato
     """Yield a client of workers started on this machine, which end with it."""
     before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "PYTHONHASHSEED", "__DASK_PARENT_PID")}
     with ExitStack() as stack:
-        stack.callback(restore, before)
+        stack.callback(restore_environment, before)
         stack.enter_context(dask().config.set(PATIENCE))
         cluster = local_workers(n_workers, security, memory)
         stack.callback(close_within, CLOSE_SECONDS, cluster)
-        restore(before)
+        restore_environment(before)
         client = distributed().Client(cluster, set_as_default=False, direct_to_workers=True)
         stack.callback(close_within, CLOSE_SECONDS, client)
         yield client
 
 
-def restore(environment: dict[str, str | None]) -> None:
+def restore_environment(environment: dict[str, str | None]) -> None:
     """Undo the environment variables that Dask sets in this process when it starts a worker."""
     for name, value in environment.items():
         os.environ.pop(name, None)

@@ -41,14 +41,14 @@ def dask() -> Any:
     return import_module("dask")
 
 
-def checked_address(address: str, security: Any, *, insecure: bool) -> str:
+def validate_address(address: str, security: Any, *, insecure: bool) -> str:
     """Return the address with its scheme, or raise an error if its use is not allowed.
 
     Examples
     --------
-    >>> checked_address("127.0.0.1:8786", None, insecure=False)
+    >>> validate_address("127.0.0.1:8786", None, insecure=False)
     'tcp://127.0.0.1:8786'
-    >>> checked_address("scheduler:8786", None, insecure=False)
+    >>> validate_address("scheduler:8786", None, insecure=False)
     Traceback (most recent call last):
     ...
     consilience.errors.EngineError: tcp://scheduler:8786 is neither encrypted nor on this machine, and Dask runs the
@@ -87,7 +87,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def connected(address: str, security: Any) -> Any:
+def connect(address: str, security: Any) -> Any:
     """Connect a client to the scheduler at ``address``, or raise an error with the reason."""
     arguments = connection_arguments(address, security)
     reason: list[str] = []
@@ -104,7 +104,7 @@ def connected(address: str, security: Any) -> Any:
     try:
         return distributed().Client(address, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
     except OSError as error:
-        raise EngineError(f"cannot use the scheduler at {address}: {said(error, address)}") from error
+        raise EngineError(f"cannot use the scheduler at {address}: {describe_error(error, address)}") from error
 
 
 def connection_arguments(address: str, security: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def connection_arguments(address: str, security: Any) -> dict[str, Any]:
     try:
         arguments: dict[str, Any] = security.get_connection_args("client")
     except (OSError, ssl.SSLError) as error:
-        raise EngineError(f"the certificates in security cannot be used: {said(error)}") from error
+        raise EngineError(f"the certificates in security cannot be used: {describe_error(error)}") from error
     if address.startswith(ENCRYPTED) and arguments["ssl_context"] is None:
         raise EngineError(
             f"{address} needs a certificate of this client: security has no tls_ca_file or no tls_client_cert"
@@ -129,11 +129,11 @@ async def refusal(address: str, arguments: dict[str, Any]) -> list[str]:
         comm = await asyncio.wait_for(attempt, CONNECT_SECONDS + 1)
         await comm.close()
     except (OSError, TimeoutError) as error:
-        return [said(error, address)]
+        return [describe_error(error, address)]
     return []
 
 
-def said(error: BaseException, address: str = "") -> str:
+def describe_error(error: BaseException, address: str = "") -> str:
     """Describe a connection error, in plain words if the cause is known."""
     texts = " ".join(f"{type(e).__name__} {e}" for e in _causes(error))
     closed = "it closed the connection; if it requires TLS, use tls:// and pass security="
@@ -163,7 +163,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 # ---------------------------------------------------------------- calls
 
 
-def within(client: Any, seconds: float, call: Callable[..., Awaitable[T]], *args: Any) -> T:
+def run_within(client: Any, seconds: float, call: Callable[..., Awaitable[T]], *args: Any) -> T:
     """Return the result of a call in the client's event loop; raise a TimeoutError if it takes longer.
 
     Dask's own calls wait without limit for a scheduler or a worker that is stopped but not dead. In the event loop of
@@ -177,10 +177,10 @@ def within(client: Any, seconds: float, call: Callable[..., Awaitable[T]], *args
     return result
 
 
-def answered(client: Any, seconds: float, call: Callable[[], Awaitable[T]]) -> T:
+def call_cluster(client: Any, seconds: float, call: Callable[[], Awaitable[T]]) -> T:
     """Return the result of a call to the cluster, or raise an error if it does not answer."""
     try:
-        return within(client, seconds, call)
+        return run_within(client, seconds, call)
     except TimeoutError:
         raise EngineError(
             f"the cluster has not answered for {seconds:g} s: its scheduler or a worker hangs; restart what hangs"
@@ -203,18 +203,18 @@ def check_versions(client: Any, workers: Collection[str]) -> None:
     async def pythons() -> dict[str, str]:
         message = {"op": "versions", "packages": []}
         its = {"the scheduler": await client.scheduler.versions(packages=[])}
-        its |= named(await client.scheduler.broadcast(msg=message, workers=list(workers), on_error="ignore"))
+        its |= by_worker_name(await client.scheduler.broadcast(msg=message, workers=list(workers), on_error="ignore"))
         return {who: versions["host"]["python"] for who, versions in its.items()}
 
     async def packages() -> dict[str, tuple[str | None, str]]:
         its = {"the scheduler": await client.run_on_scheduler(probe)}
-        return its | named(await client.run(probe, workers=list(workers), on_error="ignore"))
+        return its | by_worker_name(await client.run(probe, workers=list(workers), on_error="ignore"))
 
-    check_pythons(answered(client, CONNECT_SECONDS, pythons), platform.python_version())
-    check_packages(answered(client, IMPORT_SECONDS, packages))
+    check_pythons(call_cluster(client, CONNECT_SECONDS, pythons), platform.python_version())
+    check_packages(call_cluster(client, IMPORT_SECONDS, packages))
 
 
-def named(by_address: dict[str, Any]) -> dict[str, Any]:
+def by_worker_name(by_address: dict[str, Any]) -> dict[str, Any]:
     """Return answers of workers by the names that errors give to workers."""
     return {f"worker {address}": answer for address, answer in by_address.items()}
 

@@ -13,9 +13,8 @@ from consilience.engines.dask.connection import distributed
 from consilience.engines.dask.submit import BlockTasks
 from consilience.engines.dask.watch import Watch, patience
 from consilience.errors import EngineError
-from consilience.messages.failures import Failure, FailureCode
-from consilience.messages.table import encode
-from consilience.runs.engine import Reply, digest
+from consilience.messages import Failure, FailureCode, encode
+from consilience.runs import Reply, digest
 from consilience.runs.tree_sum import Span
 
 LOOKS = 4
@@ -33,7 +32,7 @@ _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
 
-class Round:
+class DaskRound:
     """A question to sites on a cluster, until all have replied or the time is over.
 
     Each block is answered once, by the first complete answer. A block that waits for a silent worker is submitted

@@ -27,10 +27,9 @@ from consilience.engines.blocks import (
 )
 from consilience.engines.dask.connection import dask, distributed
 from consilience.errors import EngineError
-from consilience.messages.failures import Failure
-from consilience.messages.table import decode
+from consilience.messages import Failure, decode
 from consilience.runs.tree_sum import Span, block_size, tree_blocks, tree_split
-from consilience.site.site import Site
+from consilience.site import Site
 
 BLOCKS_PER_THREAD = 4
 LARGE_QUESTION = 100_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from consilience.engines.dask.connection import within
+from consilience.engines.dask.connection import run_within
 
 PATIENCE = 30.0
 """Time in seconds without a heartbeat after which a worker is silent; less in a round with a short deadline."""
@@ -60,8 +60,8 @@ class Watch:
         if self._client.status != "running":
             return None
         try:
-            heard, silent, stuck = within(
-                self._client, seconds, self._client.run_on_scheduler, survey, tasks, results, silence
+            heard, silent, stuck = run_within(
+                self._client, seconds, self._client.run_on_scheduler, survey_workers, tasks, results, silence
             )
         except OSError:  # includes TimeoutError
             return None
@@ -72,7 +72,7 @@ class Watch:
 # ---------------------------------------------------------------- on the scheduler
 
 
-def survey(
+def survey_workers(
     tasks: list[str], results: list[str], silence: float, dask_scheduler: Any
 ) -> tuple[list[str], list[str], list[str]]:
     """Return the workers that are heard, those that are silent, and the tasks that wait for these.

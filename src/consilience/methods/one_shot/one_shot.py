@@ -16,32 +16,30 @@ from operator import add
 
 import numpy as np
 
-from consilience.aggregate.combine.combiner import Combination, PlanKind, combine_orders
-from consilience.aggregate.combine.evidence import SiteEvidence
+from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_orders
+from consilience.aggregate.combine.combiner import PlanKind
 from consilience.aggregate.combine.points import SupportKind, check_support
-from consilience.aggregate.combine.site_model import SiteModel
 from consilience.errors import InvalidInputError
-from consilience.fit.between import widened
-from consilience.fit.checks import check_fittable, check_start
-from consilience.fit.climb import Ascent
-from consilience.fit.fitting import Fit, finished
-from consilience.fit.inference import Inference, InferredFit, infer, of_coefficients
-from consilience.fit.parameters import Parameters
-from consilience.fit.scoring import Covariates, NormalCovariates, Simulation
-from consilience.fit.specification import Specification
-from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import StopReason
+from consilience.fit import Ascent, Fit, Inference, InferredFit, Parameters, Specification, StartEnds, StopReason, infer
+from consilience.fit.fitting import finish_fit
+from consilience.fit.inference import infer_coefficients, widen_inference
+from consilience.fit.simulated_information import Covariates, NormalCovariates, SimulatedInformation
+from consilience.fit.specification import check_fittable, check_start
 from consilience.fit.survey import Survey
-from consilience.messages.dialogue import Dialogue, Each, together
-from consilience.messages.questions import LocalFit
-from consilience.methods.one_shot.refinement import Opening, opening, refine
-from consilience.methods.one_shot.rivals import Contest, Rivals, one_expert, unrefined_rivals
+from consilience.messages import Dialogue, Each, LocalFit, together
+from consilience.methods.one_shot.refinement import (
+    Contest,
+    Opening,
+    Rivals,
+    one_expert,
+    opening,
+    refine,
+    unrefined_rivals,
+)
 from consilience.methods.score_steps import check_information_kind, check_simulable, simulated_inference
 from consilience.methods.site_reports import add_witnesses, survey_sites
 from consilience.methods.task import Method, Task
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.summary import ColumnSummary
+from consilience.model import ColumnSummary, Mixture, Penalty
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
 
@@ -140,20 +138,20 @@ class OneShot(Method):
         rest = iter(done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
-    def _simulation(self, fits: Mapping[str, LocalFit], seed: int) -> Simulation | None:
+    def _simulation(self, fits: Mapping[str, LocalFit], seed: int) -> SimulatedInformation | None:
         """Return the simulation that takes the place of the sites' information; None if they are asked for it."""
         if self.information == "observed":
             return None
         found = [fit for fit in fits.values() if fit.summary.weight > 0]
         weights = tuple(fit.summary.weight for fit in found)
-        return Simulation(weights, tuple(_covariates_of(fit) for fit in found), seed)
+        return SimulatedInformation(weights, tuple(_covariates_of(fit) for fit in found), seed)
 
     def _refined(
         self,
         found: Sequence[Combination],
         opened: Opening,
         one: Mixture,
-        by: tuple[Penalty, Simulation | None],
+        by: tuple[Penalty, SimulatedInformation | None],
         survey: Survey,
     ) -> Dialogue[list[CombinedFit]]:
         """Refine all combinations, and one regression for all rows as a rival, in the same rounds."""
@@ -312,10 +310,10 @@ def refined_fit(
     penalty: Penalty,
     combination: Combination,
     members: tuple[str, ...] | None,
-    simulation: Simulation | None = None,
+    simulation: SimulatedInformation | None = None,
 ) -> CombinedFit:
     """Return the refined fit, with the likelihood and the information of its own mixture."""
-    fit = finished(end, penalty, StartEnds())
+    fit = finish_fit(end, penalty, StartEnds())
     evidence = combination.permuted(fit.permutation)
     own = infer(fit) if simulation is None else simulated_inference(fit, simulation)
     inference = with_sites(own, evidence)
@@ -339,7 +337,7 @@ def summed_inference(fit: Fit, precision: Array) -> Inference:
     elif fit.mixture.experts.shapes:
         withheld["shapes"] = f"without a round of refinement the shapes have no standard errors: {REFINE}"
     solved = [solve_symmetric(own, np.eye(len(own)))[0] for own in precision]
-    return of_coefficients(fit, np.array(solved), "summed", withheld)
+    return infer_coefficients(fit, np.array(solved), "summed", withheld)
 
 
 def with_sites(inference: Inference, combination: Combination) -> Inference:
@@ -350,7 +348,7 @@ def with_sites(inference: Inference, combination: Combination) -> Inference:
     at = inference.estimates
     I2, tau2, variance, df = (_reported(at, combination, name) for name in ("I2", "tau2", "between_variance", "df"))
     of_experts = Parameters(np.zeros_like(at.gate), variance.experts, variance.log_shapes)
-    return widened(inference, I2, tau2, of_experts, df)
+    return widen_inference(inference, I2, tau2, of_experts, df)
 
 
 def _reported(at: Parameters, combination: Combination, name: str) -> Parameters:

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.aggregate.robust.centre import cap_weights, coordinate_median, geometric_median
-from consilience.aggregate.robust.estimate import consistent_labels
+from consilience.aggregate import cap_weights, consistent_labels, coordinate_median, geometric_median
 from consilience.errors import InvalidInputError
-from consilience.fit.checks import check_fittable, check_start
-from consilience.messages.dialogue import Dialogue, Each
-from consilience.messages.questions import FitSite, LocalFit
-from consilience.model.mixture import Mixture
-from consilience.model.summary import TINY, ColumnSummary
+from consilience.fit.specification import check_fittable, check_start
+from consilience.messages import Dialogue, Each, FitSite, LocalFit
+from consilience.model import ColumnSummary, Mixture
+from consilience.model.summary import TINY
 from consilience.numerics.arrays import Array
 
 

@@ -15,19 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from consilience.aggregate.robust.estimate import Estimate, in_common_labels
-from consilience.aggregate.robust.sharing import Sharing, camps_of, share_estimates
+from consilience.aggregate import Estimate, Sharing, in_common_labels, share_estimates
+from consilience.aggregate.robust.sharing import camps_of
 from consilience.errors import InvalidInputError
-from consilience.fit.climb import Expect
+from consilience.fit import Expect, StopReason
 from consilience.fit.inference import inverse_information
-from consilience.fit.stop import StopReason
-from consilience.messages.dialogue import Dialogue, Each, PerSite
-from consilience.messages.questions import Likelihood, LogLikelihood, Summarise
+from consilience.messages import Dialogue, Each, Likelihood, LogLikelihood, PerSite, Summarise
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.site_reports import survey_sites
 from consilience.methods.task import Method, Task
-from consilience.model.alignment import alignment
+from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.information import (
     coefficient_slice,
     complete_information,
@@ -37,10 +35,7 @@ from consilience.model.information import (
     ridge,
     score,
 )
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
-from consilience.model.summary import ColumnSummary
+from consilience.model.mixture import alignment
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.linalg import inverse_bounded
 

@@ -7,17 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from consilience.aggregate.camps import Camps
-from consilience.aggregate.robust.sharing import Sharing
-from consilience.fit.climb import Ascent
-from consilience.fit.fitting import Fit
-from consilience.fit.inference import Inference, InferredFit, of_coefficients, refused
+from consilience.aggregate import Camps, Sharing
+from consilience.fit import Ascent, Fit, Inference, InferredFit, StartEnds, StopReason
+from consilience.fit.inference import infer_coefficients, withhold_inference
 from consilience.fit.parameters import parameters
-from consilience.fit.start_ends import StartEnds
-from consilience.fit.stop import StopReason
-from consilience.model.mixture import Mixture
-from consilience.model.penalty import Penalty
-from consilience.model.statistics import Statistics
+from consilience.model import Mixture, Penalty, Statistics
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 ENOUGH = 0.6
@@ -166,7 +160,7 @@ class SharedFit(InferredFit):
         return {
             site: ShrunkFit(
                 **vars(fit),
-                inference=refused(parameters(fit.mixture), "between sites", OF_A_SITE),
+                inference=withhold_inference(parameters(fit.mixture), "between sites", OF_A_SITE),
                 borrowed=borrowed[site],
             )
             for site, fit in self.fits.items()
@@ -338,4 +332,4 @@ def centre_inference(fit: Fit, covariance: Array) -> Inference:
     withheld = {"gate": "the centre of the sites' gates has no standard errors"}
     if not np.all(np.isfinite(covariance)):
         withheld["experts"] = "this method does not compute standard errors"
-    return of_coefficients(fit, covariance, "between sites", withheld)
+    return infer_coefficients(fit, covariance, "between sites", withheld)

@@ -13,13 +13,77 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
+from scipy.special import polygamma
 
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, unpack
+from consilience.numerics.arrays import Array, IntArray, Mask, unpack
 from consilience.numerics.linalg import is_semidefinite
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds of a positive shape, whose logarithm is the free parameter.
+
+    Parameters
+    ----------
+    least, most : float
+    longest : float
+        Largest change of the logarithm in one Newton step, so that no step jumps over a maximum to a bound.
+
+    Examples
+    --------
+    >>> bounds = Bounds(2.0, 100.0, longest=1.0)
+    >>> bounds.moved(np.array([10.0, 90.0]), np.array([0.0, 5.0]))
+    array([ 10., 100.])
+    >>> bounds.reached(np.array([10.0, 100.0]))
+    array([False,  True])
+    """
+
+    least: float
+    most: float
+    longest: float
+
+    def clipped(self, shape: Array) -> Array:
+        """Return the shapes within their bounds."""
+        return np.clip(shape, self.least, self.most)
+
+    def moved(self, shape: Array, change: Array) -> Array:
+        """Add ``change`` to the logarithms, no more than ``longest``, within the bounds."""
+        return self.clipped(shape * np.exp(np.clip(change, -self.longest, self.longest)))
+
+    def reached(self, shape: Array) -> Mask:
+        """Mask of the shapes at a bound."""
+        at: Mask = (shape <= self.least) | (shape >= self.most)
+        return at
+
+    def inward(self, shape: Array, score: Array) -> Array:
+        """Return the scores ``(K,)`` of the log shapes; 0 at a bound beyond which the likelihood still increases."""
+        outward = ((shape <= self.least) & (score < 0)) | ((shape >= self.most) & (score > 0))
+        return np.where(outward, 0.0, score)
+
+    def held(self, shape: Array, J: Array, information: Array) -> Array:
+        """Return ``J (K, f, f)`` with ``information (K,)`` on the last parameter of experts at a bound."""
+        at = self.reached(shape)
+        J[at, -1, :] = J[at, :, -1] = 0.0
+        J[at, -1, -1] = information[at]
+        return J
+
+
+def latent_information(k: Array) -> Array:
+    """Compute the information on ``log k`` of one draw from a Gamma distribution with shape ``k`` and mean 1.
+
+    Examples
+    --------
+    >>> latent_information(np.array([1e4])).round(3)
+    array([0.5])
+    """
+    information: Array = k**2 * polygamma(1, k) - k
+    return information
+
+
+# ---------------------------------------------------------------- base
 
 MessageFields = Mapping[str, tuple[int, ...] | tuple[str, ...]]
 """For each field of a dataclass: its allowed numbers of axes, or its allowed strings."""
@@ -43,7 +107,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
+class ExpertScores:
     """Derivative of each expert's log density: ``linear ⊗ x`` for coefficients, ``shape`` for the rest.
 
     Parameters
@@ -53,7 +117,7 @@ class Scores:
 
     Examples
     --------
-    >>> Scores(np.zeros((2, 1, 5)), np.zeros((2, 0, 5))).linear.shape
+    >>> ExpertScores(np.zeros((2, 1, 5)), np.zeros((2, 0, 5))).linear.shape
     (2, 1, 5)
     """
 
@@ -342,7 +406,7 @@ class Experts(ABC):
     # ------------------------------------------------------------------ derivatives
 
     @abstractmethod
-    def scores(self, at: Any) -> Scores:
+    def scores(self, at: Any) -> ExpertScores:
         """Compute the complete-data scores."""
 
     @property

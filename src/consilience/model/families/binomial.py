@@ -8,12 +8,12 @@ from typing import Self, cast
 import numpy as np
 from scipy.special import bdtr, expit, gammaln, log_expit, xlogy
 
-from consilience.model.families.base import Evaluated, Scores
+from consilience.model.families.base import Evaluated, ExpertScores
 from consilience.model.families.glm import GeneralisedLinearExperts, mean_per_size, whole_counts
-from consilience.model.moments import Layout, Weights
 from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Layout, Weights
 from consilience.numerics.arrays import Array, IntArray
-from consilience.numerics.bisection import bisected
+from consilience.numerics.solvers import bisect
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +81,9 @@ class BinomialExperts(GeneralisedLinearExperts):
         """Rows for ``Σ τ``, ``Σ τ (y - m p) x`` and ``Σ τ m p (1 - p) x xᵀ``; ``tau (K, n)`` includes case weights."""
         return Weights(tau.sum(axis=1), tau * at.residual, tau * at.variance)
 
-    def scores(self, at: BinomialEvaluated) -> Scores:
+    def scores(self, at: BinomialEvaluated) -> ExpertScores:
         """``y - m p`` on ``x``."""
-        return Scores(at.residual[:, None], np.empty((self.K, 0, at.residual.shape[1])))
+        return ExpertScores(at.residual[:, None], np.empty((self.K, 0, at.residual.shape[1])))
 
     def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
         """``log(1 + e^η) - mean η`` and its derivatives, per trial."""
@@ -119,7 +119,7 @@ class BinomialExperts(GeneralisedLinearExperts):
         share = self.mean(panel)[:, 0]
         lower = np.full_like(share, -1.0)
         upper = np.ones_like(share) if exposure is None else np.broadcast_to(exposure, share.shape)
-        least = bisected(lambda y: self.cdf(panel, y, exposure), probability, lower, upper)
+        least = bisect(lambda y: self.cdf(panel, y, exposure), probability, lower, upper)
         return cast(Array, np.floor(least + 1e-6))
 
     def divergence(self, other: Self, panel: Array) -> Array:

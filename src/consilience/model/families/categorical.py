@@ -9,14 +9,12 @@ from typing import ClassVar, NoReturn, Self, cast
 import numpy as np
 
 from consilience.model import multinomial
-from consilience.model.families.base import Evaluated, Experts, MessageFields, Options, Scores, arrays_problem
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty, quadratic
+from consilience.model.families.base import Evaluated, Experts, ExpertScores, MessageFields, Options, arrays_problem
 from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Layout, Moments, Penalty, Weights, quadratic
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, kronecker
+from consilience.numerics.arrays import Array, IntArray, kronecker, log_softmax, log_sum_exp
 from consilience.numerics.linalg import is_semidefinite
-from consilience.numerics.softmax import log_softmax, log_sum_exp
 
 SHARP = 1e-6
 """Curvature per row below which it has few correct digits."""
@@ -162,10 +160,10 @@ class CategoricalExperts(Experts):
 
     # ------------------------------------------------------------------ derivatives
 
-    def scores(self, at: CategoricalEvaluated) -> Scores:
+    def scores(self, at: CategoricalEvaluated) -> ExpertScores:
         """Compute the scores ``1[y = c] - p_c`` on ``x``, for the contrasts ``c < C - 1``."""
         linear = (at.indicator - at.probability)[:, :-1]
-        return Scores(linear, np.empty((self.K, 0, linear.shape[2])))
+        return ExpertScores(linear, np.empty((self.K, 0, linear.shape[2])))
 
     def complete(self, moments: Moments) -> Array:
         """Compute the full curvature of each expert's contrasts, ``(K, (C - 1) p, (C - 1) p)``."""
@@ -193,11 +191,11 @@ class CategoricalExperts(Experts):
     def moved(self, coefficients: Array, shapes: Array) -> Self:
         """Add ``coefficients`` to the contrasts."""
         free = (self.free_coefficients() + coefficients).reshape(self.K, self.channels, self.p)
-        return type(self)(np.array([multinomial.centred(b) for b in free]))
+        return type(self)(np.array([multinomial.centre_coefficients(b) for b in free]))
 
     def coefficient_map(self) -> Array:
         """Map to the log odds of the second of two classes, or to coefficients that sum to zero over classes."""
-        return -np.eye(1) if self.channels == 1 else multinomial.centred(np.eye(self.channels))
+        return -np.eye(1) if self.channels == 1 else multinomial.centre_coefficients(np.eye(self.channels))
 
     # ------------------------------------------------------------------ prediction
 
@@ -236,7 +234,7 @@ class CategoricalExperts(Experts):
     def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
         """Fit each expert by softmax regression on soft labels: minimise ``-Σ_i mass_i Σ_c mean_ci log p_c(x_i)``."""
         pairs = zip(self.B, mass, mean, strict=True)
-        B = [multinomial.fitted(b, panel, m * v) if m.sum() > 0 else b for b, m, v in pairs]
+        B = [multinomial.fit_softmax(b, panel, m * v) if m.sum() > 0 else b for b, m, v in pairs]
         return type(self)(np.array(B))
 
     def permuted(self, permutation: IntArray) -> Self:

@@ -6,13 +6,15 @@ and ``E`` in the span of the structure's basis. For one response, ``E`` is the c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.numerics.arrays import Array, triangle_size, upper_triangle
-from consilience.numerics.linalg import bounded_below, cholesky_or_none, inverse_factor
+from consilience.model.statistics import Moments
+from consilience.numerics.arrays import Array, IntArray, pack, triangle_size, upper_triangle
+from consilience.numerics.linalg import bound_below, cholesky_or_none, inverse_factor, solve_symmetric
 
 Structure = Literal["full", "diag", "spherical", "tied"]
 EMPTY = 1e-100
@@ -66,7 +68,7 @@ def matrices(covariance: Array, structure: Structure, K: int, q: int) -> Array:
             return covariance[:, None, None] * np.eye(q)
 
 
-def stored(S: Array, structure: Structure) -> Array:
+def store_covariances(S: Array, structure: Structure) -> Array:
     """Convert covariances ``(K, q, q)`` to the storage of the structure; the inverse of `matrices`."""
     diagonal = np.diagonal(S, axis1=1, axis2=2)
     match structure:
@@ -120,10 +122,10 @@ def maximiser(scatter: Array, n: Array, structure: Structure, old: Array, floor:
     empty = n <= EMPTY
     rows = np.where(empty, 1.0, n)
     if structure == "tied":
-        return old if n.sum() <= 0 else bounded_below(scatter.sum(axis=0) / n.sum(), floor)
+        return old if n.sum() <= 0 else bound_below(scatter.sum(axis=0) / n.sum(), floor)
     if structure == "full":
         return np.array(
-            [old[k] if empty[k] else bounded_below(scatter[k] / rows[k], floor) for k in range(len(n))]
+            [old[k] if empty[k] else bound_below(scatter[k] / rows[k], floor) for k in range(len(n))]
         ).reshape(len(n), q, q)
     if structure == "diag":
         return np.where(empty[:, None], old, np.maximum(scatter / rows[:, None], np.diagonal(floor)))
@@ -176,3 +178,118 @@ def quadratic_scores(z: Array, structure: Structure) -> Array:
 def shape_count(structure: Structure, q: int) -> int:
     """Return the number of free covariance parameters per expert (per mixture if tied)."""
     return {"spherical": 1, "diag": q}.get(structure, triangle_size(q))
+
+
+# ---------------------------------------------------------------- products
+
+
+def regression_products(B: Array, S: Array, Sxr: Array, scatter: Array) -> tuple[Array, Array]:
+    """Compute ``Σ w u uᵀ`` of ``u = (x, y)`` from moments of ``x`` and of residuals ``r = y - B_k x``.
+
+    Parameters
+    ----------
+    B : (K, q, p) array
+    S : (K, p, p) array
+        ``Σ τ x xᵀ``.
+    Sxr : (K, p, q) array
+        ``Σ τ x rᵀ``.
+    scatter : (K, q, q) array
+        ``Σ τ r rᵀ``; NaN where unknown.
+
+    Returns
+    -------
+    values, sizes : (p + q, p + q) array
+        The sums, and upper bounds of the same sums of absolute values.
+    """
+    G = S @ B.transpose(0, 2, 1)
+    Sxy = Sxr + G
+    Syy = scatter + B @ Sxr + (B @ Sxr).transpose(0, 2, 1) + B @ G
+    values = block_matrix(S.sum(axis=0), Sxy.sum(axis=0), Syy.sum(axis=0))
+    x = np.sqrt(np.maximum(np.diagonal(S, axis1=1, axis2=2), 0.0))
+    r = np.sqrt(np.maximum(np.diagonal(scatter, axis1=1, axis2=2), 0.0))
+    u = np.concatenate([x, r + np.einsum("kqp,kp->kq", np.abs(B), x)], axis=1)
+    return values, u.T @ u
+
+
+def joint_products(S: Array, Sxr: Array, scatter: Array) -> Array:
+    """Return ``Σ τ v vᵀ`` of ``v = (x, r)`` for each expert, ``(K, p + q, p + q)``; for each response of a diagonal.
+
+    ``S`` may be empty: then the scatter alone is returned.
+    """
+    if scatter.ndim == 2:  # (K, q): one matrix for each response
+        K, q = scatter.shape
+        p = S.shape[1]
+        S = np.broadcast_to(S[:, None], (len(S), q, p, p)).reshape(-1, p, p)
+        Sxr, scatter = Sxr.transpose(0, 2, 1).reshape(K * q, p, 1), scatter.reshape(-1, 1, 1)
+    if not len(S):
+        return scatter
+    return block_matrix(S, Sxr, scatter)
+
+
+def block_matrix(A: Array, B: Array, C: Array) -> Array:
+    """Return the symmetric matrices ``[[A, B], [Bᵀ, C]]``, faster than ``numpy.block``."""
+    p, q = B.shape[-2:]
+    joined = np.empty((*A.shape[:-2], p + q, p + q))
+    joined[..., :p, :p], joined[..., :p, p:] = A, B
+    joined[..., p:, :p], joined[..., p:, p:] = np.swapaxes(B, -1, -2), C
+    return joined
+
+
+# ---------------------------------------------------------------- least squares
+
+
+@dataclass(frozen=True, eq=False)
+class LeastSquares:
+    """Weighted least squares fits of K experts, with moments that do not depend on an expansion point.
+
+    Parameters
+    ----------
+    n : (K,) array
+        ``Σ τ_k``.
+    S : (K, p, p) array
+        ``Σ τ_k x̃ x̃ᵀ``.
+    B : (K, q, p) array
+        Coefficients.
+    scatter : (K, q, q) array, or (K, q)
+        Scatter of the residuals from ``B``; its diagonal for structures without correlations.
+
+    Examples
+    --------
+    >>> from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
+    >>> experts = GaussianExperts(np.array([[[0.0]]]), np.ones((1, 1, 1)))
+    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
+    >>> found = experts.solution(expect(mixture, Rows(np.empty((2, 0)), np.array([[1.0], [3.0]]))).experts)
+    >>> found.B.ravel(), found.scatter.ravel()
+    (array([2.]), array([2.]))
+    """
+
+    n: Array
+    S: Array
+    B: Array
+    scatter: Array
+
+    @classmethod
+    def of(cls, n: Array, S: Array, first: Array, scatter: Array, *, at: Array) -> LeastSquares:
+        """Solve from moments of residuals ``r`` from coefficients ``at (K, q, p)``; ``first`` is ``Σ τ r x``."""
+        delta = np.array([solve_symmetric(a, b.T)[0].T for a, b in zip(S, first, strict=True)])
+        return cls(n, S, at + delta, scatter - _explained(delta, S, scatter))
+
+    def permuted(self, permutation: IntArray) -> LeastSquares:
+        """Reorder the experts."""
+        return LeastSquares(self.n[permutation], self.S[permutation], self.B[permutation], self.scatter[permutation])
+
+    def moments(self, at: Array) -> Moments:
+        """Return the moments of residuals from coefficients ``at (K, q, p)``; an M-step on them gives this solution.
+
+        ``at`` may have more experts: the first ones are used.
+        """
+        back = self.B - at[: len(self.B)]
+        scatter = self.scatter + _explained(back, self.S, self.scatter)
+        plain = np.concatenate([self.n, (pack(scatter) if scatter.ndim == 3 else scatter).ravel()])
+        return Moments(plain, (back @ self.S).reshape(-1, at.shape[2]), pack(self.S))
+
+
+def _explained(delta: Array, S: Array, like: Array) -> Array:
+    """Compute ``δ S δᵀ`` of each expert, ``(K, q, q)``, or its diagonal ``(K, q)``."""
+    full: Array = delta @ S @ delta.transpose(0, 2, 1)
+    return full if like.ndim == 3 else np.diagonal(full, axis1=1, axis2=2)

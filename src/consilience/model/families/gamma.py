@@ -9,11 +9,10 @@ from typing import ClassVar, Self, cast
 import numpy as np
 from scipy.special import digamma, gammainc, gammaincinv, gammaln, polygamma
 
-from consilience.model.families.base import Evaluated, MessageFields, Options, Scores, arrays_problem
+from consilience.model.families.base import Evaluated, ExpertScores, MessageFields, Options, arrays_problem
 from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, unpack
 
@@ -170,11 +169,11 @@ class GammaExperts(GeneralisedLinearExperts):
 
     # ------------------------------------------------------------------ derivatives
 
-    def scores(self, at: GammaEvaluated) -> Scores:
+    def scores(self, at: GammaEvaluated) -> ExpertScores:
         """``ν (eʳ - 1)`` on ``x``, and ``ν (log ν + 1 - ψ(ν) + r - eʳ)`` for ``log ν``."""
         nu = self.nu[:, None]
         shape = nu * (np.log(nu) - digamma(nu) - (at.ratio - at.log_ratio - 1.0))
-        return Scores((nu * (at.ratio - 1.0))[:, None], shape[:, None])
+        return ExpertScores((nu * (at.ratio - 1.0))[:, None], shape[:, None])
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Observed score: coefficients ``(K, 1, p)`` and log shapes ``(K, 1)``."""

@@ -12,14 +12,18 @@ from scipy.linalg import block_diag
 from scipy.special import ndtr, ndtri
 
 from consilience.model.families import covariance as cov
-from consilience.model.families.base import Evaluated, Experts, MessageFields, Options, Scores, arrays_problem
-from consilience.model.families.covariance import STRUCTURES, Structure, as_structure
-from consilience.model.families.least_squares import LeastSquares
-from consilience.model.families.products import joint_products, regression_products
+from consilience.model.families.base import Evaluated, Experts, ExpertScores, MessageFields, Options, arrays_problem
+from consilience.model.families.covariance import (
+    STRUCTURES,
+    LeastSquares,
+    Structure,
+    as_structure,
+    joint_products,
+    regression_products,
+)
 from consilience.model.kernels import Kernel
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty, quadratic
 from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Layout, Moments, Penalty, Weights, quadratic
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, pack, unpack
 from consilience.numerics.linalg import is_semidefinite, solve_symmetric, symmetric_exponential
@@ -95,7 +99,7 @@ class GaussianExperts(Experts):
             B[:, :, 0] = summary.y_mean
         structure = as_structure(options.structure)
         wide = np.tile(summary.y_covariance + summary.floor(1e-6), (K, 1, 1))
-        return cls(B, cov.stored(wide, structure), structure)
+        return cls(B, cov.store_covariances(wide, structure), structure)
 
     @classmethod
     def numbers(cls, p: int, q: int, options: Options) -> int:
@@ -356,12 +360,12 @@ class GaussianExperts(Experts):
 
     # ------------------------------------------------------------------ derivatives
 
-    def scores(self, at: GaussianEvaluated | SameMeans) -> Scores:
+    def scores(self, at: GaussianEvaluated | SameMeans) -> ExpertScores:
         """Compute the complete-data score: ``Σ_k⁻¹ r`` on ``x``, and ``(zᵀ E_j z - tr E_j) / 2`` for each shape."""
         _, Linv = self.factors
         z = at.r * Linv if self.q == 1 else Linv @ at.r
         linear = z * Linv if self.q == 1 else Linv.transpose(0, 2, 1) @ z
-        return Scores(linear, cov.quadratic_scores(z, self.structure))
+        return ExpertScores(linear, cov.quadratic_scores(z, self.structure))
 
     def complete(self, moments: Moments) -> Array:
         """Compute ``Σ_k⁻¹ ⊗ S_k``, ``L⁻ᵀ E_j L⁻¹ Σ τ r xᵀ``, ``½ tr(E_i E_j Σ τ z zᵀ)``, ``(K, q p + m, q p + m)``."""
@@ -414,7 +418,7 @@ class GaussianExperts(Experts):
         L, _ = self.factors
         E = np.einsum("kj,jab->kab", (self.tie() @ shapes).reshape(self.K, -1), cov.basis(self.structure, self.q))
         moved = np.array([F @ symmetric_exponential(e) @ F.T for F, e in zip(L, E, strict=True)])
-        stored = cov.stored(moved, self.structure)
+        stored = cov.store_covariances(moved, self.structure)
         return type(self)(self.B + coefficients.reshape(self.B.shape), stored, self.structure)
 
     # ------------------------------------------------------------------ reported parameters
@@ -506,7 +510,9 @@ class GaussianExperts(Experts):
         """Return the same experts with covariances in the structure of ``other``."""
         if self.structure == other.structure:
             return self
-        return replace(self, covariance=cov.stored(self.matrices, other.structure), structure=other.structure)
+        return replace(
+            self, covariance=cov.store_covariances(self.matrices, other.structure), structure=other.structure
+        )
 
     # ------------------------------------------------------------------ combining from moments
 
@@ -580,7 +586,7 @@ class GaussianExperts(Experts):
 
     def with_shape_values(self, values: Array) -> Self:
         """Return the experts with these covariances, in their structure."""
-        return replace(self, covariance=cov.stored(values.reshape(self.K, self.q, self.q), self.structure))
+        return replace(self, covariance=cov.store_covariances(values.reshape(self.K, self.q, self.q), self.structure))
 
     @property
     def ties_shapes(self) -> bool:
@@ -595,7 +601,7 @@ class GaussianExperts(Experts):
     def with_wide_shapes(self, summary: ColumnSummary, factor: float) -> Self:
         """Return the experts with ``factor`` times the covariance of the responses."""
         wide = np.tile(factor * summary.y_covariance, (self.K, 1, 1))
-        return replace(self, covariance=cov.stored(wide, self.structure))
+        return replace(self, covariance=cov.store_covariances(wide, self.structure))
 
     def relabelled(self, moments: Moments, permutation: IntArray) -> Moments:
         """Return moments at these experts as if their labels had been permuted."""

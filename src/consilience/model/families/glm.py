@@ -10,13 +10,12 @@ from typing import ClassVar, Self
 import numpy as np
 
 from consilience.model.families.base import Experts, MessageFields, Options, arrays_problem
-from consilience.model.moments import Moments
-from consilience.model.penalty import Penalty, quadratic
 from consilience.model.rows import Rows
+from consilience.model.statistics import Moments, Penalty, quadratic
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, unpack
-from consilience.numerics.linalg import capped, solve_symmetric
-from consilience.numerics.newton import minimise
+from consilience.numerics.linalg import cap_step, solve_symmetric
+from consilience.numerics.solvers import minimise
 
 LARGEST_PREDICTOR = 100.0
 """Linear predictors of a log link are cut here: a mean of e^100 is a rejected step, not an overflow."""
@@ -116,7 +115,7 @@ class GeneralisedLinearExperts(Experts):
         direction = [
             solve_symmetric(H + R, g[:, None])[0][:, 0] for H, g in zip(unpack(curvature), uphill, strict=True)
         ]
-        return self.B + fraction * capped(np.array(direction), self.longest_step)
+        return self.B + fraction * cap_step(np.array(direction), self.longest_step)
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """Take one safeguarded Newton step per expert."""
@@ -170,7 +169,7 @@ class GeneralisedLinearExperts(Experts):
         def step(b: Array) -> Array:
             _, slope, curvature = at(b)
             H = (panel * (mass * curvature)) @ panel.T
-            return capped(solve_symmetric(H, (panel @ (mass * slope))[:, None])[0][:, 0], self.longest_step)
+            return cap_step(solve_symmetric(H, (panel @ (mass * slope))[:, None])[0][:, 0], self.longest_step)
 
         return minimise(start, value, step)
 

@@ -10,8 +10,15 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, digamma, gammaln, nbdtrik, polygamma
 
-from consilience.model.families.base import Evaluated, MessageFields, Options, Scores, arrays_problem
-from consilience.model.families.bounded import Bounds, latent_information
+from consilience.model.families.base import (
+    Bounds,
+    Evaluated,
+    ExpertScores,
+    MessageFields,
+    Options,
+    arrays_problem,
+    latent_information,
+)
 from consilience.model.families.glm import (
     LARGEST_PREDICTOR,
     GeneralisedLinearExperts,
@@ -19,9 +26,8 @@ from consilience.model.families.glm import (
     mean_per_size,
     whole_counts,
 )
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, unpack
 from consilience.numerics.linalg import short_newton_steps
@@ -195,11 +201,11 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
         """Mask of the experts with a size at a bound."""
         return SIZES.reached(self.theta)
 
-    def scores(self, at: NegativeBinomialEvaluated) -> Scores:
+    def scores(self, at: NegativeBinomialEvaluated) -> ExpertScores:
         """Compute ``θ (y - μ) / (θ + μ)`` on ``x``, and ``θ D`` for ``log θ``."""
         theta = self.theta[:, None]
         shape = np.where(self._held[:, None], 0.0, theta * at.slope)
-        return Scores((theta * (at.y - at.mu) / (theta + at.mu))[:, None], shape[:, None])
+        return ExpertScores((theta * (at.y - at.mu) / (theta + at.mu))[:, None], shape[:, None])
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Compute the observed score: coefficients ``(K, 1, p)`` and log sizes ``(K, 1)``."""

@@ -8,7 +8,7 @@ from typing import Self, cast
 import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, pdtr, pdtrik
 
-from consilience.model.families.base import Evaluated, Scores
+from consilience.model.families.base import Evaluated, ExpertScores
 from consilience.model.families.glm import (
     LARGEST_PREDICTOR,
     GeneralisedLinearExperts,
@@ -16,8 +16,8 @@ from consilience.model.families.glm import (
     mean_per_size,
     whole_counts,
 )
-from consilience.model.moments import Layout, Moments, Weights
 from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Layout, Moments, Weights
 from consilience.numerics.arrays import Array, IntArray, unpack
 
 LARGE_MEAN = 1e9
@@ -97,9 +97,9 @@ class PoissonExperts(GeneralisedLinearExperts):
             sizes[:-1, -1] = sizes[-1, :-1] = np.abs(moments.first).sum(axis=0) + 2 * size
         return values, sizes
 
-    def scores(self, at: PoissonEvaluated) -> Scores:
+    def scores(self, at: PoissonEvaluated) -> ExpertScores:
         """Compute the scores ``y - μ`` on ``x``."""
-        return Scores(at.residual[:, None], np.empty((self.K, 0, at.mu.shape[1])))
+        return ExpertScores(at.residual[:, None], np.empty((self.K, 0, at.mu.shape[1])))
 
     def pointwise(self, eta: Array, mean: Array) -> tuple[Array, Array, Array]:
         """Compute ``μ - mean η`` with ``μ = exp η``, and its derivatives."""

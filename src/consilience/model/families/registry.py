@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
+import numpy as np
+
 from consilience.errors import InvalidInputError
+from consilience.model.design import Design
+from consilience.model.families import covariance as cov
 from consilience.model.families.base import Experts
 from consilience.model.families.binomial import BinomialExperts
 from consilience.model.families.categorical import CategoricalExperts
@@ -14,6 +19,9 @@ from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.families.negative_binomial import NegativeBinomialExperts
 from consilience.model.families.poisson import PoissonExperts
 from consilience.model.families.student import StudentExperts
+from consilience.model.gates import ConstantGate, Gate, SoftmaxGate, gate_of
+from consilience.model.mixture import Mixture
+from consilience.numerics.arrays import Array
 
 GROUP = "consilience.families"
 """Group of entry points by which an installed package registers a family: its name, and its class."""
@@ -104,3 +112,182 @@ def regression_families() -> tuple[str, ...]:
     (True, False)
     """
     return tuple(name for name, family in FAMILIES.items() if not family.classes)
+
+
+# ---------------------------------------------------------------- regressions
+
+
+def linear_experts(B: Array, variances: Array | float, structure: str = "full") -> GaussianExperts:
+    """Build linear regressions with one response.
+
+    Parameters
+    ----------
+    B : (K, p) array
+        Coefficients.
+    variances : (K,) array or float
+    structure : str
+        Covariance structure; ``"tied"`` uses the first variance.
+
+    Examples
+    --------
+    >>> linear_experts(np.zeros((2, 3)), 4.0, "tied").covariance
+    array([[4.]])
+    """
+    kind = cov.as_structure(structure)
+    matrices = np.broadcast_to(np.asarray(variances, dtype=np.float64), (len(B),))[:, None, None].copy()
+    return GaussianExperts(B[:, None], cov.store_covariances(matrices, kind), kind)
+
+
+def mixture_of_regressions(
+    pi: Array, B: Array, variances: Array | float, design: Design | None = None, structure: str = "full"
+) -> Mixture:
+    """Build a mixture of linear regressions with one response and a constant gate; raw covariates by default.
+
+    Parameters
+    ----------
+    pi : (K,) array
+        Mixture weights.
+    B, variances, structure
+        As in :func:`linear_experts`.
+    design : Design, optional
+
+    Examples
+    --------
+    >>> mixture_of_regressions(np.array([0.5, 0.5]), np.array([[0.0, 1.0], [0.0, -1.0]]), 1.0).K
+    2
+    """
+    return _mixture(ConstantGate(pi), B, variances, design, structure)
+
+
+def mixture_of_experts(
+    alpha: Array, B: Array, variances: Array | float, design: Design | None = None, structure: str = "full"
+) -> Mixture:
+    """Build a mixture of linear regressions with one response and a softmax gate.
+
+    Parameters
+    ----------
+    alpha : (K, p) array
+        Coefficients of the gate.
+    B, variances, design, structure
+        As in :func:`mixture_of_regressions`.
+
+    Examples
+    --------
+    >>> mixture_of_experts(np.zeros((2, 3)), np.zeros((2, 3)), 1.0).design.d
+    2
+    """
+    return _mixture(SoftmaxGate(alpha), B, variances, design, structure)
+
+
+def _mixture(gate: Gate, B: Array, variances: Array | float, design: Design | None, structure: str) -> Mixture:
+    at = Design.raw(B.shape[1] - 1) if design is None else design
+    return Mixture(at, gate, linear_experts(B, variances, structure))
+
+
+def standard_regression(design: Design) -> Mixture:
+    """Return one expert with mean 0 and variance 1; its statistics are ``Σ w``, ``Σ w y²``, ``Σ w y x̃``, ``Σ w x̃ x̃ᵀ``.
+
+    Examples
+    --------
+    >>> standard_regression(Design.raw(2)).experts.B.shape
+    (1, 1, 3)
+    """
+    return mixture_of_regressions(np.ones(1), np.zeros((1, design.p)), 1.0, design)
+
+
+# ---------------------------------------------------------------- requirement
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Model requirements of a method: Gaussian experts, and further conditions.
+
+    Parameters
+    ----------
+    method : str
+        Name of the method, for the error message.
+    one_response : bool
+        Whether rows must have a single response.
+    constant_gate : bool
+        Whether the gate must be constant.
+    instead : str
+        The method to use for other models.
+
+    Examples
+    --------
+    >>> needs = Requirement("FedGrEM", constant_gate=True, instead="SharedCentre")
+    >>> needs.check("gaussian", "constant", q=3)
+    >>> needs.check("poisson", "softmax", q=1)
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: FedGrEM needs Gaussian experts behind a constant gate; the model has poisson \
+experts with 1 response(s) behind a softmax gate: use SharedCentre
+    """
+
+    method: str
+    one_response: bool = False
+    constant_gate: bool = False
+    instead: str = "FederatedEM"
+
+    def check(self, family: str, gate: str, q: int) -> None:
+        """Raise an error that names the method, the model and the unmet requirement."""
+        gaussian = issubclass(family_of(family), GaussianExperts)
+        constant = not gate_of(gate).reads_covariates
+        if gaussian and (q == 1 or not self.one_response) and (constant or not self.constant_gate):
+            return
+        needs = "Gaussian experts" + " with one response" * self.one_response
+        needs += " behind a constant gate" * self.constant_gate
+        has = f"{family} experts with {q} response(s) behind a {gate} gate"
+        raise InvalidInputError(f"{self.method} needs {needs}; the model has {has}: use {self.instead}")
+
+
+def gaussian(experts: Experts) -> GaussianExperts:
+    """Return the experts typed as Gaussian, or raise an error; for code behind a :class:`Requirement`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> gaussian(GaussianExperts(np.zeros((1, 1, 2)), np.ones((1, 1, 1)))).q
+    1
+    """
+    if not isinstance(experts, GaussianExperts):
+        raise InvalidInputError(f"expected Gaussian experts, got {experts.family} experts")
+    return experts
+
+
+@dataclass(frozen=True, eq=False)
+class Regressions:
+    """Parameters of a mixture of linear regressions with one response and a constant gate.
+
+    Parameters
+    ----------
+    pi : (K,) array
+        Mixture weights.
+    B : (K, p) array
+        Coefficients.
+    variances : (K,) array
+    """
+
+    pi: Array
+    B: Array
+    variances: Array
+
+    @classmethod
+    def of(cls, mixture: Mixture) -> Regressions:
+        """Return the parameters of a mixture, or raise an error if it is not a mixture of regressions.
+
+        Examples
+        --------
+        >>> from consilience.model import mixture_of_regressions
+        >>> import numpy as np
+        >>> mixture = mixture_of_regressions(np.ones(1), np.zeros((1, 2)), 4.0)
+        >>> Regressions.of(mixture).variances
+        array([4.])
+        """
+        experts = gaussian(mixture.experts)
+        if experts.q != 1 or mixture.gate.reads_covariates:
+            raise InvalidInputError(
+                f"expected regressions with one response and a constant gate, got {experts.q} responses behind a "
+                f"{mixture.gate.kind} gate"
+            )
+        return cls(mixture.gate.read()[:, 0], experts.B[:, 0], experts.variances[:, 0])

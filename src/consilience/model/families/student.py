@@ -10,14 +10,21 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma, roots_jacobi, stdtr, stdtrit
 
-from consilience.model.families.base import Evaluated, MessageFields, Options, Scores, Share, arrays_problem
-from consilience.model.families.bounded import Bounds, latent_information
+from consilience.model.families.base import (
+    Bounds,
+    Evaluated,
+    ExpertScores,
+    MessageFields,
+    Options,
+    Share,
+    arrays_problem,
+    latent_information,
+)
+from consilience.model.families.covariance import joint_products
 from consilience.model.families.gamma import best_shape
 from consilience.model.families.glm import GeneralisedLinearExperts
-from consilience.model.families.products import joint_products
-from consilience.model.moments import Layout, Moments, Weights
-from consilience.model.penalty import Penalty
 from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, pack, unpack
 from consilience.numerics.linalg import is_semidefinite, short_newton_steps, solve_symmetric
@@ -305,16 +312,16 @@ class StudentExperts(GeneralisedLinearExperts):
         """Mask of the experts with degrees of freedom at a bound."""
         return DEGREES.reached(self.nu)
 
-    def scores(self, at: StudentEvaluated) -> Scores:
+    def scores(self, at: StudentEvaluated) -> ExpertScores:
         """Compute ``(ν + 1) c z / (ν s)`` on ``x``, ``ν - (ν + 1) c`` for ``log s``, and the score of ``log ν``."""
         nu = self.nu[:, None]
         linear = (1 + 1 / nu) * at.c * at.z / self.scale[:, None]
         of_scale = nu - (nu + 1) * at.c
         if not self.estimates_degrees:
-            return Scores(linear[:, None], of_scale[:, None])
+            return ExpertScores(linear[:, None], of_scale[:, None])
         gap = digamma(0.5 * (nu + 1)) - digamma(0.5 * nu)
         of_nu = np.where(self._held[:, None], 0.0, 0.5 * (nu * (gap + np.log(at.c)) + of_scale))
-        return Scores(linear[:, None], np.stack([of_scale, of_nu], axis=1))
+        return ExpertScores(linear[:, None], np.stack([of_scale, of_nu], axis=1))
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Compute the observed score: coefficients ``(K, 1, p)`` and log shapes ``(K, shapes)``."""
@@ -445,7 +452,7 @@ class StudentExperts(GeneralisedLinearExperts):
         start = super().barycentres(shares)
         found = []
         for k in range(self.K):
-            parts = [part for share in shares for part in expanded(share, k)]
+            parts = [part for share in shares for part in expand_nodes(share, k)]
             here, there = (experts.permuted(np.array([k])) for experts in (self, start))
             better = parts and there.on(parts)[0] > here.on(parts)[0]
             found.append((there if better else here).fitted(parts) if parts else here)
@@ -520,7 +527,7 @@ class StudentExperts(GeneralisedLinearExperts):
         return replace(self, scale=np.full(self.K, np.sqrt(factor * summary.y_covariance[0, 0])))
 
 
-def expanded(share: Share, k: int) -> Iterator[tuple[Array, Array, Array, float]]:
+def expand_nodes(share: Share, k: int) -> Iterator[tuple[Array, Array, Array, float]]:
     """Yield points ``(p, S)``, responses ``(L, J, S)`` and weights for the quadrature of the experts of target ``k``.
 
     The fourth is the sum of the errors of the quadrature, as in :meth:`StudentExperts.mean_logs`.
@@ -529,7 +536,7 @@ def expanded(share: Share, k: int) -> Iterator[tuple[Array, Array, Array, float]
     --------
     >>> experts = StudentExperts(np.array([[1.0]]), np.array([2.0]), np.array([4.0]))
     >>> share = Share(experts, np.ones((1, 1)), np.array([[3.0]]), np.zeros((1, 1), dtype=int))
-    >>> [(panel, y, tau, error)] = expanded(share, 0)
+    >>> [(panel, y, tau, error)] = expand_nodes(share, 0)
     >>> y.shape, float(tau.sum().round(9)), float((tau * y).sum().round(9))
     ((1, 16, 1), 3.0, 3.0)
     """

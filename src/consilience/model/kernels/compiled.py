@@ -16,8 +16,7 @@ from numba import config, njit, types
 from consilience.model.kernels import panels
 from consilience.model.kernels.panels import Products, Workspace
 from consilience.model.kernels.tiles import BYTES, LANES, SIZES, TILES, multiply_numbers, multiply_vectors, power_of_two
-from consilience.numerics.arrays import Array, IntArray, triangle_size, upper_triangle
-from consilience.numerics.softmax import SMALLEST_LOG_SHARE
+from consilience.numerics.arrays import SMALLEST_LOG_SHARE, Array, IntArray, triangle_size, upper_triangle
 
 if config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set: nothing is compiled in this process")
@@ -109,7 +108,7 @@ def _softmax(logits: Array, share: Array, sums: Array) -> None:
 
 
 def log_sum_exp(A: Array) -> tuple[Array, Array]:
-    """Compute ``log Σ_k exp A_k`` over axis 0 and the normalised exponentials, as in ``numerics.softmax``."""
+    """Compute ``log Σ_k exp A_k`` over axis 0 and the normalised exponentials, as in ``numerics/arrays``."""
     flat = np.ascontiguousarray(A).reshape(len(A), -1)
     share, sums = np.empty(flat.shape), np.empty((2, flat.shape[1]))
     _softmax(flat, share, sums)

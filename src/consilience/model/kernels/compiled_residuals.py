@@ -1,4 +1,4 @@
-"""Sums over the residuals of a Gaussian mixture, compiled by numba: as :mod:`consilience.model.kernels.residuals`.
+"""Sums over the residuals of a Gaussian mixture, compiled by numba: as :mod:`consilience.model.kernels.panels`.
 
 Residuals are computed for a tile of rows at a time, and never leave the fastest caches.
 """
@@ -14,7 +14,7 @@ from consilience.model.kernels.compiled import APART, CHUNK, sum_products
 from consilience.model.kernels.tiles import LANES
 from consilience.numerics.arrays import Array, IntArray, upper_triangle
 
-BUILT_FROM = ("compiled.py", "aa1adaafc275b952")
+BUILT_FROM = ("compiled.py", "082c0285d1d4bd07")
 """As in :mod:`consilience.model.kernels.compiled`."""
 TILE = 128
 """Number of rows whose residuals are whitened at a time."""

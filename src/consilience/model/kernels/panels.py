@@ -6,13 +6,15 @@ in cache, the panel is scaled by each weight row instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
+from typing import Protocol
 
 import numpy as np
 
-from consilience.numerics.arrays import Array, IntArray, pack, triangle_size
+from consilience.numerics.arrays import Array, IntArray, log_sum_exp, pack, triangle_size
 
 BLOCK_ROWS = 8192
 BLOCK_BYTES = 64 * 2**20
@@ -53,11 +55,11 @@ class Workspace:
         """Return the buffer ``name`` as an array ``(rows, columns)`` of undefined content."""
         size = rows * columns
         if name not in self._buffers or self._buffers[name].size < size:
-            self._buffers[name] = aligned(size)
+            self._buffers[name] = allocate_aligned(size)
         return self._buffers[name][:size].reshape(rows, columns)
 
 
-def aligned(size: int) -> Array:
+def allocate_aligned(size: int) -> Array:
     """Allocate an array ``(size,)`` aligned to a cache line: unaligned wide stores are half as fast."""
     memory = np.empty(size + CACHE_LINE // 8)
     start = -memory.ctypes.data % CACHE_LINE // 8
@@ -164,3 +166,108 @@ def _by_scaled_panels(panel: Array, weights: Array, workspace: Workspace) -> Arr
         np.multiply(panel, w, out=scaled)
         packed[h] = pack(scaled @ panel.T)
     return packed
+
+
+# ---------------------------------------------------------------- residuals
+
+
+def distances(Y: Array, means: Array, factors: Array) -> Array:
+    """Compute ``|F_k (y_i - μ_k)|²`` of ``Y (n, q)`` and ``means (K, q)``: ``(K, n)``.
+
+    ``factors`` are lower triangular matrices ``(K, q, q)``, or diagonals ``(K, q)``.
+
+    Examples
+    --------
+    >>> Y, means = np.array([[3.0, 1.0]]), np.zeros((1, 2))
+    >>> distances(Y, means, np.array([[2.0, 1.0]])), distances(Y, means, np.array([[[2.0, 0.0], [1.0, 1.0]]]))
+    (array([[37.]]), array([[52.]]))
+    """
+    r = Y.T - means[:, :, None]
+    z = factors @ r if factors.ndim == 3 else factors[:, :, None] * r
+    return np.asarray(np.einsum("kqn,kqn->kn", z, z))
+
+
+def scatter(Y: Array, means: Array, tau: Array, *, matrices: bool) -> tuple[Array, Array]:
+    """Compute ``Σ_i τ_ki r_ki``, ``(K, q)``, and ``Σ_i τ_ki r_ki r_kiᵀ`` for ``r_ki = y_i - μ_k`` and ``tau (K, n)``.
+
+    With ``matrices`` the second has upper triangles, ``(K, q (q + 1) / 2)``, else diagonals, ``(K, q)``.
+
+    Examples
+    --------
+    >>> scatter(np.array([[3.0, 1.0]]), np.zeros((1, 2)), np.array([[2.0]]), matrices=True)
+    (array([[6., 2.]]), array([[18.,  6.,  2.]]))
+    """
+    r = Y.T - means[:, :, None]
+    weighted = r * tau[:, None]
+    products = pack(weighted @ r.transpose(0, 2, 1)) if matrices else np.einsum("kqn,kqn->kq", weighted, r)
+    return weighted.sum(axis=2), products
+
+
+# ---------------------------------------------------------------- choice
+
+COMPILED_FROM = 32_768
+"""Number of rows of a pass from which it is compiled: for fewer, loading numba takes longer than it saves in a fit."""
+
+
+class Scatter(Protocol):
+    """Type of :func:`consilience.model.kernels.panels.scatter`."""
+
+    def __call__(self, Y: Array, means: Array, tau: Array, *, matrices: bool) -> tuple[Array, Array]:
+        """Compute weighted sums of residuals and of their products."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The operations that every family needs for each row, and that take most of the time of a pass.
+
+    Parameters
+    ----------
+    name : str
+        ``"numpy"`` or ``"numba"``.
+    standardise : callable
+        ``(X (n, d), centre, factor, out (d, n))``: writes ``(X - centre) factor`` with features on axis 0.
+    log_sum_exp : callable
+        As :func:`consilience.numerics.arrays.log_sum_exp`.
+    moments : callable
+        ``(panel (p, n), first, second, workspace)``, where weights are lists of parts ``(·, n)``, arrays or
+        :class:`Products`, with g and h rows together: returns ``Σ w x``, ``(g, p)``, and the upper triangles of
+        ``Σ w x xᵀ``, ``(h, p (p + 1) / 2)``.
+    distances, scatter : callable
+        As in :mod:`consilience.model.kernels.panels`, for Gaussian mixtures.
+    """
+
+    name: str
+    standardise: Callable[[Array, Array, Array, Array], None]
+    log_sum_exp: Callable[[Array], tuple[Array, Array]]
+    moments: Callable[[Array, Sequence[Array | Products], Sequence[Array | Products], Workspace], tuple[Array, Array]]
+    distances: Callable[[Array, Array, Array], Array]
+    scatter: Scatter
+
+
+NUMPY = Kernel("numpy", standardise, log_sum_exp, moments, distances, scatter)
+
+
+def kernel_for(n: int, p: int) -> Kernel:
+    """Return the kernel of a pass over ``n`` rows with ``p`` features.
+
+    It depends on the rows and on the installation only, so that all engines use the same.
+
+    Examples
+    --------
+    >>> kernel_for(100, p=21).name
+    'numpy'
+    """
+    if n < COMPILED_FROM or p > SHARED_PRODUCTS_UP_TO:  # with many features, matrix products are as fast
+        return NUMPY
+    return compiled_kernel() or NUMPY
+
+
+@lru_cache(maxsize=1)
+def compiled_kernel() -> Kernel | None:
+    """Return the compiled kernel; None without numba, or if it cannot compile here or keep its machine code."""
+    try:
+        module = import_module("consilience.model.kernels.compiled")
+        mixtures = import_module("consilience.model.kernels.compiled_residuals")
+    except Exception:  # noqa: BLE001 - a full disk, a folder that is not ours, another version: numpy computes the same
+        return None
+    return Kernel("numba", module.standardise, module.log_sum_exp, module.moments, mixtures.distances, mixtures.scatter)

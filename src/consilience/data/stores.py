@@ -1,0 +1,202 @@
+"""Addresses of files, local or in an S3 store, and the translation of their errors."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.request import url2pathname
+
+import pyarrow as pa
+from pyarrow import fs
+
+from consilience.errors import InvalidInputError
+from consilience.messages import FailureCode, SiteError
+
+# pyarrow's messages when a store denies access: a HEAD request has no body, so an expired token is a bare 400.
+REFUSED = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE|INVALID_CLIENT_TOKEN_ID|MISSING_AUTHENTICATION_TOKEN"
+    r"|UNRECOGNIZED_CLIENT|REQUEST_EXPIRED|REQUEST_TIME_TOO_SKEWED|HTTP status 40[013]"
+)
+UNREACHABLE = re.compile(r"NETWORK_CONNECTION|curlCode")
+ABSENT = re.compile(r"NO_SUCH_BUCKET|NO_SUCH_KEY|RESOURCE_NOT_FOUND|HTTP status 404")
+# Position of a CSV error and the expected type; never the value, which comes after.
+PLACE = re.compile(
+    r"(?:In |CSV parse error: )?(?:CSV column #(\d+): )?(?:Row #(\d+))?(?:: CSV conversion error to (\w+))?"
+)
+
+
+def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the addresses of the files that match a pattern, sorted; a list of addresses is returned unchanged.
+
+    Parameters
+    ----------
+    pattern : str or sequence of str
+        A path or address with ``*`` in any part of it: ``data/*/part-*.parquet``, ``s3://bucket/2024/*.parquet``.
+        ``**`` stands for any depth in local paths only.
+
+    Returns
+    -------
+    tuple of str
+        Absolute paths of local files, so that they are valid on every worker with access to the disk.
+
+    Raises
+    ------
+    InvalidInputError
+        If nothing matches.
+
+    Examples
+    --------
+    >>> expand(["b.parquet", "a.parquet"])
+    ('b.parquet', 'a.parquet')
+    >>> expand("no/such/*.parquet")
+    Traceback (most recent call last):
+        ...
+    consilience.errors.InvalidInputError: no file matches 'no/such/*.parquet': check the path; name the files of a
+    directory as directory/*.parquet
+    """
+    if not isinstance(pattern, str):
+        found = tuple(pattern)
+    else:
+        found = tuple(sorted(_stored(pattern) if is_remote(pattern) else _local(pattern)))
+    if not found:
+        said = repr(show_address(pattern)) if isinstance(pattern, str) else "an empty list"
+        raise InvalidInputError(
+            f"no file matches {said}: check the path; name the files of a directory as directory/*.parquet"
+        )
+    return found
+
+
+@contextmanager
+def translate_errors(uri: str, columns: Sequence[str] = ()) -> Iterator[None]:
+    """Translate pyarrow's errors to failure codes; those of CSV quote values and are not passed on.
+
+    Parameters
+    ----------
+    uri : str
+    columns : sequence of str
+        Names of the columns of a CSV file, if they are known when the error occurs.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise SiteError(FailureCode.DATA_NOT_FOUND, show_address(uri)) from error
+    except PermissionError as error:
+        raise SiteError(FailureCode.NO_CREDENTIALS, show_address(uri)) from error
+    except OSError as error:
+        raise SiteError(_code(str(error)), show_address(uri)) from error
+    except pa.ArrowException as error:
+        column, row, kind = PLACE.match(str(error)).groups()  # type: ignore[union-attr]
+        code = FailureCode.DATA_UNREADABLE if kind in (None, "string") else FailureCode.NOT_NUMBERS
+        raise SiteError(code, ", ".join([show_address(uri), *_place(uri, columns, column, row)])) from None
+
+
+def _place(uri: str, columns: Sequence[str], column: str | None, row: str | None) -> Iterator[str]:
+    """Yield the place of an error in a file: its column and its row; or that the file is empty."""
+    if column is not None:
+        known = int(column) < len(columns)
+        yield f"column {columns[int(column)]!r}" if known else f"column number {column}"
+    if row is not None:
+        yield f"line {row}"
+    elif column is None and not is_remote(uri) and Path(_local_path(uri)).stat().st_size == 0:
+        yield "which is empty (0 bytes)"
+
+
+def _code(text: str) -> FailureCode:
+    """Return the failure code of an operating system's or a store's error message."""
+    if REFUSED.search(text):
+        return FailureCode.NO_CREDENTIALS
+    if ABSENT.search(text):
+        return FailureCode.DATA_NOT_FOUND
+    return FailureCode.NO_STORE if UNREACHABLE.search(text) else FailureCode.DATA_UNREADABLE
+
+
+def is_remote(uri: str) -> bool:
+    """Whether an address is in an S3 store."""
+    return uri.startswith("s3://")
+
+
+def is_parquet(uri: str) -> bool:
+    """Whether an address names a Parquet file; otherwise it must name a CSV file."""
+    path = urlsplit(uri).path if is_remote(uri) else uri
+    if path.endswith((".parquet", ".pq")):
+        return True
+    if path.endswith((".csv", ".csv.gz")):
+        return False
+    raise SiteError(FailureCode.DATA_UNREADABLE, f"{show_address(uri)}: expected .parquet, .pq, .csv or .csv.gz")
+
+
+def show_address(uri: str) -> str:
+    """Return an address for display, without any credentials in it."""
+    if not is_remote(uri):
+        return uri
+    parts = urlsplit(uri)
+    return f"s3://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def open_store(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of an address and the path in it."""
+    return _s3(uri) if is_remote(uri) else (fs.LocalFileSystem(), _local_path(uri))
+
+
+def _s3(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return an S3 file system and the path in it; pyarrow's own parser of the address sets no timeouts."""
+    parts = urlsplit(uri)
+    if "@" in parts.netloc:
+        raise SiteError(
+            FailureCode.NO_CREDENTIALS, f"{show_address(uri)}: keys belong in the environment, not in an address"
+        )
+    options = dict(parse_qsl(parts.query))
+    endpoint = options.pop("endpoint_override", None)
+    endpoint = endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint is not None and "://" in endpoint:
+        options["scheme"], _, endpoint = endpoint.rstrip("/").partition("://")
+    if unknown := options.keys() - {"scheme", "region"}:
+        raise SiteError(FailureCode.DATA_NOT_FOUND, f"{show_address(uri)} has options {', '.join(sorted(unknown))}")
+    if endpoint is None and "region" not in options:
+        options["region"] = fs.resolve_s3_region(parts.netloc)
+    retry = fs.AwsStandardS3RetryStrategy(max_attempts=4)
+    store = fs.S3FileSystem(
+        endpoint_override=endpoint, connect_timeout=5, request_timeout=10, retry_strategy=retry, **options
+    )
+    return store, unquote(parts.netloc + parts.path)
+
+
+def _local_path(uri: str) -> str:
+    if uri.startswith("file://"):
+        return url2pathname(urlsplit(uri).path)
+    if "://" in uri:
+        raise SiteError(FailureCode.DATA_NOT_FOUND, f"{uri}: expected a local path, file:// or s3://")
+    return uri
+
+
+def _local(pattern: str) -> list[str]:
+    path = Path(_local_path(pattern)).absolute()
+    if path.is_file():
+        return [str(path)]
+    root = Path(path.anchor)
+    return [str(found) for found in root.glob(str(path.relative_to(root))) if found.is_file()]
+
+
+def _stored(pattern: str) -> list[str]:
+    """Return the addresses in an S3 store that match a pattern, part by part."""
+    query = urlsplit(pattern).query
+    with translate_errors(pattern):
+        store, path = _s3(pattern)
+        parts = path.split("/")
+        fixed = next((i for i, part in enumerate(parts) if set(part) & set("*[")), len(parts))
+        if fixed == len(parts):
+            infos = store.get_file_info([path])
+        else:
+            base = fs.FileSelector("/".join(parts[:fixed]), allow_not_found=True, recursive=fixed < len(parts) - 1)
+            infos = store.get_file_info(base)
+    keys = [info.path for info in infos if info.type == fs.FileType.File and _matches(info.path.split("/"), parts)]
+    return [f"s3://{quote(key, safe='/=')}" + (f"?{query}" if query else "") for key in keys]
+
+
+def _matches(key: list[str], parts: list[str]) -> bool:
+    return len(key) == len(parts) and all(fnmatchcase(a, b) for a, b in zip(key, parts, strict=True))

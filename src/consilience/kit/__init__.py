@@ -1,0 +1,1 @@
+"""What an institution runs: studies, its policy, ledger and releases, and runs by files."""

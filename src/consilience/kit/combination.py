@@ -1,0 +1,294 @@
+"""Engine of files: the answers that sites sent as files, each to the one question of their study."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from operator import add
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+
+from consilience.data import Shard
+from consilience.engines.inprocess import InProcess, NamedSites
+from consilience.engines.protocol import Engine
+from consilience.errors import InvalidInputError
+from consilience.federation.data_source import Shards
+from consilience.federation.federated_fit import FederatedOrders, build_model, compare_orders, warn_of
+from consilience.files.json_text import content_hash
+from consilience.files.site_file import SiteFile
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.rounds.guard import GuardedSite, RoundsOf
+from consilience.kit.site_fit import columns_of, question_of, site_file, validate_rows
+from consilience.kit.site_rounds import replay_of
+from consilience.kit.study import Study
+from consilience.kit.study_model import estimators_of, method_of, task_of
+from consilience.messages import Failure, FailureCode, FitSite, decode, encode, question_for
+from consilience.methods import Method
+from consilience.methods.one_shot.one_shot import OneShot
+from consilience.model import Mixture
+from consilience.runs import EngineOverSites, Limits, Reply, RunOptions, digest, run
+from consilience.runs.tree_sum import tree_sum
+from consilience.site import Site
+
+
+class SiteFiles:
+    """Engine whose sites have answered before, by a file each.
+
+    Every site answers a :class:`~consilience.messages.FitSite` with the fit in its file, and no other question: there
+    is nobody to ask. The coordinator checks these answers as those of any engine.
+
+    Parameters
+    ----------
+    files : mapping of str to SiteFile
+        File of each site, in the order of the sites.
+
+    Examples
+    --------
+    >>> from consilience.messages import LocalFit
+    >>> from consilience.model.summary import ColumnSummary
+    >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)",), LocalFit(ColumnSummary.unit(0, 1), None, None))
+    >>> SiteFiles({"north": file}).sites
+    ('north',)
+    """
+
+    def __init__(self, files: Mapping[str, SiteFile]) -> None:
+        if not files:
+            raise InvalidInputError("expected the file of at least one site")
+        self._answers = {name: encode(file.fit, file_fingerprint(file)) for name, file in files.items()}
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of the sites, in the order of summation."""
+        return tuple(self._answers)
+
+    def ask(
+        self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
+    ) -> Iterator[list[Reply]]:
+        """Yield the stored answers; a failure for a question that files cannot answer."""
+        answers = self._answers if isinstance(decode(question), FitSite) and not total else {}
+        refused = encode(Failure(FailureCode.NO_ANSWER_TO_KIND))
+        replies = [(name, answers.get(name, refused)) for name in sites]
+        yield [Reply(number, (name,), message, (digest(message),), 0.0) for name, message in replies]
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to end."""
+
+
+def file_fingerprint(file: SiteFile) -> int:
+    """Return the fingerprint of a file's rows: that of its fit, so that one fit under two names is seen.
+
+    Examples
+    --------
+    >>> from consilience.messages import LocalFit
+    >>> from consilience.model.summary import ColumnSummary
+    >>> nothing = LocalFit(ColumnSummary.unit(0, 1), None, None)
+    >>> files = [SiteFile("sha256:" + 64 * "0", name, ("(intercept)",), nothing) for name in ("north", "south")]
+    >>> file_fingerprint(files[0]) == file_fingerprint(files[1])
+    True
+    """
+    own = {key: value for key, value in file.content.items() if key not in ("site", "evidence")}
+    return int(content_hash(own).removeprefix("sha256:")[:15], 16)
+
+
+# ---------------------------------------------------------------- guarded
+
+
+class GuardedSites(NamedSites[GuardedSite]):
+    """Sends questions to guarded sites, one after another, and shows them the totals of earlier rounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.messages import Summarise, Total
+    >>> from consilience.model import Rows
+    >>> from consilience.runs import run
+    >>> from consilience.site import Site
+    >>> from consilience.kit.policy.policy import Policy
+    >>> from consilience.kit.policy.rounds.guard import RoundsOf
+    >>> def mean():
+    ...     return (yield Total(Summarise(d=0, q=1))).y_mean
+    >>> sites = [
+    ...     Site(name, Rows(np.empty((60, 0)), np.full((60, 1), y))) for name, y in (("north", 1.0), ("south", 3.0))
+    ... ]
+    >>> rules = RoundsOf(Policy.of_profile(), dialogue=mean)
+    >>> run(mean(), GuardedSites(GuardedSite(site, rules) for site in sites)).value
+    array([2.])
+    """
+
+    def __init__(self, sites: Iterable[GuardedSite]) -> None:
+        super().__init__((each.site.name, each) for each in sites)
+        self._totals: list[bytes] = []
+
+    def ask(
+        self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
+    ) -> Iterator[list[Reply]]:
+        """Yield the reply of each site; the time limit is not used."""
+        asked, found = decode(question), {}
+        for name in sites:
+            began = time.perf_counter()
+            place = self._places[name]
+            message = self._sites[name].reply(encode(question_for(asked, place)), tuple(self._totals))
+            found[place, place + 1] = decode(message)
+            yield [Reply(number, (name,), message, (digest(message),), time.perf_counter() - began)]
+        if total and not any(isinstance(value, Failure) for value in found.values()):
+            self._totals.append(encode(tree_sum(found, 0, len(self._sites), add)))
+
+
+# ---------------------------------------------------------------- combination
+
+
+def combine_files(study: Study, files: Iterable[SiteFile]) -> FederatedOrders:
+    """Combine the files of the sites by one-shot aggregation; compare the study's numbers of experts by BIC.
+
+    Raises
+    ------
+    InvalidInputError
+        If a file is of another study, or two files are of one site.
+    """
+    by_site: dict[str, SiteFile] = {}
+    for file in files:
+        if file.study != study.identity:
+            raise InvalidInputError(
+                f"the file of {file.site} is for another study, or for another version of it ({file.study[:15]}..., "
+                f"this is {study.identity[:15]}...): use the study file that was sent to the sites, or ask the site to "
+                "fit again"
+            )
+        if file.site in by_site:
+            raise InvalidInputError(f"there are two files of site {file.site}: pass one")
+        by_site[file.site] = file
+    return run_study(study, SiteFiles(dict(sorted(by_site.items()))), OneShot(refine=0))
+
+
+def simulate_study(
+    study: Study, tables: Mapping[str, pa.Table], policy: Policy | None = None, *, start: Mixture | None = None
+) -> FederatedOrders:
+    """Run a study on tables in this process: the same result, to the bit, as by files.
+
+    Parameters
+    ----------
+    study : Study
+    tables : mapping of str to pyarrow.Table
+        Table of each site.
+    policy : Policy, optional
+        Policy that every site applies, as ``consilience site`` does; no rules without one.
+    start : Mixture, optional
+        Public start of the run.
+    """
+    if policy is None:
+        return run_study(study, InProcess().over(sites_of(study, tables)), start=start)
+    if study.method is None:
+        return combine_files(study, [site_file(study, name, table, policy) for name, table in tables.items()])
+    method, task = method_of(study), replace(task_of(study), start=start)
+    rules = RoundsOf(policy.stricter(study.minimum), study, question_of(study), replay_of(method, task))
+    return run_study(study, GuardedSites(GuardedSite(site, rules) for site in sites_of(study, tables)), start=start)
+
+
+def sites_of(study: Study, tables: Mapping[str, pa.Table]) -> list[Site]:
+    """Return the sites of a study from their tables, by name; with rows by client if the method needs it."""
+    sites = [Site(name, validate_rows(study, tables[name])) for name in sorted(tables)]
+    return [site.by_client() for site in sites] if method_of(study).by_client else sites
+
+
+def run_study(
+    study: Study,
+    engine: EngineOverSites,
+    method: Method | None = None,
+    *,
+    start: Mixture | None = None,
+    options: RunOptions | None = None,
+) -> FederatedOrders:
+    """Run a study over an engine; compare its numbers of experts by BIC.
+
+    Parameters
+    ----------
+    study : Study
+    engine : EngineOverSites
+    method : Method, optional
+        The study's by default.
+    start : Mixture, optional
+        Public start of the run.
+    options : RunOptions, optional
+        The study states the limits.
+    """
+    models = estimators_of(study)
+    method, task = method_of(study) if method is None else method, replace(task_of(study, models), start=start)
+    limits, most_rounds = Limits(max_rows=study.max_rows), method.most_rounds(task)
+    done = run(method.dialogue(task), engine, options, limits=limits, most_rounds=most_rounds)
+    fits = [
+        None if fit is None else build_model(model, fit, done.record)
+        for model, fit in zip(models, done.value, strict=True)
+    ]
+    found = compare_orders(study.model.experts, fits, "bic")
+    warn_of(found.best)
+    return found
+
+
+# ---------------------------------------------------------------- shards
+
+
+def sites_in(study: Study, pattern: str | Sequence[str]) -> list[Site]:
+    """Return a site for each file of one owner, with the columns and rules of a study, by name.
+
+    Sites are named as their files, without the ending if the names are distinct then.
+
+    Parameters
+    ----------
+    study : Study
+    pattern : str or sequence of str
+        Path, ``s3://`` address or pattern with ``*``, or a list of addresses.
+    """
+    model = study.model
+    shards = Shards.of(
+        pattern,
+        target=model.response,
+        features=list(study.covariates.names),
+        weight=None,
+        groups=model.clients,
+        exposure=model.exposure,
+        trials=None,
+    )
+    short = [PurePosixPath(name).name.split(".")[0] for name in shards.names]
+    names = short if len(set(short)) == len(short) else shards.names
+    sites = [Site(name, Shard(uri, columns_of(study))) for name, uri in sorted(zip(names, shards.uris, strict=True))]
+    return [site.by_client() for site in sites] if method_of(study).by_client else sites
+
+
+def run_over_files(
+    study: Study,
+    pattern: str | Sequence[str],
+    engine: Engine | None = None,
+    *,
+    start: Mixture | None = None,
+    options: RunOptions | None = None,
+) -> FederatedOrders:
+    """Run a study over files of one owner; no policy applies.
+
+    Parameters
+    ----------
+    study : Study
+    pattern : str or sequence of str
+        As in :func:`sites_in`.
+    engine : Engine, optional
+        In this process by default.
+    start : Mixture, optional
+        Public start of the run.
+    options : RunOptions, optional
+        The study states the limits.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pyarrow import parquet
+    >>> from consilience.datasets.hospitals import STUDY, hospitals
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, table in hospitals().items():
+    ...         parquet.write_table(table, f"{folder}/{name}.parquet")
+    ...     found = run_over_files(Study.from_text(STUDY), f"{folder}/*.parquet").best
+    >>> found.model.n_experts, found.record.sites
+    (2, ('ash', 'birch', 'cedar', 'elm', 'oak'))
+    """
+    with closing((InProcess() if engine is None else engine).over(sites_in(study, pattern))) as over:
+        return run_study(study, over, start=start, options=options)

@@ -1,0 +1,352 @@
+"""Entries of a site's ledger: one line of canonical JSON each, with the hash of the entry before it and its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from consilience.errors import InvalidInputError
+from consilience.files.json_text import canonical_bytes, content_hash, parse_json
+from consilience.kit.private_files import OWNER_ONLY, read_capped, write_once
+
+VERSION = 1
+KINDS = ("init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair")
+"""Kinds of entries."""
+START = f"sha256:{64 * '0'}"
+"""What stands for the hash before the first entry."""
+MOST_LINE = 2**16
+"""Maximum size of a line."""
+_FIELDS = {"version", "number", "time", "kind", "details", "previous", "hash"}
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a ledger.
+
+    Parameters
+    ----------
+    number : int
+        Its place, from 1; also the number of its line.
+    time : str
+        Time in UTC, by the clock of the site.
+    kind : str
+        One of :data:`KINDS`.
+    details : mapping
+        What the kind of entry needs; never a value of a row.
+    previous, hash : str
+        Hash of the entry before it, and its own over all other fields.
+    """
+
+    number: int
+    time: str
+    kind: str
+    details: Mapping[str, Any]
+    previous: str
+    hash: str
+
+
+def head_of(entries: Sequence[Entry]) -> str:
+    """Return the hash of the last entry."""
+    return entries[-1].hash if entries else START
+
+
+def line_of(kind: str, details: Mapping[str, Any], before: Sequence[Entry], now: datetime | None = None) -> bytes:
+    """Return the line of a new entry after others, without its line break."""
+    moment = datetime.now(UTC) if now is None else now
+    if moment.tzinfo is None:
+        raise InvalidInputError("the time of an entry needs its zone: datetime.now(UTC)")
+    fields = {
+        "version": VERSION,
+        "number": len(before) + 1,
+        "time": moment.astimezone(UTC).strftime(_TIME),
+        "kind": kind,
+        "details": dict(details),
+        "previous": head_of(before),
+    }
+    return canonical_bytes({**fields, "hash": content_hash(fields)})
+
+
+def entry_of(line: bytes, before: Sequence[Entry]) -> Entry:
+    """Return the entry of the line after others; raise an error without the line's number, which the caller knows.
+
+    Examples
+    --------
+    >>> line = line_of("init", {"site": "north"}, [], datetime(2026, 1, 31, tzinfo=UTC))
+    >>> entry_of(line, []).time
+    '2026-01-31T00:00:00Z'
+    >>> entry_of(line.replace(b"north", b"south"), [])
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: the entry does not have the hash that it states: it was changed
+    """
+    if len(line) > MOST_LINE:
+        raise InvalidInputError(f"it has more than {MOST_LINE:,} bytes")
+    try:
+        found = parse_json(line.decode(), "an entry")
+    except UnicodeDecodeError as error:
+        raise InvalidInputError("it is not UTF-8") from error
+    _check_fields(found)
+    if content_hash({name: value for name, value in found.items() if name != "hash"}) != found["hash"]:
+        raise InvalidInputError("the entry does not have the hash that it states: it was changed")
+    if canonical_bytes(found) != line:
+        raise InvalidInputError("the entry is not in canonical form: the line was edited")
+    number, previous = len(before) + 1, head_of(before)
+    if found["number"] != number or found["previous"] != previous:
+        raise InvalidInputError(_broken(found, number, before))
+    return Entry(**{name: value for name, value in found.items() if name != "version"})
+
+
+def _check_fields(found: Any) -> None:
+    if not isinstance(found, dict) or found.get("version") is None:
+        raise InvalidInputError("it is not an entry of a ledger: expected an object with a version")
+    version = found["version"]
+    if type(version) is not int or version != VERSION:
+        raise InvalidInputError(f"the entry has version {version!a}, this library reads {VERSION}: install a newer one")
+    if found.keys() != _FIELDS:
+        wrong = ", ".join(ascii(name)[:40] for name in sorted(found.keys() ^ _FIELDS)[:5])
+        raise InvalidInputError(f"the entry has unknown fields, or lacks some: {wrong}")
+    texts = [found[name] for name in ("time", "kind", "previous", "hash")]
+    if not all(isinstance(text, str) for text in texts) or type(found["number"]) is not int:
+        raise InvalidInputError("a field of the entry is of another type than expected")
+    if found["kind"] not in KINDS:
+        raise InvalidInputError(f"the kind of the entry is none of {', '.join(KINDS)}")
+    if not isinstance(found["details"], dict):
+        raise InvalidInputError("the details of the entry are not an object")
+    _checked_time(found["time"])
+
+
+def _checked_time(text: str) -> None:
+    try:
+        datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise InvalidInputError("the time of the entry is not of the form 2026-01-31T12:00:00Z") from error
+
+
+def _broken(found: Mapping[str, Any], number: int, before: Sequence[Entry]) -> str:
+    """Say how an entry, whole in itself, does not follow from those before it."""
+    places = {entry.hash: entry.number for entry in before}
+    if found["hash"] in places:
+        return f"it repeats entry {places[found['hash']]}"
+    if found["previous"] in places and found["previous"] != before[-1].hash:
+        return f"it continues entry {places[found['previous']]} and not the one above it: the ledger has a fork"
+    if found["number"] > number:
+        return f"it has number {found['number']}: lines before it were removed or moved"
+    return "it does not continue the entry above it: lines were removed, moved or replaced"
+
+
+# ---------------------------------------------------------------- ledger
+
+__all__ = ["KINDS", "START", "Entry", "LedgerCheck", "append", "read", "repair", "verify"]
+
+MOST_BYTES = 2**26
+"""Maximum size of a ledger."""
+
+
+@dataclass(frozen=True)
+class LedgerCheck:
+    """Whether a ledger is whole.
+
+    Parameters
+    ----------
+    entries : tuple of Entry
+        Entries before the first problem.
+    line : int, optional
+        Line of the first problem.
+    said : str
+        What is wrong with it; empty if the ledger is whole.
+    is_partial : bool
+        Whether the only problem is that the last line was not written to its end.
+    """
+
+    entries: tuple[Entry, ...]
+    line: int | None = None
+    said: str = ""
+    is_partial: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is no problem."""
+        return self.line is None
+
+    @property
+    def head(self) -> str:
+        """Hash of the last entry."""
+        return head_of(self.entries)
+
+    def __str__(self) -> str:
+        if self.is_whole:
+            return f"the ledger is whole: {len(self.entries):,} entries"
+        return f"the ledger is damaged in line {self.line}: {self.said}"
+
+
+# ---------------------------------------------------------------- reading
+
+
+def verify(path: str | Path, known: Mapping[int, str] | None = None) -> LedgerCheck:
+    """Check every line of a ledger, and the chain of their hashes.
+
+    Parameters
+    ----------
+    path : path
+    known : mapping of int to str, optional
+        Hashes of entries by their numbers, from released files or notes: if one differs or is absent, the ledger was
+        written anew or cut.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "ledger.jsonl"
+    >>> first = append(path, "init", {"site": "north"})
+    >>> str(verify(path)), verify(path).head == first.hash
+    ('the ledger is whole: 1 entries', True)
+    >>> str(verify(path, {2: first.hash}))
+    'the ledger is damaged in line 2: there is no such entry, and a file states its hash: the ledger was cut'
+    """
+    lines = read_capped(path, MOST_BYTES).split(b"\n")
+    rest = lines.pop()
+    entries: list[Entry] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            entries.append(entry_of(line, entries))
+        except InvalidInputError as error:
+            return LedgerCheck(tuple(entries), number, str(error))
+    for number, stated in sorted((known or {}).items()):
+        if number > len(entries) and not (rest and number == len(entries) + 1):
+            return LedgerCheck(
+                tuple(entries), number, "there is no such entry, and a file states its hash: the ledger was cut"
+            )
+        if number <= len(entries) and entries[number - 1].hash != stated:
+            return LedgerCheck(
+                tuple(entries[: number - 1]),
+                number,
+                "a file states another hash of this entry: the ledger was written anew from here or before (a fork)",
+            )
+    if rest:
+        return LedgerCheck(
+            tuple(entries),
+            len(entries) + 1,
+            "the last line was not written to its end, as after a crash; repair drops it",
+            is_partial=True,
+        )
+    return LedgerCheck(tuple(entries))
+
+
+def read(path: str | Path) -> tuple[Entry, ...]:
+    """Return the entries of a ledger; raise an error that names the line if it is damaged.
+
+    A last line that was not written to its end is left out: the entries before it are readable.
+    """
+    found = verify(path)
+    if not (found.is_whole or found.is_partial):
+        raise InvalidInputError(f"{found}. Restore the file from a backup; nothing is released without a whole ledger")
+    return found.entries
+
+
+# ---------------------------------------------------------------- writing
+
+
+def append(
+    path: str | Path,
+    kind: str,
+    details: Mapping[str, Any],
+    *,
+    head: str | None = None,
+    now: datetime | None = None,
+) -> Entry:
+    """Add an entry to a ledger, which is made if there is none and the kind is "init".
+
+    Parameters
+    ----------
+    path : path
+    kind : str
+        One of ``KINDS``; "init" for the first entry and no other.
+    details : mapping
+        JSON values; at most 64 KiB with the rest of the line.
+    head : str, optional
+        Hash of the entry that must be the last one: what was decided on an older state of the ledger is not recorded.
+    now : datetime, optional
+        Time of the entry, with its zone.
+
+    Returns
+    -------
+    Entry
+        It is on disk when the function returns.
+    """
+    goal = Path(path)
+    with _alone(goal):
+        found = verify(goal) if goal.exists() else LedgerCheck(())
+        if not found.is_whole:
+            remedy = "Repair it first" if found.is_partial else "Restore the file from a backup"
+            raise InvalidInputError(f"{found}. {remedy}")
+        if (kind == "init") != (not found.entries):
+            raise InvalidInputError("the first entry of a ledger, and no other, has the kind init")
+        if head is not None and head != found.head:
+            raise InvalidInputError("the ledger has grown since this was decided: decide again")
+        line = line_of(kind, details, found.entries, now)
+        entry = entry_of(line, found.entries)
+        if goal.exists() and goal.stat().st_size + len(line) >= MOST_BYTES:
+            raise InvalidInputError(f"the ledger would have more than {MOST_BYTES:,} bytes, the most that are read")
+        _write_line(goal, line)
+        return entry
+
+
+def _write_line(path: Path, line: bytes) -> None:
+    """Add a line by one write, and wait until it is on disk."""
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(path, flags, OWNER_ONLY), "ab", buffering=0) as file:
+            whole = file.write(line + b"\n") == len(line) + 1
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise InvalidInputError(f"{path.name} cannot be written: {error.strerror}") from error
+    if not whole:
+        raise InvalidInputError(f"{path.name} could not be written to the end of the line: make room on the disk")
+
+
+def repair(path: str | Path) -> bool:
+    """Drop a last line that was not written to its end, and nothing else; return whether there was one.
+
+    A last line that lacks only its line break is whole: it gets the line break. Other damage is an error.
+    """
+    goal = Path(path)
+    with _alone(goal):
+        found = verify(goal)
+        if found.is_whole:
+            return False
+        if not found.is_partial:
+            raise InvalidInputError(f"{found}. This cannot be repaired: restore the file from a backup")
+        data = read_capped(goal, MOST_BYTES)
+        kept, rest = data[: data.rfind(b"\n") + 1], data[data.rfind(b"\n") + 1 :]
+        with suppress(InvalidInputError):
+            entry_of(rest, found.entries)
+            kept = data + b"\n"
+        partial = goal.with_name(f".{goal.name}.partial")
+        partial.unlink(missing_ok=True)
+        write_once(partial, kept)
+        partial.replace(goal)
+        return True
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other processes from writing: a file beside the ledger says that one does."""
+    lock = path.with_name(f"{path.name}.lock")
+    try:
+        handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    except FileExistsError as error:
+        raise InvalidInputError(
+            f"another process writes to {path.name}, or ended while it did. If none is running, delete {lock.name}"
+        ) from error
+    except OSError as error:
+        raise InvalidInputError(f"{path.name} cannot be written: {error.strerror}") from error
+    os.close(handle)
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)

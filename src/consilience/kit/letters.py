@@ -1,0 +1,322 @@
+"""Questions and answers of a run as files: content with a hash, and an envelope around it, as other files have.
+
+A question says in words what it asks for; the numbers of questions and answers are the messages of any engine, in
+base64. An answer names the content hash of its question, so that it answers that question and no other.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from consilience.errors import InvalidInputError
+from consilience.files.json_text import content_hash, parse_json, read_text, write_json
+from consilience.kit.roster import Roster
+from consilience.messages.site_names import site_names
+
+VERSION = 1
+"""Version of the format that is written; all versions up to it are read."""
+MOST_ROUNDS = 100_000
+HASH = re.compile(r"sha256:[0-9a-f]{64}")
+_HEAD = {"format", "version", "hash", "content", "envelope"}
+
+
+@dataclass(frozen=True, eq=False)
+class Letter:
+    """What questions and answers have in common.
+
+    Parameters
+    ----------
+    run : str
+        Identity of the run, ``sha256:...``.
+    study : str
+        Identity of the study, ``sha256:...``.
+    number : int
+        Number of the round, from 1.
+    envelope : mapping
+        Times, and for answers place in the ledger and signature; not part of the content.
+    """
+
+    kind: ClassVar[str]
+    run: str
+    study: str
+    number: int
+    envelope: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The content as a JSON object."""
+        return {"run": self.run, "study": self.study, "round": self.number, **self._rest}
+
+    @property
+    def _rest(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    @property
+    def hash(self) -> str:
+        """Hash of the content's canonical bytes, ``sha256:...``."""
+        return content_hash(self.content)
+
+    def to_text(self) -> str:
+        """Return the file as JSON text."""
+        head = {"format": self.kind, "version": VERSION, "hash": self.hash}
+        return write_json({**head, "content": self.content, "envelope": dict(self.envelope)})
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read a file from JSON text; raise an error if it is damaged, was changed, or is of another kind."""
+        document = parse_json(text, f"a {cls.kind}")
+        if not isinstance(document, dict) or document.get("format") != cls.kind:
+            raise InvalidInputError(f'not a {cls.kind}: expected an object with "format": "{cls.kind}"')
+        if type(document.get("version")) is int and document["version"] > VERSION:
+            raise InvalidInputError(f"the {cls.kind} has format {document['version']}: upgrade consilience")
+        if set(document) != _HEAD or document["version"] != VERSION or not isinstance(document["content"], dict):
+            raise InvalidInputError(f"not a valid {cls.kind}: its fields are not those of version {VERSION}")
+        if content_hash(document["content"]) != document["hash"]:
+            raise InvalidInputError("the content does not have the hash that the file states: it was changed")
+        try:
+            return cls._of(document["content"], document["envelope"])
+        except (KeyError, TypeError, ValueError, binascii.Error) as error:
+            raise InvalidInputError(f"not a valid {cls.kind}: {type(error).__name__}") from error
+
+    @classmethod
+    def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class QuestionLetter(Letter):
+    """A question of a run.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        The sites that are asked this question.
+    asks : str
+        What an answer discloses, in words.
+    question : bytes
+        The encoded question.
+    totals : tuple of bytes
+        Encoded totals of the rounds before, for the replay check; empty for methods that ask for more than totals.
+
+    Examples
+    --------
+    >>> letter = QuestionLetter("sha256:" + 64 * "0", "sha256:" + 64 * "1", 2, ("north",), "sums", b"?")
+    >>> again = QuestionLetter.from_text(letter.to_text())
+    >>> again.question, again.hash == letter.hash
+    (b'?', True)
+    """
+
+    kind: ClassVar[str] = "consilience question"
+    sites: tuple[str, ...]
+    asks: str
+    question: bytes
+    totals: tuple[bytes, ...] = ()
+
+    @property
+    def _rest(self) -> dict[str, Any]:
+        return {
+            "sites": list(self.sites),
+            "asks": self.asks,
+            "question": as_text(self.question),
+            "totals": [as_text(total) for total in self.totals],
+        }
+
+    @classmethod
+    def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
+        _check_fields(content, {"sites", "asks", "question", "totals"})
+        return cls(
+            *_head(content),
+            tuple(as_name(site) for site in content["sites"]),
+            as_name(content["asks"]),
+            as_bytes(content["question"]),
+            tuple(as_bytes(total) for total in content["totals"]),
+            envelope=_mapping(envelope),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerLetter(Letter):
+    """The answer of a site.
+
+    Parameters
+    ----------
+    site : str
+    asked : str
+        Content hash of the question.
+    answer : bytes
+        The encoded answer or failure.
+
+    Examples
+    --------
+    >>> letter = AnswerLetter("sha256:" + 64 * "0", "sha256:" + 64 * "1", 2, "north", "sha256:" + 64 * "2", b"!")
+    >>> AnswerLetter.from_text(letter.to_text()).answer
+    b'!'
+    """
+
+    kind: ClassVar[str] = "consilience answer"
+    site: str
+    asked: str
+    answer: bytes
+
+    @property
+    def _rest(self) -> dict[str, Any]:
+        return {"site": self.site, "asked": self.asked, "answer": as_text(self.answer)}
+
+    @classmethod
+    def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
+        _check_fields(content, {"site", "asked", "answer"})
+        return cls(
+            *_head(content),
+            as_name(content["site"]),
+            as_hash(content["asked"]),
+            as_bytes(content["answer"]),
+            envelope=_mapping(envelope),
+        )
+
+
+def _check_fields(content: Mapping[str, Any], own: set[str]) -> None:
+    if set(content) != own | {"run", "study", "round"}:
+        raise ValueError
+
+
+def _head(content: Mapping[str, Any]) -> tuple[str, str, int]:
+    number = content["round"]
+    if type(number) is not int or not 1 <= number <= MOST_ROUNDS:
+        raise ValueError
+    return as_hash(content["run"]), as_hash(content["study"]), number
+
+
+def as_hash(value: Any) -> str:
+    """Return a hash, ``sha256:...``; raise an error for anything else."""
+    if not isinstance(value, str) or not HASH.fullmatch(value):
+        raise ValueError
+    return value
+
+
+def as_name(value: Any) -> str:
+    """Return a text that is not long; raise an error for anything else."""
+    if not isinstance(value, str) or len(value) > 10_000:
+        raise ValueError
+    return value
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return value
+
+
+def as_text(data: bytes) -> str:
+    """Return bytes as text in base64."""
+    return b64encode(data).decode("ascii")
+
+
+def as_bytes(value: Any) -> bytes:
+    """Return the bytes of a text in base64; raise an error for anything else."""
+    if not isinstance(value, str):
+        raise TypeError
+    return b64decode(value, validate=True)
+
+
+# ---------------------------------------------------------------- run file
+
+RUN = "run.json"
+FORMAT, RUN_VERSION = "consilience run", 1
+MOST_SITES = 100_000
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """What the files of a run have in common.
+
+    Parameters
+    ----------
+    study : str
+        Identity of the study, ``sha256:...``.
+    sites : tuple of str
+        Names of all sites, in the order of summation.
+    keys : mapping of str to str
+        Public keys of sites that sign.
+    coordinator : str
+        Hash of the secret of the coordinator who began the run, so that another one is noticed.
+    start : bytes
+        Public start of the run, as an encoded question for its likelihood; empty if there is none.
+
+    Examples
+    --------
+    >>> run = RunFile("sha256:" + 64 * "0", ("north", "south"), {}, "sha256:" + 64 * "1")
+    >>> RunFile.from_text(run.to_text()) == run
+    True
+    """
+
+    study: str
+    sites: tuple[str, ...]
+    keys: Mapping[str, str]
+    coordinator: str
+    start: bytes = b""
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The content as a JSON object."""
+        return {
+            "study": self.study,
+            "sites": list(self.sites),
+            "keys": dict(self.keys),
+            "coordinator": self.coordinator,
+            "start": as_text(self.start),
+        }
+
+    @property
+    def identity(self) -> str:
+        """Identity of the run, ``sha256:...``."""
+        return content_hash(self.content)
+
+    @property
+    def roster(self) -> Roster | None:
+        """Roster of the sites; None if no site signs."""
+        if not self.keys:
+            return None
+        sites = [{"name": site, **({"key": self.keys[site]} if site in self.keys else {})} for site in self.sites]
+        return Roster.from_tables({"format": Roster.kind, "version": 1, "sites": sites})
+
+    def to_text(self) -> str:
+        """Return the text of the file."""
+        return write_json({"format": FORMAT, "version": RUN_VERSION, "hash": self.identity, "content": self.content})
+
+    @classmethod
+    def from_text(cls, text: str) -> RunFile:
+        """Read a run; raise an error if the file was changed, or is something else."""
+        document = parse_json(text, "the file of a run")
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            raise InvalidInputError(f"{RUN} is not the file of a run")
+        if document.get("version") != RUN_VERSION:
+            raise InvalidInputError(f"{RUN} has another version than {RUN_VERSION}: upgrade consilience")
+        content = document.get("content")
+        if not isinstance(content, dict) or content_hash(content) != document.get("hash"):
+            raise InvalidInputError(f"{RUN} was changed or damaged: restore it")
+        try:
+            return cls._of(content)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError(f"{RUN} is not valid: {type(error).__name__}") from error
+
+    @classmethod
+    def _of(cls, content: Mapping[str, Any]) -> RunFile:
+        if set(content) != {"study", "sites", "keys", "coordinator", "start"} or len(content["sites"]) > MOST_SITES:
+            raise ValueError
+        sites = tuple(as_name(site) for site in content["sites"])
+        keys = {as_name(site): as_name(key) for site, key in content["keys"].items()}
+        if not sites or site_names(sites) != sites or not set(keys) <= set(sites):
+            raise ValueError
+        start = as_bytes(content["start"])
+        return cls(as_hash(content["study"]), sites, keys, as_hash(content["coordinator"]), start)
+
+    @classmethod
+    def read(cls, folder: Path) -> RunFile:
+        """Read the run of a folder; raise an error if there is none, or if its file was changed."""
+        return cls.from_text(read_text(folder / RUN, f"a folder with {RUN}"))

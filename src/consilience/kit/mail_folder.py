@@ -1,0 +1,228 @@
+"""The folder of a run by files: which questions and answers are in it, told apart by content and not by name.
+
+People and sync services copy, rename and delete files, and show them half written. A file that is not a whole question
+or answer is named with the reason and never used.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from consilience.errors import EngineError, InvalidInputError
+from consilience.files.json_text import parse_json, read_text
+from consilience.kit.letters import RUN, AnswerLetter, Letter, QuestionLetter, RunFile
+from consilience.kit.private_files import slug
+
+MOST_FILES = 100_000
+STUDY, END = "study.toml", "finished.json"
+"""Files of a run besides questions and answers: the study, and the mark of its end."""
+KINDS: dict[str, type[Letter]] = {kind.kind: kind for kind in (QuestionLetter, AnswerLetter)}
+
+
+def question_name(number: int, site: str = "") -> str:
+    """Return the name of the file of a question.
+
+    Examples
+    --------
+    >>> question_name(2), question_name(2, "Hospital North")
+    ('round-02.question.json', 'round-02.question.hospital-north.json')
+    """
+    return f"round-{number:02d}.question{'.' + slug(site) if site else ''}.json"
+
+
+def answer_name(number: int, site: str) -> str:
+    """Return the name of the file of an answer.
+
+    Examples
+    --------
+    >>> answer_name(2, "north")
+    'round-02.answer.north.json'
+    """
+    return f"round-{number:02d}.answer.{slug(site)}.json"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file under another name and rename it, so that it is whole whenever it is seen."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise EngineError(f"{path} cannot be written: {error.strerror}") from error
+
+
+@dataclass
+class MailFolder:
+    """The letters of a folder.
+
+    Parameters
+    ----------
+    path : Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = MailFolder(Path(tempfile.mkdtemp()))
+    >>> letter = AnswerLetter("sha256:" + 64 * "0", "sha256:" + 64 * "1", 2, "north", "sha256:" + 64 * "2", b"!")
+    >>> write_whole(folder.path / "a copy of it.json", letter.to_text())
+    >>> [(path.name, found.site) for path, found in folder.answers()]
+    [('a copy of it.json', 'north')]
+    """
+
+    path: Path
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Names of files that are not whole letters, with the reason."""
+    _known: dict[str, tuple[tuple[int, int], Letter]] = field(default_factory=dict, repr=False)
+
+    def letters(self) -> Iterator[tuple[Path, Letter]]:
+        """Yield all letters with their paths, by name; files that were read before and have not changed are kept."""
+        self.unreadable.clear()
+        paths = sorted(self.path.glob("*.json"))
+        if len(paths) > MOST_FILES:
+            raise EngineError(f"{self.path.name} has more than {MOST_FILES:,} files: use a folder for this run alone")
+        for path in paths:
+            if path.name in (RUN, END):
+                continue
+            try:
+                state = path.stat()
+                mark = (state.st_size, state.st_mtime_ns)
+                known = self._known.get(path.name)
+                letter = known[1] if known is not None and known[0] == mark else letter_of(path)
+            except (InvalidInputError, OSError) as error:
+                self.unreadable[path.name] = str(error) if isinstance(error, InvalidInputError) else "it cannot be read"
+                continue
+            self._known[path.name] = mark, letter
+            yield path, letter
+
+    def questions(self) -> list[tuple[Path, QuestionLetter]]:
+        """Return the questions in the folder."""
+        return [(path, letter) for path, letter in self.letters() if isinstance(letter, QuestionLetter)]
+
+    def answers(self) -> list[tuple[Path, AnswerLetter]]:
+        """Return the answers in the folder."""
+        return [(path, letter) for path, letter in self.letters() if isinstance(letter, AnswerLetter)]
+
+
+def letter_of(path: Path) -> Letter:
+    """Return the question or answer in a file; raise an error if it is damaged, or something else."""
+    text = read_text(path, "a question or an answer")
+    document = parse_json(text, "a question or an answer")
+    kind = KINDS.get(str(document.get("format"))) if isinstance(document, dict) else None
+    if kind is None:
+        raise InvalidInputError("the file is neither a question nor an answer")
+    return kind.from_text(text)
+
+
+# ---------------------------------------------------------------- mail status
+
+
+@dataclass(frozen=True)
+class RoundStatus:
+    """One round.
+
+    Parameters
+    ----------
+    number : int
+    asks : str
+        What an answer discloses, in words.
+    answered, awaited : tuple of str
+        Names of sites.
+    due : str
+        Until when answers are taken; empty if there is no limit.
+    bytes_sent, bytes_received : int
+        Size of the files of questions and of answers; a file counts once for each site that reads it.
+    """
+
+    number: int
+    asks: str
+    answered: tuple[str, ...]
+    awaited: tuple[str, ...]
+    due: str
+    bytes_sent: int
+    bytes_received: int
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run in a folder.
+
+    Parameters
+    ----------
+    run : RunFile
+    rounds : tuple of RoundStatus
+    unused : mapping of str to str
+        Names of files that are not letters of this run, with the reason.
+    finished : bool
+        Whether the coordinator has marked the end.
+    """
+
+    run: RunFile
+    rounds: tuple[RoundStatus, ...]
+    unused: dict[str, str]
+    finished: bool
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Sites whose answer to the latest question is not there."""
+        return () if self.finished or not self.rounds else self.rounds[-1].awaited
+
+
+def status_of(folder: Path) -> RunStatus:
+    """Read the folder of a run.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from consilience.kit.mail_folder import question_name, write_whole
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> run = RunFile("sha256:" + 64 * "0", ("north", "south"), {}, "sha256:" + 64 * "1")
+    >>> write_whole(folder / "run.json", run.to_text())
+    >>> letter = QuestionLetter(run.identity, run.study, 1, run.sites, "sums", b"?")
+    >>> write_whole(folder / question_name(1), letter.to_text())
+    >>> status_of(folder).awaited
+    ('north', 'south')
+    """
+    run, mail = RunFile.read(folder), MailFolder(folder)
+    letters = list(mail.letters())
+    unused = dict(mail.unreadable) | {path.name: "it is of another run" for path, x in letters if x.run != run.identity}
+    mine = [(path, letter) for path, letter in letters if letter.run == run.identity]
+    numbers = sorted({letter.number for _, letter in mine if isinstance(letter, QuestionLetter)})
+    rounds = tuple(_round(number, [each for each in mine if each[1].number == number]) for number in numbers)
+    return RunStatus(run, rounds, unused, _is_over(folder, run))
+
+
+def _round(number: int, letters: Sequence[tuple[Path, object]]) -> RoundStatus:
+    questions: dict[str, tuple[Path, QuestionLetter]] = {}
+    asked: set[str] = set()
+    for path, letter in letters:
+        if isinstance(letter, QuestionLetter):
+            questions[letter.hash] = path, letter
+            asked |= set(letter.sites)
+    answers = {x.site: path for path, x in letters if isinstance(x, AnswerLetter) and x.asked in questions}
+    return RoundStatus(
+        number,
+        "; ".join(dict.fromkeys(question.asks for _, question in questions.values())),
+        tuple(sorted(asked & set(answers))),
+        tuple(sorted(asked - set(answers))),
+        min((str(question.envelope.get("due", "")) for _, question in questions.values()), default=""),
+        sum(path.stat().st_size * len(question.sites) for path, question in questions.values()),
+        sum(path.stat().st_size for site, path in answers.items() if site in asked),
+    )
+
+
+def end_text(run: RunFile, rounds: int) -> str:
+    """Return the text of the mark of the end of a run."""
+    return json.dumps({"format": "consilience end", "version": 1, "run": run.identity, "rounds": rounds}) + "\n"
+
+
+def _is_over(folder: Path, run: RunFile) -> bool:
+    path = folder / END
+    try:
+        return bool(json.loads(path.read_text(encoding="utf-8")).get("run") == run.identity)
+    except (OSError, ValueError, AttributeError):
+        return False

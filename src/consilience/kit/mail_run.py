@@ -1,0 +1,266 @@
+"""A site's answer to a question that came as a file: held against study, policy and ledger, shown, sealed, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from consilience.errors import InvalidInputError, RefusedError
+from consilience.federation.federated_fit import FederatedOrders
+from consilience.kit.combination import run_study
+from consilience.kit.folder import SiteFolder
+from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
+from consilience.kit.mailbox import Mailbox, begin_folder
+from consilience.kit.policy.rounds.guard import GuardedSite, Outcome
+from consilience.kit.release import envelope_of
+from consilience.kit.site_rounds import RunPart, open_guarded_site, stored_reply
+from consilience.kit.study import Study
+from consilience.kit.study_model import method_of, task_of
+from consilience.messages import LogLikelihood, decode, encode
+from consilience.messages.site_names import site_names
+from consilience.methods import Task
+from consilience.model import Mixture
+from consilience.runs import Journal, RunOptions
+from consilience.runs.run import OnDrop
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """An answer that has not left: what it has, and what the guard decided.
+
+    Parameters
+    ----------
+    letter : QuestionLetter
+    site : GuardedSite or None
+        The site, which records the answer before it leaves; None if the question was answered before.
+    outcome : Outcome or None
+    reply : bytes
+        The encoded answer, or the one failure.
+    """
+
+    letter: QuestionLetter
+    site: GuardedSite | None
+    outcome: Outcome | None
+    reply: bytes
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the question was not answered before."""
+        return self.site is not None
+
+
+def open_question(mail: MailFolder, run: RunFile, site: str) -> QuestionLetter | None:
+    """Return the latest question of a run to a site; None if there is none.
+
+    Raises
+    ------
+    RefusedError
+        If two questions of one round differ: one of them was changed, or is of another coordinator.
+    """
+    mine = [letter for _, letter in mail.questions() if letter.run == run.identity and site in letter.sites]
+    if not mine:
+        return None
+    latest = max(letter.number for letter in mine)
+    found = {letter.hash: letter for letter in mine if letter.number == latest}
+    if len(found) > 1:
+        raise RefusedError(f"there are different questions of round {latest}: ask the coordinator which one is right")
+    return next(iter(found.values()))
+
+
+def is_answered(folder: SiteFolder, mail: MailFolder, letter: QuestionLetter) -> bool:
+    """Whether the site's own answer to a question is in the folder; one that somebody else wrote does not count."""
+    reply = stored_reply(folder, letter.run, letter.number, letter.hash)
+    wanted = (folder.name, letter.number, letter.hash, reply)
+    return reply is not None and any(
+        (each.site, each.number, each.asked, each.answer) == wanted for _, each in mail.answers()
+    )
+
+
+def draft_answer(
+    folder: SiteFolder,
+    study: Study,
+    table: pa.Table,
+    run: RunFile,
+    letter: QuestionLetter,
+    *,
+    source: Path | None = None,
+    approved_by: str = "",
+) -> Draft:
+    """Compute the answer to a question through the site's guard; nothing leaves, and nothing is charged yet.
+
+    A question that was answered before has the same reply, which is not computed again.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    study : Study
+    table : pyarrow.Table
+    run : RunFile
+    letter : QuestionLetter
+    source : Path, optional
+        File of the table, for the ledger.
+    approved_by : str
+        Who approves the answer, for the ledger.
+
+    Raises
+    ------
+    InvalidInputError
+        If the question is not of this run or for this site, or if the table does not fit the study.
+    RefusedError
+        If the rows differ from those of the run, or by a few from those of an earlier release or run, or if another
+        question of the same round was answered.
+    """
+    check_letter(folder, study, run, letter)
+    reply = stored_reply(folder, letter.run, letter.number, letter.hash)
+    if reply is not None:
+        return Draft(letter, None, None, reply)
+    table_path = "" if source is None else str(source.resolve())
+    part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by)
+    site = open_guarded_site(folder, study, table, method_of(study), task_from(study, start_of(run)), part=part)
+    outcome = site.considered(letter.question, letter.totals)
+    return Draft(letter, site, outcome, outcome.reply)
+
+
+def check_letter(folder: SiteFolder, study: Study, run: RunFile, letter: QuestionLetter) -> None:
+    """Raise an error if a question is not of this run and study, or not for this site."""
+    if run.study != study.identity or letter.study != study.identity:
+        raise InvalidInputError("the question is for another study, or for another version of it")
+    if letter.run != run.identity:
+        raise InvalidInputError("the question is of another run")
+    if folder.name not in letter.sites:
+        raise InvalidInputError(f"the question is not for {folder.name!a}")
+
+
+def seal_answer(folder: SiteFolder, draft: Draft) -> AnswerLetter:
+    """Record an answer in the ledger, and return the letter that leaves, signed if the site has a key."""
+    if draft.site is not None and draft.outcome is not None:
+        draft.site.accept(draft.outcome)
+    letter = draft.letter
+    found = AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, draft.reply)
+    return replace(found, envelope=envelope_of(folder, found.hash))
+
+
+def task_from(study: Study, start: Mixture | None) -> Task:
+    """Return the task of a study with a public start."""
+    return replace(task_of(study), start=start)
+
+
+def start_of(run: RunFile) -> Mixture | None:
+    """Return the public start of a run; None if it has none."""
+    if not run.start:
+        return None
+    question = decode(run.start)
+    if not isinstance(question, LogLikelihood):
+        raise InvalidInputError("the start of the run is not a mixture")
+    return question.mixture
+
+
+def start_bytes(start: Mixture | None) -> bytes:
+    """Return a public start as it stands in the file of a run."""
+    return b"" if start is None else encode(LogLikelihood(start))
+
+
+# ---------------------------------------------------------------- mail run
+
+JOURNAL = "run.journal"
+
+
+def begin_by_files(
+    study: Study,
+    mailbox: Path,
+    own: Path,
+    *,
+    sites: Sequence[str] = (),
+    keys: Mapping[str, str] | None = None,
+    start: Mixture | None = None,
+) -> RunFile:
+    """Begin a run in a folder, or go on with the one that is there.
+
+    Parameters
+    ----------
+    study : Study
+    mailbox : Path
+        Folder that the sites see.
+    own : Path
+        Folder of the coordinator: its secret, its journal and its copies of the questions.
+    sites : sequence of str
+        Names of the sites; those of the run in the folder if none are given.
+    keys : mapping of str to str, optional
+        Public keys of sites that sign.
+    start : Mixture, optional
+        Public start of the run; that of the run in the folder if none is given.
+
+    Raises
+    ------
+    EngineError
+        If the folder is of another run or coordinator.
+    InvalidInputError
+        If the names of the sites are missing, or a key where the study requires signatures.
+    """
+    there = RunFile.read(mailbox) if (mailbox / RUN).exists() else None
+    if there is None and not sites:
+        raise InvalidInputError("a new run needs the names of its sites: pass a roster, or each name")
+    names = tuple(sorted(site_names(sites))) if sites or there is None else there.sites
+    known = dict(keys or {}) if sites or there is None else dict(there.keys)
+    begins = there.start if there is not None and start is None else start_bytes(start)
+    unsigned = [name for name in names if name not in known]
+    if study.minimum.require_signatures and unsigned:
+        raise InvalidInputError(f"the study requires signatures, and the roster has no key of {', '.join(unsigned)}")
+    found = begin_folder(mailbox, own, RunFile(study.identity, names, known, "", begins))
+    if not (mailbox / STUDY).exists():
+        write_whole(mailbox / STUDY, study.to_text())
+    return found
+
+
+def advance_by_files(
+    study: Study,
+    mailbox: Path,
+    own: Path,
+    run: RunFile,
+    *,
+    days: float | None = None,
+    until: datetime | None = None,
+    patience: float | None = 0.0,
+    on_drop: OnDrop = "stop",
+    notice: Callable[[str, str], None] | None = None,
+) -> FederatedOrders:
+    """Take a run as far as the answers in its folder allow; return its result if it ends.
+
+    Parameters
+    ----------
+    study : Study
+    mailbox, own : Path
+        As in :func:`begin_by_files`.
+    run : RunFile
+    days, until, patience, notice
+        As in :class:`~consilience.kit.mailbox.Mailbox`.
+    on_drop : {"stop", "continue"}
+
+    Raises
+    ------
+    AwaitedError
+        If answers are not there yet: the same call goes on later.
+    RoundStoppedError
+        If a site failed, or its time is over, and ``on_drop`` is ``"stop"``.
+    """
+    journal, method = Journal(own / JOURNAL, run.identity), method_of(study)
+    box = Mailbox(
+        mailbox,
+        own,
+        run,
+        journal,
+        with_totals=bool(getattr(method, "totals_only", False)),
+        require_signatures=study.minimum.require_signatures,
+        days=days,
+        until=until,
+        patience=patience,
+        notice=notice,
+    )
+    done = run_study(study, box, start=start_of(run), options=RunOptions(journal, on_drop=on_drop))
+    write_whole(mailbox / END, end_text(run, len(done.best.record.rounds)))
+    return done

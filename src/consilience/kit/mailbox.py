@@ -1,0 +1,300 @@
+"""Engine over a folder that people or a sync service carry: questions and answers are files.
+
+The coordinator writes ``round-02.question.json``, or one file per site where questions differ; sites answer with files
+of their own, in any order and at any time. A file that is not a right answer is refused by name and never counted. The
+coordinator keeps a copy of each question, so that one which was deleted or changed in the folder is written again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+from consilience.errors import AwaitedError, EngineError, InvalidInputError
+from consilience.files.json_text import read_text
+from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
+from consilience.kit.mail_folder import MailFolder, question_name, write_whole
+from consilience.kit.roster import check_signature
+from consilience.messages import decode, encode, question_for
+from consilience.messages.questions import Bundle
+from consilience.messages.site_names import site_names
+from consilience.runs import Journal, Reply, digest
+
+POLL = 2.0
+"""Seconds from one look at the folder to the next."""
+SECRET, COPIES = "coordinator.key", "questions"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def begin_folder(folder: Path, own: Path, run: RunFile) -> RunFile:
+    """Begin a run in a folder, or go on with it; raise an error if the folder is of another run or coordinator.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder that the sites see.
+    own : Path
+        Folder of the coordinator, with a secret by which another coordinator is told apart; both are made.
+    run : RunFile
+        The run, with any ``coordinator``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp())
+    >>> run = RunFile("sha256:" + 64 * "0", ("north",), {}, "")
+    >>> first = begin_folder(place / "mail", place / "mine", run)
+    >>> first == begin_folder(place / "mail", place / "mine", run)
+    True
+    """
+    names = [question_name(1, site) for site in site_names(run.sites)]
+    if len(set(names)) < len(names):
+        raise InvalidInputError("the names of two sites give the same name of a file: change one of them")
+    mine = replace(run, coordinator=_mark(folder, own))
+    if not (folder / RUN).exists():
+        if MailFolder(folder).questions():
+            raise EngineError(f"{folder.name} has questions and no {RUN}: restore it, or use an empty folder")
+        write_whole(folder / RUN, mine.to_text())
+    there = RunFile.read(folder)
+    if there.coordinator != mine.coordinator:
+        raise EngineError(f"{folder.name} is of another coordinator: use another folder, or stop that run")
+    if there != mine:
+        raise EngineError(f"{folder.name} is of a run of another study, start or other sites: use another folder")
+    return there
+
+
+def _mark(folder: Path, own: Path) -> str:
+    """Make both folders and the secret, where they are missing; return the hash of the secret."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (own / COPIES).mkdir(parents=True, exist_ok=True, mode=0o700)
+        secret = own / SECRET
+        if not secret.exists():
+            secret.touch(mode=0o600)
+        if not secret.read_bytes():
+            secret.write_text(secrets.token_hex(32))
+        return f"sha256:{sha256(secret.read_bytes()).hexdigest()}"
+    except OSError as error:
+        raise EngineError(f"a folder of the run cannot be used: {error.strerror}") from error
+
+
+@dataclass
+class Mailbox:
+    """Engine of a run in a folder.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder that the sites see.
+    own : Path
+        Folder of the coordinator.
+    run : RunFile
+    journal : Journal or None
+        Journal of the run, by which an answer to a closed round that was not used is told from one that was.
+    with_totals : bool
+        Whether questions carry the totals of the rounds before, for the replay check at the sites.
+    require_signatures : bool
+    days : float or None
+        Time for the answers to a question, by the clock of the coordinator; None for no limit.
+    until : datetime or None
+        Another end for the question that is open now; later questions have ``days``.
+    patience : float or None
+        Seconds after which :class:`~consilience.errors.AwaitedError` is raised; None to wait as long as it takes.
+    poll : float
+        Seconds from one look at the folder to the next.
+    notice : callable or None
+        Called with the name of a file that is refused, and why, once for each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from consilience.messages import Summarise
+    >>> place = Path(tempfile.mkdtemp())
+    >>> run = begin_folder(place / "mail", place / "mine", RunFile("sha256:" + 64 * "0", ("north",), {}, ""))
+    >>> box = Mailbox(place / "mail", place / "mine", run)
+    >>> list(box.ask(1, encode(Summarise(2, 1)), ["north"], total=True, timeout=0))
+    []
+    >>> sorted(path.name for path in (place / "mail").iterdir())
+    ['round-01.question.json', 'run.json']
+    """
+
+    folder: Path
+    own: Path
+    run: RunFile
+    journal: Journal | None = None
+    with_totals: bool = False
+    require_signatures: bool = False
+    days: float | None = None
+    until: datetime | None = None
+    patience: float | None = None
+    poll: float = POLL
+    notice: Callable[[str, str], None] | None = None
+    refused: dict[str, str] = field(default_factory=dict, init=False)
+    """Names of files that were refused, and why."""
+
+    def __post_init__(self) -> None:
+        self._mail, self._roster = MailFolder(self.folder), self.run.roster
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Names of all sites, in the order of summation."""
+        return self.run.sites
+
+    def ask(
+        self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
+    ) -> Iterator[list[Reply]]:
+        """Write the question, and yield answers as their files arrive.
+
+        It ends when all are there, when the time of the question or ``timeout`` is over, and with an error when the
+        coordinator's patience is.
+        """
+        if number == 0:  # the question for the rows of a run that is resumed: each site compares its own answers
+            return
+        letters, began, missing = self._written(number, question, sites), time.monotonic(), list(sites)
+        due = min((each for each in map(due_of, letters.values()) if each is not None), default=None)
+        while True:
+            for site, letter in self._answers(number, letters).items():
+                if site in missing:
+                    missing.remove(site)
+                    yield [Reply(number, (site,), letter.answer, (digest(letter.answer),), 0.0)]
+            waited = time.monotonic() - began
+            if not missing or (due is not None and datetime.now(UTC) >= due):
+                return
+            if timeout is not None and waited >= timeout:
+                return
+            if self.patience is not None and waited >= self.patience:
+                raise AwaitedError(_awaited(number, missing, due), tuple(missing))
+            left = [each - waited for each in (timeout, self.patience) if each is not None]
+            time.sleep(max(0.0, min([self.poll, *left])))
+
+    def close(self) -> None:
+        """Do nothing: the folder stays as it is, and the run can go on later."""
+
+    # ------------------------------------------------------------------ questions
+
+    def _written(self, number: int, question: bytes, sites: Sequence[str]) -> dict[str, QuestionLetter]:
+        """Write the question of a round, unless it is there; return the question to each site."""
+        value = decode(question)
+        own = [(site, question_for(value, self.sites.index(site))) for site in sites]
+        parts = own if isinstance(value, Bundle) else [("", question_for(value, 0))]
+        totals = self._totals()
+        found: dict[str, QuestionLetter] = {}
+        for site, part in parts:
+            to = (site,) if site else tuple(sites)
+            letter = QuestionLetter(self.run.identity, self.run.study, number, to, part.disclosed, encode(part), totals)
+            written = self._kept(question_name(number, site), letter)
+            found |= dict.fromkeys(to, written)
+        return found
+
+    def _kept(self, name: str, letter: QuestionLetter) -> QuestionLetter:
+        """Return the coordinator's copy of a question, which is made if there is none, and put it into the folder."""
+        copy, public = self.own / COPIES / name, self.folder / name
+        if copy.exists():
+            kept = QuestionLetter.from_text(read_text(copy, "a question"))
+            if (kept.run, kept.question, kept.totals) != (letter.run, letter.question, letter.totals):
+                raise EngineError(f"{copy} asks something else: it is of another run; give another folder")
+            letter = kept
+            if self.until is not None:
+                letter = replace(kept, envelope=_times(kept, self.until))
+                write_whole(copy, letter.to_text())
+        else:
+            due = None if self.days is None else datetime.now(UTC) + timedelta(days=self.days)
+            letter = replace(letter, envelope=_times(letter, due))
+            write_whole(copy, letter.to_text())
+        there = None
+        with suppress(InvalidInputError):
+            there = QuestionLetter.from_text(read_text(public, "a question")) if public.exists() else letter
+        if there is None or there.hash != letter.hash:
+            self._refuse(name, "it was changed or damaged in the folder: it is written again")
+        if not public.exists() or there is None or (there.hash, there.envelope) != (letter.hash, letter.envelope):
+            write_whole(public, letter.to_text())
+        return letter
+
+    def _totals(self) -> tuple[bytes, ...]:
+        """Return the totals of the rounds before, as the run computed them, without fingerprints."""
+        if self.journal is None or not self.with_totals:
+            return ()
+        return tuple(encode(decode(message)) for closed in self.journal.rounds for _, message in closed.answers)
+
+    # ------------------------------------------------------------------ answers
+
+    def _answers(self, number: int, asked: Mapping[str, QuestionLetter]) -> dict[str, AnswerLetter]:
+        """Return the right answers to a round that are in the folder; others are refused by name."""
+        found: dict[str, AnswerLetter] = {}
+        doubtful: set[str] = set()
+        for path, letter in self._mail.answers():
+            if reason := self._reason(number, letter, asked):
+                self._refuse(path.name, reason)
+            elif letter.number != number or letter.site not in asked:
+                continue  # of a round that is closed, or already in the journal
+            elif found.setdefault(letter.site, letter).hash != letter.hash:
+                self._refuse(path.name, f"there is another answer of {letter.site} to the same question: ask it")
+                doubtful.add(letter.site)
+        for name, reason in self._mail.unreadable.items():
+            self._refuse(name, f"{reason} (half of a file, if it is still being copied)")
+        return {site: letter for site, letter in found.items() if site not in doubtful}
+
+    def _reason(self, number: int, letter: AnswerLetter, asked: Mapping[str, QuestionLetter]) -> str:
+        """Return why a file cannot be used in this run; empty if it can, or if it was used in an earlier round."""
+        if letter.run != self.run.identity:
+            return "it is of another run"
+        if letter.site not in self.sites:
+            return "it is of a site that is not in this run"
+        if letter.number != number:
+            return self._of_other_round(number, letter)
+        if letter.site not in asked:
+            return ""
+        if letter.asked != asked[letter.site].hash:
+            return "it answers another question than the one of this round"
+        signature = check_signature(letter, self._roster, self.require_signatures)
+        return signature.said if signature.status == "refused" else ""
+
+    def _of_other_round(self, number: int, letter: AnswerLetter) -> str:
+        """Return why an answer to another round cannot be used; empty if it was used, or if no journal says."""
+        if letter.number > number:
+            return "it is of a round that has not begun"
+        rounds = [] if self.journal is None else self.journal.rounds
+        if letter.number > len(rounds):
+            return ""
+        used = {site for sites, _ in rounds[letter.number - 1].answers for site in sites}
+        late = f"round {letter.number} was closed without it: it came too late, or could not be used"
+        return "" if letter.site in used else late
+
+    def _refuse(self, name: str, reason: str) -> None:
+        if self.refused.get(name) != reason:
+            self.refused[name] = reason
+            if self.notice is not None:
+                self.notice(name, reason)
+
+
+def _times(letter: QuestionLetter, due: datetime | None) -> dict[str, str]:
+    """Return the envelope of a question: when it was written, and until when answers are taken."""
+    written = letter.envelope.get("written", datetime.now(UTC).strftime(_TIME))
+    return {"written": str(written), **({} if due is None else {"due": due.astimezone(UTC).strftime(_TIME)})}
+
+
+def due_of(letter: QuestionLetter) -> datetime | None:
+    """Return until when answers to a question are taken; None if there is no limit.
+
+    Examples
+    --------
+    >>> letter = QuestionLetter("sha256:" + 64 * "0", "sha256:" + 64 * "1", 2, ("north",), "sums", b"?")
+    >>> due_of(replace(letter, envelope={"due": "2026-01-31T12:00:00Z"})).day
+    31
+    """
+    stated = letter.envelope.get("due")
+    try:
+        return None if stated is None else datetime.strptime(str(stated), _TIME).replace(tzinfo=UTC)
+    except ValueError as error:
+        raise InvalidInputError("the time until which answers are taken is not a time") from error
+
+
+def _awaited(number: int, missing: Sequence[str], due: datetime | None) -> str:
+    until = "" if due is None else f", until {due.strftime('%Y-%m-%d %H:%M')} UTC"
+    return f"round {number} waits for {', '.join(missing)}{until}"

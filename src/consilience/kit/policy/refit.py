@@ -1,0 +1,423 @@
+"""How much one row can move the regression of an expert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from consilience.errors import InvalidInputError
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.rules import (
+    Check,
+    Part,
+    covariate_rules,
+    expert_rules,
+    flatten_precision,
+    level_rules,
+    precision_rules,
+    site_rules,
+    weighted_rows,
+    with_merged_classes,
+)
+from consilience.kit.study import Study
+from consilience.messages import FitSite, LocalFit
+from consilience.model import Mixture, Rows
+from consilience.model.summary import column_summary
+from consilience.numerics.arrays import Array
+from consilience.site import Site
+from consilience.site.local_fit import local_fit
+
+
+def regression_leverage(mixture: Mixture, rows: Rows) -> float:
+    """Compute the largest leverage of a row in the weighted regression of an expert.
+
+    The leverage of row i in expert k is ``τ_ik x_iᵀ (Σ_j τ_jk x_j x_jᵀ)⁻¹ x_i``, between 0 and 1. At 1 the expert's
+    regression passes through the row, and its coefficients disclose the response.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> data = soft(500, n_experts=2, n_features=2, random_state=0)
+    >>> 0 < regression_leverage(data.truth, Rows(data.X, data.y[:, None])) < 0.1
+    True
+    """
+    panel, largest = mixture.design.panel(rows.X), 0.0
+    for tau in weighted_rows(mixture, rows).tau:
+        weighted = panel * np.sqrt(tau)
+        scale = np.sqrt(np.sum(weighted**2, axis=1, keepdims=True))
+        weighted = np.divide(weighted, scale, out=np.zeros_like(weighted), where=scale > 0)
+        values, vectors = np.linalg.eigh(weighted @ weighted.T)
+        kept = values > len(values) * np.finfo(float).eps * max(values[-1], 0.0)
+        scores = (vectors[:, kept].T @ weighted) / np.sqrt(values[kept, None])
+        largest = max(largest, float(np.max(np.sum(scores**2, axis=0), initial=0.0)))
+    return min(largest, 1.0)
+
+
+# ---------------------------------------------------------------- release
+
+
+@dataclass(frozen=True)
+class ReleaseVerdict:
+    """Every check of a file. It has counts and stays at the site; :func:`release_evidence` is what leaves.
+
+    Parameters
+    ----------
+    checks : tuple of Check
+    policy : Policy
+        The site's own policy.
+    applied : Policy
+        The policy that was applied, tightened by what the study asks.
+    """
+
+    checks: tuple[Check, ...]
+    policy: Policy
+    applied: Policy
+
+    @property
+    def kept(self) -> bool:
+        """Whether all rules are kept."""
+        return all(check.kept for check in self.checks)
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """The checks that failed."""
+        return tuple(check for check in self.checks if not check.kept)
+
+
+def check_release(fit: LocalFit, rows: Rows, study: Study, policy: Policy) -> ReleaseVerdict:
+    """Hold everything in a site's file against its policy, tightened by the study's minimum rules.
+
+    Parameters
+    ----------
+    fit : LocalFit
+        What would leave.
+    rows : Rows
+        The rows of the fit, with covariates by the rules of the study.
+    study : Study
+    policy : Policy
+        The site's own.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.fit.specification import Specification
+    >>> from consilience.messages.questions import FitSite
+    >>> from consilience.site.local_fit import local_fit
+    >>> from consilience.site.site import Site
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... model = {response = "days", experts = [1]}
+    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
+    ... ''')
+    >>> rng = np.random.default_rng(0)
+    >>> rows = Rows(rng.normal(size=(40, 1)), rng.normal(size=(40, 1)))
+    >>> fit = local_fit(FitSite(Specification(K=1), (1,), seed=1), Site("north", rows))
+    >>> [check.rule for check in check_release(fit, rows, study, Policy.of_profile()).failed]
+    ['min_rows']
+    """
+    if rows.X.shape[1] != len(study.covariates.terms):
+        raise InvalidInputError(
+            f"the rows have {rows.X.shape[1]} covariates and the study {len(study.covariates.terms)}: pass rows of it"
+        )
+    applied, model = policy.stricter(study.minimum), fit.model
+    checks = site_rules(rows, None if model is None else model.mixture, study, applied)
+    checks += level_rules(rows, study, applied)
+    if model is not None:
+        weights = weighted_rows(model.mixture, rows)
+        checks += expert_rules(rows, model.mixture, weights, study, applied)
+        checks += precision_rules(rows, model, weights, applied)
+        checks += covariate_rules(rows, model.covariates, study, applied)
+    return ReleaseVerdict(tuple(checks), policy, applied)
+
+
+def release_evidence(verdict: ReleaseVerdict) -> dict[str, Any]:
+    """Return what the file says of the rules: the policy, and rule, scope, limit and result of each; no counts.
+
+    Examples
+    --------
+    >>> policy = Policy.of_profile("open")
+    >>> verdict = ReleaseVerdict(
+    ...     (Check.at_least("site", "min_rows", "site", 50, 61, detail="only here"),), policy, policy
+    ... )
+    >>> release_evidence(verdict)["rules"]
+    [{'rule': 'min_rows', 'scope': 'site', 'limit': 50.0, 'result': 'kept'}]
+    """
+    return {
+        "policy": verdict.policy.identity,
+        "profile": verdict.policy.profile_text,
+        "rules": [
+            {
+                "rule": check.rule,
+                "scope": check.scope,
+                "limit": check.limit,
+                "result": "kept" if check.kept else "failed",
+            }
+            for check in verdict.checks
+        ],
+    }
+
+
+# ---------------------------------------------------------------- refit
+
+REMEDIES = {
+    "min_rows": "use more rows, such as those of a longer period",
+    "rows_per_level": "merge rare levels, or leave them out, in the study for all sites; ask the coordinator",
+    "rows_per_pair": "merge levels of one of the two columns, or leave a column out, in the study for all sites; ask "
+    "the coordinator",
+    "column_dominance": "look for wrong values in the column; if they are right, ask the coordinator for a transform "
+    "of a covariate (such as log), or for a response on another scale, such as a column with its logarithm",
+    "rows_per_parameter": "use more rows, or ask the coordinator for fewer columns",
+    "max_experts": "ask the coordinator for fewer experts",
+}
+"""What to do if a rule fails whatever the number of experts."""
+MORE_ROWS = "use more rows, or ask the coordinator for fewer columns"
+COARSENED: tuple[Part, Part] = ("precision", "covariates")
+FLATTENED = "the precision of some coefficients rests on few rows: one number for each expert is stated of it instead"
+MERGED = "a class in the summary of the covariates rests on few rows: it was merged with another"
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """A fit that may leave the site, or the reason why nothing may.
+
+    Parameters
+    ----------
+    fit : LocalFit or None
+        The fit; None if nothing may leave.
+    verdict : Verdict
+        All checks of the fit, or of the last one that was tried.
+    steps : tuple of str
+        What was changed to keep the rules, in sentences for the site.
+    refusal : str
+        Why nothing may leave and what to do, without counts; empty if the fit may leave.
+    """
+
+    fit: LocalFit | None
+    verdict: ReleaseVerdict
+    steps: tuple[str, ...] = ()
+    refusal: str = ""
+
+
+def fit_releasable(question: FitSite, rows: Rows, study: Study, policy: Policy) -> Release:
+    """Fit the site's own mixture so that it keeps the policy, with fewer experts than asked if need be.
+
+    Numbers of experts beyond the policy are not tried, and a coordinator's start is not used. A precision matrix or a
+    class of the covariates' summary that fails is coarsened. If an expert fails, the site fits again with one expert
+    fewer, from its own starts. Rare levels and a lack of rows end in a refusal.
+
+    Parameters
+    ----------
+    question : FitSite
+        The study's question to the site.
+    rows : Rows
+    study : Study
+    policy : Policy
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.fit.specification import Specification
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... model = {response = "days", experts = [2]}
+    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
+    ... ''')
+    >>> rng = np.random.default_rng(0)
+    >>> rows = Rows(rng.normal(size=(40, 1)), rng.normal(size=(40, 1)))
+    >>> print(fit_releasable(FitSite(Specification(K=2), (2,), seed=1), rows, study, Policy.of_profile()).refusal)
+    Nothing can be released:
+      site: the limit of min_rows is 50. To do: use more rows, such as those of a longer period.
+    """
+    applied = policy.stricter(study.minimum)
+    orders = tuple(K for K in question.orders if applied.site.max_experts >= K)
+    steps = () if orders == question.orders else (f"only {_listed(orders)} experts were tried: more are not allowed",)
+    if not orders:
+        orders = (applied.site.max_experts,)
+        steps = (f"the study asks for more experts than the policy allows: {orders[0]} were fitted instead",)
+    return _search(replace(question, start=None, orders=orders), (rows, study, policy), steps)
+
+
+def table_refusal(rows: Rows, study: Study, policy: Policy) -> str:
+    """Return why no fit to these rows may leave, and what to do; empty if the rows alone break no rule.
+
+    Examples
+    --------
+    >>> from consilience.datasets.hospitals import STUDY, hospitals
+    >>> from consilience.kit.site_fit import validate_rows
+    >>> study = Study.from_text(STUDY)
+    >>> table_refusal(checked_rows(study, hospitals()["ash"]), study, Policy.of_profile())
+    ''
+    """
+    return _refusal(_of_table((rows, study, policy)).failed)
+
+
+def _of_table(held: tuple[Rows, Study, Policy]) -> ReleaseVerdict:
+    """Return the checks of the rows alone, before a fit."""
+    return check_release(LocalFit(column_summary(held[0]), None, None), *held)
+
+
+def _search(question: FitSite, held: tuple[Rows, Study, Policy], steps: tuple[str, ...]) -> Release:
+    """Fit with fewer and fewer experts until all rules are kept, or one fails that no number of experts cures."""
+    rows, verdict = held[0], _of_table(held)
+    while verdict.kept or any(check.part == "experts" for check in verdict.failed):
+        fit = local_fit(question, Site("site", rows))
+        K = min(question.orders) if fit.model is None else fit.model.mixture.K
+        if fit.model is not None:
+            fit, verdict, coarser = _coarsened(fit, held)
+            if verdict.kept:
+                return Release(fit, verdict, (*steps, *coarser))
+        if K == 1:
+            break
+        steps = (*steps, _fewer_text(K, fit, verdict))
+        question = replace(question, orders=(K - 1,))
+    return Release(
+        None, verdict, steps, _refusal(verdict.failed) or f"No mixture can be fitted to the rows: {MORE_ROWS}."
+    )
+
+
+def _coarsened(fit: LocalFit, held: tuple[Rows, Study, Policy]) -> tuple[LocalFit, ReleaseVerdict, tuple[str, ...]]:
+    """Coarsen precision matrices and the covariates' summary until they keep the rules, if that can be."""
+    verdict, steps = check_release(fit, *held), []
+    while fit.model is not None:
+        model, covariates = fit.model, fit.model.covariates
+        experts, classes = ([check for check in verdict.failed if check.part == part] for part in COARSENED)
+        if experts:
+            places = [k for k in range(model.mixture.K) if any(check.place in (k, None) for check in experts)]
+            fit = replace(fit, model=flatten_precision(model, places))
+            steps.append(FLATTENED)
+        elif classes and covariates is not None and len(covariates.weights) > 1:
+            merged = with_merged_classes(covariates, classes[0].place or 0)
+            fit = replace(fit, model=replace(model, covariates=merged))
+            steps.append(MERGED)
+        else:
+            break
+        verdict = check_release(fit, *held)
+    return fit, verdict, tuple(dict.fromkeys(steps))
+
+
+def _fewer_text(K: int, fit: LocalFit, verdict: ReleaseVerdict) -> str:
+    """Say why a fit with K experts is not released."""
+    if fit.model is None:
+        return f"there are too few rows for {K} experts: {K - 1} were fitted"
+    rules = dict.fromkeys(f"{check.scope} ({check.rule})" for check in verdict.failed if check.part == "experts")
+    return f"with {K} experts the rules failed for {', '.join(rules)}: {K - 1} were fitted"
+
+
+def _refusal(failed: Iterable[Check]) -> str:
+    """Say which rules failed, where, and what to do; no counts."""
+    lines = []
+    for check in failed:
+        where = check.scope if not check.detail else f"{check.scope}: {check.detail}"
+        bound = f"the limit of {check.rule} is {check.limit:g}"
+        lines.append(f"  {where}: {bound}. To do: {REMEDIES.get(check.rule, MORE_ROWS)}.")
+    return "\n".join(["Nothing can be released:", *dict.fromkeys(lines)]) if lines else ""
+
+
+def _listed(orders: tuple[int, ...]) -> str:
+    return ", ".join(map(str, orders))
+
+
+# ---------------------------------------------------------------- self test
+
+FALSE_ALARMS = 0.01
+"""Rate of false alarms at which the rate of hits is reported."""
+
+
+@dataclass(frozen=True)
+class MembershipTest:
+    """Result of the attack; it stays at the site.
+
+    Parameters
+    ----------
+    auc : float
+        Probability that a row of the fit gets a higher score than another row; 0.5 is guessing, 1 is certainty.
+    hits : float
+        Fraction of the rows of the fit that are told at 1 % false alarms; 0.01 is guessing.
+    inside, outside : int
+        Rows in the fit, and held out.
+    """
+
+    auc: float
+    hits: float
+    inside: int
+    outside: int
+
+    def __str__(self) -> str:
+        return (
+            f"An attacker who has the parameters and two rows, one of them from the fit, picks that one in "
+            f"{self.auc:.0%} of all cases (50% is guessing). This was measured with half of the rows, which is harder "
+            "to protect than all of them."
+        )
+
+
+def self_test(question: FitSite, rows: Rows, seed: int, experts: int | None = None) -> MembershipTest | None:
+    """Fit a random half of the rows with the same question, and attack it with both halves.
+
+    The score of a row is its log density under what a file has: the mixture, and the summary of the covariates.
+
+    Parameters
+    ----------
+    question : FitSite
+        The study's question.
+    rows : Rows
+        All rows of the site.
+    seed : int
+        Seed of the study, which draws the half.
+    experts : int, optional
+        Number of experts of the fit that would leave, if it differs from what the study asks.
+
+    Returns
+    -------
+    MembershipTest or None
+        None if half of the rows are too few for a fit.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.fit.specification import Specification
+    >>> data = soft(800, n_experts=2, n_features=2, random_state=0)
+    >>> question = FitSite(Specification(K=2), (2,), seed=1)
+    >>> found = self_test(question, Rows(data.X, data.y[:, None]), seed=1)
+    >>> found.inside, 0.4 < found.auc < 0.6
+    (400, True)
+    """
+    order = np.random.default_rng([seed, 0x5E1F]).permutation(rows.n)
+    inside, outside = (rows.take(np.sort(part)) for part in np.array_split(order, 2))
+    orders = question.orders if experts is None else (experts,)
+    fit = local_fit(replace(question, start=None, orders=orders), Site("half", inside))
+    if fit.model is None or not outside.n:
+        return None
+    mine, others = attack_scores(fit, inside), attack_scores(fit, outside)
+    threshold = np.quantile(others, 1 - FALSE_ALARMS, method="higher")
+    return MembershipTest(attack_auc(mine, others), float(np.mean(mine > threshold)), inside.n, outside.n)
+
+
+def attack_scores(fit: LocalFit, rows: Rows) -> Array:
+    """Compute the log density of rows under the parameters of a file, ``(n,)``."""
+    if fit.model is None:
+        raise ValueError("a file without a model has no density")
+    scores = fit.model.mixture.log_density(rows)
+    return scores if fit.model.covariates is None else scores + fit.model.covariates.log_density(rows.X)
+
+
+def attack_auc(members: Array, others: Array) -> float:
+    """Compute the probability that a member has a higher score than another row; ties count half.
+
+    Examples
+    --------
+    >>> attack_auc(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
+    0.875
+    """
+    ranks = rankdata(np.concatenate([members, others]))
+    m = len(members)
+    return float((ranks[:m].sum() - m * (m + 1) / 2) / (m * len(others)))

@@ -1,0 +1,90 @@
+"""Names of sites as names of files and folders."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import unicodedata
+from contextlib import suppress
+from pathlib import Path
+
+from consilience.errors import InvalidInputError
+from consilience.messages.site_names import site_names
+
+LONGEST = 60
+RESERVED = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
+"""Names that Windows keeps for devices."""
+
+
+def slug(name: str) -> str:
+    """Return a site's name for files and folders: letters a to z, digits and hyphens, valid on every system.
+
+    Examples
+    --------
+    >>> slug("Hospital Nörd 2"), slug("CON"), slug("../../etc"), slug("a.")
+    ('hospital-nord-2', 'site-con', 'etc', 'a')
+    """
+    (normal,) = site_names([name])
+    plain = unicodedata.normalize("NFKD", normal).encode("ascii", "ignore").decode().lower()
+    found = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    mark = hashlib.sha256(normal.encode()).hexdigest()[:8]
+    if not found:
+        return f"site-{mark}"
+    if len(found) > LONGEST:
+        return f"{found[:LONGEST].strip('-')}-{mark}"
+    return f"site-{found}" if found in RESERVED else found
+
+
+# ---------------------------------------------------------------- private files
+
+OWNER_ONLY = 0o600
+"""Permissions of a new file; Windows applies those of the folder instead."""
+
+
+def write_once(path: str | Path, data: bytes) -> None:
+    """Write a new file and wait until it is on disk; raise an error if there is a file of that name.
+
+    After an error there is no file, or the older one as it was.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "secret.key"
+    >>> write_once(path, b"one")
+    >>> write_once(path, b"two")
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: secret.key exists already and is never overwritten
+    >>> path.read_bytes()
+    b'one'
+    """
+    goal = Path(path)
+    try:
+        handle = os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), OWNER_ONLY)
+    except FileExistsError as error:
+        raise InvalidInputError(f"{goal.name} exists already and is never overwritten") from error
+    except OSError as error:
+        raise InvalidInputError(f"{goal.name} cannot be written: {error.strerror}") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            goal.unlink()
+        raise InvalidInputError(f"{goal.name} cannot be written: {error.strerror}") from error
+
+
+def read_capped(path: str | Path, most: int) -> bytes:
+    """Return the bytes of a file; raise an error if it is missing or has more than ``most`` of them."""
+    goal = Path(path)
+    try:
+        with goal.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise InvalidInputError(f"{goal.name} cannot be read: {error.strerror}") from error
+    if len(data) > most:
+        raise InvalidInputError(f"{goal.name} has more than {most:,} bytes, the most that are read")
+    return data

@@ -1,0 +1,607 @@
+"""What a site keeps of a fit until it is released: the file that would leave, and what stays: counts and remarks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from functools import partial
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any, Literal
+
+from consilience.errors import InvalidInputError, RefusedError
+from consilience.files.json_text import parse_json, read_text, write_json
+from consilience.files.site_file import SiteFile
+from consilience.kit import ledger
+from consilience.kit.examination import UsedRows
+from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.refit import MembershipTest
+from consilience.kit.policy.rules import Check
+from consilience.kit.private_files import read_capped, write_once
+from consilience.kit.row_tags import RowTags, count_differences
+
+FORMAT = "consilience fit report"
+VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class FitReport:
+    """A fit that waits at the site for its release. It has counts, and never leaves.
+
+    Parameters
+    ----------
+    study_name : str
+    file : SiteFile
+        What would leave, without an envelope.
+    checks : tuple of Check
+        Every rule of the policy, with what was found.
+    steps : tuple of str
+        What was changed in the fit so that it keeps the policy.
+    notes : tuple of str
+        What the people at the site stated.
+    leverage : float
+        Largest leverage of a row in the regression of an expert, between 0 and 1.
+    membership : MembershipTest, optional
+        Result of the attack on half of the rows; None if these were too few for a fit.
+
+    Examples
+    --------
+    >>> from consilience.messages.questions import LocalFit
+    >>> from consilience.model.summary import ColumnSummary
+    >>> nothing = LocalFit(ColumnSummary.unit(1, 1), None, None)
+    >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)", "age"), nothing)
+    >>> report = FitReport("stay", file, (Check.at_least("site", "min_rows", "site", 50, 61),))
+    >>> FitReport.from_text(report.to_text()).checks == report.checks
+    True
+    """
+
+    study_name: str
+    file: SiteFile
+    checks: tuple[Check, ...]
+    steps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    leverage: float = 0.0
+    membership: MembershipTest | None = None
+
+    def to_text(self) -> str:
+        """Return the report as JSON text."""
+        return write_json(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "study_name": self.study_name,
+                "file": self.file.to_text(),
+                "checks": [_check_document(check) for check in self.checks],
+                "steps": list(self.steps),
+                "notes": list(self.notes),
+                "leverage": self.leverage,
+                "membership": None if self.membership is None else asdict(self.membership),
+            }
+        )
+
+    @classmethod
+    def from_text(cls, text: str) -> FitReport:
+        """Read a report from JSON text."""
+        found = parse_json(text, "a fit report")
+        if not isinstance(found, dict) or (found.get("format"), found.get("version")) != (FORMAT, VERSION):
+            raise InvalidInputError("the stored fit was written by another version of the library: fit again")
+        try:
+            return cls(
+                str(found["study_name"]),
+                SiteFile.from_text(found["file"]),
+                tuple(_check_of(each) for each in found["checks"]),
+                tuple(found["steps"]),
+                tuple(found["notes"]),
+                float(found["leverage"]),
+                None if found["membership"] is None else _part(MembershipTest, found["membership"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInputError("the stored fit is damaged: fit again") from error
+
+
+def _check_document(check: Check) -> dict[str, Any]:
+    """Return a check as a JSON object; null stands for an infinite number, such as the fewest rows of no level."""
+    return {**asdict(check), "observed": check.observed if isfinite(check.observed) else None}
+
+
+def _check_of(document: Mapping[str, Any]) -> Check:
+    observed = document["observed"]
+    found: Check = _part(Check, {**document, "observed": inf if observed is None else observed})
+    return found
+
+
+def _part(kind: type[Any], stated: Mapping[str, Any]) -> Any:
+    """Return a value from its fields; unknown ones are an error."""
+    return kind(**{field.name: stated[field.name] for field in fields(kind)})
+
+
+# ---------------------------------------------------------------- differencing
+
+OTHERS = (
+    "If the rows are those of other people, such as of another year, state it: 'consilience site fit --other-people "
+    '"REASON"\'; the ledger keeps the statement'
+)
+"""What to do where rows cannot be compared."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What a site keeps of an earlier release or run.
+
+    Parameters
+    ----------
+    entry : int
+        Its number in the ledger.
+    study : str
+        Identity of the study, ``sha256:...``.
+    columns : tuple of str
+        Sorted names of the columns that were read.
+    rows : int
+        Number of rows used.
+    load : callable
+        Returns the tags of these rows.
+    is_release : bool
+        Whether there are stored bytes that can be returned.
+    """
+
+    entry: int
+    study: str
+    columns: tuple[str, ...]
+    rows: int
+    load: Callable[[], RowTags]
+    is_release: bool = True
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether something may leave.
+
+    Parameters
+    ----------
+    outcome : {"allowed", "stored", "refused"}
+        "stored": these rows were released for this study before, and the same bytes are returned.
+    entry : int, optional
+        Entry of the ledger that decided.
+    said : str
+        The reason of a refusal and how to go on; without numbers of rows or values.
+    """
+
+    outcome: Literal["allowed", "stored", "refused"]
+    entry: int | None = None
+    said: str = ""
+
+
+def decide(
+    study: str, used: UsedRows, earlier: Iterable[Earlier], min_rows: int, *, other_people: bool = False
+) -> Decision:
+    """Decide whether a release or run over these rows is allowed beside all earlier ones.
+
+    Parameters
+    ----------
+    study : str
+        Identity of the study, ``sha256:...``.
+    used : UsedRows
+        Rows that would be used, with all columns of the table.
+    earlier : iterable of Earlier
+        All earlier releases and runs over the data set, of any study.
+    min_rows : int
+        Smallest number of rows about which something may be said.
+    other_people : bool
+        Whether the people at the site state that the rows are not those of earlier releases, where nobody can tell.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> table = pa.table({"age": list(range(100))})
+    >>> rows = [UsedRows(table.slice(0, n), ("age",), bytes(32)) for n in (100, 99, 50)]
+    >>> first = Earlier(2, "sha256:a", ("age",), 100, lambda: rows[0].tags)
+    >>> [decide("sha256:a", each, [first], 10).outcome for each in rows]
+    ['stored', 'refused', 'allowed']
+    >>> decide("sha256:b", rows[0], [first], 10).outcome
+    'allowed'
+    """
+    if min_rows < 1:
+        raise InvalidInputError(f"min_rows={min_rows}: expected at least 1")
+    found = [(each, _compared(used, each, min_rows)) for each in earlier]
+    for each, apart in found:
+        if each.is_release and each.study == study and apart == 0:
+            return Decision("stored", each.entry, f"entry {each.entry} released these rows for this study")
+    for each, apart in found:
+        if apart is not None and 0 < apart < min_rows:
+            return _too_near(each, min_rows)
+        if apart is None and not other_people:
+            return _incomparable(used, each)
+        if apart is not None and _looks_recoded(used, each, apart, min_rows) and not other_people:
+            return _recoded(each)
+    return Decision("allowed")
+
+
+def check_unchanged(used: UsedRows, begun: Earlier) -> None:
+    """Raise an error if the rows are not exactly those with which a run began: the run ends there.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> used = UsedRows(pa.table({"age": [61, 70]}), ("age",), bytes(32))
+    >>> check_unchanged(used, Earlier(2, "sha256:a", ("age",), 2, lambda: used.tags, is_release=False))
+    """
+    tags = used.tags_in(begun.columns)
+    if tags is None or tags != begun.load():
+        raise InvalidInputError(
+            f"the rows are not those with which the run of entry {begun.entry} of the ledger began: the run ends. "
+            "Begin a new run; it is held against this one"
+        )
+
+
+def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
+    """Return by how many rows the sets differ, or a lower bound of at least ``min_rows``; None if nobody can tell."""
+    fewer = abs(used.n - earlier.rows)
+    if fewer >= min_rows:
+        return fewer
+    tags = used.tags_in(earlier.columns)
+    return None if tags is None else count_differences(tags, earlier.load())
+
+
+def _looks_recoded(used: UsedRows, earlier: Earlier, apart: int, min_rows: int) -> bool:
+    """Whether the sets have nearly the same number of rows, and none in common."""
+    return abs(used.n - earlier.rows) < min_rows and apart == used.n + earlier.rows > 0
+
+
+def _too_near(earlier: Earlier, min_rows: int) -> Decision:
+    return Decision(
+        "refused",
+        earlier.entry,
+        f"the rows differ from those of entry {earlier.entry} of the ledger, but by fewer than {min_rows} rows: the "
+        "difference of the two results would disclose these rows. Use exactly the rows of that entry (for the same "
+        f"study its stored file is returned), or wait until at least {min_rows} rows have been added or removed",
+    )
+
+
+def _incomparable(used: UsedRows, earlier: Earlier) -> Decision:
+    absent = ", ".join(repr(name) for name in earlier.columns if used.table.column_names.count(name) != 1)
+    return Decision(
+        "refused",
+        earlier.entry,
+        f"the rows cannot be compared with those of entry {earlier.entry} of the ledger, because the table lacks "
+        f"columns that were read there: {absent}. Use a table that has them; the study need not read them. {OTHERS}",
+    )
+
+
+def _recoded(earlier: Earlier) -> Decision:
+    return Decision(
+        "refused",
+        earlier.entry,
+        f"no row of entry {earlier.entry} of the ledger is found again, although the numbers of rows nearly agree: a "
+        "column may have been recoded, and the difference of the two results would then disclose single rows. Use the "
+        f"table with the values that it had. {OTHERS}",
+    )
+
+
+# ---------------------------------------------------------------- sealing
+
+
+def seal_file(folder: SiteFolder, file: SiteFile, now: datetime | None = None) -> SiteFile:
+    """Return a file with its envelope: the time, the last entry of the ledger, and the signature of the content.
+
+    Without a key the signature is null: the file is marked as unsigned.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from consilience.messages.questions import LocalFit
+    >>> from consilience.model.summary import ColumnSummary
+    >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
+    >>> nothing = LocalFit(ColumnSummary.unit(1, 1), None, None)
+    >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)", "age"), nothing)
+    >>> seal_file(folder, file).envelope["ledger"]["entry"]
+    1
+    """
+    if file.site != folder.name:
+        raise InvalidInputError(f"the file is of site {file.site!a} and the folder of {folder.name!a}")
+    return replace(file, envelope=envelope_of(folder, file.hash, now))
+
+
+def envelope_of(folder: SiteFolder, content_hash: str, now: datetime | None = None) -> dict[str, Any]:
+    """Return the envelope of a content: the time, the last entry of the ledger, and the signature of the content."""
+    last = folder.entries[-1]
+    identity = folder.identity
+    moment = (datetime.now(UTC) if now is None else now).astimezone(UTC)
+    return {
+        "time": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "ledger": {"entry": last.number, "hash": last.hash},
+        "signature": None if identity is None else identity.sign(content_hash),
+    }
+
+
+def verify_ledger(folder: SiteFolder, files: Iterable[SiteFile] = ()) -> ledger.LedgerCheck:
+    """Verify the ledger of a site, also against what its releases say about it.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+        The releases that it stores are read.
+    files : iterable of SiteFile
+        Files that left the site, from elsewhere: the folder may have been changed as a whole.
+    """
+    known: dict[int, str] = {}
+    copies = [SiteFile.from_text(read_text(path)) for path in sorted((folder.path / "releases").glob("*.json"))]
+    for number, hashed in _positions(folder.name, [*copies, *files]):
+        if known.setdefault(number, hashed) != hashed:
+            return ledger.LedgerCheck((), number, "two files state different hashes of this entry: a fork")
+    return ledger.verify(folder.path / LEDGER, known)
+
+
+def _positions(name: str, files: Iterable[SiteFile]) -> Iterator[tuple[int, str]]:
+    """Yield number and hash of the entries that the files of a site state."""
+    for file in files:
+        stated = file.envelope.get("ledger")
+        if file.site == name and isinstance(stated, dict):
+            number, hashed = stated.get("entry"), stated.get("hash")
+            if type(number) is int and number > 0 and isinstance(hashed, str):
+                yield number, hashed
+
+
+# ---------------------------------------------------------------- releases
+
+MOST_BYTES = 2**28
+"""Maximum size of a release."""
+
+
+def earlier_of(folder: SiteFolder) -> list[Earlier]:
+    """Return all releases and runs that the ledger of a site names, of any study."""
+    found = []
+    for entry in folder.entries:
+        if entry.kind in ("release", "run"):
+            details = entry.details
+            try:
+                columns, rows = tuple(details["columns"]), int(details["rows"])
+                load = partial(read_tags, folder, str(details["tags"]))
+                found.append(Earlier(entry.number, details["study"], columns, rows, load, entry.kind == "release"))
+            except (KeyError, TypeError, ValueError) as error:
+                raise InvalidInputError(
+                    f"entry {entry.number} of the ledger does not say which rows it used: it was written by another "
+                    "program, and nothing can be compared with it"
+                ) from error
+    return found
+
+
+def decide_for_site(
+    folder: SiteFolder, study: str, used: UsedRows, min_rows: int, *, other_people: bool = False
+) -> Decision:
+    """Decide by the ledger of a site whether a release or run over these rows is allowed.
+
+    ``other_people`` is a statement of the people at the site, as in :func:`~consilience.kit.release.decide`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
+    >>> rows = pa.table({"age": list(range(100))})
+    >>> used, fewer = (UsedRows(rows.slice(n), ("age",), folder.secret) for n in (0, 1))
+    >>> decide_for_site(folder, "sha256:a", used, 10).outcome
+    'allowed'
+    >>> entry = record_release(folder, "release", "sha256:a", used.tags, b"the file")
+    >>> decide_for_site(folder, "sha256:b", fewer, 10).outcome
+    'refused'
+    >>> read_release(folder, decide_for_site(folder, "sha256:a", used, 10).entry)
+    b'the file'
+    """
+    return decide(study, used, earlier_of(folder), min_rows, other_people=other_people)
+
+
+def record_release(
+    folder: SiteFolder,
+    kind: Literal["release", "run"],
+    study: str,
+    tags: RowTags,
+    data: bytes | None = None,
+    *,
+    details: Mapping[str, Any] | None = None,
+    head: str | None = None,
+    now: datetime | None = None,
+) -> ledger.Entry:
+    """Keep the tags of the rows used and the bytes of a release, and add the entry to the ledger.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    kind : {"release", "run"}
+    study : str
+        Identity of the study, ``sha256:...``.
+    tags : RowTags
+        Tags of the rows used.
+    data : bytes, optional
+        What leaves; a release has them.
+    details : mapping, optional
+        More details of the entry, such as who approved.
+    head : str, optional
+        Hash of the last entry when this was decided: if the ledger has grown since, nothing is recorded.
+    now : datetime, optional
+    """
+    if (kind == "release") != (data is not None):
+        raise InvalidInputError("a release, and no run, has bytes that are kept")
+    found: dict[str, Any] = {
+        **(details or {}),
+        "study": study,
+        "columns": list(tags.columns),
+        "rows": tags.n,
+        "tags": keep_tags(folder, tags),
+    }
+    if data is not None:
+        found["file"] = keep_bytes(folder.path / "releases", data)
+    return ledger.append(folder.path / LEDGER, kind, found, head=head, now=now)
+
+
+def release_entry(folder: SiteFolder, study: str, tags: str) -> ledger.Entry | None:
+    """Return the entry by which rows with tags of this hash were released for a study; None if there is none."""
+    for entry in folder.entries:
+        if entry.kind == "release" and (entry.details.get("study"), entry.details.get("tags")) == (study, tags):
+            return entry
+    return None
+
+
+def read_release(folder: SiteFolder, entry: int | None) -> bytes:
+    """Return the bytes of the release that an entry of the ledger names; raise an error if they were changed."""
+    named = [each.details.get("file") for each in folder.entries if each.number == entry and each.kind == "release"]
+    if not named or not isinstance(named[0], str):
+        raise InvalidInputError(f"entry {entry} of the ledger is not a release")
+    return read_kept_bytes(folder.path / "releases", named[0], MOST_BYTES)
+
+
+def keep_tags(folder: SiteFolder, tags: RowTags) -> str:
+    """Store the tags of rows in the folder, unless they are there; return their hash."""
+    return keep_bytes(folder.path / "tags", tags.data, ".tags")
+
+
+def read_tags(folder: SiteFolder, named: str) -> RowTags:
+    """Return the stored tags with this hash; raise an error if the file was changed."""
+    path = _path(folder.path / "tags", named, ".tags")
+    tags = RowTags.read(path)
+    if tags.hash != named:
+        raise InvalidInputError(f"{path.name} does not have the hash that the ledger states: restore the file")
+    return tags
+
+
+def keep_bytes(folder: Path, data: bytes, suffix: str = ".json") -> str:
+    """Write bytes to a file that is named by their hash, unless it is there; return the hash."""
+    named = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    path = _path(folder, named, suffix)
+    if path.exists():
+        read_kept_bytes(folder, named, len(data), suffix)
+    else:
+        write_once(path, data)
+    return named
+
+
+def read_kept_bytes(folder: Path, named: str, most: int, suffix: str = ".json") -> bytes:
+    """Return the bytes of the file with this hash; raise an error if it was changed."""
+    path = _path(folder, named, suffix)
+    data = read_capped(path, most)
+    if f"sha256:{hashlib.sha256(data).hexdigest()}" != named:
+        raise InvalidInputError(f"{path.name} does not have the hash that the ledger states: restore the file")
+    return data
+
+
+def _path(folder: Path, named: str, suffix: str) -> Path:
+    """Return the path of a file; its name has hexadecimal digits only, whatever the ledger says."""
+    digits = named.removeprefix("sha256:")
+    if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
+        raise InvalidInputError("the ledger names a file by something else than its hash")
+    return folder / f"{digits}{suffix}"
+
+
+# ---------------------------------------------------------------- approval
+
+LONGEST_REASON = 4_000
+
+
+@dataclass(frozen=True, eq=False)
+class LastFit:
+    """The last fit of a site, and its entry in the ledger."""
+
+    report: FitReport
+    entry: ledger.Entry
+
+
+def keep_fit(folder: SiteFolder, report: FitReport, tags: RowTags, now: datetime | None = None) -> ledger.Entry:
+    """Store a fit in the site's folder and record it; it is the one that :func:`release_fit` releases.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    report : FitReport
+    tags : RowTags
+        Tags of the rows used.
+    now : datetime, optional
+    """
+    details = {
+        "study": report.file.study,
+        "rows": tags.n,
+        "tags": keep_tags(folder, tags),
+        "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
+        **({"stated": list(report.notes)} if report.notes else {}),
+    }
+    return ledger.append(folder.path / LEDGER, "fit", details, now=now)
+
+
+def keep_again(folder: SiteFolder, number: int) -> ledger.Entry:
+    """Make the fit that a release came from the last one again, and record it."""
+    entries = folder.entries
+    fit = entries[number - 1].details.get("fit")
+    if type(fit) is not int or not 0 < fit < number or entries[fit - 1].kind != "fit":
+        raise InvalidInputError(f"entry {number} of the ledger does not say which fit it released")
+    return ledger.append(folder.path / LEDGER, "fit", entries[fit - 1].details)
+
+
+def record_refusal(folder: SiteFolder, study: str, reason: str, now: datetime | None = None) -> ledger.Entry:
+    """Record that nothing may leave for a study, and why; the reason stays at the site."""
+    details = {"study": study, "reason": reason[:LONGEST_REASON]}
+    return ledger.append(folder.path / LEDGER, "refusal", details, now=now)
+
+
+def record_decline(folder: SiteFolder, last: LastFit, who: str) -> ledger.Entry:
+    """Record that a person looked at a fit and did not approve it."""
+    return ledger.append(folder.path / LEDGER, "decline", {"fit": last.entry.number, "declined_by": who[:200]})
+
+
+def last_fit(folder: SiteFolder) -> LastFit:
+    """Return the last fit of a site; raise an error if there is none, or if its file was changed."""
+    entries = [entry for entry in folder.entries if entry.kind == "fit"]
+    if not entries:
+        raise InvalidInputError("there is no fit yet: run 'consilience site fit'")
+    data = read_kept_bytes(folder.path / "fits", str(entries[-1].details.get("fit")), MOST_BYTES)
+    return LastFit(FitReport.from_text(data.decode()), entries[-1])
+
+
+def earlier_release(folder: SiteFolder, last: LastFit) -> ledger.Entry | None:
+    """Return the entry by which the same rows were released for the same study; None if there is none."""
+    return release_entry(folder, last.entry.details["study"], last.entry.details["tags"])
+
+
+def check_latest(folder: SiteFolder, last: LastFit) -> None:
+    """Raise an error if a fit was tried later and refused: people may take the one before it for that one."""
+    later = folder.entries[last.entry.number :]
+    refused = [each.number for each in later if each.kind == "refusal" and "state" not in each.details]  # not of rounds
+    if refused:
+        raise RefusedError(
+            f"a later fit was refused (entry {refused[-1]} of the ledger), and this is the one before it: fit again "
+            "with the table that you want to release"
+        )
+
+
+def check_still_valid(folder: SiteFolder, last: LastFit) -> None:
+    """Raise an error if the fit was decided on other rules, or before another release or run."""
+    policy, later = Policy.from_text(folder.policy), folder.entries[last.entry.number :]
+    if policy.identity != last.report.file.evidence.get("policy"):
+        raise RefusedError("the policy was changed after the fit: fit again, so that the new limits are applied")
+    if any(entry.kind in ("release", "run") for entry in later):
+        raise RefusedError(
+            "something else was released after the fit: fit again, so that the rows are compared with it too"
+        )
+
+
+def release_fit(folder: SiteFolder, approved_by: str, now: datetime | None = None) -> bytes:
+    """Seal and record the last fit and return the bytes that leave; the same bytes if these rows left before.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    approved_by : str
+        Who approved, for the ledger; the name stays at the site.
+    now : datetime, optional
+    """
+    last = last_fit(folder)
+    check_latest(folder, last)
+    if (earlier := earlier_release(folder, last)) is not None:
+        return read_release(folder, earlier.number)
+    check_still_valid(folder, last)
+    head = folder.entries[-1].hash
+    data = seal_file(folder, last.report.file, now).to_text().encode()
+    details = {"approved_by": approved_by[:200], "fit": last.entry.number}
+    tags = read_tags(folder, str(last.entry.details["tags"]))
+    record_release(folder, "release", last.report.file.study, tags, data, details=details, head=head, now=now)
+    return data

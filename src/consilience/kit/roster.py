@@ -1,0 +1,264 @@
+"""Ed25519 signatures of content hashes (:rfc:`8032`), by the optional package cryptography.
+
+A public key is written ``ed25519:`` and the base64 of its 32 bytes, a signature ``ed25519:`` and that of its 64 bytes.
+What is signed are the ASCII bytes of ``consilience signature 1``, a line break and the content hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, Self
+
+from pydantic import Field, model_validator
+
+from consilience.errors import InvalidInputError
+from consilience.files.documents import Part, Text
+from consilience.kit.toml_file import TomlFile, check_name, write_toml
+from consilience.messages.site_names import site_names
+
+MARK = "ed25519:"
+KEY_BYTES, SIGNATURE_BYTES = 32, 64
+HASH = re.compile(r"sha256:[0-9a-f]{64}")
+INSTALL = "python -m pip install 'consilience[secure]'"
+
+
+def missing_package(error: ImportError) -> ImportError:
+    """Return the error that names the command which installs what keys and signatures need."""
+    found = ImportError(f"keys and signatures need the package cryptography: {INSTALL}")
+    found.__cause__ = error
+    return found
+
+
+def signed_bytes(content_hash: str) -> bytes:
+    """Return the bytes that are signed for a content hash.
+
+    Examples
+    --------
+    >>> signed_bytes("sha256:" + 64 * "0")[:23]
+    b'consilience signature 1'
+    """
+    if not HASH.fullmatch(content_hash):
+        raise InvalidInputError("expected a content hash, sha256: and 64 hexadecimal digits")
+    return f"consilience signature 1\n{content_hash}".encode("ascii")
+
+
+def encode_key(data: bytes) -> str:
+    """Return a key or a signature as text."""
+    return MARK + base64.b64encode(data).decode("ascii")
+
+
+def decode_key(text: object, size: int) -> bytes:
+    """Return the bytes of a key or a signature; raise an error for text of another form.
+
+    Examples
+    --------
+    >>> decode_key(encode_key(bytes(32)), 32) == bytes(32)
+    True
+    >>> decode_key("ed25519:AAAA", 32)
+    Traceback (most recent call last):
+    ...
+    consilience.errors.InvalidInputError: expected ed25519: and the base64 of 32 bytes
+    """
+    said = f"expected {MARK} and the base64 of {size} bytes"
+    if not isinstance(text, str) or not text.startswith(MARK) or len(text) > 200:
+        raise InvalidInputError(said)
+    try:
+        data = base64.b64decode(text.removeprefix(MARK), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInputError(said) from error
+    if len(data) != size or encode_key(data) != text:
+        raise InvalidInputError(said)
+    return data
+
+
+def verify_signature(public_key: str, signature: object, content_hash: str) -> bool:
+    """Return whether a signature of a content hash was made with the private key of a public key.
+
+    Raises
+    ------
+    ImportError
+        If the package cryptography is missing.
+    """
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError as error:
+        raise missing_package(error) from error
+    key = Ed25519PublicKey.from_public_bytes(decode_key(public_key, KEY_BYTES))
+    try:
+        key.verify(decode_key(signature, SIGNATURE_BYTES), signed_bytes(content_hash))
+    except (InvalidSignature, InvalidInputError):
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- roster
+
+MOST_SITES = 10_000
+
+
+class RosterSite(Part):
+    """A site of the roster: its name, and its public key if it has one."""
+
+    name: Text
+    key: Text | None = None
+
+
+class Roster(TomlFile):
+    """Names and public keys of the sites of a study.
+
+    Examples
+    --------
+    >>> roster = Roster.from_text('''
+    ... format = "consilience-roster"
+    ... version = 1
+    ... [[sites]]
+    ... name = "north"
+    ... key = "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+    ... [[sites]]
+    ... name = "south"
+    ... ''')
+    >>> roster.names, roster.key_of("south") is None
+    (('north', 'south'), True)
+    """
+
+    called = "roster"
+    kind = "consilience-roster"
+    format: Literal["consilience-roster"]
+    version: Literal[1]
+    sites: Annotated[list[RosterSite], Field(min_length=1, max_length=MOST_SITES)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """Check names and keys against each other; errors carry sentences."""
+        for site in self.sites:
+            check_name(site.name)
+        site_names(self.names)
+        owners: dict[bytes, str] = {}
+        for site in self.sites:
+            if site.key is None:
+                continue
+            try:
+                key = decode_key(site.key, KEY_BYTES)
+            except InvalidInputError as error:
+                raise ValueError(f"the key of site {site.name!a}: {error}") from error
+            if key in owners:
+                raise ValueError(f"sites {owners[key]!a} and {site.name!a} have the same key: each needs its own")
+            owners[key] = site.name
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the sites."""
+        return tuple(site.name for site in self.sites)
+
+    def key_of(self, name: str) -> str | None:
+        """Return the public key of a site; None if the roster has none for it."""
+        return next((site.key for site in self.sites if site.name == name), None)
+
+    def to_text(self) -> str:
+        """Return the roster as TOML text."""
+        return write_toml(self.model_dump(exclude_none=True), {"sites": "Each site sends its name and its public key."})
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Whether the file of a site comes from that site, as far as a roster can tell.
+
+    Parameters
+    ----------
+    status : {"signed", "unsigned", "refused"}
+    said : str
+        The status in a sentence; for a refused file also what to do.
+    """
+
+    status: Literal["signed", "unsigned", "refused"]
+    said: str
+
+
+class Signed(Protocol):
+    """A file of a site that can be signed."""
+
+    @property
+    def site(self) -> str:
+        """Name of the site."""
+        ...
+
+    @property
+    def hash(self) -> str:
+        """Hash of the content."""
+        ...
+
+    @property
+    def envelope(self) -> Mapping[str, Any]:
+        """Has the signature."""
+        ...
+
+
+def check_signature(file: Signed, roster: Roster | None, require_signatures: bool = False) -> Signature:
+    """Check the signature of a file against a roster.
+
+    A file without a signature is "unsigned" if the roster has no key for its site, or if there is no roster. If the
+    roster has a key, a file without a signature is refused: otherwise it would suffice to remove it. A signature that
+    no roster confirms counts as none.
+
+    Parameters
+    ----------
+    file : Signed
+        Its signature is ``file.envelope["signature"]`` and covers the content hash, and with it the name of the site.
+    roster : Roster, optional
+    require_signatures : bool
+        Whether unsigned files are refused.
+
+    Raises
+    ------
+    ImportError
+        If there is a signature to check and the package cryptography is missing.
+    """
+    if roster is None:
+        return _unsigned(f"the file of {file.site!a} was not checked against a roster", require_signatures)
+    if file.site not in roster.names:
+        return Signature("refused", _unknown(file.site, roster))
+    key, signature = roster.key_of(file.site), file.envelope.get("signature")
+    if key is None:
+        return _unsigned(
+            f"the roster has no key of {file.site!a}: anybody can have written the file", require_signatures
+        )
+    if signature is None:
+        return Signature(
+            "refused",
+            f"the file of {file.site!a} has no signature although the roster has a key of this site: it was removed, "
+            "or the site did not sign. Ask for the signed file",
+        )
+    if verify_signature(key, signature, file.hash):
+        return Signature("signed", f"signed by {file.site!a}")
+    return Signature("refused", _forged(file, signature, roster))
+
+
+def _unsigned(said: str, is_refused: bool) -> Signature:
+    if is_refused:
+        return Signature("refused", f"{said}. Signatures are required: use a roster with the site's public key")
+    return Signature("unsigned", said)
+
+
+def _unknown(name: str, roster: Roster) -> str:
+    try:
+        site_names([*roster.names, name])
+    except InvalidInputError:
+        return f"site {name!a} is not in the roster, but a name that looks alike is: ask where the file comes from"
+    return f"site {name!a} is not in the roster: add it with its public key, or leave the file out"
+
+
+def _forged(file: Signed, signature: object, roster: Roster) -> str:
+    """Say how a signature fails: it is another site's, or nobody's."""
+    for site in roster.sites:
+        if site.key is not None and verify_signature(site.key, signature, file.hash):
+            return f"the file says that it is of {file.site!a} and was signed with the key of {site.name!a}"
+    return (
+        f"the signature of the file of {file.site!a} does not fit its content and the key in the roster: the file was "
+        "changed, or signed with another key. Ask the site for its file, and compare the public keys"
+    )

@@ -1,0 +1,262 @@
+"""A site's part of a study: its table held against the study, and its own fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from consilience.data import Columns
+from consilience.data.columns import Chunk
+from consilience.errors import InvalidInputError, RefusedError
+from consilience.files.site_file import SiteFile
+from consilience.kit import ledger
+from consilience.kit.examination import Examination, UsedRows, Wanted, examine_table, prepare_table
+from consilience.kit.folder import SiteFolder
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.refit import Release, fit_releasable, regression_leverage, release_evidence, self_test
+from consilience.kit.release import FitReport, decide_for_site, keep_again, keep_fit, record_refusal
+from consilience.kit.study import Study
+from consilience.kit.study_model import task_of
+from consilience.messages import FitSite, LocalFit
+from consilience.model import Rows
+from consilience.site import Site, answer
+
+
+class MisfitError(InvalidInputError):
+    """Raised if a table does not fit a study; the message lists the findings, without values."""
+
+
+def wanted_of(study: Study) -> Wanted:
+    """Return what a study wants of a table."""
+    exposure = next((each.column() for each in study.columns if each.name == study.model.exposure), None)
+    return Wanted(study.covariates, study.response, exposure, study.model.clients, study.minimum.rows, study.max_rows)
+
+
+def examine_for_study(study: Study, table: pa.Table) -> Examination:
+    """Hold a table against a study.
+
+    Examples
+    --------
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... minimum = {rows = 2}
+    ... model = {response = "days", experts = [1]}
+    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number", low = 18, high = 110}]
+    ... ''')
+    >>> examine_for_study(study, pa.table({"days": [1.0, 2.0], "age": [61, 70]})).fits
+    True
+    """
+    return examine_table(table, wanted_of(study))
+
+
+def validate_rows(study: Study, table: pa.Table) -> Rows:
+    """Return the rows of a table, with covariates by the study's rules; raise an error that lists what does not fit."""
+    found = examine_for_study(study, table)
+    if not found.fits:
+        raise MisfitError(
+            "the table does not fit the study:\n"
+            + "\n".join(f"  {finding}" for finding in found.findings if finding.is_error)
+        )
+    return study_rows(study, table)
+
+
+def study_rows(study: Study, table: pa.Table) -> Rows:
+    """Return the rows of a table that fits the study, with covariates by its rules."""
+    table = prepare_table(table, wanted_of(study))
+    chunk = Chunk(columns_of(study), table.num_rows)
+    for batch in table.combine_chunks().to_batches():
+        chunk.fill(batch)
+    return chunk.rows()
+
+
+def columns_of(study: Study) -> Columns:
+    """Return the columns of a study by their role, with their rules."""
+    covariates, wanted = study.covariates, wanted_of(study)
+    return Columns(
+        covariates.names,
+        (study.model.response,),
+        exposure=study.model.exposure,
+        groups=study.model.clients,
+        classes=study.classes,
+        dictionary=covariates,
+        others=tuple(column for column in (wanted.response, wanted.exposure) if column is not None),
+    )
+
+
+def fit_release(study: Study, table: pa.Table, policy: Policy) -> Release:
+    """Fit a site's own mixture to a table that fits the study, so that it keeps the site's policy.
+
+    Parameters
+    ----------
+    study : Study
+    table : pyarrow.Table
+    policy : Policy
+        The site's own; the study may tighten it.
+
+    Examples
+    --------
+    >>> from consilience.datasets.hospitals import STUDY, hospitals
+    >>> found = fit_release(Study.from_text(STUDY), hospitals()["ash"], Policy.of_profile("hospital"))
+    >>> found.refusal, found.verdict.kept
+    ('', True)
+    """
+    return fit_releasable(question_of(study), validate_rows(study, table), study, policy)
+
+
+def question_of(study: Study) -> FitSite:
+    """Return the one question of a study to a site: fit your own mixture and describe your covariates."""
+    return task_of(study).fit_site(describe=True)
+
+
+def site_file(study: Study, name: str, table: pa.Table, policy: Policy | None = None) -> SiteFile:
+    """Fit a site's own mixture and return the file that would leave the site; nothing is written or sent.
+
+    Parameters
+    ----------
+    study : Study
+    name : str
+        Name of the site.
+    table : pyarrow.Table
+    policy : Policy, optional
+        Policy that the fit must keep. Without one no rule is applied: for data of one owner.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table does not fit the study.
+    RefusedError
+        If nothing that keeps the policy can be released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... model = {response = "days", experts = [1]}
+    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
+    ... ''')
+    >>> age = np.linspace(20, 80, 100)
+    >>> table = pa.table({"age": age, "days": 3 + 0.1 * age + np.sin(age)})
+    >>> site_file(study, "north", table).terms
+    ('(intercept)', 'age')
+    """
+    if policy is not None:
+        return file_of(study, name, fit_release(study, table, policy))
+    fit = answer(question_of(study), Site(name, validate_rows(study, table)))
+    if not isinstance(fit, LocalFit):
+        raise TypeError(f"a site answered FitSite with {type(fit).__name__}")
+    return SiteFile(study.identity, name, terms_of(study), fit)
+
+
+def file_of(study: Study, name: str, release: Release) -> SiteFile:
+    """Return the file of a fit that keeps the policy, with the evidence; raise an error if there is none."""
+    if release.fit is None:
+        raise RefusedError(release.refusal)
+    return SiteFile(study.identity, name, terms_of(study), release.fit, release_evidence(release.verdict))
+
+
+def terms_of(study: Study) -> tuple[str, ...]:
+    """Return the names of the coefficients of an expert."""
+    return ("(intercept)", *study.covariates.terms)
+
+
+# ---------------------------------------------------------------- site fit
+
+
+@dataclass(frozen=True)
+class FitAtSite:
+    """What ``fit_at_site`` did.
+
+    Parameters
+    ----------
+    entry : Entry
+        Entry of the ledger.
+    released_by : int, optional
+        Entry by which the same rows were released for the same study before; nothing was fitted then.
+    """
+
+    entry: ledger.Entry
+    released_by: int | None = None
+
+
+def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people: str = "") -> FitAtSite:
+    """Fit a site's own mixture under its policy, and keep it in the site's folder; nothing leaves.
+
+    The rows are compared with those of all earlier releases of the site. If they were released for this study before,
+    nothing is fitted: the same file is released again.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    study : Study
+    table : pyarrow.Table
+    other_people : str
+        Why the rows are those of other people than in earlier releases, where the rows cannot be compared; recorded.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table does not fit the study.
+    RefusedError
+        If nothing may leave; the refusal is recorded in the ledger.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from consilience.datasets.hospitals import STUDY, hospitals
+    >>> from consilience.kit.release import release_fit
+    >>> folder = SiteFolder.init("ash", Policy.of_profile("hospital").to_text(), tempfile.mkdtemp())
+    >>> found = fit_at_site(folder, Study.from_text(STUDY), hospitals()["ash"])
+    >>> found.entry.kind, len(released(folder, "A. Person")) > 1_000
+    ('fit', True)
+    """
+    rows, policy = validate_rows(study, table), Policy.from_text(folder.policy)
+    used = UsedRows.of(table, wanted_of(study).read, folder.secret)
+    applied = policy.stricter(study.minimum)
+    if applied.release.require_signatures and folder.public_key is None:
+        raise _refused(folder, study, NO_KEY)
+    decision = decide_for_site(
+        folder, study.identity, used, applied.site.min_rows, other_people=bool(other_people.strip())
+    )
+    if decision.outcome == "stored" and decision.entry is not None:
+        return FitAtSite(keep_again(folder, decision.entry), decision.entry)
+    if decision.outcome == "refused":
+        raise _refused(folder, study, decision.said)
+    question = question_of(study)
+    release = fit_releasable(question, rows, study, policy)
+    if release.fit is None:
+        raise _refused(folder, study, release.refusal)
+    notes = (f"stated: the rows are those of other people than in earlier releases, because: {other_people}",)
+    file = file_of(study, folder.name, release)
+    report = _report(question, study, rows, release, file=file, notes=notes if other_people.strip() else ())
+    return FitAtSite(keep_fit(folder, report, used.tags))
+
+
+NO_KEY = "signatures are required and the site has no key: install consilience[secure], then run 'consilience site key'"
+
+
+def _refused(folder: SiteFolder, study: Study, reason: str) -> RefusedError:
+    record_refusal(folder, study.identity, reason)
+    return RefusedError(reason)
+
+
+def _report(
+    question: FitSite, study: Study, rows: Rows, release: Release, *, file: SiteFile, notes: tuple[str, ...]
+) -> FitReport:
+    model = file.fit.model
+    return FitReport(
+        study.name,
+        file,
+        release.verdict.checks,
+        release.steps,
+        notes,
+        0.0 if model is None else regression_leverage(model.mixture, rows),
+        self_test(question, rows, study.seed, None if model is None else model.mixture.K),
+    )

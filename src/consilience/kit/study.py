@@ -1,0 +1,253 @@
+"""The study file: what the coordinator asks of the sites, in TOML that people read.
+
+It names columns, a closed list of families and transforms, and numbers. It cannot name code, a path or an expression.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from consilience.columns import Column, Dictionary, Rule
+from consilience.columns.dictionary import MOST_LEVELS
+from consilience.errors import InvalidInputError
+from consilience.files.documents import Finite, Part, Text
+from consilience.files.json_text import content_hash
+from consilience.kit.toml_file import TomlFile, check_name, write_toml
+from consilience.model import FAMILIES, GATES
+from consilience.model.families.registry import ELSEWHERE
+
+MOST_EXPERTS = 20
+MOST_COLUMNS = 500
+Level = bool | int | Finite | Text
+
+
+class NumberColumn(Part):
+    """A column of numbers."""
+
+    name: Text
+    kind: Literal["number"]
+    unit: Annotated[str, StringConstraints(max_length=100)] = ""
+    low: Finite | None = None
+    high: Finite | None = None
+    missing: Literal["refuse", "drop", "fill"] = "refuse"
+    fill: Finite | None = None
+    transform: Literal["none", "log", "log1p", "sqrt"] = "none"
+    centre: Finite = 0.0
+    scale: Finite = 1.0
+    about: Annotated[str, StringConstraints(max_length=1000)] = ""
+
+    def column(self) -> Column:
+        """Return the column as the library reads it."""
+        rule = Rule(
+            self.unit, self.low, self.high, self.missing, self.fill, self.transform, self.centre, self.scale
+        )  # fmt: skip
+        return Column(self.name, rule=rule)
+
+
+class CategoryColumn(Part):
+    """A column of categories: its levels are listed, so that no site has to disclose them."""
+
+    name: Text
+    kind: Literal["category"]
+    levels: Annotated[list[Level], Field(min_length=2, max_length=MOST_LEVELS)]
+    reference: Level | None = None
+    missing: Literal["refuse", "drop"] = "refuse"
+    about: Annotated[str, StringConstraints(max_length=1000)] = ""
+
+    def column(self) -> Column:
+        """Return the column as the library reads it."""
+        if len({isinstance(level, str) for level in self.levels}) > 1:
+            raise InvalidInputError(f"{self.name} has levels of text and of numbers: use one kind")
+        return Column(self.name, tuple(self.levels), self.reference, Rule(missing=self.missing))
+
+
+AnyColumn = Annotated[NumberColumn | CategoryColumn, Field(discriminator="kind")]
+
+
+class Model(Part):
+    """The mixture that is fitted.
+
+    Parameters
+    ----------
+    response : str
+        Name of the column of responses.
+    family : str
+        Name of a family of experts, as in :data:`~consilience.model.FAMILIES`; the first by default.
+    gate : str
+        Name of a gate, as in :data:`~consilience.model.GATES`; the first by default.
+    experts : list of int
+        Candidate numbers of experts.
+    gate_columns, expert_columns : list of str, optional
+        Columns that the gate and the experts read; all but the response by default.
+    exposure : str, optional
+        Column of exposures of counts, or of trials.
+    clients : str, optional
+        Column of the names of clients, for a method with one label per client; it is not among the study's columns.
+    """
+
+    response: Text
+    family: Text = next(iter(FAMILIES))
+    gate: Text = next(iter(GATES))
+    experts: Annotated[list[Annotated[int, Field(ge=1, le=MOST_EXPERTS)]], Field(min_length=1, max_length=MOST_EXPERTS)]
+    gate_columns: list[Text] | None = None
+    expert_columns: list[Text] | None = None
+    exposure: Text | None = None
+    clients: Text | None = None
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        """Check that family and gate are among those of the library."""
+        for chosen, known, more in ((self.family, FAMILIES, ELSEWHERE), (self.gate, GATES, "")):
+            if chosen not in known:
+                raise ValueError(f"{chosen!a} is not one of {', '.join(known)}{more}")
+        return self
+
+
+class MethodOf(Part):
+    """The method of a study, by its name, with settings that are numbers or words.
+
+    Its settings are those of the class of this name in :mod:`consilience`. Without a method a study is one exchange of
+    files: ``OneShot`` with ``refine = 0``.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+    __pydantic_extra__: dict[str, bool | int | Finite | Text]
+
+    name: Literal["OneShot", "FederatedEM", "SharedCentre", "ClusteredClients"]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings by name."""
+        return dict(self.__pydantic_extra__)
+
+
+class Minimum(Part):
+    """Rules that the study asks of every site; a site's own policy may be stricter, never looser."""
+
+    rows: Annotated[int, Field(ge=1, le=10**9)] = 50
+    rows_per_level: Annotated[int, Field(ge=1, le=10**6)] = 5
+    rows_per_expert: Annotated[int, Field(ge=1, le=10**6)] = 10
+    require_signatures: bool = False
+
+
+class Study(TomlFile):
+    """A study: columns, model, minimum rules, seed.
+
+    Examples
+    --------
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... [model]
+    ... response = "days"
+    ... experts = [2]
+    ... [[columns]]
+    ... name = "days"
+    ... kind = "number"
+    ... low = 0
+    ... high = 400
+    ... [[columns]]
+    ... name = "age"
+    ... kind = "number"
+    ... centre = 60
+    ... scale = 15
+    ... ''')
+    >>> study.covariates.terms
+    ('(age - 60)/15',)
+    """
+
+    called = "study"
+    kind = "consilience-study"
+    format: Literal["consilience-study"]
+    version: Literal[1]
+    name: Text
+    title: Annotated[str, StringConstraints(max_length=1000)] = ""
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    max_rows: Annotated[int, Field(ge=1, le=10**12)] = 10**7
+    model: Model
+    method: MethodOf | None = None
+    minimum: Minimum = Minimum()
+    columns: Annotated[list[AnyColumn], Field(min_length=1, max_length=MOST_COLUMNS)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """Check what single entries cannot tell; errors carry sentences."""
+        names = [column.name for column in self.columns]
+        for name in [self.name, *names]:
+            check_name(name)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"columns: {', '.join(twice)} is listed twice")
+        read = {"model.response": [self.model.response], "model.exposure": [self.model.exposure or names[0]]}
+        read |= {
+            f"model.{part}": getattr(self.model, part) or [] for part in ("gate_columns", "expert_columns")
+        }  # fmt: skip
+        for place, wanted in read.items():
+            for name in wanted:
+                if name not in names:
+                    raise ValueError(f"{place}: there is no column {name!a}; the columns are {', '.join(names)}")
+        self._check_response()
+        if self.model.clients in names:
+            raise ValueError(f"model.clients: {self.model.clients} is listed among the columns: leave it out there")
+        for column in self.columns:
+            column.column()
+        return self
+
+    def _check_response(self) -> None:
+        family = FAMILIES[self.model.family]
+        is_category = isinstance(self._column(self.model.response), CategoryColumn)
+        if is_category != family.classes:
+            fitting = [name for name, kind in FAMILIES.items() if kind.classes == is_category]
+            raise ValueError(
+                f"model.response: a response of kind {'category' if is_category else 'number'} does not fit family "
+                f"{self.model.family!r}; use {' or '.join(fitting)}"
+            )
+        others = {self.model.response, self.model.exposure}
+        read = [*(self.model.gate_columns or ()), *(self.model.expert_columns or ())]
+        if others & set(read):
+            raise ValueError("model: the response or the exposure is among gate_columns or expert_columns")
+        if self.model.exposure is not None and family.size_name is None:
+            raise ValueError(f"model.exposure: family {self.model.family!r} has none; leave it out")
+        self._check_read_as_they_are()
+
+    def _check_read_as_they_are(self) -> None:
+        for name in filter(None, (self.model.response, self.model.exposure)):
+            rule = self._column(name).column().rule
+            if rule.transform != "none" or rule.centre != 0 or rule.scale != 1 or rule.fill is not None:
+                raise ValueError(
+                    f"columns: {name} is the response or the exposure, which is read as it is: leave out transform, "
+                    "centre, scale and fill"
+                )
+
+    def _column(self, name: str) -> NumberColumn | CategoryColumn:
+        return next(column for column in self.columns if column.name == name)
+
+    @property
+    def covariates(self) -> Dictionary:
+        """Dictionary of the covariates: all columns but the response and the exposure."""
+        others = {self.model.response, self.model.exposure}
+        return Dictionary(tuple(column.column() for column in self.columns if column.name not in others))
+
+    @property
+    def response(self) -> Column:
+        """Column of the response."""
+        return self._column(self.model.response).column()
+
+    @property
+    def classes(self) -> tuple[Any, ...] | None:
+        """Sorted classes of a categorical response; None for numbers."""
+        levels: tuple[Any, ...] = self.response.levels
+        return tuple(sorted(levels)) if levels else None
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that the study says, in canonical form, as ``sha256:...``."""
+        return content_hash(self.model_dump(exclude_none=True))
+
+    def to_text(self, comments: dict[str, str] | None = None) -> str:
+        """Return the study as TOML text."""
+        return write_toml(self.model_dump(exclude_none=True), comments)

@@ -1,0 +1,143 @@
+"""The model of a study: estimators for its numbers of experts, and the task of the method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+
+from consilience.errors import ConsilienceError, InvalidInputError
+from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
+from consilience.estimators.estimator import MixtureEstimator
+from consilience.estimators.federated import set_columns, specification_of
+from consilience.kit.study import Study
+from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, Task
+from consilience.methods.per_site.shared_centre import SharedCentre
+from consilience.model import FAMILIES, GATES
+
+
+def estimators_of(study: Study) -> list[MixtureEstimator]:
+    """Return one estimator for each number of experts of a study, with its columns, not fitted.
+
+    Examples
+    --------
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... model = {response = "days", experts = [1, 2]}
+    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
+    ... ''')
+    >>> estimators_of(study)
+    [MixtureOfExpertsRegressor(n_experts=1, random_state=1), MixtureOfExpertsRegressor(random_state=1)]
+    """
+    return [_estimator(study, K) for K in study.model.experts]
+
+
+def _estimator(study: Study, K: int) -> MixtureEstimator:
+    model, covariates = study.model, study.covariates
+    chosen: dict[str, Any] = {"random_state": study.seed}
+    if model.gate_columns is not None:
+        chosen["gate_features"] = model.gate_columns
+    if model.expert_columns is not None:
+        chosen["expert_features"] = model.expert_columns
+    reads = GATES[model.gate].reads_covariates
+    if FAMILIES[model.family].classes:
+        found: MixtureEstimator = MixtureOfExpertsClassifier(
+            K, **(chosen if reads else {**chosen, "gate_features": []})
+        )
+    elif not reads:
+        found = MixtureOfRegressions(K, family=model.family, **_without(chosen, "gate_features"))
+    else:
+        found = MixtureOfExpertsRegressor(K, family=model.family, **chosen)
+    set_columns(found, covariates.names, study.classes, covariates)
+    return found
+
+
+def _without(chosen: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in chosen.items() if key != name}
+
+
+def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None) -> Task:
+    """Return the task of a study: the same at every site and at the coordinator.
+
+    Examples
+    --------
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... model = {response = "days", experts = [1, 2]}
+    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
+    ... ''')
+    >>> task_of(study).fit_site(describe=True).orders
+    (1, 2)
+    """
+    models = estimators_of(study) if models is None else models
+    first = models[0]
+    terms = first.columns_.terms
+    return Task(
+        tuple(specification_of(model) for model in models),
+        len(terms),
+        1,
+        seed=study.seed,
+        n_init=first.n_init,
+        tol=first.tol,
+        max_iter=first.max_iter,
+        names=terms,
+    )
+
+
+# ---------------------------------------------------------------- methods
+
+METHODS: dict[str, type[Any]] = {each.__name__: each for each in (OneShot, FederatedEM, SharedCentre, ClusteredClients)}
+"""Methods that a study can name."""
+
+
+def method_of(study: Study) -> Method:
+    """Return the method of a study; one exchange of files without refinement if it names none.
+
+    Raises
+    ------
+    InvalidInputError
+        If the method does not have a setting, or not with this value.
+
+    Examples
+    --------
+    >>> study = Study.from_text('''
+    ... format = "consilience-study"
+    ... version = 1
+    ... name = "stay"
+    ... seed = 1
+    ... model = {response = "days", experts = [2]}
+    ... method = {name = "OneShot", refine = 2}
+    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
+    ... ''')
+    >>> method_of(study).refine
+    2
+    """
+    if study.method is None:
+        return OneShot(refine=0)
+    chosen, settings = METHODS[study.method.name], study.method.settings
+    known = {each.name: each.default for each in fields(chosen)}
+    for name, value in settings.items():
+        if name not in known:
+            raise InvalidInputError(f"method: {chosen.__name__} has no setting {name!a}; it has {', '.join(known)}")
+        if not _is_alike(value, known[name]):
+            raise InvalidInputError(f"method.{name}: a value of another type than the default, {known[name]!r}")
+    try:
+        found: Method = chosen(**settings)
+    except ConsilienceError as error:
+        raise InvalidInputError(f"method: {error}") from error
+    if found.by_client and study.model.clients is None:
+        raise InvalidInputError(f"method: {chosen.__name__} has one label per client: name their column, model.clients")
+    return found
+
+
+def _is_alike(value: Any, default: Any) -> bool:
+    """Whether a value of a file has the type of a setting: a whole number may stand for a number."""
+    if isinstance(default, float):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is type(default)

@@ -1,0 +1,62 @@
+"""Newton's method for convex functions, with step halving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from consilience.numerics.arrays import Array
+
+SHORTEST = 2.0**-30
+
+
+def minimise(
+    start: Array,
+    value: Callable[[Array], float],
+    step: Callable[[Array], Array],
+    *,
+    tol: float = 1e-13,
+    max_iter: int = 100,
+) -> Array:
+    """Minimise a convex ``value`` by Newton steps, halved until the value does not increase.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> minimise(np.array([5.0]), lambda x: float(np.cosh(x[0])), lambda x: -np.tanh(x)).round(6) + 0.0
+    array([0.])
+    """
+    x, here = start, value(start)
+    for _ in range(max_iter):
+        direction, fraction = step(x), 1.0
+        while not (there := value(x + fraction * direction)) <= here and fraction > SHORTEST:
+            fraction /= 2
+        if fraction <= SHORTEST:
+            return x
+        x = x + fraction * direction
+        if here - there <= tol * (1 + abs(here)):
+            return x
+        here = there
+    return x
+
+
+# ---------------------------------------------------------------- bisection
+
+STEPS = 60
+
+
+def bisect(f: Callable[[Array], Array], target: float, lower: Array, upper: Array) -> Array:
+    """Find the least ``y`` with ``f(y) ≥ target``, elementwise, for increasing ``f``, ``f(lower) < target ≤ f(upper)``.
+
+    Examples
+    --------
+    >>> bisect(lambda y: y**3, 8.0, np.array([0.0]), np.array([5.0])).round(9)
+    array([2.])
+    """
+    for _ in range(STEPS):
+        middle = 0.5 * (lower + upper)
+        reached = f(middle) >= target
+        upper = np.where(reached, middle, upper)
+        lower = np.where(reached, lower, middle)
+    return upper

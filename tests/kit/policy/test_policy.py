@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consilience.errors import InvalidInputError
+from consilience.kit.policy.policy import COMMENTS, LOWER_IS_STRICTER, PROFILES, Policy
+from consilience.kit.study import Minimum
+from policy_cases import policy_with
+
+HEAD = 'format = "consilience-policy"\nversion = 1\n'
+MINIMA = st.builds(
+    Minimum,
+    rows=st.integers(1, 10**9),
+    rows_per_level=st.integers(1, 10**6),
+    rows_per_expert=st.integers(1, 10**6),
+    require_signatures=st.booleans(),
+)
+POLICIES = st.builds(
+    policy_with,
+    st.sampled_from(sorted(PROFILES)),
+    min_rows=st.integers(1, 1000),
+    rows_per_level=st.integers(1, 100),
+    rows_per_expert=st.integers(1, 100),
+    effective_rows=st.integers(1, 100),
+    require_signatures=st.booleans(),
+)
+
+
+@given(policy=POLICIES, minimum=MINIMA)
+def test_a_study_only_tightens(policy: Policy, minimum: Minimum) -> None:
+    tightened = policy.stricter(minimum)
+    assert tightened.keeps(policy)
+    assert tightened.site.min_rows >= minimum.rows
+    assert tightened.site.rows_per_level >= minimum.rows_per_level
+    assert min(tightened.experts.rows_per_expert, tightened.experts.effective_rows) >= minimum.rows_per_expert
+    assert tightened.release.require_signatures >= minimum.require_signatures
+    assert tightened.stricter(minimum) == tightened
+    loose = Minimum(rows=1, rows_per_level=1, rows_per_expert=1)
+    assert policy.stricter(loose) == policy
+
+
+def test_profiles_are_ordered() -> None:
+    hospital, research, open_ = (Policy.of_profile(name) for name in ("hospital", "research", "open"))
+    assert hospital.keeps(research)
+    assert research.keeps(open_)
+    assert not research.keeps(hospital)
+    assert Policy.from_text(HEAD) == hospital
+
+
+def test_a_limit_is_stricter_in_its_own_direction() -> None:
+    hospital = Policy.of_profile()
+    for name, value in hospital.limits.items():
+        if not isinstance(getattr(_table(hospital, name), name), bool):
+            lower = type(getattr(_table(hospital, name), name))(value / 2)
+            assert policy_with(**{name: lower}).keeps(hospital) == (name in LOWER_IS_STRICTER), name
+
+
+def _table(policy: Policy, name: str) -> object:
+    return next(part for part in vars(policy).values() if hasattr(part, name))
+
+
+def test_the_text_has_a_comment_for_every_entry_and_round_trips(tmp_path) -> None:
+    for name in PROFILES:
+        policy = Policy.of_profile(name)
+        text = policy.to_text()
+        path = tmp_path / "policy.toml"
+        path.write_text(text, encoding="utf-8")
+        assert Policy.read(path) == policy
+        tables = {key: value for key, value in tomllib.loads(text).items() if isinstance(value, dict)}
+        assert {*tables, *(key for table in tables.values() for key in table)} <= set(COMMENTS)
+        assert "no guarantee of privacy" in text
+
+
+def test_the_hash_depends_on_limits_and_not_on_comments() -> None:
+    policy = Policy.of_profile()
+    assert Policy.from_text(HEAD + "# a comment\n").identity == policy.identity
+    assert policy_with(min_rows=51).identity != policy.identity
+    assert policy.identity.startswith("sha256:")
+
+
+def test_a_loosened_profile_says_so() -> None:
+    assert policy_with(min_rows=60).profile_text == "hospital"
+    assert policy_with(min_rows=49).profile_text == "hospital, loosened"
+    assert policy_with(allow_no_input=True).profile_text == "hospital, loosened"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not a policy"),
+        ('format = "consilience-policy"\nversion = 2', "version 2"),
+        (HEAD + 'profile = "none"', "expected one of hospital, research, open"),
+        (HEAD + "profile = 3", "expected one of"),
+        (HEAD + "[site]\nmin_rows = 0", "site.min_rows"),
+        (HEAD + "[site]\nmin_row = 10", "site.min_row"),
+        (HEAD + "site = 3", "site"),
+        (HEAD + "[experts]\ndominance_percent = 101", "experts.dominance_percent"),
+        (HEAD + "[experts]\ndominance_percent = nan", "experts.dominance_percent"),
+        (HEAD + '[rounds]\nquestions = ["__import__"]', "rounds.questions"),
+        (HEAD + "[rounds]\nmax_leverage = 0", "rounds.max_leverage"),
+        (HEAD + 'run = "x"', "run"),
+    ],
+)
+def test_wrong_policies_are_refused_with_the_place(text: str, said: str) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        Policy.from_text(text)
