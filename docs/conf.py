@@ -9,7 +9,7 @@ from typing import Any
 from sphinx.application import Sphinx
 
 from consilience import __version__
-from consilience.files.saved_model import ModelDocument
+from consilience.files.model_document import ModelDocument
 from consilience.files.site_file import SiteDocument
 
 project = "Consilience"

@@ -257,7 +257,7 @@ def test_an_unexpected_error_says_where_its_traceback_is(monkeypatch: pytest.Mon
     federation = sites()
     module = sys.modules["consilience.site.answer"]
     monkeypatch.setattr(module, "_contribution", broken)
-    monkeypatch.setitem(module.WHOLE, FitSite, broken)
+    monkeypatch.setitem(module.OWN, FitSite, broken)
     with pytest.raises(RoundStoppedError, match=r"RuntimeError: no such luck; .* in Federation.traces\['north'\]"):
         federation.fit(EXPERTS)
     assert "no such luck" in federation.traces["north"][0]

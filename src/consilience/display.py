@@ -26,13 +26,7 @@ _log = logging.getLogger("consilience")
 
 @contextmanager
 def display_progress(title: str) -> Iterator[Show]:
-    """Yield a function that shows the state of a computation, on the error output.
-
-    Examples
-    --------
-    >>> with display_progress("fit") as show:
-    ...     show("round 1", 3, 10)
-    """
+    """Yield a function that shows the state of a computation, on the error output."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -57,15 +51,7 @@ def _bar(title: str, console: Any) -> Iterator[Show]:
 
 @contextmanager
 def write_lines(title: str, file: IO[str], first: float = FIRST_LINE) -> Iterator[Show]:
-    """Yield a function that sets the text of a line, which a thread writes now and then, and at the end.
-
-    Examples
-    --------
-    >>> import sys
-    >>> with write_lines("fit", sys.stdout) as show:
-    ...     show("round 1", 3, 10)
-    fit: round 1, 3 of 10, 0 s
-    """
+    """Yield a function that sets the text of a line, which a thread writes now and then, and at the end."""
     began, state = time.monotonic(), [""]
     over = threading.Event()
 

@@ -73,11 +73,11 @@ def test_the_way_of_a_site_from_its_folder_to_the_file(place):
 def test_a_fit_examines_its_table_once_and_builds_its_question_once(place, monkeypatch):
     done("site", "init", "ash")
     calls = []
-    for function in (local.examined, local.task_of):
+    for function in (local.examine_table, local.task_of):
         counted = partial(lambda function, *given: [calls.append(function.__name__), function(*given)][1], function)
         monkeypatch.setattr(local, function.__name__, counted)
     done("site", "fit", "ash", "study.toml", "ash.parquet")
-    assert calls == ["examined", "task_of"]
+    assert calls == ["examine_table", "task_of"]
 
 
 def test_a_fit_to_a_table_that_does_not_fit_the_study_points_to_the_check(place):

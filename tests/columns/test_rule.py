@@ -7,7 +7,7 @@ import consilience
 from consilience import MixtureOfRegressions
 from consilience.columns import Column, Dictionary, Rule
 from consilience.columns.frames import encode_columns
-from consilience.data.columns import Chunk, Columns
+from consilience.data.file_columns import Chunk, Columns
 from consilience.errors import InvalidInputError
 from consilience.estimators.federated import set_columns
 from consilience.messages.failures import FailureCode, SiteError

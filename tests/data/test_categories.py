@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from consilience.columns import Column, Dictionary
-from consilience.data.columns import Chunk, Columns
+from consilience.data.file_columns import Chunk, Columns
 from consilience.errors import InvalidInputError
 from consilience.messages.failures import FailureCode, SiteError
 

@@ -21,7 +21,7 @@ from numpy.testing import assert_array_equal
 from pyarrow import csv, fs, parquet
 
 from consilience import Federation, MixtureOfRegressions
-from consilience.data.columns import Columns
+from consilience.data.file_columns import Columns
 from consilience.data.shards import CHUNK, Shard, column_names_in, distinct_values
 from consilience.data.stores import expand
 from consilience.errors import InvalidInputError, RoundStoppedError

@@ -19,7 +19,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from pyarrow import csv, parquet
 
-from consilience.data.columns import Columns
+from consilience.data.file_columns import Columns
 from consilience.data.shards import CHUNK, Shard, column_names_in, distinct_values
 from consilience.data.stores import PLACE, _code, expand
 from consilience.errors import InvalidInputError
@@ -487,7 +487,7 @@ def test_expand_is_sorted_absolute_and_of_files_only(tmp_path, monkeypatch):
 READ_ALL = """
 import re, sys
 from pathlib import Path
-from consilience.data.columns import Columns
+from consilience.data.file_columns import Columns
 from consilience.data.shards import Shard
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from consilience.engines import DaskCluster, InProcess
-from consilience.engines.dask import connection, rounds, submit, watch
-from consilience.engines.dask.rounds import DaskRound
+from consilience.engines.dask import connection, submit, watch
+from consilience.engines.dask import dask_round as rounds
+from consilience.engines.dask.dask_round import DaskRound
 from consilience.engines.dask.watch import is_stuck, survey_workers
 from consilience.errors import EngineError, RoundStoppedError
 from consilience.messages import FailureCode

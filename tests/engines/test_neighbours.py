@@ -176,7 +176,7 @@ def test_sites_that_cannot_be_joined_answer_alone(monkeypatch: pytest.MonkeyPatc
     def joined(_: object) -> Rows:
         raise MemoryError("too many rows")
 
-    monkeypatch.setattr(neighbours, "joined", joined)
+    monkeypatch.setattr(neighbours, "join_chunks", joined)
     sites = [Site(str(m), Rows(np.full((2, 1), m), np.full((2, 1), m))) for m in range(150)]
 
     def dialogue() -> Dialogue[ColumnSummary]:

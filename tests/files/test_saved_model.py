@@ -22,7 +22,7 @@ from consilience.errors import ConsilienceError, InvalidInputError
 from consilience.estimators.saving import ESTIMATORS
 from consilience.files import SavedModel
 from consilience.files.documents import PREDICATE
-from consilience.files.saved_model import ModelDocument
+from consilience.files.model_document import ModelDocument
 from consilience.model import FAMILIES, GATES
 from saved_models import frame
 

@@ -13,7 +13,7 @@ from consilience.fit.starts import (
     End,
     Found,
     StartEnds,
-    distinct_ends,
+    best_distinct_ends,
     is_sure,
     search,
     subsample,
@@ -39,9 +39,9 @@ def end(kind: str, value: float) -> End:
 
 def test_ends_within_a_unit_of_all_rows_are_one() -> None:
     ends = [end("a", -100.0), end("b", -100.4), end("c", -101.5)]
-    assert [each.kind for each in distinct_ends(ends, 1.0)] == ["a", "c"]
-    assert [each.kind for each in distinct_ends(ends, 10.0)] == ["a", "b", "c"]
-    assert len(distinct_ends([end("a", -10.0 * i) for i in range(9)], 1.0)) == CONTENDERS
+    assert [each.kind for each in best_distinct_ends(ends, 1.0)] == ["a", "c"]
+    assert [each.kind for each in best_distinct_ends(ends, 10.0)] == ["a", "b", "c"]
+    assert len(best_distinct_ends([end("a", -10.0 * i) for i in range(9)], 1.0)) == CONTENDERS
 
 
 def test_one_kind_alone_is_no_agreement() -> None:

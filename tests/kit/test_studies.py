@@ -8,8 +8,7 @@ from consilience.columns import Dictionary
 from consilience.columns.frames import encode_columns
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.files.site_file import SiteFile
-from consilience.kit import SiteFiles
-from consilience.kit.combination import combine_files, simulate_study
+from consilience.kit.combination import SiteFiles, combine_files, simulate_study
 from consilience.kit.site_fit import site_file
 from consilience.kit.study import Study
 from consilience.kit.study_model import estimators_of

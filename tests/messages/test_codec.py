@@ -863,7 +863,7 @@ NUMBERS = [
     "ClientSizes",
     "AnchorSteps",
     "ClusterSums",
-    "Identity",
+    "TotalWeight",
 ]
 
 

@@ -56,17 +56,6 @@ class CrossLikelihood:
     rows : (M,) array
         Number of rows to which each model was fitted.
     parameters : int
-
-    Examples
-    --------
-    >>> values = np.array([[-1.0, -1.02, -3.0], [-1.02, -1.0, -3.0], [-2.0, -2.0, -1.5]])
-    >>> cross = CrossLikelihood(("north", "east", "south"), values, np.full(3, 1e6), parameters=5)
-    >>> cross.divergence().round(2)
-    array([[0.  , 0.04, 2.5 ],
-           [0.04, 0.  , 2.5 ],
-           [2.5 , 2.5 , 0.  ]])
-    >>> judge_agreement(cross, np.array([-1.2, -1.2, -2.5])).named
-    {'south': 1.0}
     """
 
     sites: tuple[str, ...]
@@ -169,11 +158,6 @@ def own_components(sites: Sequence[str], mass: Array) -> dict[str, tuple[float, 
     sites : sequence of str, (M,)
     mass : (M, K) array
         Number of labels of each component at each site.
-
-    Examples
-    --------
-    >>> own_components(["north", "east", "south"], np.array([[50.0, 50.0, 0.0], [60.0, 40.0, 1.0], [5.0, 0.0, 95.0]]))
-    {'south': (0.95, 1)}
     """
     total, rows = mass.sum(axis=0), mass.sum(axis=1)
     own = (mass >= ALONE * total) & (total > 0)
@@ -194,11 +178,6 @@ def unlikely_sites(per_row: Mapping[str, float]) -> dict[str, float]:
     ----------
     per_row : mapping of str to float
         Log-likelihood per row of each site under the joint mixture.
-
-    Examples
-    --------
-    >>> unlikely_sites({"a": -1.4, "b": -1.5, "c": -1.45, "d": -4.0})
-    {'d': 2.525}
     """
     if len(per_row) < 3:
         return {}

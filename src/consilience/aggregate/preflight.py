@@ -122,12 +122,6 @@ def divide_sites(values: Array, noise: Array, usual: float, allowed: float = 0.0
         Standard deviation between sites of such numbers, as other columns show it.
     allowed : float
         Gap that is not counted.
-
-    Examples
-    --------
-    >>> found = divide_sites(np.array([0.0, 0.1, 2.3]), np.full(3, 1e-3), usual=0.1)
-    >>> found.apart, found.tied
-    (array([False, False,  True]), False)
     """
     if len(values) < 2:
         return None
@@ -161,16 +155,6 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
     Survey
         Suspicions name site and column. If the sites are divided equally, which part is wrong is undecided: this is
         one of the survey's doubts.
-
-    Examples
-    --------
-    >>> def site(scale):
-    ...     return ColumnSummary(500.0, np.zeros(1), 500 * scale**2 * np.eye(1), np.zeros(1), 500 * np.eye(1))
-    >>> survey = preflight({"north": site(1.0), "east": site(1.1), "south": site(10.0)}, ["age", "y"])
-    >>> print(*survey.sites, sep="\n")
-    north: used
-    east: used
-    south: suspect: age is about 10 times the others': units?
     """
     columns = _Columns.of(summaries, names, np.ones(len(names), dtype=bool) if compared is None else compared)
     suspicions: dict[str, list[str]] = {site: [] for site in summaries}
@@ -306,13 +290,7 @@ def _same_ratio(columns: _Columns, at: IntArray, found: Split, j: int) -> bool:
 
 
 def is_suspect_ratio(times: float, gap: float, same: bool) -> bool:
-    """Return whether a ratio of spreads suggests an error: large, or with a wide gap and the ratio of the means.
-
-    Examples
-    --------
-    >>> is_suspect_ratio(10.0, 7.0, False), is_suspect_ratio(0.5, 7.0, True), is_suspect_ratio(0.5, 20.0, True)
-    (True, False, True)
-    """
+    """Return whether a ratio of spreads suggests an error: large, or with a wide gap and the ratio of the means."""
     size = abs(np.log(times))
     return bool(size >= np.log(TIMES) or (same and size >= np.log(LEAST_TIMES) and gap >= WIDE_GAP))
 

@@ -77,13 +77,7 @@ class InstallationCheck:
 
 
 def findings(where: Path, site: str | None = None) -> Iterator[InstallationCheck]:
-    """Yield the result of each check.
-
-    Examples
-    --------
-    >>> [found.what for found in findings(Path())][:2]
-    ['consilience', 'python']
-    """
+    """Yield the result of each check."""
     yield InstallationCheck("consilience", __version__)
     yield InstallationCheck("python", f"{platform.python_version()} on {platform.system()}", sys.version_info < (3, 11))
     for name in PACKAGES:

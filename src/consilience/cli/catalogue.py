@@ -163,16 +163,6 @@ def report_as(problem: CommandFault, refused: CommandFault | None = None) -> Ite
     problem : Problem
     refused : Problem, optional
         Kind of an error that says that the rules of a site do not allow something.
-
-    Examples
-    --------
-    >>> from consilience.errors import InvalidInputError
-    >>> try:
-    ...     with report_as(Problem.STUDY):
-    ...         raise InvalidInputError("there is no seed")
-    ... except CommandError as error:
-    ...     print(error.problem.value.code, error)
-    CSL-100 there is no seed
     """
     try:
         yield

@@ -88,13 +88,6 @@ def draft_study(table: pa.Table, response: str, name: str) -> tuple[str, list[st
     """Return the text of a study with the columns of a table, and remarks on what was left out.
 
     Levels with few rows, identifiers, free text and dates are left out: the study goes to everybody.
-
-    Examples
-    --------
-    >>> table = pa.table({"days": [1.5, 3.0, 8.0] * 10, "ward": ["a", "b", "a"] * 10, "name": [*map(str, range(30))]})
-    >>> text, remarks = draft_study(table, "days", "stay")
-    >>> [column.name for column in Study.from_text(text).columns], remarks
-    (['days', 'ward'], ['column name is left out: it has fewer than 2 levels with 10 rows each'])
     """
     if response not in table.column_names:
         raise InvalidInputError(f"the table has no column {response!r}; it has {', '.join(table.column_names)}")

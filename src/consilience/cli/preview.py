@@ -72,17 +72,7 @@ RULES = {
 
 
 def fields_of(file: SiteFile) -> Iterator[tuple[str, str, Any]]:
-    """Yield name, meaning and content of every field that would leave; a field without a meaning is an error.
-
-    Examples
-    --------
-    >>> from consilience.messages.questions import LocalFit
-    >>> from consilience.model.summary import ColumnSummary
-    >>> nothing = LocalFit(ColumnSummary.unit(1, 1), None, None)
-    >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)", "age"), nothing)
-    >>> [name for name, _, _ in fields_of(file)][:3]
-    ['study', 'site', 'terms']
-    """
+    """Yield name, meaning and content of every field that would leave; a field without a meaning is an error."""
     for name, value in _leaves("", file.content):
         yield name, FIELDS[name], value
 
@@ -163,7 +153,7 @@ def attack_lines(report: FitReport) -> list[str]:
     return [leverage, str(report.membership)]
 
 
-def document_of(report: FitReport, entry: Entry) -> dict[str, Any]:
+def preview_document(report: FitReport, entry: Entry) -> dict[str, Any]:
     """Return the preview as a JSON object; it has counts and stays at the site."""
     return {
         "site": report.file.site,
@@ -245,14 +235,7 @@ def answer_text(draft: Draft, study: Study, size: int, *, numbers: bool = False)
 
 
 def leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the arrays and numbers of an answer with their names.
-
-    Examples
-    --------
-    >>> from consilience.model.summary import ColumnSummary
-    >>> [name for name, _ in leaves("", ColumnSummary.unit(1, 1))][:2]
-    ['weight', 'x_mean']
-    """
+    """Yield the arrays and numbers of an answer with their names."""
     if is_dataclass(value) and not isinstance(value, type):
         for each in fields(value):
             yield from leaves(f"{prefix}.{each.name}" if prefix else each.name, getattr(value, each.name))
@@ -352,16 +335,7 @@ UNPROTECTED = (
 
 
 def annex_of(folder: SiteFolder, study: Study) -> str:
-    """Return the page as Markdown.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from consilience.datasets.hospitals import STUDY
-    >>> folder = SiteFolder.init("north", Policy.of_profile().to_text(), tempfile.mkdtemp())
-    >>> print(annex_of(folder, Study.from_text(STUDY)).splitlines()[0])
-    # Annex on disclosure: hospital-stay at north
-    """
+    """Return the page as Markdown."""
     policy = Policy.from_text(folder.policy)
     made = f"Made by consilience {__version__}; no network connection was opened."
     return "\n".join(

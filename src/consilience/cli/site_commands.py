@@ -29,7 +29,7 @@ from consilience.cli.output import (
     write,
     write_bytes,
 )
-from consilience.cli.preview import annex_of, answer_text, document_of, text_of
+from consilience.cli.preview import annex_of, answer_text, preview_document, text_of
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
@@ -260,7 +260,7 @@ def preview(
         check_latest(folder, last)
     with report_as(CommandFault.FOLDER):
         ledger.append(folder.path / LEDGER, "preview", {"fit": last.entry.number})
-    Output(as_json).data(document_of(last.report, last.entry), text_of(last.report, last.entry, numbers=numbers))
+    Output(as_json).data(preview_document(last.report, last.entry), text_of(last.report, last.entry, numbers=numbers))
 
 
 @site.command()

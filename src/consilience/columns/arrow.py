@@ -16,13 +16,7 @@ TEXT = ("string", "large_string", "string_view")  # arrow's names of its kinds o
 
 
 def is_category(kind: pa.DataType) -> bool:
-    """Whether a column of this type is a category unless something else is said: text, dictionary or boolean.
-
-    Examples
-    --------
-    >>> is_category(pa.string()), is_category(pa.int64())
-    (True, False)
-    """
+    """Whether a column of this type is a category unless something else is said: text, dictionary or boolean."""
     return str(kind) in TEXT or pa.types.is_dictionary(kind) or pa.types.is_boolean(kind)
 
 
@@ -32,15 +26,7 @@ def decode_dictionary(column: pa.Array) -> pa.Array:
 
 
 def levels_of(parts: Iterable[pa.Array]) -> tuple[Level, ...]:
-    """Return the levels that occur in the parts of a column: in the order of its dictionary, else sorted.
-
-    Examples
-    --------
-    >>> levels_of([pa.array(["b", "a"]), pa.array(["c", None])])
-    ('a', 'b', 'c')
-    >>> levels_of([pa.DictionaryArray.from_arrays([0, 1], ["low", "high"])])
-    ('low', 'high')
-    """
+    """Return the levels that occur in the parts of a column: in the order of its dictionary, else sorted."""
     seen: set[Any] = set()
     orders: set[tuple[Any, ...]] = set()
     for part in parts:
@@ -52,13 +38,7 @@ def levels_of(parts: Iterable[pa.Array]) -> tuple[Level, ...]:
 
 
 def codes_of(column: pa.Array, levels: Sequence[Level]) -> NDArray[np.int64]:
-    """Return the place of each value among the levels; -1 for a missing value, -2 for an unknown one.
-
-    Examples
-    --------
-    >>> codes_of(pa.array(["b", "x", None]), ("a", "b"))
-    array([ 1, -2, -1])
-    """
+    """Return the place of each value among the levels; -1 for a missing value, -2 for an unknown one."""
     values = decode_dictionary(column)
     wanted = pa.large_string() if isinstance(levels[0], str) else pa.float64()
     if (str(values.type) in TEXT) != isinstance(levels[0], str):

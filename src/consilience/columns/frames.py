@@ -82,12 +82,6 @@ def frame_dictionary(
         Names or indices of the categories; by default those of type text, category or boolean.
     reference_levels : mapping of str to level, optional
         Level against which the others are coded, for some of the categories; the first by default.
-
-    Examples
-    --------
-    >>> table = pa.table({"age": [40, 60, 50], "fuel": ["gas", "diesel", "gas"]})
-    >>> frame_dictionary([table], reference_levels={"fuel": "gas"}).terms
-    ('age', 'fuel[diesel]')
     """
     names, references = _names(parts[0]), reference_levels or {}
     chosen = chosen_categories(categorical_features, names)
@@ -104,15 +98,7 @@ def frame_dictionary(
 
 
 def number_dictionary(parts: Sequence[Any]) -> Dictionary:
-    """Return the data dictionary of frames or arrays that must have numbers only.
-
-    Examples
-    --------
-    >>> number_dictionary([pa.table({"age": [40, 60], "fuel": ["gas", "diesel"]})])
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: column 'fuel' is not of numbers: leave it out, or encode it as numbers
-    """
+    """Return the data dictionary of frames or arrays that must have numbers only."""
     names = _names(parts[0])
     for name in _of_kind({"text"}, parts, names):
         raise InvalidInputError(f"column {name!r} is not of numbers: leave it out, or encode it as numbers")
@@ -126,12 +112,6 @@ def encode_columns(X: Any, dictionary: Dictionary) -> Array:
     ------
     InvalidInputError
         If a category has a level that is not in the dictionary, which is named.
-
-    Examples
-    --------
-    >>> fuel = Dictionary((Column("fuel", ("diesel", "gas")),))
-    >>> encode_columns(pa.table({"fuel": ["gas", "diesel", None]}), fuel).ravel()
-    array([ 1.,  0., nan])
     """
     parts = [
         _indicators(_arrow(X, j, column.name), column) if column.is_category else _apply_rule(X, j, column)
@@ -146,13 +126,7 @@ def _names(X: Any) -> list[str]:
 
 
 def column_kinds(X: Any) -> list[str]:
-    """Return the kind of each column: "text" (categories included), "boolean" or "number".
-
-    Examples
-    --------
-    >>> column_kinds(pa.table({"fuel": ["gas"], "new": [True], "age": [3]}))
-    ['text', 'boolean', 'number']
-    """
+    """Return the kind of each column: "text" (categories included), "boolean" or "number"."""
     if is_frame(X):
         return [_kind(dtype) for dtype in nw.from_native(X, eager_only=True).schema.values()]
     X = np.asarray(X)

@@ -31,13 +31,7 @@ STAMP = b"consilience"
 
 
 def stamp_of(uri: str) -> str | None:
-    """Return the stamp of a file: empty if it has none or is not a Parquet file; None if there is no file.
-
-    Examples
-    --------
-    >>> stamp_of("no/such/file.parquet") is None
-    True
-    """
+    """Return the stamp of a file: empty if it has none or is not a Parquet file; None if there is no file."""
     with translate_errors(uri):
         files, path = open_store(uri)
         if files.get_file_info(path).type == fs.FileType.NotFound:
@@ -61,16 +55,6 @@ def parquet_writer(uri: str, schema: pa.Schema, stamp: str) -> Iterator[parquet.
     schema : pyarrow.Schema
     stamp : str
         Text in the metadata of the file, by which :func:`stamp_of` identifies it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> rows = pa.table({"y": [1.0]})
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     with parquet_writer(f"{directory}/a.parquet", rows.schema, "first") as writer:
-    ...         writer.write_table(rows)
-    ...     os.listdir(directory), stamp_of(f"{directory}/a.parquet")
-    (['a.parquet'], 'first')
     """
     files, path = open_store(uri)
     folder, _, name = path.rpartition("/")
@@ -119,12 +103,6 @@ class Scoring:
         Digest of the mixture and of its columns.
     overwrite : bool
         Whether to write again what is there.
-
-    Examples
-    --------
-    >>> from consilience.data import Columns
-    >>> Scoring(Shard("a.parquet", Columns(("x",), ("y",))), "scores/a.parquet", ("id",), (), "digest", False).keep
-    ('id',)
     """
 
     shard: Shard
@@ -151,13 +129,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Scored:
-    """Outcome for one file: the number of rows written, or that it was there, or why it could not be scored.
-
-    Examples
-    --------
-    >>> Scored(rows=10).failure
-    ''
-    """
+    """Outcome for one file: the number of rows written, or that it was there, or why it could not be scored."""
 
     rows: int = 0
     was_there: bool = False

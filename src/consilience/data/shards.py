@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import csv, parquet
 
 from consilience.columns.arrow import TEXT
-from consilience.data.columns import Chunk, Columns, encode_labels
+from consilience.data.file_columns import Chunk, Columns, encode_labels
 from consilience.data.stores import is_parquet, is_remote, open_store, show_address, translate_errors
 from consilience.messages import FailureCode, SiteError
 from consilience.model import Rows
@@ -135,30 +135,13 @@ def column_names_in(uri: str) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     csv.write_csv(pa.table({"y": [1.0], "dose": [2]}), f"{directory}/north.csv")
-    ...     column_names_in(f"{directory}/north.csv")
-    ('y', 'dose')
     """
     with translate_errors(uri):
         return tuple(_schema(uri).names)
 
 
 def column_types(uri: str) -> dict[str, pa.DataType]:
-    """Return the types of the columns of a file by their names; for a CSV file inferred from its first block.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     parquet.write_table(pa.table({"y": [1.0], "ward": ["a"]}), f"{directory}/north.parquet")
-    ...     column_types(f"{directory}/north.parquet")
-    {'y': DataType(double), 'ward': DataType(string)}
-    """
+    """Return the types of the columns of a file by their names; for a CSV file inferred from its first block."""
     with translate_errors(uri):
         return {field.name: field.type for field in _schema(uri)}
 
@@ -177,14 +160,6 @@ def distinct_values(uri: str, column: str) -> list[Any]:
     Returns
     -------
     list
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     parquet.write_table(pa.table({"ward": ["b", "a", "b"]}), f"{directory}/north.parquet")
-    ...     distinct_values(f"{directory}/north.parquet", "ward")
-    ['a', 'b']
     """
     columns = Columns((), (column,))
     if is_parquet(uri):
@@ -208,16 +183,7 @@ def _distinct(batches: Iterator[pa.RecordBatch], column: str) -> list[Any]:
 
 
 def read_columns(uri: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of a file as they are, at least one batch; those of a CSV file as text.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as directory:
-    ...     csv.write_csv(pa.table({"id": ["007", "008"], "y": [1.0, 2.0]}), f"{directory}/north.csv")
-    ...     [batch.to_pydict() for batch in read_columns(f"{directory}/north.csv", ["id"])]
-    [{'id': ['007', '008']}]
-    """
+    """Yield some columns of a file as they are, at least one batch; those of a CSV file as text."""
     columns, text = Columns((), tuple(names)), dict.fromkeys(names, pa.string())
     empty = True
     for batch in _batches(uri, columns, text):

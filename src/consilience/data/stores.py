@@ -48,16 +48,6 @@ def expand(pattern: str | Sequence[str]) -> tuple[str, ...]:
     ------
     InvalidInputError
         If nothing matches.
-
-    Examples
-    --------
-    >>> expand(["b.parquet", "a.parquet"])
-    ('b.parquet', 'a.parquet')
-    >>> expand("no/such/*.parquet")
-    Traceback (most recent call last):
-        ...
-    consilience.errors.InvalidInputError: no file matches 'no/such/*.parquet': check the path; name the files of a
-    directory as directory/*.parquet
     """
     if not isinstance(pattern, str):
         found = tuple(pattern)

@@ -22,14 +22,6 @@ def read_table(path: str | Path) -> pa.Table:
     """Return the table of a file whose name ends in .parquet, .csv, .tsv or .csv.gz.
 
     The delimiter of a CSV file is the most frequent of comma, semicolon, tab and bar in its first line.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "rows.csv"
-    >>> _ = path.write_text(chr(10).join(["age;sex", "61;f", ";m"]))
-    >>> read_table(path).to_pydict()
-    {'age': [61, None], 'sex': ['f', 'm']}
     """
     path = Path(path)
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]

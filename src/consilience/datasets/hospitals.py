@@ -85,11 +85,6 @@ def hospitals(random_state: int = 0) -> dict[str, pa.Table]:
     -------
     dict of str to pyarrow.Table
         The table of each hospital, with the columns of :data:`STUDY`.
-
-    Examples
-    --------
-    >>> {name: table.num_rows for name, table in hospitals().items()}
-    {'ash': 900, 'birch': 1400, 'cedar': 700, 'elm': 1100, 'oak': 1600}
     """
     rng = np.random.default_rng(random_state)
     return {name: _patients(*mix, rng) for name, mix in CASE_MIX.items()}

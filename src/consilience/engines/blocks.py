@@ -114,14 +114,7 @@ def _aligned(array: Any) -> Any:
 
 
 def in_file(site: Site) -> Site:
-    """Check that a site is a file that a worker can read; make its address absolute.
-
-    Examples
-    --------
-    >>> from consilience.data import Columns
-    >>> in_file(Site("north", Shard("s3://bucket/north.parquet", Columns((), ("y",))))).data.uri
-    's3://bucket/north.parquet'
-    """
+    """Check that a site is a file that a worker can read; make its address absolute."""
     if not isinstance(site.data, Shard):
         raise InvalidInputError(
             f"site {site.name!r} has its rows in memory, and they would be lost with the worker that holds them: write "
@@ -136,15 +129,7 @@ def in_file(site: Site) -> Site:
 
 @dataclass(frozen=True)
 class Limit:
-    """Time limit of a round in seconds, counted on each worker from its first task, since clocks of machines differ.
-
-    Examples
-    --------
-    >>> Limit("round-1", 10.0).left()
-    10.0
-    >>> Limit("round-1", 10.0).left() < 10
-    True
-    """
+    """Time limit of a round in seconds, counted on each worker from its first task, since clocks of machines differ."""
 
     round: str
     seconds: float
@@ -164,26 +149,14 @@ _clocks_lock = threading.Lock()
 
 
 def time_limit(key: str, span: Span, timeout: float | None) -> Limit | None:
-    """Return the time limit of a block: the full timeout for a single site, less for several.
-
-    Examples
-    --------
-    >>> time_limit("round-1", (4, 8), 60.0)
-    Limit(round='round-1', seconds=54.0)
-    """
+    """Return the time limit of a block: the full timeout for a single site, less for several."""
     if timeout is None:
         return None
     return Limit(key, timeout if span[1] - span[0] == 1 else timeout - time_to_return(timeout))
 
 
 def time_to_return(timeout: float) -> float:
-    """Return the seconds of a round that are kept for returning the answers of blocks with slow sites.
-
-    Examples
-    --------
-    >>> [time_to_return(timeout) for timeout in (1.0, 5.0, 60.0)]
-    [0.25, 1.0, 6.0]
-    """
+    """Return the seconds of a round that are kept for returning the answers of blocks with slow sites."""
     return max(RETURN * timeout, min(LEAST_RETURN, timeout / 4))
 
 
@@ -288,14 +261,7 @@ def add_parts(parts: tuple[Part, ...], question: Question) -> tuple[Part, ...]:
 
 
 def answer_bytes(question: Question) -> int:
-    """Estimate the size in bytes of the answer to a question, for questions with large answers.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> answer_bytes(Expect(soft(10, random_state=0).truth))
-    19808
-    """
+    """Estimate the size in bytes of the answer to a question, for questions with large answers."""
     match question:
         case Expect(mixture, information):
             return 8 * layout_of(mixture).size(information=information)
@@ -317,13 +283,6 @@ def each_within(
 
     One thread processes all items. If it does not respond for a while, ``on_stall`` is called and another thread takes
     the remaining items: an item that hangs blocks only its own thread.
-
-    Examples
-    --------
-    >>> each_within(lambda i: 10 * i, (1, 2), None)
-    {1: 10, 2: 20}
-    >>> each_within(lambda i: time.sleep(5 * (i == 1)), (0, 1, 2), 0.5)
-    {0: None, 2: None}
     """
     if seconds is None:
         return {item: work(item) for item in items}

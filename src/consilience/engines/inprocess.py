@@ -41,13 +41,6 @@ def neighbourhoods(sites: Sequence[Site]) -> list[Span]:
 
     Their rows are in memory and have the same columns. A site with the rows of another one answers for itself, so that
     it is found.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> sites = [Site(str(i), Rows(np.zeros((40, 1)), np.full((40, 1), i))) for i in range(300)]
-    >>> neighbourhoods(sites)[:2], neighbourhoods(sites[:100])
-    ([(0, 128), (128, 256)], [])
     """
     if len(sites) <= MANY or not any(map(_is_small, sites)):
         return []
@@ -78,14 +71,6 @@ def respond_together(question: Question, sites: Sequence[Site]) -> bytes | None:
     """Answer for the sum over some sites; None if that is no valid answer, so that each must answer for itself.
 
     Questions that are not sums over rows are for single sites: a sample, for example, is drawn by each on its own.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience.messages import Summarise, decode
-    >>> sites = [Site(str(i), Rows(np.zeros((2, 1)), np.full((2, 1), i))) for i in range(4)]
-    >>> decode(respond_together(Summarise(d=1, q=1), sites)).y_mean
-    array([1.5])
     """
     if not is_sum(question):
         return None

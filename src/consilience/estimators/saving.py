@@ -41,16 +41,7 @@ def model_text(estimator: MixtureEstimator, *, site_names: bool) -> str:
 
 
 def as_saved_model(estimator: MixtureEstimator, *, site_names: bool = False) -> SavedModel:
-    """Return a fitted estimator as a value.
-
-    Examples
-    --------
-    >>> from consilience import MixtureOfRegressions
-    >>> x = np.linspace(0, 1, 50)
-    >>> model = MixtureOfRegressions(1).fit(x[:, None], np.sin(9 * x))
-    >>> as_saved_model(model).terms
-    ('(intercept)', 'x0')
-    """
+    """Return a fitted estimator as a value."""
     inference = estimator.inference_
     if not np.array_equal(inference.estimates.flat(), parameters(estimator.mixture_).flat(), equal_nan=True):
         raise InvalidInputError("inference_ is not that of mixture_: assign the one that infer() of this model returns")
@@ -82,13 +73,7 @@ def _constructor_parameters(estimator: MixtureEstimator) -> dict[str, Any]:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value without numpy's types, tuples and other collections.
-
-    Examples
-    --------
-    >>> to_json_value({"a": np.arange(2), "b": (np.float64(0.5), "text")})
-    {'a': [0, 1], 'b': [0.5, 'text']}
-    """
+    """Return a value without numpy's types, tuples and other collections."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):

@@ -58,13 +58,7 @@ def requested_order(estimator: MixtureEstimator) -> int:
 
 
 def thread_count(n_jobs: Any) -> int:
-    """Return the number of threads for scikit-learn's ``n_jobs``.
-
-    Examples
-    --------
-    >>> thread_count(None), thread_count(3)
-    (1, 3)
-    """
+    """Return the number of threads for scikit-learn's ``n_jobs``."""
     if n_jobs is None:
         return 1
     if not isinstance(n_jobs, int | np.integer) or isinstance(n_jobs, bool) or (n_jobs < 1 and n_jobs != -1):
@@ -234,15 +228,6 @@ def explain_keywords(init: Callable[Concatenate[S, P], None]) -> Callable[Concat
     """Decorate a constructor: a keyword that it does not have is an error that names the right one.
 
     The signature, from which scikit-learn reads the parameters, stays that of ``init``.
-
-    Examples
-    --------
-    >>> from consilience import GaussianMixture
-    >>> GaussianMixture(n_experts=3)
-    Traceback (most recent call last):
-    ...
-    consilience.errors.UnknownParameterError: GaussianMixture has no parameter 'n_experts': its number of components is
-    n_components
     """
     known = tuple(inspect.signature(init).parameters)[1:]
 
@@ -288,15 +273,6 @@ def name_columns(parts: Mapping[str, Any], *, classes: bool, site: str | None = 
     classes : bool
         Whether ``y`` holds labels.
     site : str or None
-
-    Examples
-    --------
-    >>> with name_columns({"X": np.array([["1.5"], ["21,64"]])}, classes=False, site="north"):
-    ...     np.array(["21,64"]).astype(float)
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: site north: column 0 of X has the text '21,64' in row 1, expected numbers:
-    convert the column, or leave it out
     """
     where = "" if site is None else f"site {site}: "
     try:
@@ -347,13 +323,6 @@ def check_same_tables(tables: Mapping[str, Any]) -> None:
     ----------
     tables : mapping of str to (n, d) array or frame
         Covariates of each site.
-
-    Examples
-    --------
-    >>> check_same_tables({"north": np.zeros((3, 2)), "south": np.zeros((5, 1))})
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: X of site south has 1 columns, that of site north 2: pass the same columns
     """
     for name, X in tables.items():
         if len(np.shape(X)) != 2:
@@ -404,17 +373,6 @@ def unidentified_covariates(specification: Specification, columns: Dictionary, m
 
     A category with a single level has no covariate, and is said to be constant. ``mixture`` is in the coordinates of
     the fit, whose designs do not read such covariates.
-
-    Examples
-    --------
-    >>> import numpy as np, warnings
-    >>> from consilience import MixtureOfRegressions
-    >>> x = np.random.default_rng(0).normal(size=(200, 1))
-    >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("ignore")
-    ...     model = MixtureOfRegressions(1).fit(np.hstack([x, 1 - x, np.ones((200, 1))]), x[:, 0] ** 2)
-    >>> model.unidentified_
-    ['x1 is a linear function of x0', 'x2 is constant']
     """
     parts = ((mixture.design, specification.expert_columns), (mixture.reads, specification.gate_columns))
     names = list(columns.terms if mixture.design.d else ())

@@ -15,7 +15,7 @@ from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import is_category
 from consilience.columns.dictionary import check_chosen, check_references
 from consilience.data import Columns, Shard
-from consilience.data.columns import is_number
+from consilience.data.file_columns import is_number
 from consilience.data.shards import column_names_in, column_types, distinct_values
 from consilience.data.stores import expand, is_remote, open_store, show_address
 from consilience.errors import InvalidInputError

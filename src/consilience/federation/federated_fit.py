@@ -34,13 +34,7 @@ NAME = "padding:2px 10px;text-align:left"
 
 
 def list_some(names: Sequence[str]) -> str:
-    """List names; of many, the first and the last.
-
-    Examples
-    --------
-    >>> list_some(["a", "b"]), list_some([f"part-{i}" for i in range(200)])
-    ('a, b', 'part-0, part-1, part-2, …, part-199')
-    """
+    """List names; of many, the first and the last."""
     shown = names if len(names) <= NAMES_SHOWN else [*names[: NAMES_SHOWN // 2], "…", names[-1]]
     return ", ".join(shown)
 

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 
 from consilience import methods
 from consilience.data import Shard
-from consilience.data.columns import is_number
+from consilience.data.file_columns import is_number
 from consilience.data.predict_files import Scored, score_file
 from consilience.data.shards import column_types
 from consilience.display import count_files, show_rounds
@@ -53,16 +53,7 @@ ESTIMATORS = "MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRe
 
 
 def check_sites(sites: Any) -> None:
-    """Raise an error if ``sites`` is not a mapping from names to data.
-
-    Examples
-    --------
-    >>> check_sites("data/*.parquet")
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: sites: got the text 'data/*.parquet', expected a mapping from names to data;
-    for files use Federation.from_parquet('data/*.parquet', target=...)
-    """
+    """Raise an error if ``sites`` is not a mapping from names to data."""
     if isinstance(sites, Mapping):
         return
     expected = "expected a mapping from names to data"
@@ -82,16 +73,7 @@ def check_sites(sites: Any) -> None:
 
 
 def check_engine(engine: Any) -> None:
-    """Raise an error if ``engine`` is not an engine: an object with ``over``, ``each`` and ``close``.
-
-    Examples
-    --------
-    >>> check_engine("dask")
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: engine: got the text 'dask', expected an engine; pass InProcess() or
-    DaskCluster(...)
-    """
+    """Raise an error if ``engine`` is not an engine: an object with ``over``, ``each`` and ``close``."""
     lacking = [name for name in ("over", "each", "close") if not callable(getattr(engine, name, None))]
     if not isinstance(engine, type) and not lacking:
         return
@@ -114,16 +96,7 @@ def check_over(engine: Any, over: Any) -> None:
 
 
 def check_method(method: Any) -> None:
-    """Raise an error if ``method`` is not an instance of a federated method.
-
-    Examples
-    --------
-    >>> check_method("one_shot")
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: method: got the text 'one_shot', expected a method such as FederatedEM(); did
-    you mean method=OneShot()?
-    """
+    """Raise an error if ``method`` is not an instance of a federated method."""
     if isinstance(method, Method):
         return
     expected = "expected a method such as FederatedEM()"
@@ -135,17 +108,7 @@ def check_method(method: Any) -> None:
 
 
 def check_estimator(estimator: object) -> None:
-    """Raise an error if ``estimator`` is not an estimator of this library.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LinearRegression
-    >>> check_estimator(LinearRegression())
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: estimator: got a LinearRegression; expected
-    MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions or GaussianMixture
-    """
+    """Raise an error if ``estimator`` is not an estimator of this library."""
     if isinstance(estimator, type) and issubclass(estimator, MixtureEstimator):
         raise InvalidInputError(f"estimator: got the class {estimator.__name__}; pass {estimator.__name__}()")
     if isinstance(estimator, MixtureEstimator):
@@ -213,15 +176,6 @@ def explain_failure(name: str, failure: Failure, sites: Sequence[Site]) -> Failu
     failure : Failure
     sites : sequence of Site
         All sites of the run.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience.model import Rows
-    >>> site = Site("north", Rows(np.zeros((2, 1)), np.zeros((2, 1))))
-    >>> reference = site.keep_trace(SiteError(FailureCode.MISSING_VALUES, "column 'dose'"))
-    >>> print(explain_failure("north", Failure(FailureCode.MISSING_VALUES, reference), [site]))
-    a column has missing or infinite values: fill or drop those rows: column 'dose'
     """
     if not failure.reference or failure.detail:
         return failure

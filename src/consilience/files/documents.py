@@ -114,13 +114,7 @@ def _got(kind: str, value: Any) -> str:
 
 
 def name_kind(value: Any, *, quoted: bool = False) -> str:
-    """Return what a value of JSON or TOML is, in words; short text may be quoted.
-
-    Examples
-    --------
-    >>> name_kind([1]), name_kind(True), name_kind("high", quoted=True)
-    ('a list', 'true or false', "the text 'high'")
-    """
+    """Return what a value of JSON or TOML is, in words; short text may be quoted."""
     if quoted and isinstance(value, str) and len(value) <= 40:
         return f"the text {value!r}"
     return next((words for kind, words in KINDS if isinstance(value, kind)), f"a {type(value).__name__}")
@@ -280,13 +274,7 @@ def shaped(values: Array, shape: tuple[int, ...], name: str) -> Array:
 
 
 def jsonable(value: Any) -> Any:
-    """Return arrays, floats and tuples, in each other, as values of JSON.
-
-    Examples
-    --------
-    >>> jsonable((np.array([0.1, np.nan, -np.inf]), 0.5, "text"))
-    [[0.1, None, '-Infinity'], 0.5, 'text']
-    """
+    """Return arrays, floats and tuples, in each other, as values of JSON."""
     if isinstance(value, np.ndarray):
         return value.tolist() if np.all(np.isfinite(value)) else jsonable(value.tolist())
     if isinstance(value, list | tuple):
@@ -306,7 +294,7 @@ def document_of(value: Any, kind: type[Part], **others: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class OneOf:
+class TaggedUnion:
     """Objects of several forms, told apart by the name in one of their fields: a union made from a registry.
 
     Parameters
@@ -351,19 +339,12 @@ class MixtureDocument(Part):
     """Parameters in raw coordinates, experts by decreasing weight."""
 
     intercept: bool
-    gate: Annotated[Any, OneOf("kind", GATES, lambda name: _form(gate_of(name), "kind"))]
-    experts: Annotated[Any, OneOf("family", FAMILIES, lambda name: _form(family_of(name), "family"))]
+    gate: Annotated[Any, TaggedUnion("kind", GATES, lambda name: _form(gate_of(name), "kind"))]
+    experts: Annotated[Any, TaggedUnion("family", FAMILIES, lambda name: _form(family_of(name), "family"))]
 
     @classmethod
     def of(cls, mixture: Mixture) -> dict[str, Any]:
-        """Return a mixture as JSON.
-
-        Examples
-        --------
-        >>> from consilience.datasets import soft
-        >>> sorted(MixtureDocument.of(soft(10, random_state=0).truth))
-        ['experts', 'gate', 'intercept']
-        """
+        """Return a mixture as JSON."""
         gate, experts = mixture.gate, mixture.experts
         return {
             "intercept": mixture.design.intercept,

@@ -34,17 +34,7 @@ def read_text(path: str | Path, what: str = "a saved model") -> str:
 
 
 def parse_json(text: str, what: str = "a saved model") -> Any:
-    """Return the value of JSON text; raise an error for anything else, a key that occurs twice, and ``NaN``.
-
-    Examples
-    --------
-    >>> parse_json('{"a": [1, 2.5, null]}')
-    {'a': [1, 2.5, None]}
-    >>> parse_json('{"a": 1, "a": 2}')
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: the key 'a' occurs twice in an object: the file is damaged
-    """
+    """Return the value of JSON text; raise an error for anything else, a key that occurs twice, and ``NaN``."""
     if sum(text.count(mark) for mark in ",[{") > MOST_VALUES:
         raise InvalidInputError(f"the file has more than {MOST_VALUES:,} values, the most that are read")
     try:
@@ -86,17 +76,6 @@ def write_json(value: Any, indent: str = "") -> str:
     """Return a value as JSON text, with objects and lists of lists indented and other lists on one line.
 
     Floats are written with the fewest digits that give the same float when they are read.
-
-    Examples
-    --------
-    >>> print(write_json({"a": [[0.1, 1e-300], [2.0]], "b": "text"}))
-    {
-      "a": [
-        [0.1, 1e-300],
-        [2.0]
-      ],
-      "b": "text"
-    }
     """
     inner = indent + "  "
     if isinstance(value, dict) and value:
@@ -129,26 +108,14 @@ DEEPEST = 64
 
 
 def canonical_bytes(value: Any) -> bytes:
-    """Return the canonical bytes of a JSON value.
-
-    Examples
-    --------
-    >>> canonical_bytes({"b": [1, 0.1], "a": "é"}).decode()
-    '{"a":"é","b":[1,0.1]}'
-    """
+    """Return the canonical bytes of a JSON value."""
     return json.dumps(
         _normalise(value, 0), ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
     ).encode()
 
 
 def content_hash(value: Any) -> str:
-    """Return the SHA-256 of the canonical bytes, as ``sha256:`` and hexadecimal digits.
-
-    Examples
-    --------
-    >>> content_hash({"a": 1})[:20]
-    'sha256:015abd7f5cc57'
-    """
+    """Return the SHA-256 of the canonical bytes, as ``sha256:`` and hexadecimal digits."""
     return f"sha256:{hashlib.sha256(canonical_bytes(value)).hexdigest()}"
 
 

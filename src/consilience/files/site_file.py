@@ -60,13 +60,6 @@ class SiteFile:
         Which policy was applied, and the result of each of its rules; no counts.
     envelope : mapping
         Time, position in the ledger and signature; not part of the content.
-
-    Examples
-    --------
-    >>> nothing = LocalFit(ColumnSummary.unit(1, 1), None, None)
-    >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)", "age"), nothing)
-    >>> SiteFile.from_text(file.to_text()).hash == file.hash
-    True
     """
 
     study: str

@@ -44,20 +44,6 @@ def client_ascents(
         Covariance structure of the experts.
     rng : numpy.random.Generator
     n_init : int
-
-    Examples
-    --------
-    >>> from consilience.model import Groups, Rows
-    >>> from consilience.model.clients import client_moments
-    >>> rng = np.random.default_rng(0)
-    >>> X, groups = rng.normal(size=(400, 1)), np.arange(400) // 4
-    >>> y = np.where(groups % 2, 2.0, -2.0) * X[:, 0] + 0.1 * rng.normal(size=400)
-    >>> moments = client_moments(
-    ...     Rows(X, y[:, None], groups=Groups.of(groups)), Design.raw(1, intercept=False), np.zeros(1)
-    ... )
-    >>> best = client_ascents(moments, np.full(1, 4.0), 2, "full", rng, n_init=2)[0]
-    >>> np.sort(best.mixture.experts.B.ravel().round(1))
-    array([-2.,  2.])
     """
     fits = moments.ridge_fits(_noise(moments, spread) / spread)
     found = [

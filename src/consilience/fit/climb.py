@@ -205,13 +205,7 @@ def newton_step(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> N
 
 
 def grow_shift(shift: float, factor: float = GROWTH) -> float:
-    """Return the shift to try after one that did not serve.
-
-    Examples
-    --------
-    >>> grow_shift(0.0), grow_shift(0.01)
-    (0.001, 0.06)
-    """
+    """Return the shift to try after one that did not serve."""
     return max(factor * shift, SMALLEST_SHIFT)
 
 
@@ -221,11 +215,6 @@ def adapt_shift(step: NewtonStep, gain: float, *, again: bool = False) -> float:
     A step that gains what the quadratic model predicts lets the shift shrink, eightfold if the prediction was good and
     no smaller shift has just failed (``again``), to zero below ``SMALLEST_SHIFT``; a step that gains less than a
     quarter of it lets the shift grow.
-
-    Examples
-    --------
-    >>> [adapt_shift(NewtonStep(np.zeros(1), 2.0, 0.5), gain) for gain in (1.9, 1.0, 0.1)]
-    [0.0625, 0.25, 3.0]
     """
     if gain < 0.25 * step.decrement:
         return grow_shift(step.shift)
@@ -236,13 +225,7 @@ def adapt_shift(step: NewtonStep, gain: float, *, again: bool = False) -> float:
 
 
 def decrement_bound(weight: float, per_weight: float = NEWTON_DECREMENT) -> float:
-    """Return the Newton decrement below which a climb over data of this weight has converged.
-
-    Examples
-    --------
-    >>> decrement_bound(1e4), decrement_bound(1e9)
-    (0.0001, 0.005)
-    """
+    """Return the Newton decrement below which a climb over data of this weight has converged."""
     return min(per_weight * weight, NEWTON_DECREMENT_AT_MOST)
 
 
@@ -558,27 +541,12 @@ def is_over_same_data(a: Statistics, b: Statistics) -> bool:
     """Whether two passes saw data of the same total weight; otherwise their likelihoods are not comparable.
 
     The weight of a site that left is missing. Rounding differs between passes only if weights are fractions.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.model import Rows, expect
-    >>> data = soft(10, random_state=0)
-    >>> all_rows, fewer = (expect(data.truth, Rows(data.X[:n], data.y[:n, None])) for n in (10, 9))
-    >>> is_over_same_data(all_rows, all_rows), is_over_same_data(all_rows, fewer)
-    (True, False)
     """
     return abs(a.weight - b.weight) <= SAME_WEIGHT * b.weight
 
 
 def shorten_step(fraction: float) -> float:
-    """Return the next fraction of a Newton-type step to try: half of it, and 0 after ``HALVINGS`` halvings.
-
-    Examples
-    --------
-    >>> shorten_step(1.0), shorten_step(2.0**-8)
-    (0.5, 0.0)
-    """
+    """Return the next fraction of a Newton-type step to try: half of it, and 0 after ``HALVINGS`` halvings."""
     return fraction / 2 if fraction > 0.5**HALVINGS else 0.0
 
 

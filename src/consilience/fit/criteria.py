@@ -58,14 +58,6 @@ def entropy_of_sums(mixture: Mixture, statistics: Statistics) -> float | None:
     It is the log-likelihood minus ``Σ w Σ_k τ_k (log π_k + log f_k)``, a sum that statistics contain for a constant
     gate with Gaussian or Student-t experts. A softmax gate needs ``Σ w log Σ_k exp(x̃ᵀ α_k)`` and other families sums
     of log densities, which statistics lack: their entropy would be one more sum in the answers of sites.
-
-    Examples
-    --------
-    >>> from consilience.model import expect, mixture_of_regressions
-    >>> mixture = mixture_of_regressions(np.ones(2) / 2, np.array([[0.0, 1.0], [1.0, -1.0]]), 1.0)
-    >>> rows = Rows(np.zeros((3, 1)), np.ones((3, 1)))
-    >>> bool(np.isclose(entropy_of_sums(mixture, expect(mixture, rows)), entropy(mixture, rows)))
-    True
     """
     if mixture.K == 1:
         return 0.0
@@ -77,13 +69,7 @@ def entropy_of_sums(mixture: Mixture, statistics: Statistics) -> float | None:
 
 
 def has_entropy_of_sums(specification: Specification) -> bool:
-    """Whether the statistics of a model state the entropy of its responsibilities, :func:`entropy_of_sums`.
-
-    Examples
-    --------
-    >>> has_entropy_of_sums(Specification(K=2, gate="constant")), has_entropy_of_sums(Specification(K=2))
-    (True, False)
-    """
+    """Whether the statistics of a model state the entropy of its responsibilities, :func:`entropy_of_sums`."""
     experts, gate = specification.experts, specification.gate_type
     stated = experts.expected_log_density is not Experts.expected_log_density and not experts.discrete
     return specification.K == 1 or (stated and gate.expected_log_weight is not Gate.expected_log_weight)

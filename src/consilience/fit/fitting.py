@@ -51,21 +51,6 @@ def polish(end: Ascent, penalty: Penalty) -> Climb:
     ----------
     end : Ascent
     penalty : Penalty
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.fit.climb import climb, drive
-    >>> from consilience.fit.climb import newton_step
-    >>> from consilience.model import Rows, expect
-    >>> data = soft(1000, random_state=0)
-    >>> rows, penalty = Rows(data.X, data.y[:, None]), Penalty()
-    >>> def respond(question):
-    ...     return expect(question.mixture, rows, information=question.information)
-    >>> end = drive(climb(data.truth, penalty), respond)
-    >>> last = drive(polish(end, penalty), respond)
-    >>> newton_step(last.mixture, last.statistics, penalty).decrement < 1e-12
-    True
     """
     for _ in range(STEPS if end.stop is StopReason.CONVERGED_NEWTON else 0):
         model = Quadratic.at(end.mixture, end.statistics, penalty)

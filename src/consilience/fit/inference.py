@@ -87,13 +87,7 @@ def degrees_of_freedom(estimates: Parameters, rows: Array, p: int) -> Array:
 
 
 def quantile(level: float, degrees: Array) -> Array:
-    """Return the half-width of an interval in standard errors, from Student's distribution.
-
-    Examples
-    --------
-    >>> quantile(0.95, np.array([5.0, 50.0, np.inf])).round(2)
-    array([2.57, 2.01, 1.96])
-    """
+    """Return the half-width of an interval in standard errors, from Student's distribution."""
     upper = 0.5 + level / 2
     finite = np.isfinite(degrees)
     return np.where(finite, stdtrit(np.where(finite, degrees, 1.0), upper), ndtri(upper))
@@ -313,13 +307,7 @@ def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
 
 
 def default_kind(labels: float) -> str:
-    """Return the kind of standard errors of a fit on one machine to this number of labels.
-
-    Examples
-    --------
-    >>> default_kind(300), default_kind(1_000_000)
-    ('larger', 'observed')
-    """
+    """Return the kind of standard errors of a fit on one machine to this number of labels."""
     return "larger" if labels <= SANDWICH_UP_TO else "observed"
 
 
@@ -336,13 +324,7 @@ def _reported(fit: Fit, inverse: Array, sandwich: Array | None, kind: str) -> Ar
 
 
 def widening(D: Array, one: Array, other: Array) -> Array:
-    """Return factors ``(D,)`` of the standard errors of ``D θ``: the larger of those by two covariances, by the first.
-
-    Examples
-    --------
-    >>> widening(np.eye(2), np.array([[1.0, 0.5], [0.5, 1.0]]), np.diag([4.0, 0.1]))
-    array([2., 1.])
-    """
+    """Return factors ``(D,)`` of the standard errors of ``D θ``: the larger by two covariances, over the first."""
     a, b = (np.sum((D @ covariance) * D, axis=1) for covariance in (one, other))
     factors: Array = np.sqrt(np.maximum(a, b) / np.where(a > 0, a, 1.0))
     return factors
@@ -511,14 +493,6 @@ def widen_inference(
     ``variance`` is what differences between sites add to that of each estimate, zero where they are not significant,
     estimated with ``df`` degrees of freedom. Those of the sum are Satterthwaite's,
     ``(v + u)² / (v² / ν + u² / df)`` for a sampling variance ``v`` with ``ν`` degrees of freedom.
-
-    Examples
-    --------
-    >>> one = Parameters(np.zeros((1, 1)), np.ones((1, 1, 1)), np.zeros((1, 0)))
-    >>> sampling = Inference(one, np.diag([0.0, 1.0]), "summed", np.nan)
-    >>> wide = widen_inference(sampling, one, one, one.like(np.array([0.0, 3.0])), one.like(np.array([4.0, 4.0])))
-    >>> wide.standard_errors().experts.item(), wide.degrees.round(1)
-    (2.0, array([inf, 7.1]))
     """
     v, u = np.diagonal(inference.covariance), np.nan_to_num(variance.flat())
     nu, few = inference.degrees_of_freedom().flat(), np.maximum(np.nan_to_num(df.flat()), 1.0)
@@ -609,15 +583,7 @@ LARGEST_ROUNDING = 0.01
 
 
 def expert_means(mixture: Mixture, X: Array) -> Array:
-    """Compute the mean response or class probabilities of each expert, ``E[y | x_i, k]``, ``(n, K, m)``.
-
-    Examples
-    --------
-    >>> from consilience.model import mixture_of_regressions
-    >>> mixture = mixture_of_regressions(np.ones(2) / 2, np.array([[0.0, 1.0], [5.0, -1.0]]), 1.0)
-    >>> expert_means(mixture, np.array([[3.0]]))[:, :, 0]
-    array([[3., 2.]])
-    """
+    """Compute the mean response or class probabilities of each expert, ``E[y | x_i, k]``, ``(n, K, m)``."""
     return np.concatenate([mixture.experts.mean(panel).transpose(2, 0, 1) for panel in _panels(mixture, X)])
 
 
@@ -632,17 +598,6 @@ def mean_errors(mixture: Mixture, inference: Inference, X: Array) -> Array:
         In the coordinates of the reported coefficients, as ``Fit.mixture``.
     inference : Inference
     X : (n, d) array
-
-    Examples
-    --------
-    >>> from consilience.fit import Specification, fit_mixture, infer
-    >>> from consilience.model import Rows
-    >>> rng = np.random.default_rng(0)
-    >>> rows = Rows(np.empty((400, 0)), rng.normal(size=(400, 1)))
-    >>> fit = fit_mixture(rows, Specification(K=1, gate="constant"), rng=rng)
-    >>> inference = infer(fit, rows)
-    >>> float(mean_errors(fit.mixture, inference, np.empty((1, 0))).squeeze().round(3))
-    0.05
     """
     parts = []
     for panel in _panels(mixture, X):
@@ -657,14 +612,6 @@ def predictor_covariance(inference: Inference, panel: Array) -> Array:
 
     It is NaN where the intervals of the experts are withheld, and where rounding makes up more than 1 % of a variance:
     far from the origin, in standard deviations of the covariates, large terms cancel.
-
-    Examples
-    --------
-    >>> from consilience.fit.parameters import Parameters
-    >>> estimates = Parameters(np.zeros((1, 1)), np.zeros((1, 1, 2)), np.zeros((1, 0)))
-    >>> inference = Inference(estimates, np.diag([0.0, 1.0, 4.0]), "observed", 0.0)
-    >>> predictor_covariance(inference, np.array([[1.0], [3.0]])).ravel()
-    array([37.])
     """
     K, c, p = inference.estimates.experts.shape
     if "experts" in inference.withheld:

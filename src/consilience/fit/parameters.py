@@ -61,14 +61,7 @@ def parameters(mixture: Mixture) -> Parameters:
 
 
 def identification_mask(mixture: Mixture) -> Parameters:
-    """Return 1 for each reported parameter, and NaN for coefficients of covariates that the design does not read.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> bool(np.isnan(identification_mask(soft(10, random_state=0).truth).flat()).any())
-    False
-    """
+    """Return 1 for each reported parameter, and NaN for coefficients of covariates that the design does not read."""
     reported = parameters(mixture)
     ones = reported.like(np.ones(len(reported.flat())))
     ones.experts[:, :, [j + mixture.design.intercept for j in mixture.design.unread]] = np.nan
@@ -93,15 +86,7 @@ def coded_jacobian(mixture: Mixture, permutation: IntArray) -> Array:
 
 
 def to_raw(mixture: Mixture, coded: Array) -> Array:
-    """Return rows ``(D', ·)`` for parameters on the design of ``mixture`` as rows ``(D, ·)`` for the reported ones.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> mixture, labels = soft(10, random_state=0).truth, np.arange(4)
-    >>> np.allclose(to_raw(mixture, coded_jacobian(mixture, labels)), jacobian(mixture, labels))
-    True
-    """
+    """Return rows ``(D', ·)`` for parameters on the design of ``mixture`` as rows ``(D, ·)`` for the reported ones."""
     K, c, p = mixture.K, len(mixture.experts.coefficient_map()), mixture.design.p
     width = mixture.reads.p if mixture.gate.reads_covariates else 1
     T_gate = mixture.reads.to_raw() if mixture.gate.reads_covariates else np.eye(1)

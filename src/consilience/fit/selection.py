@@ -22,41 +22,18 @@ Scores = Mapping[str, Sequence[float]]
 
 
 def positions_to_compare(orders: Sequence[int], set_aside: Mapping[int, str]) -> list[int]:
-    """Return the positions of the orders that are compared: all that are not set aside, or all if every one is.
-
-    Examples
-    --------
-    >>> (
-    ...     positions_to_compare((1, 2, 3), {3: "a variance is at its floor"}),
-    ...     positions_to_compare((3,), {3: "a variance is at its floor"}),
-    ... )
-    ([0, 1], [0])
-    """
+    """Return the positions of the orders that are compared: all that are not set aside, or all if every one is."""
     kept = [i for i, K in enumerate(orders) if K not in set_aside]
     return kept or list(range(len(orders)))
 
 
 def least_order(orders: Sequence[int], values: Sequence[float], set_aside: Mapping[int, str]) -> int:
-    """Return the order with the smallest value among those that are compared.
-
-    Examples
-    --------
-    >>> least_order((1, 2, 3), (9.0, 5.0, 4.0), {3: "a variance is at its floor"})
-    2
-    """
+    """Return the order with the smallest value among those that are compared."""
     return orders[min(positions_to_compare(orders, set_aside), key=lambda i: values[i])]
 
 
 def score_lines(orders: Sequence[int], scores: Scores) -> list[str]:
-    r"""Return a table of the scores as lines of text; a dash for a score that is not known.
-
-    Examples
-    --------
-    >>> print(*score_lines((1, 2), {"bic": (10.0, 9.5), "icl": (10.0, float("nan"))}), sep="\n")
-               order             bic             icl
-                   1              10              10
-                   2             9.5               —
-    """
+    r"""Return a table of the scores as lines of text; a dash for a score that is not known."""
     header = "".join(f"{name:>16}" for name in ("order", *scores))
     cells = {name: ["—" if isnan(value) else f"{value:.6g}" for value in values] for name, values in scores.items()}
     rows = [f"{K:>16}" + "".join(f"{column[i]:>16}" for column in cells.values()) for i, K in enumerate(orders)]
@@ -64,13 +41,7 @@ def score_lines(orders: Sequence[int], scores: Scores) -> list[str]:
 
 
 def html_table(orders: Sequence[int], scores: Scores, said: Sequence[str]) -> str:
-    """Return a table of the scores, and sentences below it, as HTML.
-
-    Examples
-    --------
-    >>> html_table((1,), {"bic": (10.0,)}, ["Selected by bic: 1."])
-    '<div><table><tr><th>order</th><th>bic</th></tr><tr><td>1</td><td>10</td></tr></table>Selected by bic: 1.</div>'
-    """
+    """Return a table of the scores, and sentences below it, as HTML."""
     head, *rows = (line.split() for line in score_lines(orders, scores))
     first = "".join(f"<th>{name}</th>" for name in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
@@ -78,13 +49,7 @@ def html_table(orders: Sequence[int], scores: Scores, said: Sequence[str]) -> st
 
 
 def set_aside_sentences(set_aside: Mapping[int, str]) -> list[str]:
-    """Return one sentence for each order that is set aside.
-
-    Examples
-    --------
-    >>> set_aside_sentences({3: "a variance is at its floor"})
-    ['3 experts are set aside: a variance is at its floor.']
-    """
+    """Return one sentence for each order that is set aside."""
     return [f"{K} expert{'s are' if K > 1 else ' is'} set aside: {reason}." for K, reason in set_aside.items()]
 
 
@@ -101,12 +66,6 @@ class HeldOut:
         ``w log p(y | x)`` of each row, or the log density of each group, at a mixture fitted without its fold.
     weight : (m,) array
         Weight of each row; 1 for a group, 0 for a group without weight.
-
-    Examples
-    --------
-    >>> held_out = HeldOut(np.array([-1.0, -3.0]), np.ones(2))
-    >>> held_out.mean, held_out.standard_error
-    (-2.0, 1.0)
     """
 
     log_likelihood: Array
@@ -126,13 +85,7 @@ class HeldOut:
 
 
 def random_folds(rows: Rows, count: int, rng: np.random.Generator) -> IntArray:
-    """Return a random fold ``0 … count - 1`` of each label (row or group), folds as equal in size as possible.
-
-    Examples
-    --------
-    >>> np.bincount(random_folds(Rows(np.zeros((7, 1)), np.zeros((7, 1))), 3, np.random.default_rng(0)))
-    array([3, 2, 2])
-    """
+    """Return a random fold ``0 … count - 1`` of each label (row or group), folds as equal in size as possible."""
     labels = rows.n if rows.groups is None else len(rows.groups.bounds) - 1
     if not 2 <= count <= labels:
         raise InvalidInputError(f"folds={count}: expected a number from 2 to the {labels} rows or groups")
@@ -141,13 +94,7 @@ def random_folds(rows: Rows, count: int, rng: np.random.Generator) -> IntArray:
 
 
 def folds_from_rows(rows: Rows, names: np.ndarray) -> IntArray:
-    """Return the fold of each label from the fold of each row ``(n,)``, such as its site.
-
-    Examples
-    --------
-    >>> folds_from_rows(Rows(np.zeros((3, 1)), np.zeros((3, 1))), np.array(["south", "north", "south"]))
-    array([1, 0, 1])
-    """
+    """Return the fold of each label from the fold of each row ``(n,)``, such as its site."""
     if names.shape != (rows.n,):
         raise InvalidInputError(f"folds has shape {names.shape} for {rows.n} rows: pass one label per row")
     found, codes = np.unique(names, return_inverse=True)
@@ -185,16 +132,6 @@ def cross_validate(
         Fold of each row, or of each group.
     tol, max_iter
         As in :func:`fit_mixture`.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows = Rows(np.empty((400, 0)), rng.normal(size=(400, 1)))
-    >>> one = Specification(K=1, gate="constant")
-    >>> fit = fit_mixture(rows, one, rng=rng)
-    >>> held_out = cross_validate(fit.mixture, rows, one, random_folds(rows, 5, rng))
-    >>> bool(held_out.mean < fit.log_likelihood / 400)
-    True
     """
     log_likelihood, weight = np.zeros(len(folds)), np.zeros(len(folds))
     of_rows = folds if rows.groups is None else folds[rows.groups.codes]
@@ -209,16 +146,7 @@ def cross_validate(
 
 
 def label_densities(mixture: Mixture, rows: Rows) -> tuple[Array, Array]:
-    """Compute the weighted log density and the weight of each row, or of each group, both ``(m,)``.
-
-    Examples
-    --------
-    >>> from consilience.model import mixture_of_regressions
-    >>> mixture = mixture_of_regressions(np.ones(1), np.zeros((1, 2)), 1.0)
-    >>> log_density, weight = label_densities(mixture, Rows(np.zeros((2, 1)), np.zeros((2, 1)), np.array([1.0, 2.0])))
-    >>> log_density.round(3), weight
-    (array([-0.919, -1.838]), array([1., 2.]))
-    """
+    """Compute the weighted log density and the weight of each row, or of each group, both ``(m,)``."""
     found = [(at.log_density * at.mass, at.mass + 0 * at.log_density) for _, at in mixture.posteriors(rows)]
     log_density, weight = (np.concatenate(part) for part in zip(*found, strict=True))
     return log_density, weight
@@ -235,15 +163,6 @@ def single_bic(rows: Rows, specification: Specification) -> float | None:
 
     If it is not above that of the mixture, nothing shows that there are several experts: the labels may follow the
     noise, and intervals that take them for real do not cover.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> rows = Rows(np.empty((100, 0)), rng.normal(size=(100, 1)))
-    >>> round(single_bic(rows, Specification(K=2, gate="constant")), 1)
-    285.3
-    >>> single_bic(rows, Specification(K=1)) is None
-    True
     """
     n = label_count(rows)
     if specification.K == 1 or n > EXAMINED_UP_TO:

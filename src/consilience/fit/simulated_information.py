@@ -43,13 +43,7 @@ class Covariates(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class NormalCovariates:
-    """Normal covariates with the means and covariances of a summary; columns may be dependent or constant.
-
-    Examples
-    --------
-    >>> NormalCovariates(ColumnSummary.unit(3, 1)).sample(5, np.random.default_rng(0)).shape
-    (5, 3)
-    """
+    """Normal covariates with the means and covariances of a summary; columns may be dependent or constant."""
 
     summary: ColumnSummary
 
@@ -71,18 +65,6 @@ class SimulatedInformation:
     covariates : tuple of Covariates
         The distribution of the covariates of each.
     seed : int
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.model.summary import column_summary
-    >>> data = soft(8000, n_experts=2, n_features=10, random_state=0)
-    >>> rows = Rows(data.X, data.y[:, None])
-    >>> simulation = Simulation.normal([column_summary(rows)], seed=1)
-    >>> simulated = simulation.statistics(data.truth, 8000.0).information
-    >>> observed = expect(data.truth, rows, information=True).information
-    >>> bool(np.median(np.abs(np.diag(simulated) / np.diag(observed) - 1)) < 0.1)
-    True
     """
 
     weights: tuple[float, ...]
@@ -122,18 +104,6 @@ def complete_statistics(mixture: Mixture, scores: Statistics, simulation: Simula
     scores : Statistics
         Without second moments, as :func:`~consilience.model.expectation.score_sums` computes them.
     simulation : Simulation
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.model.expectation import score_sums
-    >>> from consilience.model.summary import column_summary
-    >>> data = soft(500, n_experts=2, n_features=2, random_state=0)
-    >>> rows = Rows(data.X, data.y[:, None])
-    >>> scores, simulation = score_sums(data.truth, rows), Simulation.normal([column_summary(rows)], seed=1)
-    >>> found = complete_statistics(data.truth, scores, simulation)
-    >>> found.log_likelihood == scores.log_likelihood, found.experts.second.shape
-    (True, (2, 6))
     """
     simulated = simulation.statistics(mixture, scores.weight)
     gate, experts = (

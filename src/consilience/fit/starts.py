@@ -34,12 +34,6 @@ class StartEnds:
     values : tuple of float
     kinds : tuple of str
         How each start was made, or by which site.
-
-    Examples
-    --------
-    >>> ends = StartEnds((-100.0, -100.2, -103.0), ("by residuals", "at random", "at random"))
-    >>> ends.meeting, ends.count, ends.agree
-    (2, 3, True)
     """
 
     values: tuple[float, ...] = ()
@@ -248,14 +242,7 @@ KINDS: tuple[Start, ...] = (
 
 
 def soften_labels(labels: IntArray, K: int) -> Array:
-    """Return responsibilities ``(K, m)`` that favour the labels ``(m,)``.
-
-    Examples
-    --------
-    >>> soften_labels(np.array([0, 1]), 2)
-    array([[0.95, 0.05],
-           [0.05, 0.95]])
-    """
+    """Return responsibilities ``(K, m)`` that favour the labels ``(m,)``."""
     resp: Array = SOFTNESS / K + (1 - SOFTNESS) * (np.arange(K)[:, None] == labels)
     return resp
 
@@ -499,16 +486,6 @@ def search(
     n_init : int
         Number of starts; as many again are climbed if the first ones do not all agree.
     progress : callable or None
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.model.summary import column_summary
-    >>> data = soft(2000, random_state=0)
-    >>> rows = Rows(data.X, data.y[:, None])
-    >>> found = search(rows, Specification(K=4), column_summary(rows), np.random.default_rng(0), n_init=4)
-    >>> found.ends.agree
-    True
     """
     sample = subsample(rows, SAMPLE, rng, events=specification.experts.discrete and not specification.experts.classes)
     at = Search(start_sample(sample, specification, summary), specification.penalty(summary), rng, progress)
@@ -520,7 +497,7 @@ def search(
     if n_init > 1 and not is_sure(scale_ends(ends, scale)):
         ends = at.ranked([*ends, *at.started(n_init, n_init)])
         ends = improve_by_moves(at, ends, scale, min(MOVES, n_init))
-    chosen = distinct_ends(ends, scale)
+    chosen = best_distinct_ends(ends, scale)
     values = tuple(scale * end.ascent.penalised for end in chosen)
     return Found(tuple(end.ascent.mixture for end in chosen), values, scale_ends(ends, scale))
 
@@ -551,7 +528,7 @@ def scale_ends(ends: Sequence[End], scale: float) -> StartEnds:
     return StartEnds(tuple(scale * end.ascent.penalised for end in ends), tuple(end.kind for end in ends))
 
 
-def distinct_ends(ends: Sequence[End], scale: float) -> list[End]:
+def best_distinct_ends(ends: Sequence[End], scale: float) -> list[End]:
     """Return the best ends whose log-likelihoods, scaled to all rows, differ by more than a unit."""
     chosen = list(ends[:1])
     for end in ends[1:]:

@@ -49,11 +49,6 @@ class SurveyedSite:
         Other remarks on the site.
     left : str
         Why it left the run; empty if it did not.
-
-    Examples
-    --------
-    >>> print(SurveyedSite("south", 900.0, suspicions=("x3 is about 10 times the others': units?",)))
-    south: suspect: x3 is about 10 times the others': units?
     """
 
     name: str
@@ -85,14 +80,7 @@ class SurveyedSite:
 
 @dataclass(frozen=True)
 class Survey:
-    """Reports on all sites that answered, and doubts that concern no single site.
-
-    Examples
-    --------
-    >>> one = Survey((SurveyedSite("north", 9.0), SurveyedSite("south", 9.0)))
-    >>> one.with_suspicions({"south": ["y is constant"]}).suspicions
-    {'south': ('y is constant',)}
-    """
+    """Reports on all sites that answered, and doubts that concern no single site."""
 
     sites: tuple[SurveyedSite, ...] = ()
     doubts: tuple[str, ...] = ()

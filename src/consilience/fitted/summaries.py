@@ -165,14 +165,7 @@ def _long_text(labels: list[str], estimate: Array, se: Array, degrees: Array, le
 
 
 def align_columns(lines: list[list[str]], least: tuple[int, ...]) -> str:
-    """Align columns: the first to the left, others to the right, each at least ``least`` wide and never touching.
-
-    Examples
-    --------
-    >>> print(align_columns([["", "coef"], ["age", "-0.04389 (0.01172)"]], (3, 5)))
-                         coef
-    age    -0.04389 (0.01172)
-    """
+    """Align columns: the first to the left, others to the right, each at least ``least`` wide and never touching."""
     widths = [
         max(width, *(len(line[j]) + GAP * (j > 0) for line in lines)) for j, width in enumerate(least[: len(lines[0])])
     ]
@@ -302,13 +295,7 @@ def format_number(value: float) -> str:
 
 
 def format_count(n: float) -> str:
-    """Format a number of rows: whole, with commas; total weights keep their fractions.
-
-    Examples
-    --------
-    >>> format_count(2e6), format_count(12.5)
-    ('2,000,000', '12.5')
-    """
+    """Format a number of rows: whole, with commas; total weights keep their fractions."""
     return f"{n:,.10g}"
 
 

@@ -44,14 +44,6 @@ class SiteFiles:
     ----------
     files : mapping of str to SiteFile
         File of each site, in the order of the sites.
-
-    Examples
-    --------
-    >>> from consilience.messages import LocalFit
-    >>> from consilience.model.summary import ColumnSummary
-    >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)",), LocalFit(ColumnSummary.unit(0, 1), None, None))
-    >>> SiteFiles({"north": file}).sites
-    ('north',)
     """
 
     def __init__(self, files: Mapping[str, SiteFile]) -> None:
@@ -78,17 +70,7 @@ class SiteFiles:
 
 
 def file_fingerprint(file: SiteFile) -> int:
-    """Return the fingerprint of a file's rows: that of its fit, so that one fit under two names is seen.
-
-    Examples
-    --------
-    >>> from consilience.messages import LocalFit
-    >>> from consilience.model.summary import ColumnSummary
-    >>> nothing = LocalFit(ColumnSummary.unit(0, 1), None, None)
-    >>> files = [SiteFile("sha256:" + 64 * "0", name, ("(intercept)",), nothing) for name in ("north", "south")]
-    >>> file_fingerprint(files[0]) == file_fingerprint(files[1])
-    True
-    """
+    """Return the fingerprint of a file's rows: that of its fit, so that one fit under two names is seen."""
     own = {key: value for key, value in file.content.items() if key not in ("site", "evidence")}
     return int(content_hash(own).removeprefix("sha256:")[:15], 16)
 
@@ -97,26 +79,7 @@ def file_fingerprint(file: SiteFile) -> int:
 
 
 class GuardedSites(NamedSites[GuardedSite]):
-    """Sends questions to guarded sites, one after another, and shows them the totals of earlier rounds.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience.messages import Summarise, Total
-    >>> from consilience.model import Rows
-    >>> from consilience.runs import run
-    >>> from consilience.site import Site
-    >>> from consilience.kit.policy.policy import Policy
-    >>> from consilience.kit.policy.rounds.guard import RoundsOf
-    >>> def mean():
-    ...     return (yield Total(Summarise(d=0, q=1))).y_mean
-    >>> sites = [
-    ...     Site(name, Rows(np.empty((60, 0)), np.full((60, 1), y))) for name, y in (("north", 1.0), ("south", 3.0))
-    ... ]
-    >>> rules = RoundsOf(Policy.of_profile(), dialogue=mean)
-    >>> run(mean(), GuardedSites(GuardedSite(site, rules) for site in sites)).value
-    array([2.])
-    """
+    """Sends questions to guarded sites, one after another, and shows them the totals of earlier rounds."""
 
     def __init__(self, sites: Iterable[GuardedSite]) -> None:
         super().__init__((each.site.name, each) for each in sites)
@@ -277,18 +240,6 @@ def run_over_files(
         Public start of the run.
     options : RunOptions, optional
         The study states the limits.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pyarrow import parquet
-    >>> from consilience.datasets.hospitals import STUDY, hospitals
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name, table in hospitals().items():
-    ...         parquet.write_table(table, f"{folder}/{name}.parquet")
-    ...     found = run_over_files(Study.from_text(STUDY), f"{folder}/*.parquet").best
-    >>> found.model.n_experts, found.record.sites
-    (2, ('ash', 'birch', 'cedar', 'elm', 'oak'))
     """
     with closing((InProcess() if engine is None else engine).over(sites_in(study, pattern))) as over:
         return run_study(study, over, start=start, options=options)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import TEXT, codes_of, decode_dictionary
-from consilience.data.columns import is_number
+from consilience.data.file_columns import is_number
 from consilience.errors import InvalidInputError
 from consilience.kit.row_tags import RowTags, row_tags
 from consilience.numerics.arrays import Array
@@ -103,16 +103,7 @@ class Examination:
 
 
 def examine_table(table: pa.Table, wanted: Wanted) -> Examination:
-    """Hold a table against what a study wants.
-
-    Examples
-    --------
-    >>> from consilience.columns import Rule
-    >>> wanted = Wanted(Dictionary((Column("age", rule=Rule("years", 18, 110)),)), Column("days"))
-    >>> found = examine_table(pa.table({"age": [61, 610], "days": [3.0, 4.0]}), wanted)
-    >>> print(found.findings[0])
-    column 'age': 1 of 2 rows are outside the range 18 to 110 years. Correct them, or ask the coordinator about it
-    """
+    """Hold a table against what a study wants."""
     findings = [finding for column in wanted.columns for finding in _column_findings(table, column)]
     findings += _client_findings(table, wanted.clients)
     used = int(np.sum(complete_rows(table, wanted.columns))) if all(not found.is_error for found in findings) else 0
@@ -377,14 +368,6 @@ class UsedRows:
     read : tuple of str
         Names of the columns that the study reads.
     secret : bytes
-
-    Examples
-    --------
-    >>> from consilience.columns import Rule
-    >>> table = pa.table({"age": [61, None], "days": [3, 4]})
-    >>> used = UsedRows.of(table, [Column("age", rule=Rule(missing="drop"))], bytes(32))
-    >>> used.tags.n, used.tags_in(["days"]).n, used.tags_in(["weight"]) is None
-    (1, 1, True)
     """
 
     table: pa.Table

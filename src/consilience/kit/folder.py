@@ -41,13 +41,6 @@ class SiteIdentity:
     Parameters
     ----------
     key : Ed25519PrivateKey
-
-    Examples
-    --------
-    >>> identity = Identity.new()
-    >>> content_hash = "sha256:" + 64 * "0"
-    >>> verify_signature(identity.public_key, identity.sign(content_hash), content_hash)
-    True
     """
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
@@ -124,15 +117,6 @@ class SiteFolder:
         Name of the site.
     secret : bytes
         Secret for tags of rows.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = SiteFolder.init("Hospital North", "# policy", tempfile.mkdtemp())
-    >>> folder.path.name, SiteFolder.open(folder.path).name
-    ('hospital-north', 'Hospital North')
-    >>> [entry.kind for entry in folder.entries]
-    ['init']
     """
 
     path: Path

@@ -103,13 +103,6 @@ class QuestionLetter(Letter):
         The encoded question.
     totals : tuple of bytes
         Encoded totals of the rounds before, for the replay check; empty for methods that ask for more than totals.
-
-    Examples
-    --------
-    >>> letter = QuestionLetter("sha256:" + 64 * "0", "sha256:" + 64 * "1", 2, ("north",), "sums", b"?")
-    >>> again = QuestionLetter.from_text(letter.to_text())
-    >>> again.question, again.hash == letter.hash
-    (b'?', True)
     """
 
     kind: ClassVar[str] = "consilience question"
@@ -151,12 +144,6 @@ class AnswerLetter(Letter):
         Content hash of the question.
     answer : bytes
         The encoded answer or failure.
-
-    Examples
-    --------
-    >>> letter = AnswerLetter("sha256:" + 64 * "0", "sha256:" + 64 * "1", 2, "north", "sha256:" + 64 * "2", b"!")
-    >>> AnswerLetter.from_text(letter.to_text()).answer
-    b'!'
     """
 
     kind: ClassVar[str] = "consilience answer"
@@ -247,12 +234,6 @@ class RunFile:
         Hash of the secret of the coordinator who began the run, so that another one is noticed.
     start : bytes
         Public start of the run, as an encoded question for its likelihood; empty if there is none.
-
-    Examples
-    --------
-    >>> run = RunFile("sha256:" + 64 * "0", ("north", "south"), {}, "sha256:" + 64 * "1")
-    >>> RunFile.from_text(run.to_text()) == run
-    True
     """
 
     study: str

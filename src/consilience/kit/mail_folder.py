@@ -24,24 +24,12 @@ KINDS: dict[str, type[Letter]] = {kind.kind: kind for kind in (QuestionLetter, A
 
 
 def question_name(number: int, site: str = "") -> str:
-    """Return the name of the file of a question.
-
-    Examples
-    --------
-    >>> question_name(2), question_name(2, "Hospital North")
-    ('round-02.question.json', 'round-02.question.hospital-north.json')
-    """
+    """Return the name of the file of a question."""
     return f"round-{number:02d}.question{'.' + slug(site) if site else ''}.json"
 
 
 def answer_name(number: int, site: str) -> str:
-    """Return the name of the file of an answer.
-
-    Examples
-    --------
-    >>> answer_name(2, "north")
-    'round-02.answer.north.json'
-    """
+    """Return the name of the file of an answer."""
     return f"round-{number:02d}.answer.{slug(site)}.json"
 
 
@@ -63,15 +51,6 @@ class MailFolder:
     Parameters
     ----------
     path : Path
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = MailFolder(Path(tempfile.mkdtemp()))
-    >>> letter = AnswerLetter("sha256:" + 64 * "0", "sha256:" + 64 * "1", 2, "north", "sha256:" + 64 * "2", b"!")
-    >>> write_whole(folder.path / "a copy of it.json", letter.to_text())
-    >>> [(path.name, found.site) for path, found in folder.answers()]
-    [('a copy of it.json', 'north')]
     """
 
     path: Path
@@ -173,20 +152,7 @@ class RunStatus:
 
 
 def status_of(folder: Path) -> RunStatus:
-    """Read the folder of a run.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from consilience.kit.mail_folder import question_name, write_whole
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> run = RunFile("sha256:" + 64 * "0", ("north", "south"), {}, "sha256:" + 64 * "1")
-    >>> write_whole(folder / "run.json", run.to_text())
-    >>> letter = QuestionLetter(run.identity, run.study, 1, run.sites, "sums", b"?")
-    >>> write_whole(folder / question_name(1), letter.to_text())
-    >>> status_of(folder).awaited
-    ('north', 'south')
-    """
+    """Read the folder of a run."""
     run, mail = RunFile.read(folder), MailFolder(folder)
     letters = list(mail.letters())
     unused = dict(mail.unreadable) | {path.name: "it is of another run" for path, x in letters if x.run != run.identity}

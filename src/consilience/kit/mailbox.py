@@ -43,15 +43,6 @@ def begin_folder(folder: Path, own: Path, run: RunFile) -> RunFile:
         Folder of the coordinator, with a secret by which another coordinator is told apart; both are made.
     run : RunFile
         The run, with any ``coordinator``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> place = Path(tempfile.mkdtemp())
-    >>> run = RunFile("sha256:" + 64 * "0", ("north",), {}, "")
-    >>> first = begin_folder(place / "mail", place / "mine", run)
-    >>> first == begin_folder(place / "mail", place / "mine", run)
-    True
     """
     names = [question_name(1, site) for site in site_names(run.sites)]
     if len(set(names)) < len(names):
@@ -110,18 +101,6 @@ class Mailbox:
         Seconds from one look at the folder to the next.
     notice : callable or None
         Called with the name of a file that is refused, and why, once for each.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from consilience.messages import Summarise
-    >>> place = Path(tempfile.mkdtemp())
-    >>> run = begin_folder(place / "mail", place / "mine", RunFile("sha256:" + 64 * "0", ("north",), {}, ""))
-    >>> box = Mailbox(place / "mail", place / "mine", run)
-    >>> list(box.ask(1, encode(Summarise(2, 1)), ["north"], total=True, timeout=0))
-    []
-    >>> sorted(path.name for path in (place / "mail").iterdir())
-    ['round-01.question.json', 'run.json']
     """
 
     folder: Path
@@ -280,14 +259,7 @@ def _times(letter: QuestionLetter, due: datetime | None) -> dict[str, str]:
 
 
 def due_of(letter: QuestionLetter) -> datetime | None:
-    """Return until when answers to a question are taken; None if there is no limit.
-
-    Examples
-    --------
-    >>> letter = QuestionLetter("sha256:" + 64 * "0", "sha256:" + 64 * "1", 2, ("north",), "sums", b"?")
-    >>> due_of(replace(letter, envelope={"due": "2026-01-31T12:00:00Z"})).day
-    31
-    """
+    """Return until when answers to a question are taken; None if there is no limit."""
     stated = letter.envelope.get("due")
     try:
         return None if stated is None else datetime.strptime(str(stated), _TIME).replace(tzinfo=UTC)

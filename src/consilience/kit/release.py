@@ -46,16 +46,6 @@ class FitReport:
         Largest leverage of a row in the regression of an expert, between 0 and 1.
     membership : MembershipTest, optional
         Result of the attack on half of the rows; None if these were too few for a fit.
-
-    Examples
-    --------
-    >>> from consilience.messages.questions import LocalFit
-    >>> from consilience.model.summary import ColumnSummary
-    >>> nothing = LocalFit(ColumnSummary.unit(1, 1), None, None)
-    >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)", "age"), nothing)
-    >>> report = FitReport("stay", file, (Check.at_least("site", "min_rows", "site", 50, 61),))
-    >>> FitReport.from_text(report.to_text()).checks == report.checks
-    True
     """
 
     study_name: str
@@ -191,17 +181,6 @@ def decide(
         Smallest number of rows about which something may be said.
     other_people : bool
         Whether the people at the site state that the rows are not those of earlier releases, where nobody can tell.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> table = pa.table({"age": list(range(100))})
-    >>> rows = [UsedRows(table.slice(0, n), ("age",), bytes(32)) for n in (100, 99, 50)]
-    >>> first = Earlier(2, "sha256:a", ("age",), 100, lambda: rows[0].tags)
-    >>> [decide("sha256:a", each, [first], 10).outcome for each in rows]
-    ['stored', 'refused', 'allowed']
-    >>> decide("sha256:b", rows[0], [first], 10).outcome
-    'allowed'
     """
     if min_rows < 1:
         raise InvalidInputError(f"min_rows={min_rows}: expected at least 1")
@@ -220,14 +199,7 @@ def decide(
 
 
 def check_unchanged(used: UsedRows, begun: Earlier) -> None:
-    """Raise an error if the rows are not exactly those with which a run began: the run ends there.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> used = UsedRows(pa.table({"age": [61, 70]}), ("age",), bytes(32))
-    >>> check_unchanged(used, Earlier(2, "sha256:a", ("age",), 2, lambda: used.tags, is_release=False))
-    """
+    """Raise an error if the rows are not exactly those with which a run began: the run ends there."""
     tags = used.tags_in(begun.columns)
     if tags is None or tags != begun.load():
         raise InvalidInputError(
@@ -287,17 +259,6 @@ def seal_file(folder: SiteFolder, file: SiteFile, now: datetime | None = None) -
     """Return a file with its envelope: the time, the last entry of the ledger, and the signature of the content.
 
     Without a key the signature is null: the file is marked as unsigned.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from consilience.messages.questions import LocalFit
-    >>> from consilience.model.summary import ColumnSummary
-    >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
-    >>> nothing = LocalFit(ColumnSummary.unit(1, 1), None, None)
-    >>> file = SiteFile("sha256:" + 64 * "0", "north", ("(intercept)", "age"), nothing)
-    >>> seal_file(folder, file).envelope["ledger"]["entry"]
-    1
     """
     if file.site != folder.name:
         raise InvalidInputError(f"the file is of site {file.site!a} and the folder of {folder.name!a}")
@@ -374,21 +335,6 @@ def decide_for_site(
     """Decide by the ledger of a site whether a release or run over these rows is allowed.
 
     ``other_people`` is a statement of the people at the site, as in :func:`~consilience.kit.release.decide`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import pyarrow as pa
-    >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
-    >>> rows = pa.table({"age": list(range(100))})
-    >>> used, fewer = (UsedRows(rows.slice(n), ("age",), folder.secret) for n in (0, 1))
-    >>> decide_for_site(folder, "sha256:a", used, 10).outcome
-    'allowed'
-    >>> entry = record_release(folder, "release", "sha256:a", used.tags, b"the file")
-    >>> decide_for_site(folder, "sha256:b", fewer, 10).outcome
-    'refused'
-    >>> read_release(folder, decide_for_site(folder, "sha256:a", used, 10).entry)
-    b'the file'
     """
     return decide(study, used, earlier_of(folder), min_rows, other_people=other_people)
 

@@ -34,13 +34,7 @@ def missing_package(error: ImportError) -> ImportError:
 
 
 def signed_bytes(content_hash: str) -> bytes:
-    """Return the bytes that are signed for a content hash.
-
-    Examples
-    --------
-    >>> signed_bytes("sha256:" + 64 * "0")[:23]
-    b'consilience signature 1'
-    """
+    """Return the bytes that are signed for a content hash."""
     if not HASH.fullmatch(content_hash):
         raise InvalidInputError("expected a content hash, sha256: and 64 hexadecimal digits")
     return f"consilience signature 1\n{content_hash}".encode("ascii")
@@ -52,17 +46,7 @@ def encode_key(data: bytes) -> str:
 
 
 def decode_key(text: object, size: int) -> bytes:
-    """Return the bytes of a key or a signature; raise an error for text of another form.
-
-    Examples
-    --------
-    >>> decode_key(encode_key(bytes(32)), 32) == bytes(32)
-    True
-    >>> decode_key("ed25519:AAAA", 32)
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: expected ed25519: and the base64 of 32 bytes
-    """
+    """Return the bytes of a key or a signature; raise an error for text of another form."""
     said = f"expected {MARK} and the base64 of {size} bytes"
     if not isinstance(text, str) or not text.startswith(MARK) or len(text) > 200:
         raise InvalidInputError(said)
@@ -109,22 +93,7 @@ class RosterSite(Part):
 
 
 class Roster(TomlFile):
-    """Names and public keys of the sites of a study.
-
-    Examples
-    --------
-    >>> roster = Roster.from_text('''
-    ... format = "consilience-roster"
-    ... version = 1
-    ... [[sites]]
-    ... name = "north"
-    ... key = "ed25519:11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
-    ... [[sites]]
-    ... name = "south"
-    ... ''')
-    >>> roster.names, roster.key_of("south") is None
-    (('north', 'south'), True)
-    """
+    """Names and public keys of the sites of a study."""
 
     called = "roster"
     kind = "consilience-roster"

@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from consilience.columns.arrow import TEXT, decode_dictionary
-from consilience.data.columns import is_number
+from consilience.data.file_columns import is_number
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import canonical_bytes, parse_json
 from consilience.kit.private_files import read_capped, write_once
@@ -129,14 +129,6 @@ def row_tags(table: pa.Table, columns: Iterable[str], secret: bytes) -> RowTags:
     columns : iterable of str
     secret : bytes
         Secret of the site, 32 bytes.
-
-    Examples
-    --------
-    >>> secret = bytes(32)
-    >>> first = row_tags(pa.table({"age": [61, 70], "sex": ["f", None]}), ["age", "sex"], secret)
-    >>> second = row_tags(pa.table({"sex": [None, "f"], "age": [70.0, 61.0]}), ["sex", "age"], secret)
-    >>> first == second, count_differences(first, second)
-    (True, 0)
     """
     if len(secret) != SECRET:
         raise InvalidInputError(f"the secret of the site has {len(secret)} bytes, expected {SECRET}")
@@ -199,15 +191,7 @@ def _sorted(tags: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def count_differences(first: RowTags, second: RowTags) -> int:
-    """Count the rows that are in one of two tables and not in the other; a row that occurs twice counts twice.
-
-    Examples
-    --------
-    >>> rows = pa.table({"age": [61, 70, 70]})
-    >>> one, two = (row_tags(rows.slice(0, n), ["age"], bytes(32)) for n in (2, 3))
-    >>> count_differences(one, two)
-    1
-    """
+    """Count the rows that are in one of two tables and not in the other; a row that occurs twice counts twice."""
     if first.columns != second.columns:
         raise InvalidInputError("tags in different columns cannot be compared")
     tags = np.concatenate([first.tags, second.tags])

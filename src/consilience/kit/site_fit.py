@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from consilience.data import Columns
-from consilience.data.columns import Chunk
+from consilience.data.file_columns import Chunk
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
@@ -34,22 +34,7 @@ def wanted_of(study: Study) -> Wanted:
 
 
 def examine_for_study(study: Study, table: pa.Table) -> Examination:
-    """Hold a table against a study.
-
-    Examples
-    --------
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... minimum = {rows = 2}
-    ... model = {response = "days", experts = [1]}
-    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number", low = 18, high = 110}]
-    ... ''')
-    >>> examine_for_study(study, pa.table({"days": [1.0, 2.0], "age": [61, 70]})).fits
-    True
-    """
+    """Hold a table against a study."""
     return examine_table(table, wanted_of(study))
 
 
@@ -96,13 +81,6 @@ def fit_release(study: Study, table: pa.Table, policy: Policy) -> Release:
     table : pyarrow.Table
     policy : Policy
         The site's own; the study may tighten it.
-
-    Examples
-    --------
-    >>> from consilience.datasets.hospitals import STUDY, hospitals
-    >>> found = fit_release(Study.from_text(STUDY), hospitals()["ash"], Policy.of_profile("hospital"))
-    >>> found.refusal, found.verdict.kept
-    ('', True)
     """
     return fit_releasable(question_of(study), validate_rows(study, table), study, policy)
 
@@ -130,22 +108,6 @@ def site_file(study: Study, name: str, table: pa.Table, policy: Policy | None = 
         If the table does not fit the study.
     RefusedError
         If nothing that keeps the policy can be released.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... model = {response = "days", experts = [1]}
-    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
-    ... ''')
-    >>> age = np.linspace(20, 80, 100)
-    >>> table = pa.table({"age": age, "days": 3 + 0.1 * age + np.sin(age)})
-    >>> site_file(study, "north", table).terms
-    ('(intercept)', 'age')
     """
     if policy is not None:
         return file_of(study, name, fit_release(study, table, policy))
@@ -206,16 +168,6 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
         If the table does not fit the study.
     RefusedError
         If nothing may leave; the refusal is recorded in the ledger.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from consilience.datasets.hospitals import STUDY, hospitals
-    >>> from consilience.kit.release import release_fit
-    >>> folder = SiteFolder.init("ash", Policy.of_profile("hospital").to_text(), tempfile.mkdtemp())
-    >>> found = fit_at_site(folder, Study.from_text(STUDY), hospitals()["ash"])
-    >>> found.entry.kind, len(released(folder, "A. Person")) > 1_000
-    ('fit', True)
     """
     rows, policy = validate_rows(study, table), Policy.from_text(folder.policy)
     used = UsedRows.of(table, wanted_of(study).read, folder.secret)

@@ -91,17 +91,6 @@ def begin_run(
     ------
     RefusedError
         If the rows differ from those of an earlier release or run by a few; it is recorded.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import pyarrow as pa
-    >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
-    >>> used = UsedRows(pa.table({"age": list(range(100))}), ("age",), folder.secret)
-    >>> begin_run(folder, "sha256:a", used, 10, {"method": "FederatedEM()"}).rounds
-    0
-    >>> [entry.kind for entry in folder.entries]
-    ['init', 'run']
     """
     stated = other_people.strip()
     decision = decide_for_site(folder, study, used, min_rows, other_people=bool(stated))
@@ -187,19 +176,6 @@ def record_into(folder: SiteFolder, study: str, used: UsedRows, part: RunPart = 
     used : UsedRows
     part : Part
         The question, by which its reply is found again in a run that comes in parts.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import pyarrow as pa
-    >>> folder = SiteFolder.init("north", "", tempfile.mkdtemp())
-    >>> used = UsedRows(pa.table({"age": list(range(100))}), ("age",), folder.secret)
-    >>> from consilience.kit.policy.rounds.asked import RefusedQuestionError
-    >>> keep = record_into(folder, "sha256:a", used)
-    >>> refusal = RefusedQuestionError("max_leverage", "the answers rest on single rows")
-    >>> keep(Outcome(b"", Asked().refused(), refusal))
-    >>> folder.entries[-1].kind, folder.entries[-1].details["rule"], collect_asked(folder, used).refusals
-    ('refusal', 'max_leverage', 1)
     """
     named = {name: value for name, value in vars(part).items() if name != "table"} if part.run else {}
 
@@ -281,19 +257,6 @@ def open_guarded_site(
         If the table does not fit the study.
     RefusedError
         If the rows differ from those of an earlier release or run by a few; the refusal is recorded in the ledger.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from consilience import FederatedEM
-    >>> from consilience.datasets.hospitals import STUDY, hospitals
-    >>> from consilience.messages import Summarise, decode, encode
-    >>> from consilience.kit.study_model import task_of
-    >>> folder = SiteFolder.init("ash", Policy.of_profile("hospital").to_text(), tempfile.mkdtemp())
-    >>> study = Study.from_text(STUDY)
-    >>> site = open_guarded_site(folder, study, hospitals()["ash"], FederatedEM(totals_only=True), task_of(study))
-    >>> decode(site.reply(encode(Summarise(d=4, q=1)))).weight, [entry.kind for entry in folder.entries]
-    (900.0, ['init', 'run', 'answer'])
     """
     rows, policy = validate_rows(study, table), Policy.from_text(folder.policy).stricter(study.minimum)
     used = UsedRows.of(table, wanted_of(study).read, folder.secret)

@@ -133,32 +133,7 @@ class Minimum(Part):
 
 
 class Study(TomlFile):
-    """A study: columns, model, minimum rules, seed.
-
-    Examples
-    --------
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... [model]
-    ... response = "days"
-    ... experts = [2]
-    ... [[columns]]
-    ... name = "days"
-    ... kind = "number"
-    ... low = 0
-    ... high = 400
-    ... [[columns]]
-    ... name = "age"
-    ... kind = "number"
-    ... centre = 60
-    ... scale = 15
-    ... ''')
-    >>> study.covariates.terms
-    ('(age - 60)/15',)
-    """
+    """A study: columns, model, minimum rules, seed."""
 
     called = "study"
     kind = "consilience-study"

@@ -17,21 +17,7 @@ from consilience.model import FAMILIES, GATES
 
 
 def estimators_of(study: Study) -> list[MixtureEstimator]:
-    """Return one estimator for each number of experts of a study, with its columns, not fitted.
-
-    Examples
-    --------
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... model = {response = "days", experts = [1, 2]}
-    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
-    ... ''')
-    >>> estimators_of(study)
-    [MixtureOfExpertsRegressor(n_experts=1, random_state=1), MixtureOfExpertsRegressor(random_state=1)]
-    """
+    """Return one estimator for each number of experts of a study, with its columns, not fitted."""
     return [_estimator(study, K) for K in study.model.experts]
 
 
@@ -60,21 +46,7 @@ def _without(chosen: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None) -> Task:
-    """Return the task of a study: the same at every site and at the coordinator.
-
-    Examples
-    --------
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... model = {response = "days", experts = [1, 2]}
-    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
-    ... ''')
-    >>> task_of(study).fit_site(describe=True).orders
-    (1, 2)
-    """
+    """Return the task of a study: the same at every site and at the coordinator."""
     models = estimators_of(study) if models is None else models
     first = models[0]
     terms = first.columns_.terms
@@ -103,20 +75,6 @@ def method_of(study: Study) -> Method:
     ------
     InvalidInputError
         If the method does not have a setting, or not with this value.
-
-    Examples
-    --------
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... model = {response = "days", experts = [2]}
-    ... method = {name = "OneShot", refine = 2}
-    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
-    ... ''')
-    >>> method_of(study).refine
-    2
     """
     if study.method is None:
         return OneShot(refine=0)

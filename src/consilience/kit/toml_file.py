@@ -34,17 +34,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the tables of TOML text.
-
-    Examples
-    --------
-    >>> parse_toml('name = "stroke"')
-    {'name': 'stroke'}
-    >>> parse_toml("name = ")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: the text is not TOML: Invalid value (at ...
-    """
+    """Return the tables of TOML text."""
     try:
         return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, ValueError) as error:  # ValueError: a number or date that is out of range
@@ -62,15 +52,6 @@ def write_toml(tables: Mapping[str, Any], comments: Mapping[str, str] | None = N
         Text, numbers, booleans, lists of these, mappings of these, and lists of such mappings. None is left out.
     comments : mapping of str to str, optional
         Comments above entries and tables, by their names.
-
-    Examples
-    --------
-    >>> print(write_toml({"name": "stroke", "model": {"experts": [2, 3]}}, {"experts": "candidates"}))
-    name = "stroke"
-    <BLANKLINE>
-    [model]
-    # candidates
-    experts = [2, 3]
     """
     said = comments or {}
     plain = {key: value for key, value in tables.items() if not _is_table(value)}

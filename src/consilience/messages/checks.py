@@ -226,15 +226,7 @@ class TooCostlyError(MessageError):
 
 
 def check_work(question: FitSite | ProposeStart, orders: tuple[int, ...], d: int, q: int) -> None:
-    """Raise an error if a local fit of the given orders takes too much work or memory.
-
-    Examples
-    --------
-    >>> check_work(FitSite(Specification(K=5), (5,), seed=0, n_init=10**4, max_iter=10**6), (5,), d=2, q=1)
-    Traceback (most recent call last):
-    ...
-    consilience.messages.checks.TooCostlyError: the local fit takes 3e+11 operations for each row; at most 1e+10
-    """
+    """Raise an error if a local fit of the given orders takes too much work or memory."""
     if len(orders) > MOST_ORDERS or len(set(orders)) < len(orders):
         raise TooCostlyError(f"a local fit has at most {MOST_ORDERS} numbers of experts, each once")
     specification, p = question.specification, d + 1
@@ -458,18 +450,6 @@ def impossible_statistics(mixture: Mixture, statistics: Statistics) -> str:
     Masses are not negative and add up, second moments and the missing information are positive semidefinite, and
 
     ``Σ_k τ_k log π_k + Σ_k τ_k log f_k ≤ Σ log p(y | x) ≤ Σ_k τ_k log f_k``.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> from consilience.datasets import soft
-    >>> from consilience.model import Rows, expect
-    >>> data = soft(500, random_state=0)
-    >>> statistics = expect(data.truth, Rows(data.X, data.y[:, None]))
-    >>> impossible_statistics(data.truth, statistics)
-    ''
-    >>> impossible_statistics(data.truth, replace(statistics, log_likelihood=0.0))
-    'a log-likelihood above its bound'
     """
     gate, experts, intercept = mixture.gate, mixture.experts, mixture.design.intercept
     return (

@@ -37,14 +37,7 @@ MODULUS = 2**64
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """An encoded value: its kind, a head of integers and a body of floats.
-
-    Examples
-    --------
-    >>> message = Message(3, (1, 2), np.array([0.5]))
-    >>> Message.from_bytes(message.to_bytes()).head
-    array([1, 2])
-    """
+    """An encoded value: its kind, a head of integers and a body of floats."""
 
     kind: int
     head: Sequence[int] | NDArray[np.int64]
@@ -74,13 +67,7 @@ class Message:
 
 
 def message_fingerprint(data: bytes) -> int:
-    """Return the fingerprint in an encoded answer.
-
-    Examples
-    --------
-    >>> message_fingerprint(Message(3, (), np.empty(0), fingerprint=7).to_bytes())
-    7
-    """
+    """Return the fingerprint in an encoded answer."""
     return int(HEADER.unpack_from(data)[-1])
 
 
@@ -346,14 +333,7 @@ SAME = 1e-9
 
 
 def is_same_question(one: bytes, other: bytes) -> bool:
-    """Whether two encoded questions agree in type and shape, and in every value to ``SAME``.
-
-    Examples
-    --------
-    >>> from consilience.messages import Summarise, encode
-    >>> is_same_question(encode(Summarise(1, 1)), encode(Summarise(2, 1)))
-    False
-    """
+    """Whether two encoded questions agree in type and shape, and in every value to ``SAME``."""
     a, b = Message.from_bytes(one), Message.from_bytes(other)
     if a.kind != b.kind or not np.array_equal(a.head, b.head) or a.body.shape != b.body.shape:
         return False

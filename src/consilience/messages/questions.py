@@ -20,14 +20,7 @@ from consilience.numerics.arrays import Array
 
 
 class Question(Protocol):
-    """A frozen record that asks for something; the table of messages names its codec and its answer.
-
-    Examples
-    --------
-    >>> question: Question = Summarise(d=2, q=1)
-    >>> question.disclosed.split(",")[0]
-    'the total weight'
-    """
+    """A frozen record that asks for something; the table of messages names its codec and its answer."""
 
     @property
     def disclosed(self) -> str:
@@ -79,13 +72,7 @@ class Identify:
 
 @dataclass(frozen=True)
 class TotalWeight(Additive):
-    """Total weight of the rows, in a message with their fingerprint.
-
-    Examples
-    --------
-    >>> TotalWeight(2.0) + TotalWeight(1.0)
-    Identity(weight=3.0)
-    """
+    """Total weight of the rows, in a message with their fingerprint."""
 
     weight: float
 
@@ -327,11 +314,6 @@ class Bundle:
     places : tuple of int
         Indices of the sites in the order of the engine.
     questions : tuple of Question
-
-    Examples
-    --------
-    >>> question_for(Bundle((0, 4), (Summarise(1, 1), Summarise(2, 1))), 4)
-    Summarise(d=2, q=1)
     """
 
     places: tuple[int, ...]

@@ -21,15 +21,6 @@ def site_names(given: Iterable[object]) -> tuple[str, ...]:
     ----------
     given : iterable of object
         Names as text, or objects whose text is the name.
-
-    Examples
-    --------
-    >>> site_names(["north ", 7])
-    ('north', '7')
-    >>> site_names([1, "1"])
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: sites '1' and '1' cannot be told apart: give each site a name of its own
     """
     names = tuple(unicodedata.normalize("NFC", str(name)).strip() for name in given)
     seen: dict[str, str] = {}

@@ -241,11 +241,6 @@ class Participation:
     singles : tuple of str
         The sites, if each of them is one client, so that only those drawn are asked; else empty, and every site samples
         its clients.
-
-    Examples
-    --------
-    >>> Participation(0.5, 4, 1, ("a", "b", "c", "d")).request(Expect(None), 3).sites
-    ('a', 'b', 'c')
     """
 
     share: float

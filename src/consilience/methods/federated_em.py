@@ -325,17 +325,7 @@ def each_score(mixture: Mixture, sites: Sites = None) -> Dialogue[Mapping[str, S
 
 
 def large_sites(summaries: Mapping[str, ColumnSummary]) -> tuple[str, ...]:
-    """Select at most ten sites to ask for a start, evenly spaced among those with enough rows or the largest.
-
-    Examples
-    --------
-    >>> def rows(n):
-    ...     return replace(ColumnSummary.unit(1, 1), weight=n)
-    >>> large_sites({"a": rows(5.0), "b": rows(9000.0), "c": rows(4000.0)})
-    ('a', 'b', 'c')
-    >>> large_sites({str(i): rows(4000.0) for i in range(20)})[:3]
-    ('0', '2', '4')
-    """
+    """Select at most ten sites to ask for a start, evenly spaced among those with enough rows or the largest."""
     weights = {site: summary.weight for site, summary in summaries.items()}
     least = min(sorted(weights.values(), reverse=True)[:CANDIDATES][-1], SUBSAMPLE)
     large = [site for site, weight in weights.items() if weight >= least]
@@ -344,16 +334,7 @@ def large_sites(summaries: Mapping[str, ColumnSummary]) -> tuple[str, ...]:
 
 
 def judges(sites: tuple[str, ...], starters: tuple[str, ...]) -> Sites:
-    """Select the sites that compare starts: all (None), or those that propose them and others, evenly spaced.
-
-    Examples
-    --------
-    >>> judges(("a", "b"), ("a",)) is None
-    True
-    >>> chosen = judges(tuple(f"{i:04d}" for i in range(5000)), ("4999",))
-    >>> len(chosen), chosen[:2], chosen[-1]
-    (300, ('0000', '0016'), '4999')
-    """
+    """Select the sites that compare starts: all (None), or those that propose them and others, evenly spaced."""
     if len(sites) <= JUDGES:
         return None
     others = [site for site in sites if site not in starters]
@@ -417,15 +398,7 @@ def best_candidates(
 
 
 def guesses(question: ProposeStart) -> Iterator[Mixture]:
-    """Generate starts without rows: equal experts, with random coefficients and a randomly moved gate.
-
-    Examples
-    --------
-    >>> from consilience.fit import Specification
-    >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.zeros(1), np.eye(1))
-    >>> [mixture.K for mixture in guesses(ProposeStart(Specification(K=2), summary, seed=0, n_init=4))]
-    [2, 2, 2, 2, 2]
-    """
+    """Generate starts without rows: equal experts, with random coefficients and a randomly moved gate."""
     rng = np.random.default_rng(question.seed)
     blank = question.specification.blank(question.summary)
     spread = blank.experts.coefficient_scale(question.summary)
@@ -450,12 +423,6 @@ def bytes_of_answer(mixture: Mixture, climbs: int) -> int:
 
     It has ``K p (p + 1) / 2`` sums for the experts and as many as its curvature has entries for the gate, for each of
     the climbs; in the last rounds, of the best climb alone, also the missing information if it is computed.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> bytes_of_answer(soft(10, n_experts=4, n_features=20, random_state=0).truth, climbs=1)
-    111616
     """
     layout = layout_of(mixture)
     informed = layout.size(information=is_informable(mixture))

@@ -25,23 +25,13 @@ SETTLED = 0.05
 
 
 def check_information_kind(information: str) -> None:
-    """Raise an error unless the name of the information is known.
-
-    Examples
-    --------
-    >>> check_information_kind("simulated")
-    """
+    """Raise an error unless the name of the information is known."""
     if information not in INFORMATION:
         raise InvalidInputError(f"information={information!r}: expected 'observed' or 'simulated'")
 
 
 def check_simulable(specification: Specification) -> None:
-    """Raise an error unless responses can be simulated from covariates alone; counts may have exposures.
-
-    Examples
-    --------
-    >>> check_simulable(Specification(K=2))
-    """
+    """Raise an error unless responses can be simulated from covariates alone; counts may have exposures."""
     if not specification.has_moments:
         raise InvalidInputError(
             f"information='simulated' is for Gaussian experts, not for family={specification.family!r}: use 'observed'"
@@ -69,17 +59,6 @@ def by_scores(
         The score at the first mixture, if it is known.
     scored : float
         Number of mixtures, the first included, at which the score is asked for; at later ones only the likelihood.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.fit.climb import climb
-    >>> from consilience.model import Penalty, Rows
-    >>> from consilience.model.summary import column_summary
-    >>> data = soft(100, random_state=0)
-    >>> simulation = Simulation.normal([column_summary(Rows(data.X, data.y[:, None]))], seed=0)
-    >>> type(next(by_scores(climb(data.truth, Penalty()), simulation)).question).__name__
-    'ScoreSums'
     """
     mixture, scores, asked = next(steps).mixture, first, 0
     if first is not None:
@@ -141,13 +120,6 @@ def length_of(gain: float, mixture: Mixture) -> float:
     """Return the length of a step that gains D in log-likelihood, in standard errors by root mean square.
 
     It is about ``sqrt(2 D / P)`` for P parameters.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> mixture = soft(10, n_experts=2, n_features=1, random_state=0).truth
-    >>> mixture.parameter_count, round(length_of(2.0, mixture), 3)
-    (8, 0.707)
     """
     return float(np.sqrt(2 * max(gain, 0.0) / mixture.parameter_count))
 

@@ -24,29 +24,14 @@ WORSE = "the joint mixture explains its rows worse than its own model"
 
 
 def survey_sites(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
-    """Compare the columns of the sites; classes of a response are not compared.
-
-    Examples
-    --------
-    >>> from consilience.fit import Specification
-    >>> empty = ColumnSummary(0.0, np.zeros(1), np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1)))
-    >>> print(*survey_sites(Task([Specification(K=2)], d=1, q=1), {"north": empty}).sites)
-    north: empty: it has no rows
-    """
+    """Compare the columns of the sites; classes of a response are not compared."""
     compared = np.ones(task.d + task.q, dtype=bool)
     compared[task.d :] = not task.specifications[0].experts.classes
     return preflight(summaries, parameter_columns(task), compared)
 
 
 def parameter_columns(task: Task) -> tuple[str, ...]:
-    """Return the names of covariates and responses, as tables of parameters have them.
-
-    Examples
-    --------
-    >>> from consilience.fit import Specification
-    >>> parameter_columns(Task([Specification(K=2)], d=2, q=1))
-    ('x0', 'x1', 'y')
-    """
+    """Return the names of covariates and responses, as tables of parameters have them."""
     of_X = task.names or tuple(f"x{j}" for j in range(task.d or task.q))
     if task.d == 0:
         return of_X if len(of_X) == task.q else tuple(f"y{j}" for j in range(task.q))
@@ -67,13 +52,6 @@ def cross_likelihood(
     parameters : int
     most : float
         Largest number of rows to which a model was fitted.
-
-    Examples
-    --------
-    >>> answers = {"north": [Likelihood(-9.0, 9.0), Likelihood(-18.0, 9.0)], "south": [Likelihood(-9.0, 3.0)] * 2}
-    >>> cross_likelihood(["north", "south"], answers, parameters=2).values
-    array([[-1., -3.],
-           [-2., -3.]])
     """
     per_row = {site: [each.log_likelihood / max(each.weight, 1.0) for each in found] for site, found in answers.items()}
     best: dict[str, int] = {}

@@ -38,15 +38,6 @@ class ClientMoments:
         ``Σ v r``, with residuals ``r = y - x̃ᵀ θ``.
     c : (G,) array
         ``Σ r²``.
-
-    Examples
-    --------
-    >>> rows = Rows(np.array([[1.0], [2.0], [5.0]]), np.array([[1.0], [2.0], [0.0]]), groups=Groups.of([0, 0, 1]))
-    >>> moments = client_moments(rows, Design.raw(1, intercept=False), np.zeros(1))
-    >>> moments.n, moments.S.ravel(), moments.b.ravel(), moments.c
-    (array([2., 1.]), array([ 5., 25.]), array([5., 0.]), array([5., 0.]))
-    >>> len((moments + moments).n)
-    4
     """
 
     n: Array
@@ -89,13 +80,7 @@ class ClientMoments:
 
 
 def as_clients(rows: Rows) -> Rows:
-    """Return the rows with groups as clients; rows without groups are one client.
-
-    Examples
-    --------
-    >>> as_clients(Rows(np.zeros((3, 1)), np.zeros((3, 1)))).groups.bounds
-    array([0, 3])
-    """
+    """Return the rows with groups as clients; rows without groups are one client."""
     return rows if rows.groups is not None else replace(rows, groups=Groups.of(np.zeros(rows.n, dtype=np.intp)))
 
 
@@ -111,10 +96,6 @@ def client_moments(rows: Rows, design: Design, theta: Array, basis: Array | None
         Coefficients of the residuals.
     basis : (p, f) array or None
         Directions ``U`` of the moments; None for all coefficients.
-
-    Examples
-    --------
-    See :class:`ClientMoments`.
     """
     f = design.p if basis is None else basis.shape[1]
     total = ClientMoments(np.empty(0), np.empty((0, triangle_size(f))), np.empty((0, f)), np.empty(0))
@@ -139,13 +120,7 @@ def _of_block(block: Block, theta: Array, basis: Array | None) -> ClientMoments:
 
 
 def client_products(A: Array, B: Array, starts: IntArray, sizes: IntArray) -> Array:
-    """Compute ``Σ_i a_i b_iᵀ`` over the columns of each client, ``(G, a, b)``, batched over clients of equal size.
-
-    Examples
-    --------
-    >>> client_products(np.ones((1, 3)), np.array([[1.0, 2.0, 4.0]]), np.array([0, 2]), np.array([2, 1])).ravel()
-    array([3., 4.])
-    """
+    """Compute ``Σ_i a_i b_iᵀ`` over the columns of each client, ``(G, a, b)``, batched over clients of equal size."""
     out = np.empty((len(starts), len(A), len(B)))
     for size in np.unique(sizes):
         chosen = np.flatnonzero(sizes == size)
@@ -171,17 +146,6 @@ def expect_clients(
         Whether to add the observed information.
     given : (K, G) array or None
         Responsibilities to use instead of the mixture's own.
-
-    Examples
-    --------
-    >>> from consilience.model import expect, mixture_of_regressions
-    >>> rng = np.random.default_rng(0)
-    >>> rows = Rows(rng.normal(size=(40, 1)), rng.normal(size=(40, 1)), groups=Groups.of(np.arange(40) // 4))
-    >>> mixture = mixture_of_regressions(np.array([0.5, 0.5]), np.array([[0.0, 1.0], [0.0, -1.0]]), 1.0)
-    >>> moments = client_moments(rows, mixture.design, np.zeros(2))
-    >>> a, b = expect_clients(mixture, moments, np.zeros(2)), expect(mixture, rows)
-    >>> bool(np.allclose(a.to_array(), b.to_array()))
-    True
     """
     regressions = Regressions.of(mixture)
     B, sigma2 = regressions.B - theta, regressions.variances[:, None]
@@ -245,11 +209,6 @@ class PairSums(Additive):
         ``Σ_g (1 / n_g) Σ_{i ≠ j} e_i e_jᵀ``, or this times a basis.
     pairs : float
         ``Σ_g (n_g - 1)``.
-
-    Examples
-    --------
-    >>> (PairSums(np.ones((1, 1)), 2.0) + PairSums(np.ones((1, 1)), 1.0)).pairs
-    3.0
     """
 
     product: Array
@@ -269,14 +228,6 @@ def pair_sums(rows: Rows, design: Design, theta: Array, basis: Array | None = No
     theta : (p,) array
     basis : (p, K) array or None
         With a basis ``U``, ``Y(θ) U`` is returned: a step of orthogonal iteration.
-
-    Examples
-    --------
-    >>> from consilience.model import Groups
-    >>> rows = Rows(np.array([[1.0], [2.0], [9.0]]), np.array([[3.0], [1.0], [1.0]]), groups=Groups.of([0, 0, 1]))
-    >>> sums = pair_sums(rows, Design.raw(1, intercept=False), np.zeros(1))
-    >>> sums.product, sums.pairs  # one pair: (3 * 1) (1 * 2), in both orders, over two rows
-    (array([[6.]]), 1.0)
     """
     p = design.p
     total = PairSums(np.zeros((p, p if basis is None else basis.shape[1])), 0.0)

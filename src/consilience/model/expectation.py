@@ -239,16 +239,7 @@ def expect(mixture: Mixture, rows: Rows, *, information: bool = False, given: Ar
 
 
 def score_sums(mixture: Mixture, rows: Rows) -> Statistics:
-    """Compute the statistics of ``rows`` at ``mixture`` without any ``x xᵀ``, as a gradient step needs them.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> data = soft(500, random_state=0)
-    >>> statistics = score_sums(data.truth, Rows(data.X, data.y[:, None]))
-    >>> statistics.experts.first.shape, statistics.experts.second.shape
-    ((4, 21), (0, 231))
-    """
+    """Compute the statistics of ``rows`` at ``mixture`` without any ``x xᵀ``, as a gradient step needs them."""
     total = score_layout(mixture).zeros(information=False)
     for block, at in mixture.posteriors(rows):
         total = total + block_statistics(mixture, block, at, [], curvature=False)[0]

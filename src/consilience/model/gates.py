@@ -412,13 +412,7 @@ GATES: dict[str, type[Gate]] = {gate.kind: gate for gate in (SoftmaxGate, Consta
 
 
 def gate_of(kind: str) -> type[Gate]:
-    """Return the gate of this name, or raise an error that lists the names.
-
-    Examples
-    --------
-    >>> gate_of("softmax").reads_covariates
-    True
-    """
+    """Return the gate of this name, or raise an error that lists the names."""
     if kind not in GATES:
         raise InvalidInputError(f"gate {kind!r}: expected one of {', '.join(GATES)}")
     return GATES[kind]

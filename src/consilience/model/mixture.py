@@ -279,14 +279,7 @@ def layout_of(mixture: Mixture) -> StatisticsLayout:
 
 
 def score_layout(mixture: Mixture) -> StatisticsLayout:
-    """Return the shapes of the statistics of ``mixture`` without any ``x xᵀ``.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> score_layout(soft(10, random_state=0).truth).size(information=False)
-    166
-    """
+    """Return the shapes of the statistics of ``mixture`` without any ``x xᵀ``."""
     full = layout_of(mixture)
     return replace(full, gate=replace(full.gate, h=0), experts=replace(full.experts, h=0))
 
@@ -305,14 +298,6 @@ def alignment(mixture: Mixture, reference: Mixture) -> IntArray:
     """Return the order for which ``mixture.permuted(permutation)`` is closest to ``reference``, by optimal assignment.
 
     Distance: squared difference of expert coefficients in the coordinates of the reference's design.
-
-    Examples
-    --------
-    >>> from consilience.model import ConstantGate, Design, GaussianExperts
-    >>> experts = GaussianExperts(B=np.array([[[0.0]], [[5.0]]]), covariance=np.ones((2, 1, 1)))
-    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.3, 0.7])), experts)
-    >>> alignment(mixture.permuted(np.array([1, 0])), mixture)
-    array([1, 0])
     """
     ours, theirs = mixture.in_coordinates(reference.design).coefficients, reference.coefficients
     return _assigned(np.sum((ours[:, None] - theirs) ** 2, axis=2))
@@ -340,16 +325,6 @@ def matching(mixture: Mixture, reference: Array, rows: Rows) -> Matching:
 
     Responsibilities depend on all parameters. Experts with equal coefficients and different variances or weights are
     told apart.
-
-    Examples
-    --------
-    >>> from consilience.model import ConstantGate, Design, GaussianExperts
-    >>> experts = GaussianExperts(B=np.zeros((2, 1, 1)), covariance=np.array([[[1.0]], [[16.0]]]))
-    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.array([0.3, 0.7])), experts)
-    >>> rows = Rows(np.empty((3, 0)), np.array([[0.0], [1.0], [5.0]]))
-    >>> found = matching(mixture.permuted(np.array([1, 0])), mixture.responsibilities(rows), rows)
-    >>> found.permutation, found.clear
-    (array([1, 0]), True)
     """
     ours = mixture.responsibilities(rows)
     distance = np.sum(ours**2, axis=0)[:, None] - 2 * ours.T @ reference + np.sum(reference**2, axis=0)

@@ -63,13 +63,6 @@ def curvature_bounds(C: int, p: int) -> Array:
     """Return weights that bound those of :func:`curvature_rows` for all shares, ``(curvature_row_count,)``.
 
     The full Hessian has ``diag(π) - π πᵀ ≼ (I - 1 1ᵀ / C) / 2`` (Böhning), the blocks have ``2 π (1 - π) ≤ 1 / 2``.
-
-    Examples
-    --------
-    >>> curvature_bounds(3, p=2)
-    array([ 0.33333333, -0.16666667,  0.33333333])
-    >>> curvature_bounds(3, p=1000)
-    array([0.5, 0.5, 0.5])
     """
     if not is_full(C, p):
         return np.full(C, 0.5)
@@ -79,14 +72,7 @@ def curvature_bounds(C: int, p: int) -> Array:
 
 
 def centre_coefficients(contrasts: Array) -> Array:
-    """Convert contrasts ``(C - 1, p)`` to the last class into coefficients ``(C, p)`` that sum to zero.
-
-    Examples
-    --------
-    >>> centre_coefficients(np.array([[2.0]]))
-    array([[ 1.],
-           [-1.]])
-    """
+    """Convert contrasts ``(C - 1, p)`` to the last class into coefficients ``(C, p)`` that sum to zero."""
     full = np.vstack([contrasts, np.zeros((1, contrasts.shape[1]))])
     coef: Array = full - full.mean(axis=0)
     return coef
@@ -168,14 +154,6 @@ def fit_softmax(start: Array, panel: Array, labels: Array, *, ridge: Array | Non
     -------
     (C, p) array
         Coefficients, summing to zero over classes.
-
-    Examples
-    --------
-    >>> labels = np.array([[3.0, 1.0], [1.0, 3.0]])
-    >>> panel = np.array([[1.0, 1.0], [-1.0, 1.0]])
-    >>> (fit_softmax(np.zeros((2, 2)), panel, labels) / np.log(3)).round(6) + 0.0
-    array([[ 0. , -0.5],
-           [ 0. ,  0.5]])
     """
     workspace, mass = Workspace(), labels.sum(axis=0)
     R = np.zeros((len(panel), len(panel))) if ridge is None else ridge

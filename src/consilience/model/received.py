@@ -34,14 +34,7 @@ def check_mixture(mixture: Mixture) -> None:
 
 
 def is_in_range(mixture: Mixture) -> bool:
-    """Whether the parameters are neither too large nor too small for a message.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> is_in_range(soft(10, random_state=0).truth)
-    True
-    """
+    """Whether the parameters are neither too large nor too small for a message."""
     design, gate, experts = mixture.design, mixture.gate, mixture.experts
     numbers = (design.centre, design.scale, 1 / design.scale, gate.read(), experts.free_coefficients())
     with np.errstate(over="ignore"):
@@ -96,12 +89,6 @@ class CrossProducts:
         The sums, and bounds of their rounding errors.
     labels : float
         Number of labels: the weight of the rows, or the number of groups; NaN if unknown.
-
-    Examples
-    --------
-    >>> summary = ColumnSummary(4.0, np.zeros(1), 4 * np.eye(1), np.zeros(1), np.eye(1))
-    >>> products_of_summary(summary).contradiction(products_of_summary(replace(summary, x_mean=np.ones(1))))
-    'covariate 1'
     """
 
     d: int
@@ -191,13 +178,7 @@ def _times(b: Array, sums: Array) -> Array:
 
 
 def products_of_summary(summary: ColumnSummary) -> CrossProducts:
-    """Return what a summary of the columns states.
-
-    Examples
-    --------
-    >>> products_of_summary(ColumnSummary(4.0, np.zeros(1), 4 * np.eye(1), np.zeros(1), np.eye(1))).values[0]
-    array([4., 0., 0.])
-    """
+    """Return what a summary of the columns states."""
     if not np.all(np.isfinite(np.concatenate([summary.x_products.ravel(), summary.y_products.ravel()]))):
         return CrossProducts.counted(summary.weight)  # a sum over sites may overflow
     d, q, W = len(summary.x_mean), len(summary.y_mean), summary.weight

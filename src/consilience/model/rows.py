@@ -200,14 +200,7 @@ class Rows:
 
 
 def sample_labels(rows: Rows, share: float, rng: np.random.Generator) -> Rows:
-    """Sample labels (rows, or whole groups), each with probability ``share``.
-
-    Examples
-    --------
-    >>> rows = Rows(np.zeros((6, 1)), np.zeros((6, 1)), groups=Groups.of(np.repeat([0, 1, 2], 2)))
-    >>> sample_labels(rows, 0.5, np.random.default_rng(1)).n
-    2
-    """
+    """Sample labels (rows, or whole groups), each with probability ``share``."""
     if rows.groups is None:
         return rows.take(np.flatnonzero(rng.random(rows.n) < share))
     chosen = rng.random(len(rows.groups.bounds) - 1) < share

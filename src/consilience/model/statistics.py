@@ -167,24 +167,12 @@ def _matrix(ridge: float, form: Array | None, p: int, intercept: bool) -> Array:
 
 
 def quadratic(coefficients: Array, form: Array) -> float:
-    """Compute ``½ Σ bᵀ F b`` over coefficients ``(..., p)``.
-
-    Examples
-    --------
-    >>> quadratic(np.array([[1.0, 2.0], [3.0, 0.0]]), np.eye(2))
-    7.0
-    """
+    """Compute ``½ Σ bᵀ F b`` over coefficients ``(..., p)``."""
     return 0.5 * float(np.sum((coefficients @ form) * coefficients))
 
 
 def slope_mask(p: int, intercept: bool) -> Array:
-    """Return ``(p,)`` ones for slopes and zero for the intercept.
-
-    Examples
-    --------
-    >>> slope_mask(3, intercept=True)
-    array([0., 1., 1.])
-    """
+    """Return ``(p,)`` ones for slopes and zero for the intercept."""
     mask = np.ones(p)
     if intercept:
         mask[0] = 0.0

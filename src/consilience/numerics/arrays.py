@@ -41,13 +41,7 @@ def kronecker(A: Array, B: Array) -> Array:
 
 
 def pack(matrix: Array) -> Array:
-    """Pack symmetric matrices as upper triangles, row by row: ``(..., p, p)`` to ``(..., p (p + 1) / 2)``.
-
-    Examples
-    --------
-    >>> pack(np.array([[1.0, 2.0], [2.0, 3.0]]))
-    array([1., 2., 3.])
-    """
+    """Pack symmetric matrices as upper triangles, row by row: ``(..., p, p)`` to ``(..., p (p + 1) / 2)``."""
     rows, columns = upper_triangle(matrix.shape[-1])
     return matrix[..., rows, columns]
 
@@ -89,12 +83,6 @@ def log_sum_exp(A: Array) -> tuple[Array, Array]:
         ``log Σ_k exp A_k``.
     share : (K, ...) array
         ``exp(A_k - total)``; equal shares where all logits are ``-inf``.
-
-    Examples
-    --------
-    >>> total, share = log_sum_exp(np.log([[1.0], [3.0]]))
-    >>> float(np.round(total[0], 6)), share.ravel()
-    (1.386294, array([0.25, 0.75]))
     """
     top = A.max(axis=0)
     share = A - np.where(np.isneginf(top), 0.0, top)
@@ -106,11 +94,5 @@ def log_sum_exp(A: Array) -> tuple[Array, Array]:
 
 
 def log_softmax(A: Array) -> Array:
-    """Compute ``A_k - log Σ_l exp A_l`` over axis 0, same shape as ``A (K, ...)``.
-
-    Examples
-    --------
-    >>> np.exp(log_softmax(np.zeros((4, 1)))).ravel()
-    array([0.25, 0.25, 0.25, 0.25])
-    """
+    """Compute ``A_k - log Σ_l exp A_l`` over axis 0, same shape as ``A (K, ...)``."""
     return A - log_sum_exp(A)[0]

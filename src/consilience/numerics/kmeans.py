@@ -33,14 +33,7 @@ def seeds(Z: Array, k: int, weight: Array, rng: np.random.Generator) -> Array:
 
 
 def kmeans(Z: Array, k: int, weight: Array, rng: np.random.Generator, max_iter: int = 30) -> IntArray:
-    """Compute cluster labels ``(m,)`` of points ``Z (m, d)`` with weights ``(m,)``.
-
-    Examples
-    --------
-    >>> labels = kmeans(np.array([[0.0], [0.1], [9.0], [9.1]]), 2, np.ones(4), np.random.default_rng(0))
-    >>> bool(labels[0] == labels[1]), bool(labels[0] == labels[2])
-    (True, False)
-    """
+    """Compute cluster labels ``(m,)`` of points ``Z (m, d)`` with weights ``(m,)``."""
     centres = seeds(Z, k, weight, rng)
     labels: IntArray = squared_distances(Z, centres).argmin(axis=1)
     for _ in range(max_iter):

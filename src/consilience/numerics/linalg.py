@@ -17,16 +17,7 @@ TINY = 1e-150
 
 
 def cholesky_or_none(A: Array) -> Array | None:
-    """Return the lower Cholesky factor of ``A (p, p)``, or None if ``A`` is not numerically positive definite.
-
-    Examples
-    --------
-    >>> cholesky_or_none(np.diag([4.0, 9.0]))
-    array([[2., 0.],
-           [0., 3.]])
-    >>> cholesky_or_none(np.diag([1.0, -1.0])) is None
-    True
-    """
+    """Return the lower Cholesky factor of ``A (p, p)``, or None if ``A`` is not numerically positive definite."""
     if len(A) == 1:  # one response: the commonest case by far, and LAPACK's overhead would be most of its cost
         return np.sqrt(A) if 0 < A[0, 0] < np.inf else None
     diagonal = np.diagonal(A)
@@ -50,11 +41,6 @@ def is_semidefinite(matrices: Array, scale: Array | None = None, slack: float = 
         Square roots of the diagonal relative to which rounding is measured; None for the matrices' own.
     slack : float
         Eigenvalue of the scaled matrix above minus which it counts as positive semidefinite.
-
-    Examples
-    --------
-    >>> is_semidefinite(np.ones((1, 2, 2))), is_semidefinite(np.array([[1.0, 2.0], [2.0, 1.0]]))
-    (True, False)
     """
     if not matrices.size:
         return True
@@ -75,26 +61,13 @@ def is_semidefinite(matrices: Array, scale: Array | None = None, slack: float = 
 
 
 def cholesky_solve(L: Array, b: Array) -> Array:
-    """Solve ``L Lᵀ x = b`` for a lower Cholesky factor ``L (p, p)`` and ``b (p,)`` or ``(p, m)``.
-
-    Examples
-    --------
-    >>> cholesky_solve(np.diag([2.0, 3.0]), np.array([4.0, 9.0]))
-    array([1., 1.])
-    """
+    """Solve ``L Lᵀ x = b`` for a lower Cholesky factor ``L (p, p)`` and ``b (p,)`` or ``(p, m)``."""
     x: Array = dpotrs(L, b, lower=1)[0] if b.size else np.zeros_like(b)
     return x
 
 
 def symmetrise(A: Array) -> Array:
-    """Return ``(A + Aᵀ) / 2``, exactly symmetric, of a matrix that is symmetric up to rounding.
-
-    Examples
-    --------
-    >>> symmetrise(np.array([[1.0, 2.0], [4.0, 1.0]]))
-    array([[1., 3.],
-           [3., 1.]])
-    """
+    """Return ``(A + Aᵀ) / 2``, exactly symmetric, of a matrix that is symmetric up to rounding."""
     mean: Array = 0.5 * (A + A.T)
     return mean
 
@@ -115,12 +88,6 @@ def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
         The solution of least Euclidean norm.
     full_rank : bool
         Whether ``A`` was positive definite.
-
-    Examples
-    --------
-    >>> solve_symmetric(np.ones((2, 2)), np.array([[2.0], [2.0]]))
-    (array([[1.],
-           [1.]]), False)
     """
     L = cholesky_or_none(A)
     if L is not None:
@@ -144,11 +111,6 @@ def independent_columns(C: Array) -> tuple[IntArray, Array]:
     kept : (m,) array
     combinations : (d - m, m) array
         Coefficients of each other column by the kept ones.
-
-    Examples
-    --------
-    >>> independent_columns(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
-    (array([0, 2]), array([[1., 0.]]))
     """
     d = len(C)
     if cholesky_or_none(C) is not None:
@@ -176,14 +138,6 @@ def inverse_bounded(A: Array, *, smallest: float = 1e-6) -> tuple[Array, int]:
     inverse : (p, p) array
     raised : int
         Number of eigenvalues that were raised.
-
-    Examples
-    --------
-    >>> inverse_bounded(np.diag([4.0, 1.0]))
-    (array([[0.25, 0.  ],
-           [0.  , 1.  ]]), 0)
-    >>> inverse_bounded(np.ones((2, 2)))[1]
-    1
     """
     diagonal = np.diagonal(A)
     usual = max(float(np.median(diagonal[diagonal > 0])), 1e-100) if np.any(diagonal > 0) else 1.0
@@ -195,13 +149,7 @@ def inverse_bounded(A: Array, *, smallest: float = 1e-6) -> tuple[Array, int]:
 
 
 def cap_step(direction: Array, longest: float) -> Array:
-    """Scale ``direction`` so that no entry exceeds ``longest`` in absolute value.
-
-    Examples
-    --------
-    >>> cap_step(np.array([3.0, -4.0]), 2.0)
-    array([ 1.5, -2. ])
-    """
+    """Scale ``direction`` so that no entry exceeds ``longest`` in absolute value."""
     size = float(np.abs(direction).max(initial=0.0))
     return direction if size <= longest else direction * (longest / size)
 
@@ -217,11 +165,6 @@ def short_newton_steps(J: Array, gradient: Array, longest: float, tail: int) -> 
     longest : float
         Largest absolute change of the last ``tail`` entries of a step.
     tail : int
-
-    Examples
-    --------
-    >>> short_newton_steps(np.array([[[2.0]], [[2.0]], [[-1.0]]]), np.array([[1.0], [8.0], [1.0]]), 1.0, 1).ravel()
-    array([0.5, nan, nan])
     """
     steps = np.full_like(gradient, np.nan)
     for k, (A, g) in enumerate(zip(J, gradient, strict=True)):
@@ -245,12 +188,6 @@ def whitening(S: Array) -> Array:
     """Compute ``W (p, r)`` with ``Wᵀ S W = I`` for positive semidefinite ``S (p, p)`` of rank ``r``.
 
     Coefficients ``u`` of whitened covariates ``Wᵀ x`` are ``W u`` for ``x``, of least norm if ``S`` is singular.
-
-    Examples
-    --------
-    >>> whitening(np.diag([4.0, 0.0]))
-    array([[0.5],
-           [0. ]])
     """
     values, vectors = np.linalg.eigh(S)
     keep = values > RANK_TOLERANCE * values.max(initial=0.0)
@@ -267,12 +204,6 @@ def bound_below(S: Array, floor: Array) -> Array:
     ----------
     S, floor : (q, q) array
         Symmetric; ``floor`` positive definite, or zero for no bound.
-
-    Examples
-    --------
-    >>> bound_below(np.diag([4.0, 1e-9]), np.diag([1e-6, 1e-6]))
-    array([[4.e+00, 0.e+00],
-           [0.e+00, 1.e-06]])
     """
     L = cholesky_or_none(floor)
     if L is None:
@@ -289,14 +220,7 @@ def bound_below(S: Array, floor: Array) -> Array:
 
 
 def symmetric_exponential(E: Array) -> Array:
-    """Compute the matrix exponential of a symmetric ``E (q, q)``.
-
-    Examples
-    --------
-    >>> symmetric_exponential(np.zeros((2, 2)))
-    array([[1., 0.],
-           [0., 1.]])
-    """
+    """Compute the matrix exponential of a symmetric ``E (q, q)``."""
     values, vectors = np.linalg.eigh(E)
     with np.errstate(over="ignore", invalid="ignore"):  # who asks for so long a step is given one that is no number
         exponential: Array = (vectors * np.exp(values)) @ vectors.T
@@ -310,27 +234,14 @@ NOISE_MARGIN = 2.0
 
 
 def leading_eigenpairs(A: Array, k: int) -> tuple[Array, Array]:
-    """Return the ``k`` eigenvalues of symmetric ``A (p, p)`` largest in absolute value, and eigenvectors ``(p, k)``.
-
-    Examples
-    --------
-    >>> values, vectors = leading_eigenpairs(np.diag([1.0, -3.0, 2.0]), 2)
-    >>> values
-    array([-3.,  2.])
-    """
+    """Return the ``k`` eigenvalues of symmetric ``A (p, p)`` largest in absolute value, and eigenvectors ``(p, k)``."""
     values, vectors = np.linalg.eigh((A + A.T) / 2)
     order = np.argsort(-np.abs(values), kind="stable")[:k]
     return values[order], vectors[:, order]
 
 
 def orthonormalise(A: Array) -> Array:
-    """Compute an orthonormal basis of the columns of ``A (p, k)``, as in orthogonal iteration.
-
-    Examples
-    --------
-    >>> np.abs(orthonormalise(np.array([[3.0], [4.0]]))).ravel()
-    array([0.6, 0.8])
-    """
+    """Compute an orthonormal basis of the columns of ``A (p, k)``, as in orthogonal iteration."""
     basis: Array = np.linalg.qr(A)[0]
     return basis
 
@@ -339,10 +250,5 @@ def count_above_noise(values: Array) -> int:
     """Count the eigenvalues above noise in an estimate of a positive semidefinite matrix.
 
     The matrix itself has no negative eigenvalues: those of the estimate measure the noise.
-
-    Examples
-    --------
-    >>> count_above_noise(np.array([0.42, 0.34, 0.14, 0.06, 0.03, -0.05]))
-    3
     """
     return int(np.sum(values > NOISE_MARGIN * max(-float(values.min()), 0.0)))

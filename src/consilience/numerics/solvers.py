@@ -19,14 +19,7 @@ def minimise(
     tol: float = 1e-13,
     max_iter: int = 100,
 ) -> Array:
-    """Minimise a convex ``value`` by Newton steps, halved until the value does not increase.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> minimise(np.array([5.0]), lambda x: float(np.cosh(x[0])), lambda x: -np.tanh(x)).round(6) + 0.0
-    array([0.])
-    """
+    """Minimise a convex ``value`` by Newton steps, halved until the value does not increase."""
     x, here = start, value(start)
     for _ in range(max_iter):
         direction, fraction = step(x), 1.0
@@ -47,13 +40,7 @@ STEPS = 60
 
 
 def bisect(f: Callable[[Array], Array], target: float, lower: Array, upper: Array) -> Array:
-    """Find the least ``y`` with ``f(y) ≥ target``, elementwise, for increasing ``f``, ``f(lower) < target ≤ f(upper)``.
-
-    Examples
-    --------
-    >>> bisect(lambda y: y**3, 8.0, np.array([0.0]), np.array([5.0])).round(9)
-    array([2.])
-    """
+    """Find the least ``y`` with ``f(y) ≥ target``, elementwise, for an increasing ``f`` and bounds around it."""
     for _ in range(STEPS):
         middle = 0.5 * (lower + upper)
         reached = f(middle) >= target

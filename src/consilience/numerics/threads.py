@@ -58,25 +58,13 @@ _LIMIT = _Limit()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread.
-
-    Examples
-    --------
-    >>> with one_blas_thread():
-    ...     pass
-    """
+    """Limit BLAS to one thread."""
     with _LIMIT:
         yield
 
 
 def processors() -> int:
-    """Return the number of processors that this process may use.
-
-    Examples
-    --------
-    >>> processors() >= 1
-    True
-    """
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -84,14 +72,7 @@ def processors() -> int:
 
 @contextmanager
 def jobs(number: int) -> Iterator[None]:
-    """Let a pass over rows use ``number`` threads; its result does not depend on how many.
-
-    Examples
-    --------
-    >>> with jobs(2):
-    ...     list(in_order(abs, [-1, -2, -3]))
-    [1, 2, 3]
-    """
+    """Let a pass over rows use ``number`` threads; its result does not depend on how many."""
     token = _JOBS.set(number)
     try:
         yield
@@ -123,11 +104,6 @@ def one_ahead(items: Iterator[T]) -> Iterator[T]:
     """Yield items, each of which another thread computes while the caller works with the one before.
 
     The thread is a daemon: a file that cannot be read to its end does not keep the process from ending.
-
-    Examples
-    --------
-    >>> list(one_ahead(iter("abc")))
-    ['a', 'b', 'c']
     """
     wanted: queue.SimpleQueue[bool] = queue.SimpleQueue()
     done: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()

@@ -80,24 +80,12 @@ class Mark(NamedTuple):
 
 
 def mark(k: int) -> Mark:
-    """Return the mark of expert ``k``; no two of the first 35 are equal in colour and line style.
-
-    Examples
-    --------
-    >>> mark(0).colour, mark(1).marker
-    ('#0072B2', 's')
-    """
+    """Return the mark of expert ``k``; no two of the first 35 are equal in colour and line style."""
     return Mark(COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)], LINES[k % len(LINES)])
 
 
 def rgb(colour: str) -> Array:
-    """Return red, green and blue of a colour ``#RRGGBB``, from 0 to 1.
-
-    Examples
-    --------
-    >>> rgb("#FF0000")
-    array([1., 0., 0.])
-    """
+    """Return red, green and blue of a colour ``#RRGGBB``, from 0 to 1."""
     return np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
 
 
@@ -106,12 +94,6 @@ def shades(probabilities: Array) -> Array:
 
     The hue is that of the most probable expert, so that it never resembles that of another. It fades to grey as its
     probability falls from 1 to 1 / K.
-
-    Examples
-    --------
-    >>> shades(np.array([[0.5, 0.5], [1.0, 0.0]])).round(2)
-    array([[0.7 , 0.7 , 0.7 ],
-           [0.  , 0.45, 0.7 ]])
     """
     K = probabilities.shape[-1]
     colours = np.array([rgb(mark(k).colour) for k in range(K)])
@@ -183,17 +165,7 @@ def _covariate_columns(estimator: FittedMixture, read: Sequence[int]) -> list[in
 
 
 def find_place(wanted: str | int | None, names: Sequence[str], what: str) -> int:
-    """Return the place of ``wanted``, a name or a number, in ``names``, or raise an error that names what is known.
-
-    Examples
-    --------
-    >>> find_place("age", ["dose", "age"], "feature"), find_place(0, ["dose", "age"], "feature")
-    (1, 0)
-    >>> find_place("sex", ["dose", "age"], "feature")
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: feature='sex': expected one of 'dose', 'age', or a number from 0 to 1
-    """
+    """Return the place of ``wanted``, a name or a number, in ``names``, or raise an error that names what is known."""
     if isinstance(wanted, str) and wanted in names:
         return list(names).index(wanted)
     if isinstance(wanted, Integral) and not isinstance(wanted, bool) and 0 <= wanted < len(names):

@@ -34,13 +34,7 @@ from consilience.numerics.arrays import Array, log_sum_exp
 
 @dataclass(frozen=True, eq=False)
 class ClientSizes:
-    """Row counts or weights of clients ``(G,)``; ``+`` concatenates.
-
-    Examples
-    --------
-    >>> (ClientSizes(np.array([3.0])) + ClientSizes(np.array([5.0, 1.0]))).n
-    array([3., 5., 1.])
-    """
+    """Row counts or weights of clients ``(G,)``; ``+`` concatenates."""
 
     n: Array
 
@@ -49,14 +43,7 @@ class ClientSizes:
 
 
 def client_sizes(rows: Rows) -> ClientSizes:
-    """Count the rows of each client.
-
-    Examples
-    --------
-    >>> from consilience.model import Groups
-    >>> client_sizes(Rows(np.zeros((3, 1)), np.zeros((3, 1)), groups=Groups.of([4, 7, 7]))).n
-    array([1., 2.])
-    """
+    """Count the rows of each client."""
     groups = as_clients(rows).groups
     assert groups is not None  # noqa: S101 - for the type checker: clients are groups
     return ClientSizes(np.bincount(groups.codes, weights=rows.weight, minlength=len(groups.bounds) - 1).astype(float))
@@ -64,13 +51,7 @@ def client_sizes(rows: Rows) -> ClientSizes:
 
 @dataclass(frozen=True, eq=False)
 class AnchorSteps:
-    """Estimate of ``Uᵀ r`` for each of A anchors, ``(A, f)``: the norm is ``σ``, the direction that of the step.
-
-    Examples
-    --------
-    >>> AnchorSteps(np.array([[3.0, 4.0]])).step.shape
-    (1, 2)
-    """
+    """Estimate of ``Uᵀ r`` for each of A anchors, ``(A, f)``: the norm is ``σ``, the direction that of the step."""
 
     step: Array
 
@@ -87,12 +68,6 @@ def anchor_step(rows: Rows, place: int, design: Design, theta: Array, basis: Arr
     design : Design
     theta : (p,) array
     basis : (p, f) array
-
-    Examples
-    --------
-    >>> rows = Rows(np.array([[1.0], [1.0]]), np.array([[-2.0], [-2.0]]))
-    >>> anchor_step(rows, 0, Design.raw(1, intercept=False), np.zeros(1), np.ones((1, 1)))
-    array([-2.])
     """
     groups = as_clients(rows).groups
     assert groups is not None  # noqa: S101 - for the type checker: clients are groups
@@ -104,13 +79,7 @@ def anchor_step(rows: Rows, place: int, design: Design, theta: Array, basis: Arr
 
 
 def leading_step(E: Array, w: Array) -> Array:
-    """Compute ``σ b`` from projected residual vectors ``E (f, n)`` with weights ``(n,)``.
-
-    Examples
-    --------
-    >>> leading_step(np.array([[3.0, 3.0], [-4.0, -4.0]]), np.ones(2))
-    array([ 3., -4.])
-    """
+    """Compute ``σ b`` from projected residual vectors ``E (f, n)`` with weights ``(n,)``."""
     n, total = float(w.sum()), E @ w
     if n <= 1:
         return np.zeros(len(E))
@@ -134,12 +103,6 @@ def anchor_steps(
     design : Design
     theta : (A, p) array
     basis : (A, p, f) array
-
-    Examples
-    --------
-    >>> rows = Rows(np.array([[1.0], [1.0]]), np.array([[-2.0], [-2.0]]))
-    >>> anchor_steps([rows, rows], [1], Design.raw(1, intercept=False), np.zeros((1, 1)), np.ones((1, 1, 1))).step
-    array([[-2.]])
     """
     found, first = np.full((len(places), basis.shape[2]), np.nan), 0
     for rows in pieces:
@@ -175,12 +138,6 @@ class ClusterSums(Additive):
         Sum of the clients' squared residuals before the steps.
     log_likelihood : float
         Log-likelihood of all clients under the current mixture.
-
-    Examples
-    --------
-    >>> one = ClusterSums(np.ones((2, 3)), np.ones(2), np.ones(2), np.ones(2), -1.0)
-    >>> (one + one).rows
-    array([2., 2.])
     """
 
     moved: Array
@@ -204,16 +161,6 @@ def local_steps(mixture: Mixture, rows: Rows, *, steps: int, rate: float, prox: 
         Step size ``η``.
     prox : bool
         Whether to take one proximal step instead.
-
-    Examples
-    --------
-    >>> from consilience.model import Design, Groups, mixture_of_regressions
-    >>> rows = Rows(np.array([[1.0], [2.0], [1.0]]), np.array([[2.0], [4.0], [-1.0]]), groups=Groups.of([0, 0, 1]))
-    >>> design = Design.raw(1, intercept=False)
-    >>> pair = mixture_of_regressions(np.array([0.5, 0.5]), np.array([[1.0], [-1.0]]), 1.0, design)
-    >>> sums = local_steps(pair, rows, steps=1, rate=0.1)
-    >>> sums.moved.ravel(), sums.rows  # the first client moves by 0.1 (1 · 1 + 2 · 2) / 2, the second is content
-    (array([0.5, 0. ]), array([2., 1.]))
     """
     improve: Improvement = _proximal_step if prox else partial(_gradient_steps, steps=steps)
     K, p = mixture.K, mixture.design.p

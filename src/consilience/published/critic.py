@@ -35,14 +35,7 @@ NODES = 8
 
 @lru_cache(maxsize=8)
 def normal_nodes(count: int = NODES) -> tuple[Array, Array]:
-    """Return Gauss-Hermite nodes and weights ``(count,)`` with ``E f(ε) ≈ Σ_q w_q f(t_q)`` for ``ε ~ N(0, 1)``.
-
-    Examples
-    --------
-    >>> t, w = normal_nodes()
-    >>> [round(float(w @ t**degree), 9) for degree in (0, 2, 4, 6)]
-    [1.0, 1.0, 3.0, 15.0]
-    """
+    """Return Gauss-Hermite nodes and weights ``(count,)`` with ``E f(ε) ≈ Σ_q w_q f(t_q)`` for ``ε ~ N(0, 1)``."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
     weights /= weights.sum()
     nodes.flags.writeable = weights.flags.writeable = False  # they are shared
@@ -68,12 +61,6 @@ class MinimaxSums(Additive):
         Sum of squared residuals, weighted by responsibilities.
     log_likelihood, weight : float
         Log-likelihood of the rows under the mixture, and their weight.
-
-    Examples
-    --------
-    >>> none = MinimaxSums(*np.zeros((3, 2, 1)), 0.0, np.zeros(2), 0.0, 0.0, 0.0)
-    >>> (none + none).weight
-    0.0
     """
 
     above: Array
@@ -102,17 +89,6 @@ def minimax_sums(mixture: Mixture, above: Array, below: Array, rows: Rows) -> Mi
         :math:`\gamma` and :math:`\gamma'`, in the coordinates of the mixture's design.
     rows : Rows
         Rows without groups.
-
-    Examples
-    --------
-    If both sets of critic vectors are equal, the value and the mixture's gradients are zero:
-
-    >>> from consilience.model import Design, mixture_of_regressions
-    >>> B = np.array([[1.0], [-1.0]])
-    >>> mixture = mixture_of_regressions(np.full(2, 0.5), B, 1.0, Design.raw(1, intercept=False))
-    >>> sums = minimax_sums(mixture, B, B, Rows(np.ones((3, 1)), np.array([[1.0], [1.5], [-1.0]])))
-    >>> sums.value, sums.B.ravel()
-    (0.0, array([0., 0.]))
     """
     K, p = above.shape
     none = np.zeros((K, p))

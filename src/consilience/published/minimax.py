@@ -172,13 +172,7 @@ class MinimaxRegression(Method):
 
 
 def mean_products(design: Design) -> Dialogue[Array]:
-    """Ask for ``Σ w x̃ x̃ᵀ / Σ w`` over all rows, ``(p, p)``.
-
-    Examples
-    --------
-    >>> next(mean_products(Design.raw(2))).question.mixture.K
-    1
-    """
+    """Ask for ``Σ w x̃ x̃ᵀ / Σ w`` over all rows, ``(p, p)``."""
     statistics: Statistics = yield Total(Expect(standard_regression(design)))
     return np.asarray(unpack(statistics.experts.second)[0] / statistics.experts.plain[0])
 
@@ -227,12 +221,6 @@ class Stand:
         Variance of the mixture.
     above, below, reference : (K, r) array
         The critic's vectors and their shrinkage target, on whitened covariates and in units of ``σ``.
-
-    Examples
-    --------
-    >>> U = np.array([[2.0], [-2.0]])
-    >>> Stand(U, np.full(2, 0.5), 4.0, *np.zeros((3, 2, 1))).refreshed().reference.ravel()
-    array([ 1., -1.])
     """
 
     U: Array
@@ -268,13 +256,6 @@ class Game:
         Lower bound of the variance.
     symmetric : bool
         Whether the mixture is a pair of regressions with opposite coefficients and equal weights.
-
-    Examples
-    --------
-    >>> game = Game(Design.raw(1, False), "full", np.array([[0.5]]), 0.41, 0.0, symmetric=True)
-    >>> stand = game.standing(np.array([[6.0], [-2.0]]), np.array([0.7, 0.3]), 1.0)
-    >>> stand.U.ravel(), game.mixture(stand).experts.B.ravel(), stand.pi
-    (array([ 8., -8.]), array([ 4., -4.]), array([0.5, 0.5]))
     """
 
     design: Design
@@ -326,25 +307,12 @@ class Game:
 
 
 def odd(pair: Array) -> Array:
-    """Project ``(K, r)`` onto pairs of opposite vectors.
-
-    Examples
-    --------
-    >>> odd(np.array([[3.0], [1.0]])).ravel()
-    array([ 1., -1.])
-    """
+    """Project ``(K, r)`` onto pairs of opposite vectors."""
     return 0.5 * (pair - pair[::-1])
 
 
 def has_run_away(first: Stand, now: Stand) -> bool:
-    """Whether the iteration has diverged: parameters are not finite or exceed the bound.
-
-    Examples
-    --------
-    >>> at = Stand(np.ones((1, 1)), np.ones(1), 4.0, *np.zeros((3, 1, 1)))
-    >>> has_run_away(at, at), has_run_away(at, replace(at, U=np.full((1, 1), np.nan)))
-    (False, True)
-    """
+    """Whether the iteration has diverged: parameters are not finite or exceed the bound."""
     sigma = np.sqrt(now.sigma2)
     sizes = np.abs([now.U / sigma, now.above, now.below])
     return not bool(np.all(sizes < FARTHEST) and sigma < FARTHEST * np.sqrt(first.sigma2))
@@ -354,12 +322,6 @@ def largest_move(before: Stand, after: Stand, weight: float) -> float:
     """Compute the largest change of an expert in a round, in standard errors for known labels.
 
     Lengths on whitened covariates do not depend on the coordinates.
-
-    Examples
-    --------
-    >>> at = Stand(np.ones((1, 1)), np.ones(1), 4.0, *np.zeros((3, 1, 1)))
-    >>> largest_move(at, replace(at, U=at.U + 0.5), weight=100.0)
-    2.5
     """
     vectors = (
         (after.U - before.U) / np.sqrt(before.sigma2),

@@ -183,13 +183,7 @@ class FedMomentDescent(Method):
 
 
 def longest_step(sizes: Mapping[str, Array], p: int) -> float:
-    """Compute ``0.9 / (1 + √(p / n))²`` for the smallest client: about ``n / ‖X‖²`` for random covariates.
-
-    Examples
-    --------
-    >>> round(longest_step({"north": np.array([25.0, 100.0, 0.0])}, 100), 6)
-    0.1
-    """
+    """Compute ``0.9 / (1 + √(p / n))²`` for the smallest client: about ``n / ‖X‖²`` for random covariates."""
     n = np.concatenate(list(sizes.values()))
     smallest = float(n[n > 0].min(initial=np.inf))
     return float(STABLE / (1 + np.sqrt(p / smallest)) ** 2)
@@ -296,12 +290,6 @@ class Descent:
         Basis of the subspace of each anchor's next step.
     going, present : (A,) array of bool
         Which anchors still move, and which still answer.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> Descent.begun(Design.raw(4), {"north": (3, 8), "south": (0,)}, np.zeros(5), 2, rng).basis.shape
-    (3, 5, 2)
     """
 
     design: Design
@@ -360,14 +348,7 @@ class Descent:
 
 
 def subspaces(design: Design, theta: Array, basis: Array) -> Dialogue[Array]:
-    """Estimate the leading subspace of ``Y(θ)`` at each of ``theta (A, p)`` by iteration from ``basis (A, p, f)``.
-
-    Examples
-    --------
-    >>> request = next(subspaces(Design.raw(1), np.zeros((2, 2)), np.tile(np.eye(2)[:, :1], (2, 1, 1))))
-    >>> len(request.question.questions)
-    2
-    """
+    """Estimate the leading subspace of ``Y(θ)`` at each of ``theta (A, p)`` by iteration from ``basis (A, p, f)``."""
     for _ in range(PASSES):
         answers: Answers = yield Total(Several(tuple(Pairs(design, at, U) for at, U in zip(theta, basis, strict=True))))
         basis = np.array([orthonormalise(sums.product) for sums in answers.items])
@@ -375,14 +356,7 @@ def subspaces(design: Design, theta: Array, basis: Array) -> Dialogue[Array]:
 
 
 def random_start(summary: ColumnSummary, design: Design, rng: np.random.Generator) -> Array:
-    """Draw ``θ_0 ~ N(0, I / p)`` about the mean response, in standard deviations of the response.
-
-    Examples
-    --------
-    >>> summary = ColumnSummary(9.0, np.zeros(1), np.eye(1), np.full(1, 1e6), np.ones((1, 1)))
-    >>> bool(abs(random_start(summary, summary.design(True), np.random.default_rng(0))[0] - 1e6) < 9)
-    True
-    """
+    """Draw ``θ_0 ~ N(0, I / p)`` about the mean response, in standard deviations of the response."""
     theta = np.sqrt(summary.y_covariance[0, 0] / design.p) * rng.standard_normal(design.p)
     if design.intercept:
         theta[0] += summary.y_mean[0]
@@ -397,13 +371,7 @@ CHOICE = 2
 
 
 def anchor_count(K: int) -> int:
-    """Return the number of anchors for K clusters, ``⌈3 K log K⌉``, at least one.
-
-    Examples
-    --------
-    >>> anchor_count(3), anchor_count(1)
-    (10, 1)
-    """
+    """Return the number of anchors for K clusters, ``⌈3 K log K⌉``, at least one."""
     return max(1, int(np.ceil(3 * K * np.log(K))))
 
 
@@ -418,12 +386,6 @@ def draw_anchors(sizes: Mapping[str, Array], count: int, rng: np.random.Generato
         Numbers of rows of the clients of each site.
     count : int
     rng : numpy.random.Generator
-
-    Examples
-    --------
-    >>> sizes = {"north": np.array([9.0, 50.0, 50.0]), "south": np.array([2.0, 50.0])}
-    >>> draw_anchors(sizes, 1, np.random.default_rng(0))
-    {'south': (1,)}
     """
     sites = [(site, place) for site, n in sizes.items() for place in range(len(n))]
     n = np.concatenate([np.zeros(0), *sizes.values()])
@@ -447,11 +409,6 @@ def anchor_clusters(theta: Array, K: int, separation: float | None = None) -> In
     theta : (A, p) array
     K : int
     separation : float or None
-
-    Examples
-    --------
-    >>> anchor_clusters(np.array([[0.0], [9.0], [0.1], [9.2]]), 2)
-    array([0, 1, 0, 1])
     """
     if len(theta) == 1:
         return np.zeros(1, dtype=np.intp)

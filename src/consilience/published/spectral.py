@@ -40,12 +40,6 @@ class SquaredMoments(Additive):
     ----------
     second : (p, p) array
     weight : float
-
-    Examples
-    --------
-    >>> one = SquaredMoments(np.eye(2), 3.0)
-    >>> (one + one).weight
-    6.0
     """
 
     second: Array
@@ -53,15 +47,7 @@ class SquaredMoments(Additive):
 
 
 def squared_moments(design: Design, rows: Rows) -> SquaredMoments:
-    """Compute ``Σ w y² x̃ x̃ᵀ`` over rows with one response, block by block; groups are ignored.
-
-    Examples
-    --------
-    >>> rows = Rows(np.array([[1.0], [2.0]]), np.array([[3.0], [1.0]]))
-    >>> squared_moments(Design.raw(1), rows).second
-    array([[10., 11.],
-           [11., 13.]])
-    """
+    """Compute ``Σ w y² x̃ x̃ᵀ`` over rows with one response, block by block; groups are ignored."""
     total, weight = np.zeros((1, triangle_size(design.p))), 0.0
     for block in rows.blocks(design, block_rows(design.p, 2)):
         w = np.ones(block.panel.shape[1]) if block.weight is None else block.weight
@@ -89,13 +75,6 @@ def symmetric_pair(squared: Array, second: Array, square: float) -> tuple[Array,
         Coefficients up to sign, which is not identified: the largest entry is positive.
     sigma2 : float
         Noise variance. Neither it nor ``‖b‖²`` is below 0.01 of the mean square of ``y``.
-
-    Examples
-    --------
-    >>> b = np.array([3.0, 4.0])
-    >>> found, sigma2 = symmetric_pair((25 + 1) * np.eye(2) + 2 * np.outer(b, b), np.eye(2), 26.0)
-    >>> found.round(9), round(sigma2, 9)
-    (array([3., 4.]), 1.0)
     """
     W = whitening(second)
     values, vectors = np.linalg.eigh(W.T @ squared @ W)
@@ -121,12 +100,6 @@ class SpectralStart:
         ``Σ w y²``.
     weight : float
         ``Σ w`` over rows, with or without groups.
-
-    Examples
-    --------
-    >>> pair = symmetric_mixture(Design.raw(1, intercept=False), np.array([2.0]), 0.5)
-    >>> SpectralStart(pair, np.eye(1), 9.0, 2.0).mixture.experts.B.ravel()
-    array([ 2., -2.])
     """
 
     mixture: Mixture
@@ -146,12 +119,6 @@ def spectral_start(design: Design, structure: str = "full") -> Dialogue[Spectral
         Coordinates of the start.
     structure : {"full", "diag", "spherical", "tied"}
         Storage form of the single variance.
-
-    Examples
-    --------
-    >>> request = next(spectral_start(Design.raw(2)))
-    >>> [type(question).__name__ for question in request.question.questions]
-    ['Expect', 'SquaredResponses']
     """
     answers: Answers = yield Total(Several((Expect(standard_regression(design)), SquaredResponses(design))))
     statistics, squared = answers.items
@@ -162,13 +129,7 @@ def spectral_start(design: Design, structure: str = "full") -> Dialogue[Spectral
 
 
 def symmetric_mixture(design: Design, b: Array, sigma2: float, structure: str = "full") -> Mixture:
-    """Return the mixture of ``N(x̃ᵀ b, σ²)`` and ``N(-x̃ᵀ b, σ²)`` with equal weights.
-
-    Examples
-    --------
-    >>> symmetric_mixture(Design.raw(1, intercept=False), np.array([2.0]), 0.5).experts.variances.ravel()
-    array([0.5, 0.5])
-    """
+    """Return the mixture of ``N(x̃ᵀ b, σ²)`` and ``N(-x̃ᵀ b, σ²)`` with equal weights."""
     return mixture_of_regressions(np.full(2, 0.5), np.array([b, -b]), sigma2, design, structure)
 
 

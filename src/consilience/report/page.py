@@ -76,26 +76,14 @@ class Section:
 
 
 def format_value(value: float | None, digits: int = 4) -> str:
-    """Format a number with some significant digits; a dash if it is not known.
-
-    Examples
-    --------
-    >>> format_value(1234.5678), format_value(float("nan")), format_value(0.00012345)
-    ('1,235', '—', '0.0001234')
-    """
+    """Format a number with some significant digits; a dash if it is not known."""
     if value is None or not np.isfinite(value):
         return "—"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
 
 
 def format_percent(value: float | None) -> str:
-    """Format a fraction as a percentage; a dash if it is not known.
-
-    Examples
-    --------
-    >>> format_percent(0.123), format_percent(None)
-    ('12 %', '—')
-    """
+    """Format a fraction as a percentage; a dash if it is not known."""
     return "—" if value is None or not np.isfinite(value) else f"{100 * value:.0f} %"
 
 
@@ -103,13 +91,7 @@ BANDS = (10, 50, 100, 500, 1000, 5000, 10_000, 50_000, 100_000, 500_000, 1_000_0
 
 
 def row_band(rows: float) -> str:
-    """Return the band of a number of rows, so that a report does not state the exact number of a site.
-
-    Examples
-    --------
-    >>> row_band(7), row_band(640), row_band(2e6), row_band(float("nan"))
-    ('fewer than 10', '500 to 999', '1,000,000 or more', '—')
-    """
+    """Return the band of a number of rows, so that a report does not state the exact number of a site."""
     if not np.isfinite(rows):
         return "—"
     at = int(np.searchsorted(BANDS, rows, side="right"))
@@ -235,14 +217,7 @@ def draw_svg(draw: Any, name: str, alt: str) -> str:
 
 
 def clean_svg(text: str, name: str, alt: str) -> str:
-    """Return the SVG element of a file of Matplotlib, with attributes in place of styles.
-
-    Examples
-    --------
-    >>> file = '<?xml version="1.0"?><svg width="9pt" viewBox="0 0 9 9"><defs><style>*{}</style></defs>'
-    >>> clean_svg(file + '<path id="a" style="fill: none; stroke: #000000"/></svg>', "p1", "a line")
-    '<svg viewBox="0 0 9 9" role="img" aria-label="a line"><path id="p1-a" fill="none" stroke="#000000"/></svg>'
-    """
+    """Return the SVG element of a file of Matplotlib, with attributes in place of styles."""
     body = text[text.index("<svg") :].strip()
     body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
     body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)

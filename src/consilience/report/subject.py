@@ -45,16 +45,7 @@ class Subject:
 
     @classmethod
     def of(cls, result: Result, **known: Any) -> Subject:
-        """Return the subject of a result of any kind: a fitted estimator, a federated fit, or a comparison of orders.
-
-        Examples
-        --------
-        >>> Subject.of(3)
-        Traceback (most recent call last):
-        ...
-        consilience.errors.InvalidInputError: model is a int: expected a fitted estimator of this library, or the
-        result of Federation.fit; of a pipeline pass the last step, with X as that step gets it
-        """
+        """Return the subject of a fitted estimator, a federated fit, or a comparison of orders."""
         if isinstance(result, FederatedComparison):
             if known.get("orders") is not None:
                 raise InvalidInputError("orders: the result is a comparison of orders already")

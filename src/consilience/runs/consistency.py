@@ -61,16 +61,6 @@ class Consistency:
     """What the sites of a run have stated about their rows.
 
     An answer of several sites, added on the way, is compared with the sum of what these sites have stated.
-
-    Examples
-    --------
-    >>> from consilience.messages.questions import Identify, TotalWeight
-    >>> stated = Consistency()
-    >>> stated.failure(("north",), Identify(), TotalWeight(5.0), fingerprint=1)
-    >>> stated.failure(("north",), Identify(), TotalWeight(5.0), fingerprint=2).code.name
-    'DATA_CHANGED'
-    >>> stated.failure(("north",), Identify(), TotalWeight(6.0), fingerprint=1).code.name
-    'CONTRADICTORY'
     """
 
     def __init__(self) -> None:
@@ -133,11 +123,5 @@ class Consistency:
 
 
 def sum_of(fingerprints: Iterable[int]) -> int:
-    """Return the fingerprint of the rows of several sites together.
-
-    Examples
-    --------
-    >>> sum_of([MODULUS - 1, 3])
-    2
-    """
+    """Return the fingerprint of the rows of several sites together."""
     return sum(fingerprints) % MODULUS

@@ -294,13 +294,7 @@ OWNER_ONLY = 0o600
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:
-    """Join parts into one payload.
-
-    Examples
-    --------
-    >>> split_parts(join_parts([b"a", b"", b"bc"]))
-    [b'a', b'', b'bc']
-    """
+    """Join parts into one payload."""
     lengths = struct.pack(f"<I{len(parts)}Q", len(parts), *map(len, parts))
     return lengths + b"".join(parts)
 

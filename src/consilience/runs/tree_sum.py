@@ -15,24 +15,12 @@ Span = tuple[int, int]
 
 
 def tree_split(lo: int, hi: int) -> int:
-    """Return the position at which the tree over ``lo … hi`` splits.
-
-    Examples
-    --------
-    >>> tree_split(0, 7), tree_split(4, 7)
-    (4, 6)
-    """
+    """Return the position at which the tree over ``lo … hi`` splits."""
     return lo + (1 << (hi - lo - 1).bit_length() - 1)
 
 
 def tree_sum(nodes: Mapping[Span, T], lo: int, hi: int, add: Callable[[T, T], T]) -> T | None:
-    """Sum over positions ``lo … hi`` from leaves and from sums of subtrees; missing positions are skipped.
-
-    Examples
-    --------
-    >>> tree_sum({(0, 2): "(a+b)", (2, 3): "c"}, 0, 4, lambda a, b: f"({a}+{b})")
-    '((a+b)+c)'
-    """
+    """Sum over positions ``lo … hi`` from leaves and from sums of subtrees; missing positions are skipped."""
     if (lo, hi) in nodes:
         return nodes[lo, hi]
     if hi - lo < 2:
@@ -54,16 +42,6 @@ class RunningSum(Generic[T]):
     count : int
         Number of positions.
     add : callable
-
-    Examples
-    --------
-    >>> total = RunningSum(4, lambda a, b: f"({a}+{b})")
-    >>> for place, value in ((2, "c"), (0, "a"), (1, "b")):
-    ...     total.put((place, place + 1), value)
-    >>> total.nodes
-    {(2, 3): 'c', (0, 2): '(a+b)'}
-    >>> total.value()
-    '((a+b)+c)'
     """
 
     def __init__(self, count: int, add: Callable[[T, T], T]) -> None:
@@ -98,22 +76,10 @@ class RunningSum(Generic[T]):
 
 
 def tree_blocks(count: int, size: int) -> list[Span]:
-    """Return the subtrees over ``count`` positions with ``size`` (a power of two) positions each, the last shorter.
-
-    Examples
-    --------
-    >>> tree_blocks(7, 4)
-    [(0, 4), (4, 7)]
-    """
+    """Return the subtrees over ``count`` positions with ``size`` (a power of two) positions each, the last shorter."""
     return [(lo, min(lo + size, count)) for lo in range(0, count, size)]
 
 
 def block_size(count: int, wanted: int) -> int:
-    """Return the largest power of two that leaves at least ``wanted`` blocks, if there are as many positions.
-
-    Examples
-    --------
-    >>> block_size(16, 8), block_size(1024, 8), block_size(3, 8)
-    (2, 128, 1)
-    """
+    """Return the largest power of two that leaves at least ``wanted`` blocks, if there are as many positions."""
     return 1 << max((count // wanted).bit_length() - 1, 0)

@@ -29,16 +29,7 @@ DESCRIBED_ROWS = 20_000
 
 
 def local_fit(question: FitSite, site: Site) -> LocalFit:
-    """Fit the site's mixture with the least BIC over orders; none if labels do not outnumber parameters.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> data = soft(1000, n_experts=2, n_features=2, random_state=0)
-    >>> site = Site("north", Rows(data.X, data.y[:, None]))
-    >>> local_fit(FitSite(Specification(K=2), (2,), seed=0), site).model.mass.shape
-    (2,)
-    """
+    """Fit the site's mixture with the least BIC over orders; none if labels do not outnumber parameters."""
     summary = reduce(add, (column_summary(rows) for rows in site.chunks()))
     rng = np.random.default_rng(question.seed)
     found: list[tuple[tuple[bool, float], int, Ascent, Specification]] = []
@@ -152,14 +143,7 @@ def _described(site: Site, rng: np.random.Generator) -> CovariateSummary:
 
 
 def gate_covariates(rows: Rows) -> tuple[Array, Array]:
-    """Return the covariates that a softmax gate reads, with weights: rows ``(n, d)``, or group means ``(G, d)``.
-
-    Examples
-    --------
-    >>> X, weight = gate_covariates(Rows(np.ones((3, 2)), np.zeros((3, 1))))
-    >>> X.shape, weight
-    ((3, 2), array([1., 1., 1.]))
-    """
+    """Return the covariates that a softmax gate reads, with weights: rows ``(n, d)``, or group means ``(G, d)``."""
     if rows.groups is None:
         return rows.X, np.ones(rows.n) if rows.weight is None else rows.weight
     raw = Design.raw(rows.X.shape[1], intercept=False)

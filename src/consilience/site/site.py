@@ -41,14 +41,6 @@ def fingerprint(rows: Rows, key: bytes = b"") -> int:
     rows : Rows
     key : bytes
         Secret of the site; empty for data of the coordinator's own.
-
-    Examples
-    --------
-    >>> rows = Rows(np.arange(6.0).reshape(3, 2), np.ones((3, 1)))
-    >>> fingerprint(rows) == fingerprint(rows.take(np.array([2, 0, 1])))
-    True
-    >>> fingerprint(rows) == fingerprint(rows.take(np.array([0, 1])))
-    False
     """
     columns = list(_columns(rows))
     factors = _factors(key, len(columns))
@@ -250,14 +242,7 @@ def _places(chunks: Iterator[Rows], wanted: IntArray) -> Iterator[tuple[Rows, In
 
 
 def join_chunks(parts: list[Rows]) -> Rows:
-    """Concatenate chunks; features stay contiguous.
-
-    Examples
-    --------
-    >>> part = Rows(np.zeros((2, 1)), np.ones((2, 1)))
-    >>> join_chunks([part, part]).n
-    4
-    """
+    """Concatenate chunks; features stay contiguous."""
     if len(parts) == 1:
         return parts[0]
     X = np.concatenate([part.X.T for part in parts], axis=1).T

@@ -96,7 +96,7 @@ def test_a_loosened_profile_says_so() -> None:
         (HEAD + 'profile = "none"', "expected one of hospital, research, open"),
         (HEAD + "profile = 3", "expected one of"),
         (HEAD + "[site]\nmin_rows = 0", "site.min_rows"),
-        (HEAD + "[site]\nmin_row = 10", "site.min_row"),
+        (HEAD + "[site]\nmin_row = 10", "site has 'min_row', which is not a field"),
         (HEAD + "site = 3", "site"),
         (HEAD + "[experts]\ndominance_percent = 101", "experts.dominance_percent"),
         (HEAD + "[experts]\ndominance_percent = nan", "experts.dominance_percent"),

@@ -104,7 +104,7 @@ import sys
 {hidden}
 from consilience.datasets import soft
 from consilience.model import Rows, expect
-from consilience.model.kernels import choice, kernel_for
+from consilience.model.kernels import kernel_for, panels as choice
 data = soft(choice.COMPILED_FROM, random_state=0)
 assert expect(data.truth, Rows(data.X, data.y[:, None])).weight == choice.COMPILED_FROM
 print(kernel_for(choice.COMPILED_FROM, 21).name)
@@ -122,7 +122,7 @@ os.environ["NUMBA_CACHE_DIR"] = sys.argv[1]
 import numba
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 from consilience.model.kernels import kernel_for, panels
-os.write(1, kernel_for(choice.COMPILED_FROM, 21).name.encode())
+os.write(1, kernel_for(panels.COMPILED_FROM, 21).name.encode())
 """
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert done.stdout == "numpy"

@@ -190,26 +190,13 @@ Components = MomentComponents | SupportComponents
 
 
 def nearest(costs: Array) -> tuple[IntArray, float]:
-    """Return the cheapest target of each component, the first of ties, and the sum of these costs.
-
-    Examples
-    --------
-    >>> nearest(np.array([[1.0, 1.0], [3.0, 2.0]]))
-    (array([0, 1]), 3.0)
-    """
+    """Return the cheapest target of each component, the first of ties, and the sum of these costs."""
     labels: IntArray = np.argmin(costs, axis=1)
     return labels, float(costs[np.arange(len(costs)), labels].sum())
 
 
 def joined_experts(parts: Sequence[Any]) -> Any:
-    """Concatenate experts of one family.
-
-    Examples
-    --------
-    >>> from consilience.model import PoissonExperts
-    >>> joined_experts([PoissonExperts(np.zeros((2, 3))), PoissonExperts(np.zeros((1, 3)))]).K
-    3
-    """
+    """Concatenate experts of one family."""
     return type(parts[0]).joined(parts)
 
 

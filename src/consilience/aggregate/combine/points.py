@@ -53,12 +53,6 @@ class Points:
         The site that a point was drawn for, or -1.
     fitted : bool
         Whether the points are rows that the gates were fitted on; otherwise gates are downweighted by their variance.
-
-    Examples
-    --------
-    >>> points = public_points([], np.zeros((3, 2)))
-    >>> points.X.shape, points.share.shape
-    ((3, 2), (0, 3))
     """
 
     members: IntArray
@@ -86,13 +80,7 @@ class Points:
 def support_points(
     models: Sequence[SiteModel], names: Sequence[str], support: SupportKind, rng: np.random.Generator
 ) -> tuple[Points, ...]:
-    """Return the points at which gates are compared; none without covariate summaries or a given support.
-
-    Examples
-    --------
-    >>> support_points([], [], "summaries", np.random.default_rng(0))
-    ()
-    """
+    """Return the points at which gates are compared; none without covariate summaries or a given support."""
     if models and models[0].mixture.design.d == 0:
         return given_points(models, [np.empty((1, 0))] * len(models))
     if isinstance(support, str):
@@ -103,15 +91,7 @@ def support_points(
 
 
 def check_support(support: SupportKind, names: Sequence[str], d: int) -> None:
-    """Raise an error for covariates of the wrong shape, or missing for one of the sites ``names``.
-
-    Examples
-    --------
-    >>> check_support(np.zeros((5, 2)), ["north"], 3)
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: a support of shape (5, 2): expected rows of 3 finite covariates
-    """
+    """Raise an error for covariates of the wrong shape, or missing for one of the sites ``names``."""
     if isinstance(support, str):
         return
     if isinstance(support, Mapping) and (missing := [name for name in names if name not in support]):
@@ -123,13 +103,7 @@ def check_support(support: SupportKind, names: Sequence[str], d: int) -> None:
 
 
 def draw_points(models: Sequence[SiteModel], rng: np.random.Generator) -> tuple[Points, ...]:
-    """Draw points from the sites' covariate summaries; no row leaves a site.
-
-    Examples
-    --------
-    >>> draw_points([], np.random.default_rng(0))
-    ()
-    """
+    """Draw points from the sites' covariate summaries; no row leaves a site."""
     if not models:
         return ()
     total = sum(model.weight for model in models)
@@ -161,11 +135,6 @@ def beyond_chance(models: Sequence[SiteModel]) -> float:
 
     Columns are compared by mean and variance. Under homogeneity the divergence of a site of ``n`` rows is about
     ``d / n``; up to twice that is attributed to sampling error.
-
-    Examples
-    --------
-    >>> beyond_chance([])
-    0.0
     """
     weight = np.array([model.weight for model in models])
     moments = [summary.moments() for model in models if (summary := model.covariates) is not None]
@@ -184,13 +153,7 @@ def beyond_chance(models: Sequence[SiteModel]) -> float:
 
 
 def given_points(models: Sequence[SiteModel], rows: Sequence[Array]) -> tuple[Points, ...]:
-    """Return points from covariates given by sites, ``(S_m, d)`` each; each gate is evaluated at its own site's.
-
-    Examples
-    --------
-    >>> given_points([], [])
-    ()
-    """
+    """Return points from covariates given by sites, ``(S_m, d)`` each; each gate is evaluated at its own site's."""
     return tuple(
         Points(np.array([m]), X, np.full(len(X), model.weight / len(X)), np.ones((1, len(X))), np.full(len(X), m), True)
         for m, (model, X) in enumerate(zip(models, rows, strict=True))
@@ -213,12 +176,6 @@ def confidence(pi: Array, curvature: Array, panel: Array) -> Array:
     curvature : (K, p, p) array
         ``H_k = Σ_s mass_s π_k (1 - π_k) x̃ x̃ᵀ`` over the rows of the site.
     panel : (p, S) array
-
-    Examples
-    --------
-    >>> pi, panel = np.array([[0.5, 1.0], [0.5, 0.0]]), np.ones((1, 2))
-    >>> confidence(pi, np.full((2, 1, 1), 12.5), panel).round(2)
-    array([0.94, 1.  ])
     """
     K, S = pi.shape
     if K == 1:

@@ -40,11 +40,6 @@ class Pool:
         Points at which gates, and experts without moments, are compared; empty if not needed.
     gate_design : Design or None
         Coordinates of what gates read, if they are others.
-
-    Examples
-    --------
-    >>> Pool((), (), Design.raw(2), ()).M
-    0
     """
 
     names: tuple[str, ...]

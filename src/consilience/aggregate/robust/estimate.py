@@ -98,11 +98,6 @@ def shrink_step(step: Array, information: Array, towards: Array, pull: Array) ->
 
     ``b`` is the EM step on the likelihood and ``C`` its complete-data information. A fixed point is a maximum of the
     likelihood with a prior of mean ``v`` and precision ``Q``; an infinite ``Q`` gives ``v``.
-
-    Examples
-    --------
-    >>> shrink_step(np.array([2.0, 2.0]), np.diag([3.0, 0.0]), np.zeros(2), np.eye(2))
-    array([1.5, 0. ])
     """
     if not np.all(np.isfinite(pull)):
         return towards

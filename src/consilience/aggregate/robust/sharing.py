@@ -138,19 +138,7 @@ def share_estimates(estimates: Mapping[str, Estimate], *, equal: bool = False, b
 
 
 def camps_of(estimates: Mapping[str, Estimate]) -> Camps:
-    """Test whether sites form two camps, by the coefficients of all experts; experts with too few rows are left out.
-
-    Examples
-    --------
-    >>> from consilience.model import ConstantGate, Design, GaussianExperts
-    >>> def site(mean):
-    ...     experts = GaussianExperts(np.array([[[mean]]]), np.ones((1, 1, 1)))
-    ...     mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
-    ...     return Estimate(mixture, np.array([50.0]), np.full((1, 1, 1), 0.02))
-    >>> means = np.array([0.0, 0.1, -0.1, 0.05, 5.0, 5.1, 4.9, 5.05])
-    >>> camps_of({str(m): site(mean) for m, mean in enumerate(means)}).gap < 0.05
-    True
-    """
+    """Test whether sites form two camps, by the coefficients of all experts; experts with too few rows are left out."""
     sites = list(estimates.values())
     labels = np.array([site.label_counts for site in sites])
     points = np.where((labels > sites[0].mixture.design.p)[:, :, None], [site.points for site in sites], np.nan)

@@ -59,14 +59,7 @@ def shrink_whitened(
 
 
 def cholesky_factor(unit: Array) -> Array:
-    """Return the lower Cholesky factor of a covariance ``(D, D)``; if it is singular, of one with a larger diagonal.
-
-    Examples
-    --------
-    >>> cholesky_factor(np.ones((2, 2))).round(3)
-    array([[1.   , 0.   ],
-           [1.   , 0.001]])
-    """
+    """Return the lower Cholesky factor of a covariance ``(D, D)``; if it is singular, of one with a larger diagonal."""
     diagonal = np.maximum(np.diagonal(unit), np.finfo(float).tiny)
     for share in (0.0, 1e-6, 1e-3):
         L = cholesky_or_none(unit + share * np.diag(diagonal))
@@ -167,24 +160,12 @@ BISECTIONS = 60
 
 
 def harmonic_variances(covariances: Array) -> Array:
-    """Return ``D / tr C_m⁻¹`` for ``(M, D, D)``: the variance of a site in the directions that it determines best.
-
-    Examples
-    --------
-    >>> harmonic_variances(np.array([np.diag([1.0, 1e6])])).round(3)
-    array([2.])
-    """
+    """Return ``D / tr C_m⁻¹`` for ``(M, D, D)``: the variance of a site in the directions that it determines best."""
     return np.asarray(covariances.shape[1] / np.trace(np.linalg.inv(covariances), axis1=1, axis2=2))
 
 
 def inflate_covariances(covariances: Array) -> Array:
-    """Scale up covariances ``(M, D, D)`` whose harmonic variance is below half the median: sites report them.
-
-    Examples
-    --------
-    >>> inflate_covariances(np.array([1.0, 1.2, 1e-9])[:, None, None]).ravel()
-    array([1. , 1.2, 0.5])
-    """
+    """Scale up covariances ``(M, D, D)`` whose harmonic variance is below half the median: sites report them."""
     variances = harmonic_variances(covariances)
     return np.asarray(covariances * np.maximum(1.0, np.median(variances) / CAP / variances)[:, None, None])
 

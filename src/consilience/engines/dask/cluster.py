@@ -26,7 +26,7 @@ from consilience.engines.dask.connection import (
     run_within,
     validate_address,
 )
-from consilience.engines.dask.rounds import DaskRound, is_loss
+from consilience.engines.dask.dask_round import DaskRound, is_loss
 from consilience.engines.dask.submit import BlockTasks, keep
 from consilience.engines.dask.watch import Watch
 from consilience.errors import EngineError, InvalidInputError
@@ -330,13 +330,7 @@ def check_given(client: Any, *, insecure: bool) -> None:
 
 
 def validate_memory(limit: Any) -> Any:
-    """Return the memory of a worker as Dask reads it; raise an error if it is no size.
-
-    Examples
-    --------
-    >>> validate_memory("2GB"), validate_memory(None)
-    (2000000000, 'auto')
-    """
+    """Return the memory of a worker as Dask reads it; raise an error if it is no size."""
     if limit is None:
         return "auto"
     size = 0

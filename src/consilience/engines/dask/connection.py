@@ -42,18 +42,7 @@ def dask() -> Any:
 
 
 def validate_address(address: str, security: Any, *, insecure: bool) -> str:
-    """Return the address with its scheme, or raise an error if its use is not allowed.
-
-    Examples
-    --------
-    >>> validate_address("127.0.0.1:8786", None, insecure=False)
-    'tcp://127.0.0.1:8786'
-    >>> validate_address("scheduler:8786", None, insecure=False)
-    Traceback (most recent call last):
-    ...
-    consilience.errors.EngineError: tcp://scheduler:8786 is neither encrypted nor on this machine, and Dask runs the
-    code of whoever reaches its port: use tls:// with security=, or insecure=True in a network that you trust
-    """
+    """Return the address with its scheme, or raise an error if its use is not allowed."""
     address = address if "://" in address else f"tcp://{address}"
     parts = urlsplit(address)
     if parts.scheme not in ENCRYPTED + PLAIN or not parts.hostname or parts.port is None:
@@ -74,13 +63,7 @@ def validate_address(address: str, security: Any, *, insecure: bool) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is the loopback interface of this machine.
-
-    Examples
-    --------
-    >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost"), is_loopback("10.0.0.7")
-    (True, True, True, False)
-    """
+    """Whether a host is the loopback interface of this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -220,15 +203,7 @@ def by_worker_name(by_address: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_pythons(found: dict[str, str], ours: str) -> None:
-    """Raise an error if a member of the cluster has another Python than this process.
-
-    Examples
-    --------
-    >>> check_pythons({"the scheduler": "3.14.0.final.0"}, "3.11.7")
-    Traceback (most recent call last):
-    ...
-    consilience.errors.EngineError: the scheduler runs Python 3.14, this process Python 3.11: use one version everywhere
-    """
+    """Raise an error if a member of the cluster has another Python than this process."""
     here = ".".join(ours.split(".")[:2])
     for who, version in found.items():
         python = ".".join(version.split(".")[:2])

@@ -17,13 +17,7 @@ MISSED = 4
 
 
 def patience(timeout: float | None) -> float:
-    """Return the seconds after which a worker is silent: at most a quarter of the round's time.
-
-    Examples
-    --------
-    >>> patience(None), patience(600.0), patience(10.0)
-    (30.0, 30.0, 2.5)
-    """
+    """Return the seconds after which a worker is silent: at most a quarter of the round's time."""
     return PATIENCE if timeout is None else min(PATIENCE, timeout / 4)
 
 
@@ -95,11 +89,6 @@ def silent_workers(last_seen: dict[str, float], silence: float) -> set[str]:
     """Return the workers that were last heard that much before the one that was heard last.
 
     A scheduler that was itself stopped has heard no one for a while: that makes no worker silent.
-
-    Examples
-    --------
-    >>> silent_workers({"a": 100.0, "b": 99.5, "c": 90.0}, silence=2.5)
-    {'c'}
     """
     latest = max(last_seen.values(), default=0.0)
     return {address for address, seen in last_seen.items() if latest - seen > silence}

@@ -186,21 +186,7 @@ COMMENTS = {
 
 
 class Policy(TomlFile):
-    """Limits that what leaves a site must keep. They are no guarantee of privacy.
-
-    Examples
-    --------
-    >>> policy = Policy.from_text('''
-    ... format = "consilience-policy"
-    ... version = 1
-    ... profile = "hospital"
-    ... site = {min_rows = 200}
-    ... ''')
-    >>> policy.site.min_rows, policy.site.rows_per_level
-    (200, 10)
-    >>> policy.stricter(Minimum(rows=50, rows_per_level=20)).site.min_rows
-    200
-    """
+    """Limits that what leaves a site must keep. They are no guarantee of privacy."""
 
     called = "policy"
     kind = "consilience-policy"

@@ -37,13 +37,6 @@ def regression_leverage(mixture: Mixture, rows: Rows) -> float:
 
     The leverage of row i in expert k is ``τ_ik x_iᵀ (Σ_j τ_jk x_j x_jᵀ)⁻¹ x_i``, between 0 and 1. At 1 the expert's
     regression passes through the row, and its coefficients disclose the response.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> data = soft(500, n_experts=2, n_features=2, random_state=0)
-    >>> 0 < regression_leverage(data.truth, Rows(data.X, data.y[:, None])) < 0.1
-    True
     """
     panel, largest = mixture.design.panel(rows.X), 0.0
     for tau in weighted_rows(mixture, rows).tau:
@@ -100,27 +93,6 @@ def check_release(fit: LocalFit, rows: Rows, study: Study, policy: Policy) -> Re
     study : Study
     policy : Policy
         The site's own.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience.fit.specification import Specification
-    >>> from consilience.messages.questions import FitSite
-    >>> from consilience.site.local_fit import local_fit
-    >>> from consilience.site.site import Site
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... model = {response = "days", experts = [1]}
-    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
-    ... ''')
-    >>> rng = np.random.default_rng(0)
-    >>> rows = Rows(rng.normal(size=(40, 1)), rng.normal(size=(40, 1)))
-    >>> fit = local_fit(FitSite(Specification(K=1), (1,), seed=1), Site("north", rows))
-    >>> [check.rule for check in check_release(fit, rows, study, Policy.of_profile()).failed]
-    ['min_rows']
     """
     if rows.X.shape[1] != len(study.covariates.terms):
         raise InvalidInputError(
@@ -138,17 +110,7 @@ def check_release(fit: LocalFit, rows: Rows, study: Study, policy: Policy) -> Re
 
 
 def release_evidence(verdict: ReleaseVerdict) -> dict[str, Any]:
-    """Return what the file says of the rules: the policy, and rule, scope, limit and result of each; no counts.
-
-    Examples
-    --------
-    >>> policy = Policy.of_profile("open")
-    >>> verdict = ReleaseVerdict(
-    ...     (Check.at_least("site", "min_rows", "site", 50, 61, detail="only here"),), policy, policy
-    ... )
-    >>> release_evidence(verdict)["rules"]
-    [{'rule': 'min_rows', 'scope': 'site', 'limit': 50.0, 'result': 'kept'}]
-    """
+    """Return what the file says of the rules: the policy, and rule, scope, limit and result of each; no counts."""
     return {
         "policy": verdict.policy.identity,
         "profile": verdict.policy.profile_text,
@@ -219,24 +181,6 @@ def fit_releasable(question: FitSite, rows: Rows, study: Study, policy: Policy) 
     rows : Rows
     study : Study
     policy : Policy
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience.fit.specification import Specification
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... model = {response = "days", experts = [2]}
-    ... columns = [{name = "days", kind = "number"}, {name = "age", kind = "number"}]
-    ... ''')
-    >>> rng = np.random.default_rng(0)
-    >>> rows = Rows(rng.normal(size=(40, 1)), rng.normal(size=(40, 1)))
-    >>> print(fit_releasable(FitSite(Specification(K=2), (2,), seed=1), rows, study, Policy.of_profile()).refusal)
-    Nothing can be released:
-      site: the limit of min_rows is 50. To do: use more rows, such as those of a longer period.
     """
     applied = policy.stricter(study.minimum)
     orders = tuple(K for K in question.orders if applied.site.max_experts >= K)
@@ -248,16 +192,7 @@ def fit_releasable(question: FitSite, rows: Rows, study: Study, policy: Policy) 
 
 
 def table_refusal(rows: Rows, study: Study, policy: Policy) -> str:
-    """Return why no fit to these rows may leave, and what to do; empty if the rows alone break no rule.
-
-    Examples
-    --------
-    >>> from consilience.datasets.hospitals import STUDY, hospitals
-    >>> from consilience.kit.site_fit import validate_rows
-    >>> study = Study.from_text(STUDY)
-    >>> table_refusal(checked_rows(study, hospitals()["ash"]), study, Policy.of_profile())
-    ''
-    """
+    """Return why no fit to these rows may leave, and what to do; empty if the rows alone break no rule."""
     return _refusal(_of_table((rows, study, policy)).failed)
 
 
@@ -380,16 +315,6 @@ def self_test(question: FitSite, rows: Rows, seed: int, experts: int | None = No
     -------
     MembershipTest or None
         None if half of the rows are too few for a fit.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.fit.specification import Specification
-    >>> data = soft(800, n_experts=2, n_features=2, random_state=0)
-    >>> question = FitSite(Specification(K=2), (2,), seed=1)
-    >>> found = self_test(question, Rows(data.X, data.y[:, None]), seed=1)
-    >>> found.inside, 0.4 < found.auc < 0.6
-    (400, True)
     """
     order = np.random.default_rng([seed, 0x5E1F]).permutation(rows.n)
     inside, outside = (rows.take(np.sort(part)) for part in np.array_split(order, 2))
@@ -411,13 +336,7 @@ def attack_scores(fit: LocalFit, rows: Rows) -> Array:
 
 
 def attack_auc(members: Array, others: Array) -> float:
-    """Compute the probability that a member has a higher score than another row; ties count half.
-
-    Examples
-    --------
-    >>> attack_auc(np.array([2.0, 3.0]), np.array([1.0, 2.0]))
-    0.875
-    """
+    """Compute the probability that a member has a higher score than another row; ties count half."""
     ranks = rankdata(np.concatenate([members, others]))
     m = len(members)
     return float((ranks[:m].sum() - m * (m + 1) / 2) / (m * len(others)))

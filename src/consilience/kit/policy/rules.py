@@ -44,11 +44,6 @@ class Check:
         Where the worst value was found, such as levels or a column; it stays at the site.
     place : int or None
         Place of the expert or of the class that the check is about, from 0; None for all.
-
-    Examples
-    --------
-    >>> Check.at_least("site", "min_rows", "site", 50, 40).kept
-    False
     """
 
     part: Part
@@ -72,13 +67,7 @@ class Check:
 
 
 def effective_rows(weight: Array) -> float:
-    """Compute the number of equally weighted rows with the same variance of a mean, ``(Σ w)² / Σ w²``.
-
-    Examples
-    --------
-    >>> effective_rows(np.array([1.0, 1.0, 1.0, 0.0])), round(effective_rows(np.array([1.0, 0.01, 0.01])), 2)
-    (3.0, 1.04)
-    """
+    """Compute the number of equally weighted rows with the same variance of a mean, ``(Σ w)² / Σ w²``."""
     largest = float(weight.max(initial=0.0))
     if largest <= 0:
         return 0.0
@@ -90,11 +79,6 @@ def dominance(contributions: Array, rows: int, negligible: float = 0.0) -> float
     """Compute the percentage of a sum of ``contributions (n,)`` that comes from the ``rows`` largest.
 
     It is 0 for a sum of at most ``negligible``: nothing is disclosed.
-
-    Examples
-    --------
-    >>> dominance(np.array([8.0, 1.0, 1.0]), 1), dominance(np.zeros(3), 1)
-    (80.0, 0.0)
     """
     total = float(contributions.sum())
     if total <= max(negligible, 0.0):
@@ -133,15 +117,7 @@ class WeightedRows:
 
 
 def weighted_rows(mixture: Mixture, rows: Rows) -> WeightedRows:
-    """Compute the weights of the rows under a mixture.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> data = soft(100, n_experts=2, n_features=2, random_state=0)
-    >>> weighted_rows(data.truth, Rows(data.X, data.y[:, None])).tau.shape
-    (2, 100)
-    """
+    """Compute the weights of the rows under a mixture."""
     if rows.groups is not None or rows.weight is not None:
         raise InvalidInputError("there are no rules for rows with groups or weights: pass plain rows")
     tau, scores, curvature = [], [], []
@@ -177,22 +153,7 @@ class Factor:
 
 
 def factors_of(rows: Rows, study: Study) -> list[Factor]:
-    """Return the columns of covariates and the response that are read as levels, in the order of the study.
-
-    Examples
-    --------
-    >>> study = Study.from_text('''
-    ... format = "consilience-study"
-    ... version = 1
-    ... name = "stay"
-    ... seed = 1
-    ... model = {response = "days", experts = [1]}
-    ... columns = [{name = "days", kind = "number"}, {name = "sex", kind = "category", levels = ["f", "m"]}]
-    ... ''')
-    >>> rows = Rows(np.array([[0.0], [1.0], [1.0], [0.0]]), np.arange(4.0)[:, None])
-    >>> [(factor.name, factor.levels, factor.codes.tolist()) for factor in factors_of(rows, study)]
-    [('sex', ('sex[f]', 'sex[m]'), [0, 1, 1, 0])]
-    """
+    """Return the columns of covariates and the response that are read as levels, in the order of the study."""
     found, start = [], 0
     for column in study.covariates.columns:
         part = rows.X[:, start : start + len(column.terms)]
@@ -279,14 +240,7 @@ def site_rules(rows: Rows, mixture: Mixture | None, study: Study, policy: Policy
 
 
 def read_parameters(mixture: Mixture) -> int:
-    """Count the free parameters on covariates that gate and experts read; the others have coefficients 0.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> read_parameters(soft(10, random_state=0).truth)
-    151
-    """
+    """Count the free parameters on covariates that gate and experts read; the others have coefficients 0."""
     gate = mixture.gate.parameter_count
     if mixture.gate.reads_covariates and mixture.K > 1:
         alpha: Array = mixture.gate.alpha  # type: ignore[attr-defined]  # a gate that reads covariates has it
@@ -446,17 +400,7 @@ def _least_members(X: Array, summary: CovariateSummary, terms: tuple[str, ...]) 
 
 
 def with_merged_classes(summary: CovariateSummary, at: int) -> CovariateSummary:
-    """Return the summary with one class merged into the nearest other one; moments of the whole stay the same.
-
-    Examples
-    --------
-    >>> from consilience.aggregate.combine.site_model import covariate_summary
-    >>> X = np.random.default_rng(0).normal(size=(300, 2))
-    >>> summary = covariate_summary(X, np.ones(300), np.random.default_rng(1))
-    >>> merged = with_merged_classes(summary, 0)
-    >>> len(merged.weights), bool(np.allclose(merged.moments()[1], summary.moments()[1]))
-    (3, True)
-    """
+    """Return the summary with one class merged into the nearest other one; moments of the whole stay the same."""
     gaps = np.sum((summary.means - summary.means[at]) ** 2 / np.maximum(summary.moments()[1][summary.many], 1e-300), 1)
     gaps[at] = np.inf
     pair = [at, int(np.argmin(gaps))]

@@ -196,11 +196,6 @@ class Rivals:
         Whether the fit was refined from that model, not from the combined mixture.
     constant : float
         One normal distribution of the responses, without covariates; known without refinement.
-
-    Examples
-    --------
-    >>> Rivals(-90.0, -80.0, "north", -95.0).doubts(-85.0)[0]
-    'one regression for all rows explains them better than this mixture: log-likelihood -80 against -85'
     """
 
     unrefined: float = float("nan")

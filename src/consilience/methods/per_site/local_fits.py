@@ -100,16 +100,7 @@ def units(mixtures: Sequence[Mixture]) -> Array:
 
 
 def typical(summaries: Sequence[ColumnSummary]) -> ColumnSummary:
-    """Summarise the columns of a typical site: medians over sites of means, and of second moments about these.
-
-    Examples
-    --------
-    >>> honest = ColumnSummary(100.0, np.zeros(1), 100 * np.eye(1), np.zeros(1), 100 * np.eye(1))
-    >>> liar = ColumnSummary(1e9, np.full(1, 1e6), np.eye(1), np.zeros(1), np.full((1, 1), 1e30))
-    >>> found = typical([honest, liar, honest])
-    >>> found.weight, found.x_mean, found.x_variance
-    (400.0, array([0.]), array([1.]))
-    """
+    """Summarise the columns of a typical site: medians over sites of means, and of second moments about these."""
     weight = float(cap_weights(np.array([summary.weight for summary in summaries])).sum())
     with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
         x_mean = coordinate_median(np.array([summary.x_mean for summary in summaries]))

@@ -72,13 +72,7 @@ class Bounds:
 
 
 def latent_information(k: Array) -> Array:
-    """Compute the information on ``log k`` of one draw from a Gamma distribution with shape ``k`` and mean 1.
-
-    Examples
-    --------
-    >>> latent_information(np.array([1e4])).round(3)
-    array([0.5])
-    """
+    """Compute the information on ``log k`` of one draw from a Gamma distribution with shape ``k`` and mean 1."""
     information: Array = k**2 * polygamma(1, k) - k
     return information
 

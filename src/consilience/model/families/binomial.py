@@ -32,11 +32,6 @@ class BinomialExperts(GeneralisedLinearExperts):
     ----------
     B : (K, p) array
         Coefficients of the log odds, intercept first.
-
-    Examples
-    --------
-    >>> BinomialExperts(B=np.array([[0.0, 1.0]])).mean(np.array([[1.0], [0.0]])).ravel()
-    array([0.5])
     """
 
     family = "binomial"

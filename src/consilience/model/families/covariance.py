@@ -25,13 +25,7 @@ ALMOST = 1 - 1e-9
 
 
 def as_structure(name: str) -> Structure:
-    """Return the structure of this name, or raise an error that lists the names.
-
-    Examples
-    --------
-    >>> as_structure("tied")
-    'tied'
-    """
+    """Return the structure of this name, or raise an error that lists the names."""
     for structure in STRUCTURES:
         if structure == name:
             return structure
@@ -39,13 +33,7 @@ def as_structure(name: str) -> Structure:
 
 
 def are_proper(matrices: Array) -> bool:
-    """Whether covariances ``(K, q, q)`` are symmetric and positive definite.
-
-    Examples
-    --------
-    >>> are_proper(np.array([[[1.0]], [[-1.0]]]))
-    False
-    """
+    """Whether covariances ``(K, q, q)`` are symmetric and positive definite."""
     symmetric = np.allclose(matrices, matrices.transpose(0, 2, 1), rtol=1e-9, atol=0)
     return symmetric and all(cholesky_or_none(S) is not None for S in matrices)
 
@@ -252,15 +240,6 @@ class LeastSquares:
         Coefficients.
     scatter : (K, q, q) array, or (K, q)
         Scatter of the residuals from ``B``; its diagonal for structures without correlations.
-
-    Examples
-    --------
-    >>> from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
-    >>> experts = GaussianExperts(np.array([[[0.0]]]), np.ones((1, 1, 1)))
-    >>> mixture = Mixture(Design.raw(0), ConstantGate(np.ones(1)), experts)
-    >>> found = experts.solution(expect(mixture, Rows(np.empty((2, 0)), np.array([[1.0], [3.0]]))).experts)
-    >>> found.B.ravel(), found.scatter.ravel()
-    (array([2.]), array([2.]))
     """
 
     n: Array

@@ -42,12 +42,6 @@ class GammaExperts(GeneralisedLinearExperts):
         Coefficients of the log mean, intercept first.
     nu : (K,) array
         Shapes ``ν``, positive.
-
-    Examples
-    --------
-    >>> experts = GammaExperts(B=np.array([[0.0, 1.0]]), nu=np.array([4.0]))
-    >>> experts.mean(np.array([[1.0], [0.0]])).ravel(), experts.attributes()["dispersions_"]
-    (array([1.]), array([0.25]))
     """
 
     nu: Array
@@ -292,11 +286,6 @@ def best_shape(excess: Array) -> Array:
     ----------
     excess : (K,) array
         Positive up to rounding.
-
-    Examples
-    --------
-    >>> best_shape(np.log(2.0) - digamma(np.array([2.0]))).round(9)
-    array([2.])
     """
     c = np.maximum(excess, 1e-12)
     nu = (3 - c + np.sqrt((c - 3) ** 2 + 24 * c)) / (12 * c)  # Minka, "Estimating a Gamma distribution", 2002

@@ -87,30 +87,14 @@ def _imported(registered: EntryPoint) -> type[Experts]:
 
 
 def family_of(name: str) -> type[Experts]:
-    """Return the family of this name, or raise an error that lists the names.
-
-    Examples
-    --------
-    >>> family_of("poisson").size_name
-    'exposure'
-    >>> family_of("poison")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: family 'poison': expected one of gaussian, categorical, poisson...
-    """
+    """Return the family of this name, or raise an error that lists the names."""
     if name not in FAMILIES:
         raise InvalidInputError(f"family {name!r}: expected one of {', '.join(FAMILIES)}{ELSEWHERE}")
     return FAMILIES[name]
 
 
 def regression_families() -> tuple[str, ...]:
-    """Return the names of the families whose responses are numbers, not classes.
-
-    Examples
-    --------
-    >>> "gaussian" in regression_families(), "categorical" in regression_families()
-    (True, False)
-    """
+    """Return the names of the families whose responses are numbers, not classes."""
     return tuple(name for name, family in FAMILIES.items() if not family.classes)
 
 
@@ -127,11 +111,6 @@ def linear_experts(B: Array, variances: Array | float, structure: str = "full") 
     variances : (K,) array or float
     structure : str
         Covariance structure; ``"tied"`` uses the first variance.
-
-    Examples
-    --------
-    >>> linear_experts(np.zeros((2, 3)), 4.0, "tied").covariance
-    array([[4.]])
     """
     kind = cov.as_structure(structure)
     matrices = np.broadcast_to(np.asarray(variances, dtype=np.float64), (len(B),))[:, None, None].copy()
@@ -185,13 +164,7 @@ def _mixture(gate: Gate, B: Array, variances: Array | float, design: Design | No
 
 
 def standard_regression(design: Design) -> Mixture:
-    """Return one expert with mean 0 and variance 1; its statistics are ``Σ w``, ``Σ w y²``, ``Σ w y x̃``, ``Σ w x̃ x̃ᵀ``.
-
-    Examples
-    --------
-    >>> standard_regression(Design.raw(2)).experts.B.shape
-    (1, 1, 3)
-    """
+    """Return an expert with mean 0 and variance 1: its sums are ``Σ w``, ``Σ w y²``, ``Σ w y x̃``, ``Σ w x̃ x̃ᵀ``."""
     return mixture_of_regressions(np.ones(1), np.zeros((1, design.p)), 1.0, design)
 
 
@@ -212,16 +185,6 @@ class Requirement:
         Whether the gate must be constant.
     instead : str
         The method to use for other models.
-
-    Examples
-    --------
-    >>> needs = Requirement("FedGrEM", constant_gate=True, instead="SharedCentre")
-    >>> needs.check("gaussian", "constant", q=3)
-    >>> needs.check("poisson", "softmax", q=1)
-    Traceback (most recent call last):
-    ...
-    consilience.errors.InvalidInputError: FedGrEM needs Gaussian experts behind a constant gate; the model has poisson \
-experts with 1 response(s) behind a softmax gate: use SharedCentre
     """
 
     method: str
@@ -242,14 +205,7 @@ experts with 1 response(s) behind a softmax gate: use SharedCentre
 
 
 def gaussian(experts: Experts) -> GaussianExperts:
-    """Return the experts typed as Gaussian, or raise an error; for code behind a :class:`Requirement`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gaussian(GaussianExperts(np.zeros((1, 1, 2)), np.ones((1, 1, 1)))).q
-    1
-    """
+    """Return the experts typed as Gaussian, or raise an error; for code behind a :class:`Requirement`."""
     if not isinstance(experts, GaussianExperts):
         raise InvalidInputError(f"expected Gaussian experts, got {experts.family} experts")
     return experts
@@ -274,16 +230,7 @@ class Regressions:
 
     @classmethod
     def of(cls, mixture: Mixture) -> Regressions:
-        """Return the parameters of a mixture, or raise an error if it is not a mixture of regressions.
-
-        Examples
-        --------
-        >>> from consilience.model import mixture_of_regressions
-        >>> import numpy as np
-        >>> mixture = mixture_of_regressions(np.ones(1), np.zeros((1, 2)), 4.0)
-        >>> Regressions.of(mixture).variances
-        array([4.])
-        """
+        """Return the parameters of a mixture, or raise an error if it is not a mixture of regressions."""
         experts = gaussian(mixture.experts)
         if experts.q != 1 or mixture.gate.reads_covariates:
             raise InvalidInputError(

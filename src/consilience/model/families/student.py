@@ -74,12 +74,6 @@ class StudentExperts(GeneralisedLinearExperts):
         Degrees of freedom ``ν``.
     degrees : {"estimated", "fixed"}
         Whether the degrees of freedom are parameters.
-
-    Examples
-    --------
-    >>> experts = StudentExperts(np.array([[0.0, 1.0]]), np.array([2.0]), np.array([4.0]))
-    >>> experts.mean(np.array([[1.0], [3.0]])).ravel(), experts.parameter_count
-    (array([3.]), 4)
     """
 
     scale: Array
@@ -531,14 +525,6 @@ def expand_nodes(share: Share, k: int) -> Iterator[tuple[Array, Array, Array, fl
     """Yield points ``(p, S)``, responses ``(L, J, S)`` and weights for the quadrature of the experts of target ``k``.
 
     The fourth is the sum of the errors of the quadrature, as in :meth:`StudentExperts.mean_logs`.
-
-    Examples
-    --------
-    >>> experts = StudentExperts(np.array([[1.0]]), np.array([2.0]), np.array([4.0]))
-    >>> share = Share(experts, np.ones((1, 1)), np.array([[3.0]]), np.zeros((1, 1), dtype=int))
-    >>> [(panel, y, tau, error)] = expand_nodes(share, 0)
-    >>> y.shape, float(tau.sum().round(9)), float((tau * y).sum().round(9))
-    ((1, 16, 1), 3.0, 3.0)
     """
     own = share.own(k)
     mine, points = np.flatnonzero(own.sum(axis=1) > 0), np.flatnonzero(own.sum(axis=0) > 0)
@@ -557,12 +543,6 @@ def quadrature(nu: float) -> tuple[Array, Array]:
 
     With ``z = √ν v / √(1 - v²)`` the density of ``v`` is proportional to ``(1 - v²)^(ν / 2 - 1)``, the weight of a
     Gauss-Jacobi rule; logarithms of densities are smooth in ``v``.
-
-    Examples
-    --------
-    >>> z, weight = quadrature(7.0)
-    >>> float(weight.sum().round(9)), float((weight * z**2).sum().round(2))  # the variance is 7 / 5
-    (1.0, 1.4)
     """
     v, weight = roots_jacobi(NODES, 0.5 * nu - 1, 0.5 * nu - 1)
     nodes: Array = np.sqrt(nu) * v / np.sqrt(1 - v**2)

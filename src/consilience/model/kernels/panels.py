@@ -26,27 +26,12 @@ CACHE_LINE = 64
 
 
 def block_rows(p: int, weight_rows: int) -> int:
-    """Return the number of rows of a block: large enough for fast matrix products, small enough for the cache.
-
-    Examples
-    --------
-    >>> block_rows(21, 40), block_rows(1, 100_000)
-    (8192, 83)
-    """
+    """Return the number of rows of a block: large enough for fast matrix products, small enough for the cache."""
     return int(np.clip(BLOCK_BYTES // (8 * (p + weight_rows)), 16, BLOCK_ROWS))
 
 
 class Workspace:
-    """Buffers of one pass, allocated once and overwritten block by block.
-
-    Examples
-    --------
-    >>> workspace = Workspace()
-    >>> first = workspace.array("panel", 2, 100)
-    >>> second = workspace.array("panel", 2, 60)  # a smaller block reuses the memory of a larger one
-    >>> second.shape, np.shares_memory(first, second)
-    ((2, 60), True)
-    """
+    """Buffers of one pass, allocated once and overwritten block by block."""
 
     def __init__(self) -> None:
         self._buffers: dict[str, Array] = {}
@@ -141,13 +126,7 @@ def _by_shared_products(panel: Array, weights: Array, workspace: Workspace) -> A
 
 @lru_cache(maxsize=64)
 def feature_groups(p: int, least: int) -> tuple[tuple[int, int, int], ...]:
-    """Return groups ``(first, last, rows)`` of features whose products ``x_a x_b, b ≥ a`` have at least ``least`` rows.
-
-    Examples
-    --------
-    >>> feature_groups(3, 3), feature_groups(3, 6)
-    (((0, 1, 3), (1, 3, 3)), ((0, 3, 6),))
-    """
+    """Group features, ``(first, last, rows)``, so that products ``x_a x_b, b ≥ a`` have at least ``least`` rows."""
     groups, first, size = [], 0, 0
     for a in range(p):
         size += p - a
@@ -175,12 +154,6 @@ def distances(Y: Array, means: Array, factors: Array) -> Array:
     """Compute ``|F_k (y_i - μ_k)|²`` of ``Y (n, q)`` and ``means (K, q)``: ``(K, n)``.
 
     ``factors`` are lower triangular matrices ``(K, q, q)``, or diagonals ``(K, q)``.
-
-    Examples
-    --------
-    >>> Y, means = np.array([[3.0, 1.0]]), np.zeros((1, 2))
-    >>> distances(Y, means, np.array([[2.0, 1.0]])), distances(Y, means, np.array([[[2.0, 0.0], [1.0, 1.0]]]))
-    (array([[37.]]), array([[52.]]))
     """
     r = Y.T - means[:, :, None]
     z = factors @ r if factors.ndim == 3 else factors[:, :, None] * r
@@ -191,11 +164,6 @@ def scatter(Y: Array, means: Array, tau: Array, *, matrices: bool) -> tuple[Arra
     """Compute ``Σ_i τ_ki r_ki``, ``(K, q)``, and ``Σ_i τ_ki r_ki r_kiᵀ`` for ``r_ki = y_i - μ_k`` and ``tau (K, n)``.
 
     With ``matrices`` the second has upper triangles, ``(K, q (q + 1) / 2)``, else diagonals, ``(K, q)``.
-
-    Examples
-    --------
-    >>> scatter(np.array([[3.0, 1.0]]), np.zeros((1, 2)), np.array([[2.0]]), matrices=True)
-    (array([[6., 2.]]), array([[18.,  6.,  2.]]))
     """
     r = Y.T - means[:, :, None]
     weighted = r * tau[:, None]
@@ -251,11 +219,6 @@ def kernel_for(n: int, p: int) -> Kernel:
     """Return the kernel of a pass over ``n`` rows with ``p`` features.
 
     It depends on the rows and on the installation only, so that all engines use the same.
-
-    Examples
-    --------
-    >>> kernel_for(100, p=21).name
-    'numpy'
     """
     if n < COMPILED_FROM or p > SHARED_PRODUCTS_UP_TO:  # with many features, matrix products are as fast
         return NUMPY

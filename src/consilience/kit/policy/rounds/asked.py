@@ -24,11 +24,6 @@ class RefusedQuestionError(RefusedError):
         Name of the rule, as in the policy.
     reason : str
         What was found, and what to do, for the people at the site.
-
-    Examples
-    --------
-    >>> RefusedQuestionError("min_rows", "there are too few rows").rule
-    'min_rows'
     """
 
     def __init__(self, rule: str, reason: str) -> None:
@@ -63,14 +58,6 @@ class Asked:
         Fingerprint of the rows of this run; None before its first answer.
     span : Span or None
         Span of all weights so far. It is computed from the questions and not stored; None if it is not known.
-
-    Examples
-    --------
-    >>> asked = Asked().refused()
-    >>> asked.ended, asked.refusals, asked.next_run().ended
-    (True, 1, False)
-    >>> Asked.from_text(asked.to_text()) == asked
-    True
     """
 
     questions: tuple[bytes, ...] = ()

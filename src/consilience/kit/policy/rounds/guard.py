@@ -58,16 +58,7 @@ MakeDialogue = Callable[[], Dialogue[Any]]
 
 
 def own_question(make: MakeDialogue, totals: Sequence[bytes], site: str) -> Question:
-    """Return what the study asks a site after some rounds with these totals.
-
-    Examples
-    --------
-    >>> from consilience.messages import Summarise
-    >>> def mean():
-    ...     return (yield Total(Summarise(d=0, q=1))).y_mean
-    >>> own_question(mean, [], "north")
-    Summarise(d=0, q=1)
-    """
+    """Return what the study asks a site after some rounds with these totals."""
     dialogue = make()
     request = next(dialogue)
     try:
@@ -124,14 +115,7 @@ WHY_OFF = {
 
 
 def parts_of(question: Question) -> Iterator[Question]:
-    """Yield the questions in a question, and itself unless it is several: batches count by what is in them.
-
-    Examples
-    --------
-    >>> from consilience.messages import Summarise
-    >>> [type(part).__name__ for part in parts_of(Several((Summarise(1, 1), Several((Summarise(2, 1),)))))]
-    ['Summarise', 'Summarise']
-    """
+    """Yield the questions in a question, and itself unless it is several: batches count by what is in them."""
     if isinstance(question, Several):
         for part in question.questions:
             yield from parts_of(part)
@@ -142,17 +126,7 @@ def parts_of(question: Question) -> Iterator[Question]:
 
 
 def check_kind(question: Question, policy: Policy) -> None:
-    """Raise an error unless the policy lists every question in a question.
-
-    Examples
-    --------
-    >>> from consilience.messages.questions import Identify
-    >>> try:
-    ...     check_kind(Identify(), Policy.of_profile())
-    ... except RefusedQuestionError as refusal:
-    ...     print(refusal)
-    the policy does not list Identify: it shows the number of rows, and whether they have changed
-    """
+    """Raise an error unless the policy lists every question in a question."""
     for part in parts_of(question):
         name = type(part).__name__
         listed = {name, "Expect"} if isinstance(part, ScoreSums) else {name}  # a part of the sums of Expect
@@ -221,14 +195,7 @@ def _sums(weighting: Weighting) -> int:
 
 
 def order_of(question: Question) -> int:
-    """Return the order of the moments that a question asks for: 4 if products of four columns are in the sums.
-
-    Examples
-    --------
-    >>> from consilience.messages import Summarise
-    >>> order_of(Summarise(1, 1))
-    2
-    """
+    """Return the order of the moments that a question asks for: 4 if products of four columns are in the sums."""
     fourth = {"SquaredResponses", "Pairs"}
     informed = [part for part in parts_of(question) if isinstance(part, Expect) and part.information]
     return 4 if informed or any(type(part).__name__ in fourth for part in parts_of(question)) else 2
@@ -255,16 +222,6 @@ def check_numbers(question: Question, n: int, columns: int, policy: Policy) -> N
     columns : int
         Covariates, with the intercept: p.
     policy : Policy
-
-    Examples
-    --------
-    >>> from consilience.messages import Pairs
-    >>> from consilience.model.design import Design
-    >>> try:
-    ...     check_numbers(Pairs(Design.raw(20), np.zeros(21)), 100, 21, Policy.of_profile())
-    ... except RefusedQuestionError as refusal:
-    ...     print(refusal)
-    fourth moments of 21 columns need 210 rows: use fewer columns
     """
     limits = policy.rounds
     if n < policy.site.min_rows:
@@ -360,11 +317,6 @@ class RoundsOf:
     released : LocalFit or None
         The site's own fit as it was released in its file, which answers the study's question for it. Without one the
         site fits, and refuses if its fit does not keep the rules of the file.
-
-    Examples
-    --------
-    >>> RoundsOf(Policy.of_profile()).policy.rounds.max_leverage
-    0.5
     """
 
     policy: Policy
@@ -406,21 +358,6 @@ def answer_guarded(question: bytes, site: Site, run: RoundsOf, asked: Asked, tot
         What was asked so far over the rows of the site, in this run and in earlier ones.
     totals : sequence of bytes
         Encoded totals of the earlier rounds of the run, for the replay check.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience.messages import Summarise
-    >>> from consilience.model.rows import Rows
-    >>> rng = np.random.default_rng(0)
-    >>> site = Site("north", Rows(rng.normal(size=(60, 2)), rng.normal(size=(60, 1))))
-    >>> run = RoundsOf(Policy.of_profile())
-    >>> first = answer_guarded(encode(Summarise(d=2, q=1)), site, run, Asked())
-    >>> decode(first.reply).weight
-    60.0
-    >>> second = answer_guarded(b"noise", site, run, first.asked)
-    >>> second.refusal.rule, second.asked.ended, decode(second.reply).code.name
-    ('unreadable', True, 'REFUSED')
     """
     try:
         return _answered(question, site, run, asked, totals)
@@ -546,20 +483,6 @@ class GuardedSite:
         Called with the outcome of every question, before the reply leaves; not for questions of a run that has ended.
     refusals : list of RefusedQuestionError
         The refusals, with their reasons, which stay at the site.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from consilience.messages import Pairs, Summarise, decode, encode
-    >>> from consilience.model.design import Design
-    >>> from consilience.model.rows import Rows
-    >>> from consilience.kit.policy.policy import Policy
-    >>> site = Site("north", Rows(np.arange(60.0)[:, None], np.arange(60.0)[:, None]))
-    >>> guard = GuardedSite(site, RoundsOf(Policy.of_profile()))
-    >>> decode(guard.reply(encode(Summarise(d=1, q=1)))).weight
-    60.0
-    >>> print(decode(guard.reply(encode(Pairs(Design.raw(1), np.zeros(2))))))
-    the site refuses the question and ends the run: the reason is in its own ledger
     """
 
     site: Site

@@ -39,13 +39,6 @@ class Weighting:
         Whether products of the gate weights of two experts are in the answer; their squares always are.
     information : bool
         Whether the observed information is in the answer: products of responsibilities.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> data = soft(100, n_experts=2, n_features=2, random_state=0)
-    >>> Weighting(data.truth, gate=True, information=False).vectors(Rows(data.X, data.y[:, None])).shape
-    (9, 100)
     """
 
     mixture: Mixture
@@ -121,16 +114,7 @@ def _products(vectors: Array, pairs: list[tuple[int, int]]) -> Array:
 
 
 def weightings_of(question: Question) -> tuple[Weighting, ...]:
-    """Return the weightings of a question; none for questions whose sums do not depend on a mixture.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> from consilience.messages import Summarise
-    >>> truth = soft(10, random_state=0).truth
-    >>> [each.information for each in weightings_of(Several((Summarise(2, 1), Expect(truth, information=True))))]
-    [True]
-    """
+    """Return the weightings of a question; none for questions whose sums do not depend on a mixture."""
     if isinstance(question, Several):
         return tuple(each for part in question.questions for each in weightings_of(part))
     match question.question if isinstance(question, Sample) else question:
@@ -190,15 +174,6 @@ class Span:
     ----------
     levels : tuple of Level
         Each adds to the span of those before it.
-
-    Examples
-    --------
-    >>> from consilience.datasets import soft
-    >>> data = soft(500, n_experts=2, n_features=2, random_state=0)
-    >>> rows = lambda: [Rows(data.X, data.y[:, None])]
-    >>> span, thin = extend_span(Span(), [Weighting(data.truth)], rows)
-    >>> span.rank, bool(0 < largest_leverage(span, rows) < 0.5)
-    (5, True)
     """
 
     levels: tuple[Level, ...] = ()

@@ -117,15 +117,6 @@ class Chunk:
     columns : Columns
     size : int
         Capacity in rows.
-
-    Examples
-    --------
-    >>> batch = pa.RecordBatch.from_pydict({"y": [1, 2, 3], "x": [0.5, 0.25, 0.125]})
-    >>> chunk = Chunk(Columns(("x",), ("y",)), size=2)
-    >>> chunk.fill(batch), chunk.is_full
-    (2, True)
-    >>> chunk.rows().Y.ravel()
-    array([1., 2.])
     """
 
     def __init__(self, columns: Columns, size: int) -> None:
@@ -211,11 +202,6 @@ def encode_labels(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:
     values : list
         Values in order of appearance.
     codes : (n,) array
-
-    Examples
-    --------
-    >>> encode_labels(pa.array(["b", "a", "b"]), "ward")
-    (['b', 'a'], array([0, 1, 0]))
     """
     column = decode_dictionary(column)
     _check_nulls(column, name)
@@ -229,13 +215,7 @@ def encode_labels(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether a column of this type is read as numbers.
-
-    Examples
-    --------
-    >>> is_number(pa.int32()), is_number(pa.bool_()), is_number(pa.string())
-    (True, True, False)
-    """
+    """Whether a column of this type is read as numbers."""
     types = pa.types
     tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal, types.is_null)
     return any(test(kind) for test in tests)
