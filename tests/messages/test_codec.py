@@ -871,7 +871,7 @@ NUMBERS = [
     "ClientSizes",
     "AnchorSteps",
     "ClusterSums",
-    "Identity",
+    "TotalWeight",
 ]
 
 

@@ -88,7 +88,7 @@ class TotalWeight(Additive):
     Examples
     --------
     >>> TotalWeight(2.0) + TotalWeight(1.0)
-    Identity(weight=3.0)
+    TotalWeight(weight=3.0)
     """
 
     weight: float
