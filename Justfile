@@ -80,8 +80,8 @@ format:
 # build the documentation, then run its examples
 docs:
     rm -rf docs/generated
-    sphinx-build -W --keep-going -b html docs docs/_build/html
-    sphinx-build -W -b doctest docs docs/_build/doctest
+    sphinx-build -W --keep-going -b html -d docs/_build/read docs docs/_build/html
+    sphinx-build -W -b doctest -d docs/_build/read docs docs/_build/doctest
 
 # ratios of speed in one table; with --check, whether one has grown since they were stored
 bench *args:

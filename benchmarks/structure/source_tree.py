@@ -11,6 +11,7 @@ import ast
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,7 @@ sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=METHOD)
 """
 KIT = """
 import os
+import shutil
 import pyarrow.parquet as pq
 from typer.testing import CliRunner
 from consilience.cli.app import app
@@ -180,15 +182,16 @@ def at_commit(commit: str) -> dict[str, Record] | None:
     """What is measured at an earlier commit; None if this copy does not have it."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
+        git = shutil.which("git") or "git"
         made = subprocess.run(
-            ["git", "worktree", "add", "--detach", str(tree), commit], cwd=ROOT, capture_output=True, check=False
+            [git, "worktree", "add", "--detach", str(tree), commit], cwd=ROOT, capture_output=True, check=False
         )
         if made.returncode:
             return None
         try:
             return measured(tree.resolve())
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
+            subprocess.run([git, "worktree", "remove", "--force", str(tree)], cwd=ROOT, check=True)
 
 
 def main() -> None:

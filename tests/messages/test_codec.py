@@ -417,6 +417,22 @@ def test_the_numbers_of_a_summary_are_sent_in_one_order() -> None:
     assert message.body.tolist() == [1.0, 2.0, 3.0, 4.0, 0.0, 5.0, 6.0, 7.0]
 
 
+def structs_in(codec: object) -> list[Struct]:
+    """The codecs of all records in a codec, itself included."""
+    parts = codec.fields.values() if isinstance(codec, Struct) else getattr(codec, "records", ())
+    inner = [getattr(codec, "field", None), *parts]
+    own = [codec] if isinstance(codec, Struct) else []
+    return own + [each for part in inner if part is not None for each in structs_in(part)]
+
+
+def test_fields_are_sent_in_the_order_in_which_they_are_declared() -> None:
+    """Another order in a table alone is a mistake that one version of the library does not notice."""
+    structs = {id(each): each for kind in kinds() for each in structs_in(kind)}.values()
+    assert {"Design", "Statistics", "ColumnSummary", "SiteModel"} <= {each.type.__name__ for each in structs}
+    declared = {each.type.__name__: [f.name for f in fields(each.type) if f.name in each.fields] for each in structs}
+    assert {each.type.__name__: list(each.fields) for each in structs} == declared
+
+
 @pytest.mark.parametrize(("part", "bad"), [("centre", np.nan), ("centre", -np.inf), ("scale", np.inf)])
 def test_a_mixture_whose_design_is_not_finite_is_refused(part: str, bad: float) -> None:
     mixture, _ = Shape().problem()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from consilience.model.summary import column_summary
 from consilience.runs import run
 from consilience.site import Site
 from families import SIZED
+from pairwise import every_pair
 from simulated import FAMILIES, simulated
 from strategies import GATES, LABELS, label_count, take_labels
 
@@ -58,7 +60,7 @@ def partitions(draw: st.DrawFn, labels: int) -> tuple[np.ndarray, int]:
     return owner, sites
 
 
-CASES = [(family, gate, labels) for family in FAMILIES for gate in GATES for labels in LABELS]
+CASES = every_pair(product(FAMILIES, GATES, LABELS))
 
 
 @pytest.mark.slow

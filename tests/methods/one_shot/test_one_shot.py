@@ -679,6 +679,7 @@ def test_covariates_are_described_where_they_are_asked_for_and_needed(family: st
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_points")
 @pytest.mark.parametrize("support", ["summaries", "given", "public"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_where_a_support_is_given_no_description_leaves_a_site(
