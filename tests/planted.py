@@ -92,7 +92,7 @@ DEFECTS = (
     Defect(
         7,
         "scatter under the old labels",
-        "model/families/least_squares.py",
+        "model/families/covariance.py",
         "self.scatter[permutation]",
         "self.scatter",
         "model/families/test_least_squares.py",
@@ -100,7 +100,7 @@ DEFECTS = (
     Defect(
         8,
         "a term of the missing information",
-        "model/missing.py",
+        "model/expectation.py",
         "np.subtract(scores, U, out=factors[len(U) :])",
         "factors[len(U) :] = scores",
         "model/test_missing.py",
@@ -108,7 +108,7 @@ DEFECTS = (
     Defect(
         9,
         "a ridge on the intercept",
-        "model/penalty.py",
+        "model/statistics.py",
         "ridge * slope_mask(p, intercept)",
         "ridge * np.ones(p)",
         "fit/test_climb.py",
@@ -124,7 +124,7 @@ DEFECTS = (
     Defect(
         11,
         "Newton steps without the gradient of the ridge",
-        "fit/newton.py",
+        "fit/climb.py",
         " - R @ free_parameters(mixture)",
         "",
         "fit/test_climb.py",
@@ -151,7 +151,7 @@ DEFECTS = (
     Defect(
         15,
         "shrinkage inverted",
-        "aggregate/robust/empirical_bayes.py",
+        "aggregate/robust/shrinkage.py",
         "np.linalg.solve(precision + prior, prior)",
         "np.linalg.solve(precision + prior, precision)",
         "aggregate/robust/test_centre.py",
@@ -184,7 +184,7 @@ DEFECTS = (
     Defect(
         19,
         "moments of clients are added",
-        "messages/table.py",
+        "messages/records.py",
         "check_clients),\n        adds=False,",
         "check_clients),",
         "messages/test_codec.py",
@@ -200,7 +200,7 @@ DEFECTS = (
     Defect(
         21,
         "the digest of a record is not compared",
-        "runs/journal_file.py",
+        "runs/journal.py",
         "data[end - DIGEST : end] != self._digest(data[at : end - DIGEST])",
         "len(data) < 0",
         "runs/test_journal.py",
@@ -224,7 +224,7 @@ DEFECTS = (
     Defect(
         24,
         "a mirrored expert with the sign of the first",
-        "methods/gradient_em.py",
+        "published/gradient_em.py",
         "np.array([first, -first])",
         "np.array([first, first])",
         "test_published.py",
@@ -232,10 +232,10 @@ DEFECTS = (
     Defect(
         25,
         "the weight column of a file is ignored",
-        "site/columns.py",
+        "data/file_columns.py",
         "weight = None if columns.weight is None else buffer[d + q]",
         "weight = None",
-        "site/test_shards.py",
+        "data/test_shards.py",
     ),
     Defect(
         26,
@@ -256,7 +256,7 @@ DEFECTS = (
     Defect(
         28,
         "another order of adding on Dask",
-        "engines/dask/tasks.py",
+        "engines/blocks.py",
         "tree_sum(values, lo, hi, add)",
         "sum(list(values.values())[1:], next(iter(values.values())))",
         "contracts/test_engines.py::test_bits_are_those_of_the_reference",
@@ -281,7 +281,7 @@ DEFECTS = (
     Defect(
         31,
         "rows of the tidy table in another order",
-        "estimators/table.py",
+        "fitted/protocols.py",
         "for k in range(K)\n        for response in outputs\n",
         "for response in outputs\n        for k in range(K)\n",
         "estimators/test_frames.py",
@@ -289,7 +289,7 @@ DEFECTS = (
     Defect(
         32,
         "polars gives pandas",
-        "estimators/frames.py",
+        "columns/frames.py",
         'import_module(backend or "pandas")',
         'import_module("pandas")',
         "estimators/test_frames.py",
@@ -297,27 +297,27 @@ DEFECTS = (
     Defect(
         33,
         "the sha256 of a data set is not verified",
-        "datasets/loaders.py",
+        "../../benchmarks/lib/datasets.py",
         "digest != file.sha256",
         "not digest",
-        "datasets/test_loaders.py",
+        "benchmarks_lib/test_datasets.py",
     ),
     # ------------------------------------------------------------------ seams: registries, policies, engines, layers
     Defect(
         34,
         "a family that files lack",
-        "files/saved_mixture.py",
-        '"family", FAMILIES)',
-        '"family", {name: kind for name, kind in FAMILIES.items() if name != "binomial"})',
-        "estimators/test_saving.py",
+        "files/documents.py",
+        'TaggedUnion("family", FAMILIES, ',
+        'TaggedUnion("family", {name: kind for name, kind in FAMILIES.items() if name != "binomial"}, ',
+        "test_every_family.py",
     ),
     Defect(
         35,
         "a policy lists a question without a rule",
-        "site/policy/policy.py",
+        "kit/policy/policy.py",
         '"Expect", "LogLikelihood"], "max_leverage": 0.5,',
         '"Expect", "LogLikelihood", "Pairs"], "max_leverage": 0.5,',
-        "site/policy/test_rounds.py",
+        "kit/policy/test_rounds.py",
     ),
     Defect(
         36,
@@ -337,19 +337,19 @@ DEFECTS = (
     ),
     Defect(
         38,
-        "a pool of threads that nobody closes",
-        "engines/inprocess.py",
-        "pool.shutdown(wait=False, cancel_futures=True)",
-        "del pool",
-        "engines/test_inprocess.py",
+        "what a run opened is not closed",
+        "federation/federation.py",
+        "            over.close()",
+        "            pass",
+        "federation/test_federation.py",
     ),
     Defect(
         39,
         "a strided array is not made contiguous",
-        "site/columns.py",
-        "np.ascontiguousarray(self.buffer[:, : self.n])",
-        "self.buffer[:, : self.n]",
-        "site/test_shards.py",
+        "model/rows.py",
+        "np.ascontiguousarray(array)",
+        "array",
+        "contracts/test_engines.py federation/test_federation.py",
     ),
     Defect(
         40,
@@ -378,9 +378,9 @@ DEFECTS = (
     Defect(
         43,
         "files of the present version are not read any more",
-        "files/saved_model.py",
-        "version > VERSION",
-        "version >= VERSION",
+        "files/documents.py",
+        "found > version",
+        "found >= version",
         "files/test_saved_model.py",
     ),
 )

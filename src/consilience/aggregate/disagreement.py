@@ -1,4 +1,6 @@
-r"""Find out which sites disagree with the others, from the likelihoods of their models on each other's rows.
+r"""Find out which sites disagree with the others, and whether sites form two camps.
+
+Find out which sites disagree with the others, from the likelihoods of their models on each other's rows.
 
 For sites :math:`a, b` with models :math:`p_a, p_b` fitted to their own rows, the sum of what each loses if it takes the
 other's model estimates Jeffreys' divergence per row:
@@ -12,6 +14,10 @@ covariates of its site, so it decides only *who* is wrong; *that* something is w
 which must explain the rows of each site about as well as the site's own model does. A site is wrong only if the models
 of the majority do not fit its rows either: one that lacks a level of a category, or part of the range of a covariate,
 has a model that is far from the others' where it has no rows.
+
+Test whether sites form two camps: two groups of estimates with a gap between them, of which neither is the outlier.
+
+A centre between two camps represents none of them, and no rule can tell which camp is right.
 """
 
 from __future__ import annotations

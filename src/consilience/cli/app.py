@@ -1,4 +1,4 @@
-"""The commands of ``consilience``."""
+"""The commands of ``consilience``: study, combination, predictions, demonstration and checks of an installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: data to standard output, everything else to standard error."""
+"""What commands print and read: data to standard output, everything else to standard error; shared options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would leave a site, field by field and in words, with every check: for the person who approves it."""
+"""What would leave a site, in words and with every check: for the person who approves it; and the annex."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports by commands: from a model file, or at the end of a combination or a run."""
+"""Reports, model descriptions and predictions by commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data dictionary: each column's name and kind, and the levels of categories."""
+"""The data dictionary: each column's name, kind and rule, and the levels of categories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write Parquet files so that a name is there only when its file is complete, locally or in an S3 store."""
+"""Files of predictions: scores of a file by a fitted mixture, in a Parquet file that is complete or not there."""
 
 from __future__ import annotations
 

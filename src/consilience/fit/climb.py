@@ -3,6 +3,17 @@
 ``climb`` requests statistics at a proposed mixture and receives them: from rows on this machine, or as a sum over
 sites. The likelihood that comes with the statistics decides whether the proposal is accepted, so each iteration is one
 pass.
+
+Shifted Newton steps on the penalised likelihood: from EM-like steps far from the maximum to Newton near it.
+
+With the observed information ``J``, the complete-data information ``C``, the ridge ``R`` and the gradient ``g`` of the
+penalised likelihood, the step is
+
+    (J + R + λ (C + R))⁻¹ g.
+
+At ``λ = 0`` it is the Newton step. As ``J = C - missing``, a shift of about 1 gives a step like EM's, and a large
+shift a shorter one. The shift grows after a rejected step and shrinks after a successful one. A step exists for some
+shift also where ``J + R`` is indefinite.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Standard errors and confidence intervals, and the conditions under which they are withheld."""
+"""Standard errors and confidence intervals, bootstrap, and the conditions under which intervals are withheld."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparison of fits with several numbers of experts: the choice among them, and its text."""
+"""Selection of the number of experts: comparison of fits, cross-validation, and the BIC of a single expert."""
 
 from __future__ import annotations
 

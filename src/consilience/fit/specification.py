@@ -1,4 +1,4 @@
-"""Specification of the mixture to fit: family, gate, number of experts and penalties."""
+"""Specification of the mixture to fit: family, gate, number of experts, penalties; checks of what can be fitted."""
 
 from __future__ import annotations
 

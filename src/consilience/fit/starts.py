@@ -1,6 +1,14 @@
-"""Starting values of several kinds: no single kind is reliable, a mixture of kinds nearly always contains a good one.
+"""The search for starting values: several kinds of starts, split-and-merge moves, and what their ends agree on.
+
+Starting values of several kinds: no single kind is reliable, a mixture of kinds nearly always contains a good one.
 
 A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); one M-step turns it into a mixture.
+
+Search for starting points: starts of several kinds are climbed to the end on a sample.
+
+If they do not all agree, as many again are climbed, and split-and-merge moves from the best end follow until none
+improves it. The best few different ends are then compared on all rows. No start is given up after a few steps: on real
+data those that lead to the best maximum are often behind at first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Engine of files: the answers that sites sent as files, each to the one question of their study."""
+"""The combination of the files of sites into one model, and studies run on tables or files of one owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The identity of a site: an Ed25519 key with which it signs what it releases. It needs the extra ``secure``."""
+"""The folder of a site: its policy, secret, key and ledger, its fits and what it released; and the key that signs.
+
+The folder of a site: its policy, secret, key and ledger, its fits and what it released. Names in it are fixed.
+
+The folder stays at the site. What leaves is copied out of ``releases``.
+"""
 
 from __future__ import annotations
 

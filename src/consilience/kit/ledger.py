@@ -1,4 +1,15 @@
-"""Entries of a site's ledger: one line of canonical JSON each, with the hash of the entry before it and its own."""
+"""The ledger of a site: what was fitted, shown, released and refused, in a file that only grows.
+
+The ledger of a site: what was fitted, shown, released and refused, in a file that only grows.
+
+Each line is an entry, a JSON object in canonical form with its number, time, kind, a few details, the hash of the entry
+before it and its own hash. Whoever changes, removes, repeats or reorders a line breaks the chain, and :func:`verify`
+names the line. A ledger that was cut at the end, or written anew from some entry on, is a valid chain: it is found only
+by the number and hash of a later entry, which stand in every file that was released.
+
+An entry is written by one write of one line and is on disk before :func:`append` returns. A crash leaves all earlier
+entries, and at the worst the beginning of a line at the end, which :func:`repair` drops.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A site's answer to a question that came as a file: held against study, policy and ledger, shown, sealed, and kept."""
+"""Runs by files: a site answers a question that came as a file, and the coordinator takes a run further."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of sites as names of files and folders."""
+"""Files that stay at a site, written once and as a whole; and the names of files and folders of sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,23 @@
-"""What a site keeps of a fit until it is released: the file that would leave, and what stays: counts and remarks."""
+"""From a fit to a release: what is kept until a person approves it, whether it may still leave, and what left.
+
+Whether a release would disclose single rows by its difference to an earlier one over nearly the same rows.
+
+Two sums that differ by one row give the row, however many rows each has. So a site refuses what rests on rows that
+differ from those of an earlier release or run by at least one and fewer than ``min_rows`` rows, whether these were
+added, removed or swapped, and whatever the studies are called. Rows are compared in the columns that the earlier study
+read. If the table lacks one of them, the rows cannot be compared, and only a difference in the number of rows of
+``min_rows`` or more shows that the sets are far enough apart. A column that is recoded in all rows makes new rows of
+them: sets of nearly the same number of rows without a common row are refused too. In both cases the people at the site
+may state that the rows are those of other people; the statement is recorded.
+
+What the rule does not cover: it compares with one earlier release at a time, not with unions and differences of
+several.
+
+What left a site, in its folder: the bytes of each release and the tags of the rows that it used.
+
+Files are written before the entry of the ledger that names them, and carry their hash as a name: after a crash in
+between there is a file that no entry names, and nothing else.
+"""
 
 from __future__ import annotations
 

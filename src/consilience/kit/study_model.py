@@ -1,4 +1,4 @@
-"""The model of a study: estimators for its numbers of experts, and the task of the method."""
+"""The estimators, the task and the method that a study describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TOML text, read with caps and written for people."""
+"""Files that people write in TOML: read with caps, strict entries, errors that say what is wrong and where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,16 @@
-"""The E-step: sufficient statistics from one pass over the rows."""
+"""The E-step: sufficient statistics, and the missing information, from one pass over the rows.
+
+Missing information due to unobserved labels: ``Σ Cov_τ(complete score)`` over labels.
+
+A complete score is a stack of entries, each belonging to one expert: gate entries ``x`` (or 1 for a constant gate),
+coefficient entries ``a x``, shape entries. For two entries s, t with owners k, l
+
+    Cov_τ = s t τ_k (1[k = l] - τ_l),
+
+so that with ``U = τ s`` all blocks, gate and experts alike, are ``Σ U sᵀ`` within an owner minus ``Σ U Uᵀ``. There are
+two ways to sum them: products of full scores, for rows and groups; and for rows, where every entry is a number times
+``x`` or times 1, moments of the covariates under the products of those numbers, which share the work of a pass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mixture of experts as an immutable value: a gate and experts on one design."""
+"""The mixture of experts as an immutable value: a gate and experts on one design; responsibilities, alignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sufficient statistics of a pass over the data, additive over blocks, shards and sites."""
+"""Moments, sufficient statistics and penalties: additive over blocks, shards and sites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Array types, and symmetric matrices packed as their upper triangle."""
+"""Array types, symmetric matrices packed as their upper triangle, and the softmax."""
 
 from __future__ import annotations
 

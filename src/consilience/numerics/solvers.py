@@ -1,4 +1,4 @@
-"""Newton's method for convex functions, with step halving."""
+"""Newton's method for convex functions, with step halving; and bisection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one row can move the regression of an expert."""
+"""Fits that keep the policy: every check of a release, fewer experts where one fails, and an attack on it."""
 
 from __future__ import annotations
 

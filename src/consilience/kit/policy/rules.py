@@ -1,4 +1,17 @@
-"""One check of a rule, and the quantities that several rules use: effective rows and dominance."""
+"""Rules of the one file that leaves a site: on its rows, levels, experts, covariates and precision.
+
+Rules on the levels of categories: their means and cross-products are tables of counts, margins and cells.
+
+A column of numbers with two or three values counts as a category, since its mean and variance give the counts. So does
+the response. Levels of categories are listed in the study, hence public; values of numbers are not, and are not named.
+
+Rules on the precision matrices of the experts' coefficients, and what is sent instead of one that fails.
+
+The information on coefficients is what complete labels would give, minus what is missing without them:
+``Σ τ v x xᵀ - Σ τ (1 - τ) s² x xᵀ``, up to terms of other parameters. The file states the first sum of a Gaussian
+expert. Where experts are well separated, the second rests on the few rows between them; if it is that of one row, the
+difference of the two matrices has rank one and its eigenvector is the row.
+"""
 
 from __future__ import annotations
 

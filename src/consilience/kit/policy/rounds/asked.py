@@ -1,4 +1,4 @@
-"""A refusal at a site: its rule and reason stay there, one code leaves."""
+"""What a site was asked so far over the same rows, and what it refused."""
 
 from __future__ import annotations
 

@@ -1,8 +1,15 @@
-"""The replay check: a site that is shown the totals of the earlier rounds computes itself what comes next.
+"""The guard of a site in rounds: the kind of a question, its rows, and whether the study asks it next.
+
+The replay check: a site that is shown the totals of the earlier rounds computes itself what comes next.
 
 A dialogue is a function of its arguments, which the study states, and of the answers. For a method that asks for totals
 only, a site can run it and answer its own next question. A coordinator who wants to ask anything else must show false
 totals. The check does not change what an honest run discloses.
+
+The guard of a site in rounds: a question and what was asked so far in, a reply and what was asked since out.
+
+Whatever goes wrong, one failure code leaves the site, without a reference; the reason stays there. A refusal is
+charged, and ends the run: where a sequence of refusals begins is a fact about single rows.
 """
 
 from __future__ import annotations

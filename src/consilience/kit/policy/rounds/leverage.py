@@ -1,10 +1,27 @@
-"""The vectors by which a question weighs the rows of a site.
+"""The weights of rows in answers, and the leverage of a row in their span.
+
+The vectors by which a question weighs the rows of a site.
 
 The sums of an answer at a mixture are ``Σ_i w_i m(x_i, y_i)`` with polynomials ``m`` of low degree in the columns and
 weights ``w`` that the mixture chooses: responsibilities ``τ_k``, gate weights ``π_k``, products ``π_k π_l`` (and
 ``τ_k τ_l`` with the observed information), the log density and its absolute value. Families whose sums are not
 polynomials of the columns, such as counts and classes, add factors of their own. Whoever chooses the mixture chooses
 the weights; what a combination of answers can single out depends on the span of these vectors alone.
+
+Rule L: no row may have much leverage in the span of all vectors by which the rows were ever weighted.
+
+Let ``W (n, R)`` have the weight vectors of all answers as columns. A combination ``c`` of answers is a sum over rows
+with the weights ``W c``, so that the best approximation of row i alone, ``e_i``, is its projection on the span of W.
+The leverage
+
+    h_i = e_iᵀ P_W e_i,    0 ≤ h_i ≤ 1,
+
+is 1 if some combination of the answers is a function of row i alone. Limits on single vectors and on pairs of vectors
+do not bound it: combinations of four large sets can be one row.
+
+The vectors are computed in blocks of rows from the mixtures, in several passes: for their products, and for the
+leverages. Vectors that add nothing to the span are left out, so that memory is ``r²`` numbers for a span of dimension
+r, and ``r`` times a block of rows.
 """
 
 from __future__ import annotations
