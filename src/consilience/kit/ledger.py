@@ -1,7 +1,5 @@
 """The ledger of a site: what was fitted, shown, released and refused, in a file that only grows.
 
-The ledger of a site: what was fitted, shown, released and refused, in a file that only grows.
-
 Each line is an entry, a JSON object in canonical form with its number, time, kind, a few details, the hash of the entry
 before it and its own hash. Whoever changes, removes, repeats or reorders a line breaks the chain, and :func:`verify`
 names the line. A ledger that was cut at the end, or written anew from some entry on, is a valid chain: it is found only
