@@ -14,6 +14,7 @@ from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.gamma import GammaExperts
 from consilience.model.families.negative_binomial import NegativeBinomialExperts
 from consilience.model.families.student import StudentExperts
+from consilience.model.families.zero_inflated_poisson import ZeroInflatedPoissonExperts
 
 Rng = np.random.Generator
 
@@ -106,6 +107,14 @@ CASES = {
         ),
         lambda shape, _, rng: rng.negative_binomial(2.0, 0.5, (shape.n, 1)).astype(float),
         lambda slopes, at: NegativeBinomialExperts(opposite(slopes, at, 3.0, 0.5), np.array([8.0, 1.5])),
+        lambda n, rng: rng.uniform(0.5, 3.0, n),
+    ),
+    "zero_inflated_poisson": FamilyCase(
+        lambda shape, p, rng: ZeroInflatedPoissonExperts(
+            0.4 * rng.normal(size=(shape.K, p)), np.full(shape.K, rng.uniform(0.2, 0.8))
+        ),
+        lambda shape, _, rng: rng.poisson(2.0, (shape.n, 1)) * (rng.random((shape.n, 1)) < 0.7).astype(float),
+        lambda slopes, at: ZeroInflatedPoissonExperts(opposite(slopes, at, 3.0, 1.5), np.full(2, 0.3)),
         lambda n, rng: rng.uniform(0.5, 3.0, n),
     ),
 }

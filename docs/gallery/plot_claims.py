@@ -41,6 +41,25 @@ for model in (one, two):
     print(f"{model.n_experts} expert(s): BIC {model.bic(X, claims, exposure=years):.0f}")
 
 # %%
+# Are there extra zeros?
+# ----------------------
+# 95 of 100 policies have no claim. Two families have more zeros than Poisson counts with the same mean. The negative
+# binomial lets the rates of policies of one age vary. The zero-inflated Poisson has policies that never claim, a
+# share `zero_shares_` at any age and for any exposure.
+
+for family in ("poisson", "negative_binomial", "zero_inflated_poisson"):
+    wider = MixtureOfExpertsRegressor(1, family=family, random_state=0).fit(X, claims, exposure=years)
+    print(f"{family:21}  BIC {wider.bic(X, claims, exposure=years):.0f}")
+print(f"share of extra zeros: {wider.zero_shares_[0]:.2f}")
+
+# %%
+# There are more zeros than one Poisson regression has. One zero-inflated regression is as good as two Poisson experts,
+# and one negative binomial is better than both, with as many parameters as the zero-inflated one. So there is no sign
+# of drivers who never claim: rates that vary explain the zeros better, and the share of extra zeros is not to be read
+# as a share of drivers. With two experts of these wider families the starts end at different maxima: the data do not
+# tell such experts apart. Below we keep the two Poisson experts, which follow the young drivers.
+
+# %%
 # Predict rates and counts
 # ------------------------
 # Without exposure the prediction is a rate per year; with it, the expected number of claims in that time.

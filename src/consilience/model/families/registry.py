@@ -19,6 +19,7 @@ from consilience.model.families.gaussian import GaussianExperts
 from consilience.model.families.negative_binomial import NegativeBinomialExperts
 from consilience.model.families.poisson import PoissonExperts
 from consilience.model.families.student import StudentExperts
+from consilience.model.families.zero_inflated_poisson import ZeroInflatedPoissonExperts
 from consilience.model.gates import ConstantGate, Gate, SoftmaxGate, gate_of
 from consilience.model.mixture import Mixture
 from consilience.numerics.arrays import Array
@@ -35,6 +36,7 @@ OWN: tuple[type[Experts], ...] = (
     BinomialExperts,
     StudentExperts,
     NegativeBinomialExperts,
+    ZeroInflatedPoissonExperts,
 )
 """Families of the library in the order of their codes in messages: add new ones at the end."""
 
