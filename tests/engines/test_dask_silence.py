@@ -182,7 +182,7 @@ def test_a_stopped_scheduler_is_a_named_error_in_time(
 ) -> None:
     sites, mixture, expected = study
     silent = pytest.raises(EngineError, match=r"the scheduler has not answered for \d+ s: restart it")
-    monkeypatch.setattr("consilience.engines.dask.connection.CONNECT_SECONDS", WAIT)
+    monkeypatch.setattr("consilience.engines.dask.cluster.CONNECT_SECONDS", WAIT)
     cluster = DaskCluster(clusters.start(workers=1))
     engine, pid = cluster.over(sites), cluster._client.run_on_scheduler(os.getpid)
     for deadline, large in ((4.0, 10**9), (4.0, 0), (None, 10**9)):
@@ -197,7 +197,7 @@ def test_a_stopped_scheduler_is_a_named_error_in_time(
         assert time.monotonic() - began < (deadline or 2.0) + 5.0
         go_on(pid)
     stop(pid)
-    monkeypatch.setattr("consilience.engines.dask.connection.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("consilience.engines.dask.cluster.CONNECT_SECONDS", 1)
     with pytest.raises(EngineError, match="the cluster has not answered for 1 s"):
         cluster.over(sites)
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 1)

@@ -203,7 +203,7 @@ def test_another_python_on_a_worker_names_both() -> None:
 
 
 def test_a_scheduler_without_workers_is_said(clusters: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("consilience.engines.dask.connection.CONNECT_SECONDS", 1)
+    monkeypatch.setattr("consilience.engines.dask.cluster.CONNECT_SECONDS", 1)
     with pytest.raises(EngineError, match="the scheduler has no workers after 1 s"):
         DaskCluster(clusters.start(workers=0))
 

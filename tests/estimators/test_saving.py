@@ -228,7 +228,7 @@ def test_models_of_federated_methods_say_the_same_after_a_round_trip(method: str
 
 
 def test_the_covariance_of_many_parameters_is_saved_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("consilience.files.saved_model.WHOLE_UP_TO", 10)
+    monkeypatch.setattr("consilience.files.model_document.WHOLE_UP_TO", 10)
     model, X, y, _ = fitted("categories-reference")
     model.save(tmp_path / "model.json")
     again = consilience.load(tmp_path / "model.json")

@@ -15,7 +15,12 @@ from consilience import (
     MixtureOfRegressions,
     select_order,
 )
-from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture, LocalComparison
+from consilience.fitted.protocols import (
+    FittedMixture,
+    is_federated_comparison,
+    is_federated_result,
+    is_local_comparison,
+)
 
 ESTIMATORS = (MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions, GaussianMixture)
 COMMON = {
@@ -63,6 +68,6 @@ def test_results_over_sites_are_told_from_models(data: tuple[np.ndarray, np.ndar
     estimator = MixtureOfRegressions(1, random_state=0)
     result, orders = sites.fit(estimator), sites.select_order(estimator, orders=[1])
     selection = select_order(estimator, X, y, orders=[1])
-    kinds = (FederatedResult, FederatedComparison, LocalComparison)
-    found = [[isinstance(value, kind) for kind in kinds] for value in (result, orders, selection, result.model)]
+    kinds = (is_federated_result, is_federated_comparison, is_local_comparison)
+    found = [[follows(value) for follows in kinds] for value in (result, orders, selection, result.model)]
     assert found == [[True, False, False], [False, True, False], [False, False, True], [False, False, False]]

@@ -15,7 +15,7 @@ from consilience.kit.site_fit import site_file
 import hashlib
 for name in ("ash", "cedar"):
     file = site_file(Study.from_text(STUDY), name, hospitals()[name], Policy.of_profile("hospital"))
-    print(hashlib.sha256(canonical(file.content)).hexdigest())
+    print(hashlib.sha256(canonical_bytes(file.content)).hexdigest())
 """
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 

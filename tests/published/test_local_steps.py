@@ -146,5 +146,5 @@ def test_no_rows_make_no_sums() -> None:
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     mixture, rows = problem(sizes=(3,) * 40)
     whole = local_steps(mixture, rows, steps=3, rate=0.1)
-    monkeypatch.setattr("consilience.model.kernels.panels.block_rows", lambda p, weights: 7)
+    monkeypatch.setattr("consilience.published.client_steps.block_rows", lambda p, weights: 7)
     assert_same(local_steps(mixture, rows, steps=3, rate=0.1), whole)

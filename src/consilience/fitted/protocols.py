@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import getattr_static
 from itertools import cycle
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -16,6 +17,8 @@ from consilience.model import Design, Mixture, Rows
 from consilience.numerics.arrays import Array
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from consilience.runs.record import Record
 
 
@@ -70,7 +73,6 @@ class FittedMixture(Protocol):
     def describe(self, *, level: float = 0.95) -> str: ...  # noqa: D102
 
 
-@runtime_checkable
 class FederatedResult(Protocol):
     """What pictures and reports use of the result of ``Federation.fit``."""
 
@@ -106,7 +108,6 @@ class OrderComparison(Protocol):
     def best_order(self) -> int: ...  # noqa: D102
 
 
-@runtime_checkable
 class LocalComparison(OrderComparison, Protocol):
     """A comparison by ``select_order``."""
 
@@ -116,7 +117,6 @@ class LocalComparison(OrderComparison, Protocol):
     def preferred(self, criterion: str) -> int: ...  # noqa: D102
 
 
-@runtime_checkable
 class FederatedComparison(OrderComparison, Protocol):
     """A comparison by ``Federation.select_order``."""
 
@@ -125,6 +125,28 @@ class FederatedComparison(OrderComparison, Protocol):
 
     @property
     def best(self) -> FederatedResult: ...  # noqa: D102
+
+
+def is_federated_result(value: object) -> TypeIs[FederatedResult]:
+    """Whether a value is the result of ``Federation.fit``."""
+    return _has_members(value, FederatedResult)
+
+
+def is_local_comparison(value: object) -> TypeIs[LocalComparison]:
+    """Whether a value is the result of ``select_order``."""
+    return _has_members(value, LocalComparison)
+
+
+def is_federated_comparison(value: object) -> TypeIs[FederatedComparison]:
+    """Whether a value is the result of ``Federation.select_order``."""
+    return _has_members(value, FederatedComparison)
+
+
+def _has_members(value: object, protocol: object) -> bool:
+    """Whether a value has the members of a protocol; none of them is evaluated, since a property may raise an error."""
+    absent = object()
+    names = [name for name in dir(protocol) if not name.startswith("_")]
+    return all(getattr_static(value, name, absent) is not absent for name in names)
 
 
 # ---------------------------------------------------------------------- arguments

@@ -9,7 +9,14 @@ import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
 
 from consilience.errors import InvalidInputError
-from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, generator, noun
+from consilience.fitted.protocols import (
+    FederatedResult,
+    FittedMixture,
+    check_level,
+    generator,
+    is_federated_result,
+    noun,
+)
 from consilience.model import Mixture, Rows
 from consilience.model.families.registry import gaussian
 from consilience.numerics.arrays import Array, IntArray
@@ -289,7 +296,7 @@ def convergence(model: FittedMixture | FederatedResult, *, ax: Axes | None = Non
     """
     estimator = estimator_of(model)
     ax = prepare_axes(ax)
-    starts = model.fit.ascent.segments if isinstance(model, FederatedResult) else (0,)
+    starts = model.fit.ascent.segments if is_federated_result(model) else (0,)
     places = np.arange(len(estimator.trace_))
     for part in np.split(places, starts[1:]):
         ax.plot(part, estimator.trace_[part], color="black", lw=1.2, marker="o", ms=4)

@@ -16,6 +16,8 @@ from consilience.fitted.protocols import (
     FittedMixture,
     LocalComparison,
     check_level,
+    is_federated_comparison,
+    is_local_comparison,
     noun,
     parameter_table,
     response_names,
@@ -225,13 +227,11 @@ def orders(selection: LocalComparison | FederatedComparison, *, ax: Axes | None 
     >>> plot.orders(selection).get_legend_handles_labels()[1]
     ['AIC', 'BIC', 'ICL']
     """
-    if not isinstance(selection, LocalComparison | FederatedComparison):
+    if not (is_local_comparison(selection) or is_federated_comparison(selection)):
         raise InvalidInputError(
             f"selection is a {type(selection).__name__}: expected the result of select_order or Federation.select_order"
         )
-    models = (
-        selection.estimators if isinstance(selection, LocalComparison) else [fitted.model for fitted in selection.fits]
-    )
+    models = selection.estimators if is_local_comparison(selection) else [fitted.model for fitted in selection.fits]
     orders_ = np.array(selection.orders)
     doubtful = np.array([not (model.converged_ and model.starts_agree_) for model in models])
     ax = prepare_axes(ax)
@@ -252,7 +252,7 @@ def orders(selection: LocalComparison | FederatedComparison, *, ax: Axes | None 
 
 def _criteria(selection: LocalComparison | FederatedComparison) -> Iterator[tuple[str, Array, Array | None, int]]:
     """Yield name, values, standard errors and preferred order of each criterion."""
-    if isinstance(selection, FederatedComparison):
+    if is_federated_comparison(selection):
         for name in ("aic", "bic"):
             values = np.array([float(getattr(fitted, name)) for fitted in selection.fits])
             yield name, values, None, selection.orders[int(values.argmin())]

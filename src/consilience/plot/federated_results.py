@@ -12,6 +12,7 @@ from consilience.fitted.protocols import (
     FederatedResult,
     FittedMixture,
     check_level,
+    is_federated_result,
     response_names,
     term_names,
     terms_read,
@@ -118,7 +119,7 @@ def site_forest(result: FederatedResult, k: int, c: int, t: int) -> Forest:
 
 
 def _estimator_over_sites(result: FederatedResult) -> FittedMixture:
-    if not isinstance(result, FederatedResult):
+    if not is_federated_result(result):
         raise InvalidInputError(f"result is a {type(result).__name__}: expected the result of Federation.fit")
     if not isinstance(result.fit, CombinedFit) and not result.models:
         raise InvalidInputError(
@@ -259,7 +260,7 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
 
 def _combined_fit(result: FederatedResult) -> CombinedFit:
     """Return the fit of a one-shot result."""
-    fit = result.fit if isinstance(result, FederatedResult) else None
+    fit = result.fit if is_federated_result(result) else None
     if not isinstance(fit, CombinedFit):
         got = "the result of another method" if fit is not None else f"a {type(result).__name__}"
         raise InvalidInputError(f"result is {got}: expected the result of Federation.fit with method=OneShot(...)")
@@ -311,7 +312,7 @@ def sharing(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     >>> [label.get_text() for label in plot.sharing(result).get_yticklabels()]
     ['a', 'b', 'c', 'd']
     """
-    fit = result.fit if isinstance(result, FederatedResult) else None
+    fit = result.fit if is_federated_result(result) else None
     if not isinstance(fit, SharedFit):
         got = "the result of another method" if fit is not None else f"a {type(result).__name__}"
         raise InvalidInputError(f"result is {got}: expected the result of Federation.fit with method=SharedCentre(...)")

@@ -70,7 +70,7 @@ class ReportVerdict:
 
     Examples
     --------
-    >>> print(Verdict((Point(Use.CARE, "one site has few rows"),), "3 sites", "no site was left out"))
+    >>> print(ReportVerdict((Point(Use.CARE, "one site has few rows"),), "3 sites", "no site was left out"))
     This result can be used with care.
     3 sites
     no site was left out

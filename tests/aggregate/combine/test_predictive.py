@@ -83,7 +83,7 @@ def test_sites_without_noise_are_averaged_in_few_iterations(monkeypatch: pytest.
         passes.append(ascent.passes)
         return ascent
 
-    monkeypatch.setattr("consilience.fit.climb.drive", counted)
+    monkeypatch.setattr("consilience.aggregate.combine.combiner.drive", counted)
     pool = pool_of(3)
     rows = predict_rows(pool, np.ones(3, dtype=bool))
     found = nearest_in_prediction(pool.models[0].mixture, rows)

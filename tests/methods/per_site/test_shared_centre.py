@@ -80,7 +80,7 @@ def study(
     start = mixture_of(MEANS) if start is None else start
     d, q = (part.shape[1] for part in (next(iter(parts.values())).X, next(iter(parts.values())).Y))
     dialogue = (method or SharedCentre(rounds=8)).dialogue(Task([specification], d, q, start=start, seed=0))
-    return run(dialogue, InProcess().over(sites_of(parts)), journal, **options)
+    return run(dialogue, InProcess().over(sites_of(parts)), journal=journal, **options)
 
 
 @cache
@@ -641,7 +641,7 @@ def test_all_sites_asked_is_no_roll_call() -> None:
 def test_a_site_that_joins_late_starts_from_the_centre(monkeypatch: pytest.MonkeyPatch) -> None:
     parts, _ = gaussian_sites(8, h=1.0)
     centres: list[Mixture] = []
-    original, first = module.shared, module.restart
+    original, first = module.share_estimates, module.restart
 
     def recorded(estimates: Mapping[str, Estimate], **options: Any) -> Sharing:
         found = original(estimates, **options)
@@ -652,7 +652,7 @@ def test_a_site_that_joins_late_starts_from_the_centre(monkeypatch: pytest.Monke
         centres.append(first(fits))
         return centres[-1]
 
-    monkeypatch.setattr(module, "shared", recorded)
+    monkeypatch.setattr(module, "share_estimates", recorded)
     monkeypatch.setattr(module, "restart", restarted)
     method = SharedCentre(participation=0.25, rounds=10)
     dialogue = method.dialogue(Task([Specification(K=3, gate="constant")], 0, 4, start=mixture_of(MEANS), seed=1))
