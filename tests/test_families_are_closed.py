@@ -14,7 +14,8 @@ from consilience.model import FAMILIES, GATES
 SOURCE = Path(consilience.__file__).parent
 HOMES = {"model/families", "model/gates.py", "model/__init__.py"}  # and the package's list of public names
 CLASSES = {kind.__name__ for kind in (*FAMILIES.values(), *GATES.values())}
-NAMES = {*FAMILIES, *GATES}
+KNOWN = set(FAMILIES)
+NAMES = {*KNOWN, *GATES}
 MODULES = sorted(
     str(path.relative_to(SOURCE))
     for path in SOURCE.rglob("*.py")
@@ -36,6 +37,8 @@ def words_of(node: ast.AST) -> set[str]:
 
 def words_tested_for(tree: ast.AST) -> set[str]:
     """Names of families or gates that something is compared with, looked up by, or listed under."""
+    if not words_of(tree) & NAMES:  # most modules: what follows visits nested nodes many times
+        return set()
     kinds = ast.Compare | ast.match_case | ast.Subscript | ast.Dict | ast.Tuple | ast.List | ast.Set
     tests = [node for node in ast.walk(tree) if isinstance(node, kinds)]
     return set().union(*map(words_of, tests)) & NAMES if tests else set()
@@ -49,7 +52,7 @@ def names_listed(tree: ast.AST) -> set[str]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
     ]
-    found = [set(re.findall(r"\w+", text)) & set(FAMILIES) for text in texts]
+    found = [set(re.findall(r"\w+", text)) & KNOWN for text in texts]
     return set().union(*(names for names in found if len(names) > 1))
 
 

@@ -196,7 +196,7 @@ def all_kinds(mixture: Mixture, some: tuple[str, ...]) -> Dialogue[list[Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
-@pytest.mark.parametrize("number", [1, 2, 5, 16])
+@pytest.mark.parametrize("number", [1, 2, 5, 16, 40])  # of 40, more than two are neighbours in a block
 def test_bits_are_those_of_the_reference(over: Over, tmp_path: Path, number: int, in_memory: bool) -> None:
     sites, mixture = write_sites(tmp_path, number, 3_000)
     some = tuple(site.name for site in sites[1::3])
