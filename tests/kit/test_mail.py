@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ WITH_CLIENTS = {
 CONSTANT = ('gate_columns = ["age", "severity"]\n', "")
 
 
-@cache
 def start_of_files() -> Any:
     files = [site_file(PLAN, name, table) for name, table in TABLES.items()]
     (found,) = combine_files(PLAN, files).fits
@@ -67,13 +65,6 @@ CASES = {
 }
 
 
-@cache
-def simulation(case: str) -> Any:
-    """The result of a case in one process."""
-    study, tables, has_start = CASES[case]
-    return simulate_study(study, tables, start=start_of_files() if has_start else None).best
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
 @pytest.mark.parametrize("case", CASES)
@@ -81,7 +72,7 @@ def test_a_run_by_files_has_the_bits_of_a_simulation(case: str, tmp_path: Path) 
     study, tables, has_start = CASES[case]
     start = start_of_files() if has_start else None
     done = Office(tmp_path, study, start=start, tables=tables).to_the_end()
-    expected = simulation(case)
+    expected = simulate_study(study, tables, start=start).best
     assert done.fit.log_likelihood == expected.fit.log_likelihood
     np.testing.assert_array_equal(done.fit.mixture.coefficients, expected.fit.mixture.coefficients)
     assert done.models.keys() == expected.models.keys()
@@ -104,7 +95,7 @@ def test_a_run_on_a_cluster_has_the_bits_of_a_simulation(case: str, cluster: Any
     for name, table in tables.items():
         pq.write_table(table, tmp_path / f"{name}.parquet")
     done = run_over_files(study, str(tmp_path / "*.parquet"), cluster).best
-    expected = simulation(case)
+    expected = simulate_study(study, tables).best
     np.testing.assert_array_equal(done.fit.mixture.coefficients, expected.fit.mixture.coefficients)
     for name, model in done.models.items():
         np.testing.assert_array_equal(model.mixture_.coefficients, expected.models[name].mixture_.coefficients)
@@ -122,7 +113,7 @@ def test_refinement_of_the_released_files(tmp_path: Path) -> None:
     assert all(entry.kind != "refusal" for folder in office.folders.values() for entry in folder.entries)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def start() -> Any:
     return start_of_files()
 
