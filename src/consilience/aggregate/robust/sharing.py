@@ -85,10 +85,10 @@ class Sharing:
 def share_estimates(estimates: Mapping[str, Estimate], *, equal: bool = False, barred: Collection[str] = ()) -> Sharing:
     """Shrink the estimates of sites towards a robust centre, by an amount that depends on their differences.
 
-    Coefficients of each expert are shrunk (:func:`~consilience.aggregate.robust.centre.shrunk`) in coordinates whitened
-    by the geometric median of their covariances per row; slopes of a softmax gate likewise, all experts as one vector.
-    A site more than half of whose experts are far from the others' is excluded from the centre. Weights and covariances
-    of the experts are estimated per site; the centre's count as ``f`` rows, or fewer if sites differ in them.
+    Coefficients of each expert are shrunk (:func:`~consilience.aggregate.robust.shrinkage.shrink`) in coordinates
+    whitened by the geometric median of their covariances per row; slopes of a softmax gate likewise, all experts as one
+    vector. A site more than half of whose experts are far from the others' is excluded from the centre. Weights and
+    covariances of the experts are estimated per site; the centre's count as ``f`` rows, or fewer if sites differ.
 
     Parameters
     ----------
