@@ -1,6 +1,7 @@
 import numpy as np
 
-from consilience.model.families.base import Bounds, latent_information
+from consilience.model.families.base import Bounds
+from consilience.model.families.gamma import latent_information
 
 BOUNDS = Bounds(2.0, 50.0, longest=1.0)
 

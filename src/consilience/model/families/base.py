@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
-from scipy.special import polygamma
 
 from consilience.model.rows import Block, Rows
-from consilience.model.statistics import Layout, Moments, Penalty, Weights
+from consilience.model.statistics import Layout, Moments, Penalty, Weights, quadratic
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, Mask, unpack
 from consilience.numerics.linalg import is_semidefinite
@@ -61,8 +60,7 @@ class Bounds:
 
     def reached(self, shape: Array) -> Mask:
         """Mask of the shapes at a bound."""
-        at: Mask = (shape <= self.least) | (shape >= self.most)
-        return at
+        return np.asarray((shape <= self.least) | (shape >= self.most))
 
     def inward(self, shape: Array, score: Array) -> Array:
         """Return the scores ``(K,)`` of the log shapes; 0 at a bound beyond which the likelihood still increases."""
@@ -75,12 +73,6 @@ class Bounds:
         J[at, -1, :] = J[at, :, -1] = 0.0
         J[at, -1, -1] = information[at]
         return J
-
-
-def latent_information(k: Array) -> Array:
-    """Compute the information on ``log k`` of one draw from a Gamma distribution with shape ``k`` and mean 1."""
-    information: Array = k**2 * polygamma(1, k) - k
-    return information
 
 
 # ---------------------------------------------------------------- base
@@ -237,6 +229,8 @@ class Experts(ABC):
     """Allowed responses of the family, as a sentence for error messages."""
     message_fields: ClassVar[MessageFields]
     """For each field of the dataclass: its allowed numbers of axes, or its allowed strings."""
+    B: Array
+    """Coefficients: those of an expert at a place of the first axis, those of a linear predictor along the last."""
 
     @classmethod
     @abstractmethod
@@ -286,14 +280,14 @@ class Experts(ABC):
     # ------------------------------------------------------------------ sizes
 
     @property
-    @abstractmethod
     def K(self) -> int:
         """Number of experts."""
+        return len(self.B)
 
     @property
-    @abstractmethod
     def p(self) -> int:
         """Number of coefficients per linear predictor."""
+        return int(self.B.shape[-1])
 
     @property
     def q(self) -> int:
@@ -395,9 +389,9 @@ class Experts(ABC):
         """Whether the coefficients are identified; with a ridge they always are."""
         return True
 
-    @abstractmethod
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """Return the ridge penalty, which is subtracted from the log-likelihood."""
+        return quadratic(self.B, penalty.expert_matrix(self.p, intercept=intercept))
 
     def admissible(self, penalty: Penalty) -> bool:
         """Whether the shapes respect their lower bound; always for a family without shapes."""
@@ -430,9 +424,9 @@ class Experts(ABC):
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
         """Compute the second derivative of the ridge in the free coefficients."""
 
-    @abstractmethod
     def free_coefficients(self) -> Array:
         """Return the free coefficients, flat."""
+        return self.B.ravel()
 
     @abstractmethod
     def moved(self, coefficients: Array, shapes: Array) -> Self:
@@ -580,19 +574,15 @@ class MomentExperts(Protocol):
 
     def moment_costs(self, others: Self, mass: Array, second: Array) -> Array:
         """Compute the divergence from each expert to each of ``others``, summed over its rows, ``(L, K)``."""
-        ...
 
     def moment_barycentres(self, parts: Self, labels: IntArray, mass: Array, second: Array) -> Self:
         """Compute for each of these experts the barycentre of the ``parts`` that ``labels (L,)`` assign to it."""
-        ...
 
     def largest_precision(self, second: Array) -> Array:
         """Return the diagonal of each expert's information for known labels, ``(K, f)``: a bound on precisions."""
-        ...
 
     def labelled_precision(self, second: Array) -> Array:
         """Return each expert's information for known labels, ``(K, f, f)``, from ``second (K, p, p)``."""
-        ...
 
 
 def arrays_problem(arrays: Mapping[str, tuple[Array, tuple[int, ...]]]) -> str:

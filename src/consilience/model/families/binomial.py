@@ -49,8 +49,7 @@ class BinomialExperts(GeneralisedLinearExperts):
     def response_features(self, rows: Rows) -> Array:
         """Empirical log odds ``(n, 1)``."""
         trials = 1.0 if rows.exposure is None else rows.exposure[:, None]
-        odds: Array = np.log((rows.Y + 0.5) / (trials - rows.Y + 0.5))
-        return odds
+        return np.log((rows.Y + 0.5) / (trials - rows.Y + 0.5))
 
     def at_level(self, rows: Rows) -> Self:
         """The blank experts at the overall log odds."""

@@ -11,7 +11,7 @@ import numpy as np
 from consilience.model import multinomial
 from consilience.model.families.base import Evaluated, Experts, ExpertScores, MessageFields, Options, arrays_problem
 from consilience.model.rows import Block, Rows
-from consilience.model.statistics import Layout, Moments, Penalty, Weights, quadratic
+from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, log_softmax, log_sum_exp
 from consilience.numerics.linalg import is_semidefinite
@@ -70,19 +70,9 @@ class CategoricalExperts(Experts):
         return cls(np.concatenate([part.B for part in parts]))
 
     @property
-    def K(self) -> int:
-        """Number of experts."""
-        return len(self.B)
-
-    @property
     def C(self) -> int:
         """Number of classes."""
         return int(self.B.shape[1])
-
-    @property
-    def p(self) -> int:
-        """Number of coefficients per class."""
-        return int(self.B.shape[2])
 
     @property
     def channels(self) -> int:
@@ -100,8 +90,7 @@ class CategoricalExperts(Experts):
 
     def response_features(self, rows: Rows) -> Array:
         """Return the classes as indicators ``(n, C)``."""
-        one_hot: Array = (np.arange(self.C) == rows.Y).astype(np.float64)
-        return one_hot
+        return np.asarray((np.arange(self.C) == rows.Y).astype(np.float64))
 
     def invalid(self) -> str:
         """Return the reason why the coefficients are not valid; empty if they are."""
@@ -153,10 +142,6 @@ class CategoricalExperts(Experts):
             for b, g, h in zip(self.B, gradients, curvatures, strict=True)
         ]
         return type(self)(np.array(moved))
-
-    def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """Return the ridge penalty, which is subtracted from the log-likelihood."""
-        return quadratic(self.B, penalty.expert_matrix(self.p, intercept=intercept))
 
     # ------------------------------------------------------------------ derivatives
 
@@ -228,8 +213,7 @@ class CategoricalExperts(Experts):
         """Compute ``Σ_c p_kc (log p_kc - log p_lc)``, ``(K, L, n)``."""
         ours, theirs = (log_softmax((B @ panel).transpose(1, 0, 2)) for B in (self.B, other.B))  # (C, K, n)
         entropy = np.sum(np.exp(ours) * ours, axis=0)
-        divergence: Array = entropy[:, None] - np.einsum("ckn,cln->kln", np.exp(ours), theirs)
-        return divergence
+        return np.asarray(entropy[:, None] - np.einsum("ckn,cln->kln", np.exp(ours), theirs))
 
     def projected(self, panel: Array, mass: Array, mean: Array, within: Array) -> Self:
         """Fit each expert by softmax regression on soft labels: minimise ``-Σ_i mass_i Σ_c mean_ci log p_c(x_i)``."""

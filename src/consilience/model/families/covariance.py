@@ -117,9 +117,8 @@ def maximiser(scatter: Array, n: Array, structure: Structure, old: Array, floor:
     if structure == "tied":
         return old if n.sum() <= 0 else bound_below(scatter.sum(axis=0) / n.sum(), floor)
     if structure == "full":
-        return np.array(
-            [old[k] if empty[k] else bound_below(scatter[k] / rows[k], floor) for k in range(len(n))]
-        ).reshape(len(n), q, q)
+        found = [old[k] if empty[k] else bound_below(scatter[k] / rows[k], floor) for k in range(len(n))]
+        return np.array(found).reshape(len(n), q, q)
     if structure == "diag":
         return np.where(empty[:, None], old, np.maximum(scatter / rows[:, None], np.diagonal(floor)))
     return np.where(empty, old, np.maximum(scatter.sum(axis=1) / (q * rows), np.trace(floor) / q))
@@ -229,6 +228,12 @@ def block_matrix(A: Array, B: Array, C: Array) -> Array:
 
 
 # ---------------------------------------------------------------- least squares
+
+
+def are_of_full_rank(S: Array, n: Array) -> bool:
+    """Whether the second moments ``(K, p, p)`` of all experts with more rows than coefficients determine these."""
+    none = np.zeros((S.shape[1], 1))
+    return all(solve_symmetric(A, none)[1] for A, mass in zip(S, n, strict=True) if mass > len(A))
 
 
 @dataclass(frozen=True, eq=False)

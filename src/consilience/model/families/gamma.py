@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self, cast
+from typing import ClassVar, Self
 
 import numpy as np
 from scipy.special import digamma, gammainc, gammaincinv, gammaln, polygamma
 
-from consilience.model.families.base import Evaluated, ExpertScores, MessageFields, Options, arrays_problem
+from consilience.model.families.base import Evaluated, ExpertScores, MessageFields, Options
 from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
@@ -70,11 +69,6 @@ class GammaExperts(GeneralisedLinearExperts):
             return ""
         return f"the response is constant over n_samples={summary.weight:g}: its dispersion has no estimate"
 
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """The experts of several parts as one."""
-        return cls(np.concatenate([part.B for part in parts]), np.concatenate([part.nu for part in parts]))
-
     @property
     def shapes(self) -> int:
         """One shape per expert."""
@@ -92,8 +86,7 @@ class GammaExperts(GeneralisedLinearExperts):
         """Standardised logarithms ``(n, 1)``."""
         logs = np.log(rows.Y)
         spread = logs.std()
-        scaled: Array = (logs - logs.mean()) / (spread if spread > 0 else 1.0)
-        return scaled
+        return np.asarray((logs - logs.mean()) / (spread if spread > 0 else 1.0))
 
     def at_level(self, rows: Rows) -> Self:
         """The blank experts at the overall mean, with the dispersion of the responses around it."""
@@ -105,8 +98,7 @@ class GammaExperts(GeneralisedLinearExperts):
 
     def invalid(self) -> str:
         """Why coefficients and shapes are not proper; empty where they are."""
-        problem = arrays_problem({"B": (self.B, self.B.shape), "nu": (self.nu, (self.K,))})
-        return problem or ("" if np.all(self.nu > 0) else "a shape is not positive")
+        return super().invalid() or ("" if np.all(self.nu > 0) else "a shape is not positive")
 
     # ------------------------------------------------------------------ the pass
 
@@ -181,7 +173,7 @@ class GammaExperts(GeneralisedLinearExperts):
         J = np.empty((self.K, p + 1, p + 1))
         J[:, :p, :p] = nu[:, None, None] * unpack(moments.second)
         J[:, p, :p] = J[:, :p, p] = -nu[:, None] * moments.first
-        J[:, p, p] = n * (nu**2 * polygamma(1, nu) - nu) - self.score(moments)[1][:, 0]
+        J[:, p, p] = n * latent_information(nu) - self.score(moments)[1][:, 0]
         return J
 
     def moved(self, coefficients: Array, shapes: Array) -> Self:
@@ -202,10 +194,6 @@ class GammaExperts(GeneralisedLinearExperts):
         return {"dispersions_": 1 / self.nu}
 
     # ------------------------------------------------------------------ use
-
-    def mean(self, panel: Array) -> Array:
-        """``μ_k(x_i)``, ``(K, 1, n)``."""
-        return cast(Array, np.exp(self.predictor(panel)))[:, None]
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Responses ``(n, 1)`` of the experts named by ``labels (n,)``."""
@@ -234,8 +222,7 @@ class GammaExperts(GeneralisedLinearExperts):
         nu, their_nu = self.nu[:, None], other.nu
         constant = (nu - their_nu) * digamma(nu) - gammaln(nu) + gammaln(their_nu)  # (K, L)
         gap = ours[:, None] - theirs  # (K, L, n)
-        divergence: Array = constant[:, :, None] + their_nu[:, None] * gap + nu[:, :, None] * np.expm1(-gap)
-        return divergence
+        return np.asarray(constant[:, :, None] + their_nu[:, None] * gap + nu[:, :, None] * np.expm1(-gap))
 
     def within(self, panel: Array, own: Array, mean: Array) -> Array:
         """``Σ mass E log y`` over experts and points."""
@@ -249,10 +236,6 @@ class GammaExperts(GeneralisedLinearExperts):
         loss = np.sum(mass * moved.pointwise(moved.predictor(panel), mean[:, 0])[0], axis=1)
         excess = (loss - within) / np.where(n > 0, n, 1.0) - 1.0
         return replace(moved, nu=np.where(n > 0, best_shape(excess), self.nu))
-
-    def permuted(self, permutation: IntArray) -> Self:
-        """The experts at these places."""
-        return replace(self, B=self.B[permutation], nu=self.nu[permutation])
 
     # ------------------------------------------------------------------ one model per site
 
@@ -295,5 +278,9 @@ def best_shape(excess: Array) -> Array:
         nu = nu * np.exp(np.clip(change, -2.0, 2.0))
         if np.all(np.abs(change) < 1e-12):
             break
-    found: Array = np.maximum(nu, LEAST_SHAPE)
-    return found
+    return np.asarray(np.maximum(nu, LEAST_SHAPE))
+
+
+def latent_information(k: Array) -> Array:
+    """Compute the information on ``log k`` of one draw from a Gamma distribution with shape ``k`` and mean 1."""
+    return np.asarray(k**2 * polygamma(1, k) - k)

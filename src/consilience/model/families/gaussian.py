@@ -13,17 +13,9 @@ from scipy.special import ndtr, ndtri
 
 from consilience.model.families import covariance as cov
 from consilience.model.families.base import Evaluated, Experts, ExpertScores, MessageFields, Options, arrays_problem
-from consilience.model.families.covariance import (
-    STRUCTURES,
-    LeastSquares,
-    Structure,
-    as_structure,
-    joint_products,
-    regression_products,
-)
 from consilience.model.kernels import Kernel
 from consilience.model.rows import Block, Rows
-from consilience.model.statistics import Layout, Moments, Penalty, Weights, quadratic
+from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, pack, unpack
 from consilience.numerics.linalg import is_semidefinite, solve_symmetric, symmetric_exponential
@@ -77,7 +69,7 @@ class GaussianExperts(Experts):
 
     B: Array
     covariance: Array
-    structure: Structure = "full"
+    structure: cov.Structure = "full"
 
     family = "gaussian"
     several_responses = True
@@ -85,11 +77,7 @@ class GaussianExperts(Experts):
     default_ridge = 0.0
     shape_name = "variance"
     range_sentence = "the response must be real numbers"
-    message_fields: ClassVar[MessageFields] = {
-        "B": (3,),
-        "covariance": (1, 2, 3),
-        "structure": STRUCTURES,
-    }
+    message_fields: ClassVar[MessageFields] = {"B": (3,), "covariance": (1, 2, 3), "structure": cov.STRUCTURES}
 
     @classmethod
     def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
@@ -97,7 +85,7 @@ class GaussianExperts(Experts):
         B = np.zeros((K, len(summary.y_mean), p))
         if options.intercept:
             B[:, :, 0] = summary.y_mean
-        structure = as_structure(options.structure)
+        structure = cov.as_structure(options.structure)
         wide = np.tile(summary.y_covariance + summary.floor(1e-6), (K, 1, 1))
         return cls(B, cov.store_covariances(wide, structure), structure)
 
@@ -141,19 +129,9 @@ class GaussianExperts(Experts):
         return cls(B, matrices)
 
     @property
-    def K(self) -> int:
-        """Number of experts."""
-        return len(self.B)
-
-    @property
     def q(self) -> int:
         """Number of responses."""
         return int(self.B.shape[1])
-
-    @property
-    def p(self) -> int:
-        """Number of coefficients per response."""
-        return int(self.B.shape[2])
 
     @property
     def channels(self) -> int:
@@ -205,8 +183,7 @@ class GaussianExperts(Experts):
     def response_features(self, rows: Rows) -> Array:
         """Return standardised responses ``(n, q)``."""
         spread = rows.Y.std(axis=0)
-        scaled: Array = (rows.Y - rows.Y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-        return scaled
+        return np.asarray((rows.Y - rows.Y.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
 
     def invalid(self) -> str:
         """Return the reason why coefficients or covariances are not valid for K experts; empty if they are."""
@@ -221,9 +198,8 @@ class GaussianExperts(Experts):
         """Compute the log density ``log N(y_i; B_k x̃_i, Σ_k)`` and the residuals of a block."""
         if self.q > 1 and self.p == 1 and np.all(block.panel == 1.0):
             Y, means = block.Y.T, self.B[:, :, 0]
-            return SameMeans(
-                self._log_density(block.kernel.distances(Y, means, self._whitening)), Y, means, block.kernel
-            )
+            distances = block.kernel.distances(Y, means, self._whitening)
+            return SameMeans(self._log_density(distances), Y, means, block.kernel)
         K, q, p = self.B.shape
         r = (self.B.reshape(K * q, p) @ block.panel).reshape(K, q, -1)
         np.subtract(block.Y, r, out=r)
@@ -268,7 +244,7 @@ class GaussianExperts(Experts):
     def row_products(self, moments: Moments, *, intercept: bool) -> tuple[Array, Array]:
         """Return all products of covariates and responses; of several responses only those that the scatter has."""
         _, scatter, Sxr = self._unfold(moments)
-        return regression_products(self.B, unpack(moments.second), Sxr, self._square(scatter))
+        return cov.regression_products(self.B, unpack(moments.second), Sxr, self._square(scatter))
 
     def impossible(self, moments: Moments, *, intercept: bool) -> str:
         """Return what no rows can give: the products of covariates and residuals are positive semidefinite."""
@@ -278,7 +254,7 @@ class GaussianExperts(Experts):
             return "a negative mass"
         if intercept and len(S) and np.any(np.abs(S[:, 0, 0] - n) > SAME_MASS * n.sum()):
             return "a mass that differs from its second moments"
-        if not is_semidefinite(joint_products(S, Sxr, scatter)):
+        if not is_semidefinite(cov.joint_products(S, Sxr, scatter)):
             return "moments of covariates and residuals that are not positive semidefinite"
         return ""
 
@@ -345,14 +321,7 @@ class GaussianExperts(Experts):
 
     def full_rank(self, moments: Moments) -> bool:
         """Whether every expert with rows has a design of full rank."""
-        n = moments.plain[: self.K]
-        blocks = unpack(moments.second)
-        none = np.zeros((self.p, 1))
-        return all(solve_symmetric(S, none)[1] for S, mass in zip(blocks, n, strict=True) if mass > self.p)
-
-    def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """Return the ridge penalty, which is subtracted from the log-likelihood."""
-        return quadratic(self.B, penalty.expert_matrix(self.p, intercept=intercept))
+        return cov.are_of_full_rank(unpack(moments.second), moments.plain[: self.K])
 
     def admissible(self, penalty: Penalty) -> bool:
         """Whether the covariances respect the floor."""
@@ -387,17 +356,15 @@ class GaussianExperts(Experts):
         _, scatter, _ = self._unfold(moments)
         _, Linv = self.factors
         S = scatter if cov.has_matrices(self.structure) else scatter[:, :, None] * np.eye(self.q)
-        whitened: Array = Linv @ S @ Linv.transpose(0, 2, 1)
-        return whitened
+        return Linv @ S @ Linv.transpose(0, 2, 1)
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
         """Compute the observed score from the moments: coefficients ``(K, q, p)`` and shapes ``(K, m)``."""
         n, _, Sxr = self._unfold(moments)
         _, Linv = self.factors
         E = cov.basis(self.structure, self.q)
-        shapes = np.einsum("jab,kab->kj", E, self._whitened_scatter(moments)) - n[:, None] * np.trace(
-            E, axis1=1, axis2=2
-        )
+        trace = np.trace(E, axis1=1, axis2=2)
+        shapes = np.einsum("jab,kab->kj", E, self._whitened_scatter(moments)) - n[:, None] * trace
         return Linv.transpose(0, 2, 1) @ Linv @ Sxr.transpose(0, 2, 1), 0.5 * shapes
 
     def tie(self) -> Array:
@@ -408,10 +375,6 @@ class GaussianExperts(Experts):
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
         """Compute the second derivative of the ridge."""
         return kronecker(np.eye(self.K * self.q), penalty.expert_matrix(self.p, intercept=intercept))
-
-    def free_coefficients(self) -> Array:
-        """Return the free coefficients, flat."""
-        return self.B.ravel()
 
     def moved(self, coefficients: Array, shapes: Array) -> Self:
         """Return ``B + coefficients`` and ``Σ_k ← L_k exp(E_k) L_kᵀ``, ``E_k = Σ_j shapes_kj E_j``."""
@@ -467,16 +430,14 @@ class GaussianExperts(Experts):
         constant = self.shape_divergence(other)
         _, Linv = other.factors
         gap = self.mean(panel)[:, None] - other.mean(panel)  # (K, L, q, n)
-        divergence: Array = constant[:, :, None] + 0.5 * np.sum((Linv @ gap) ** 2, axis=2)
-        return divergence
+        return np.asarray(constant[:, :, None] + 0.5 * np.sum((Linv @ gap) ** 2, axis=2))
 
     def shape_divergence(self, other: Self) -> Array:
         """Compute the divergence at equal means, ``½ (log|Σ_l| - log|Σ_k| + tr Σ_l⁻¹ Σ_k - q)``, ``(K, L)``."""
         (L, _), (M, Minv) = self.factors, other.factors
         log_det = [2 * np.log(np.diagonal(F, axis1=1, axis2=2)).sum(axis=1) for F in (L, M)]
         trace = np.sum((Minv[None] @ L[:, None]) ** 2, axis=(2, 3))
-        constant: Array = 0.5 * (log_det[1] - log_det[0][:, None] + trace - self.q)
-        return constant
+        return np.asarray(0.5 * (log_det[1] - log_det[0][:, None] + trace - self.q))
 
     def within(self, panel: Array, own: Array, mean: Array) -> Array:
         """Compute the scatter of the responses around ``mean``, ``(q, q)``: between and within experts."""
@@ -510,9 +471,8 @@ class GaussianExperts(Experts):
         """Return the same experts with covariances in the structure of ``other``."""
         if self.structure == other.structure:
             return self
-        return replace(
-            self, covariance=cov.store_covariances(self.matrices, other.structure), structure=other.structure
-        )
+        covariance = cov.store_covariances(self.matrices, other.structure)
+        return replace(self, covariance=covariance, structure=other.structure)
 
     # ------------------------------------------------------------------ combining from moments
 
@@ -570,8 +530,7 @@ class GaussianExperts(Experts):
         """Return the diagonal of ``Σ_k⁻¹ ⊗ S_k``, ``(K, q p)``: the information for known labels."""
         moments = np.diagonal(second, axis1=1, axis2=2)
         inverse = np.array([np.diagonal(np.linalg.inv(S)) for S in self.matrices])  # (K, q)
-        bound: Array = (inverse[:, :, None] * moments[:, None]).reshape(self.K, -1)
-        return bound
+        return (inverse[:, :, None] * moments[:, None]).reshape(self.K, -1)
 
     def labelled_precision(self, second: Array) -> Array:
         """Return ``Σ_k⁻¹ ⊗ S_k``, ``(K, q p, q p)``: the information for known labels."""
@@ -607,12 +566,10 @@ class GaussianExperts(Experts):
         """Return moments at these experts as if their labels had been permuted."""
         return self.solution(moments).permuted(permutation).moments(self.B)
 
-    def solution(self, moments: Moments) -> LeastSquares:
+    def solution(self, moments: Moments) -> cov.LeastSquares:
         """Return the weighted least squares solution for moments at these experts."""
-        packed = moments.plain[self.K :].reshape(self.K, -1)
-        scatter = unpack(packed) if cov.has_matrices(self.structure) else packed
-        first = moments.first.reshape(self.K, self.q, self.p)
-        return LeastSquares.of(moments.plain[: self.K], unpack(moments.second), first, scatter, at=self.B)
+        n, scatter, Sxr = self._unfold(moments)
+        return cov.LeastSquares.of(n, unpack(moments.second), Sxr.transpose(0, 2, 1), scatter, at=self.B)
 
     def permuted(self, permutation: IntArray) -> Self:
         """Reorder the experts."""

@@ -10,8 +10,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from consilience.model.families.base import Experts, MessageFields, Options, arrays_problem
-from consilience.model.rows import Rows
-from consilience.model.statistics import Moments, Penalty, quadratic
+from consilience.model.rows import Block, Rows
+from consilience.model.statistics import Moments, Penalty
 from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray, kronecker, unpack
 from consilience.numerics.linalg import cap_step, solve_symmetric
@@ -46,16 +46,6 @@ class GeneralisedLinearExperts(Experts):
     largest_predictor: ClassVar[float] = LARGEST_PREDICTOR
     """Linear predictors are cut here."""
 
-    @property
-    def K(self) -> int:
-        """Number of experts."""
-        return len(self.B)
-
-    @property
-    def p(self) -> int:
-        """Number of coefficients."""
-        return int(self.B.shape[1])
-
     @classmethod
     def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
         """Return K experts with coefficients 0."""
@@ -68,12 +58,18 @@ class GeneralisedLinearExperts(Experts):
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate the experts of several parts."""
-        return cls(np.concatenate([part.B for part in parts]))
+        """Concatenate the arrays of several parts."""
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in cls._arrays()}
+        return replace(parts[0], **arrays)
+
+    @classmethod
+    def _arrays(cls) -> list[str]:
+        return [name for name, form in cls.message_fields.items() if isinstance(form[0], int)]
 
     def invalid(self) -> str:
-        """Return the reason why the coefficients are not valid; empty if they are."""
-        return arrays_problem({"B": (self.B, self.B.shape)})
+        """Return the reason why coefficients or shapes are not valid; empty if they are."""
+        shapes = {name: (getattr(self, name), (self.K,)) for name in self._arrays()}
+        return arrays_problem(shapes | {"B": (self.B, self.B.shape)})
 
     def with_intercept(self, value: float) -> Self:
         """Return the experts with this intercept."""
@@ -112,18 +108,13 @@ class GeneralisedLinearExperts(Experts):
         """
         R = penalty.expert_matrix(self.p, intercept=intercept)
         uphill = gradient - self.B @ R
-        direction = [
-            solve_symmetric(H + R, g[:, None])[0][:, 0] for H, g in zip(unpack(curvature), uphill, strict=True)
-        ]
-        return self.B + fraction * cap_step(np.array(direction), self.longest_step)
+        systems = zip(unpack(curvature), uphill, strict=True)
+        direction = np.array([solve_symmetric(H + R, g[:, None])[0][:, 0] for H, g in systems])
+        return self.B + fraction * cap_step(direction, self.longest_step)
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """Take one safeguarded Newton step per expert."""
         return replace(self, B=self.stepped(moments.first, moments.second, penalty, intercept, fraction))
-
-    def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
-        """Return the ridge penalty, which is subtracted from the log-likelihood."""
-        return quadratic(self.B, penalty.expert_matrix(self.p, intercept=intercept))
 
     def ridge(self, penalty: Penalty, *, intercept: bool) -> Array:
         """Compute the second derivative of the ridge."""
@@ -139,15 +130,15 @@ class GeneralisedLinearExperts(Experts):
         """Compute the observed score ``(K, 1, p)``; no shapes."""
         return moments.first[:, None], np.empty((self.K, 0))
 
-    def free_coefficients(self) -> Array:
-        """Return the coefficients, flat."""
-        return self.B.ravel()
-
     def moved(self, coefficients: Array, shapes: Array) -> Self:
         """Add ``coefficients`` to the coefficients."""
         return replace(self, B=self.B + coefficients.reshape(self.B.shape))
 
     # ------------------------------------------------------------------ prediction
+
+    def mean(self, panel: Array) -> Array:
+        """Compute the mean, of a row of unit size, ``(K, 1, n)``: ``exp η``, for a log link."""
+        return np.exp(self.predictor(panel))[:, None]
 
     def mean_slopes(self, panel: Array) -> Array:
         """Compute the derivative of the mean in the linear predictor, ``(K, 1, 1, n)``: the mean, for a log link."""
@@ -175,7 +166,7 @@ class GeneralisedLinearExperts(Experts):
 
     def permuted(self, permutation: IntArray) -> Self:
         """Reorder the experts."""
-        return replace(self, B=self.B[permutation])
+        return replace(self, **{name: getattr(self, name)[permutation] for name in self._arrays()})
 
     def transformed(self, T: Array) -> Self:
         """Return the experts with coefficients ``T b``, for a change of covariate coordinates."""
@@ -202,8 +193,7 @@ def log_rates(rows: Rows) -> Array:
     array([[0.]])
     """
     exposure = 1.0 if rows.exposure is None else rows.exposure[:, None]
-    rates: Array = np.log((rows.Y + 0.5) / exposure)
-    return rates
+    return np.log((rows.Y + 0.5) / exposure)
 
 
 def mean_per_size(rows: Rows) -> float:
@@ -217,3 +207,36 @@ def mean_per_size(rows: Rows) -> float:
     weight = np.ones(rows.n) if rows.weight is None else rows.weight
     size = 1.0 if rows.exposure is None else rows.exposure
     return float(weight @ rows.Y[:, 0] / np.sum(weight * size))
+
+
+class CountExperts(GeneralisedLinearExperts):
+    """Experts of counts with a log link, whose rows may have an exposure."""
+
+    multiplied = "rate"
+    discrete = True
+    size_name = "exposure"
+    range_sentence = "the response must be one column of counts 0, 1, 2, …"
+
+    def in_range(self, rows: Rows) -> bool:
+        """Whether the response is a count."""
+        return whole_counts(rows)
+
+    def response_features(self, rows: Rows) -> Array:
+        """Return log rates ``(n, 1)``."""
+        return log_rates(rows)
+
+    def at_level(self, rows: Rows) -> Self:
+        """Return the blank experts with the log of the overall rate as intercept."""
+        return self.with_intercept(float(np.log(max(mean_per_size(rows), 1e-8))))
+
+    def log_means(self, block: Block) -> Array:
+        """Compute ``η`` with the exposure of the rows, ``(K, n)``."""
+        eta = self.B @ block.panel
+        if block.exposure is not None:
+            eta += np.log(block.exposure)
+        return np.minimum(eta, LARGEST_PREDICTOR, out=eta)
+
+    def means(self, panel: Array, exposure: Array | None) -> Array:
+        """Compute the means of rows with an exposure, ``(K, n)``."""
+        mu = self.mean(panel)[:, 0]
+        return mu if exposure is None else mu * exposure

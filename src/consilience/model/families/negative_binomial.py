@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self, cast
 
@@ -10,26 +10,13 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import betainc, digamma, gammaln, nbdtrik, polygamma
 
-from consilience.model.families.base import (
-    Bounds,
-    Evaluated,
-    ExpertScores,
-    MessageFields,
-    Options,
-    arrays_problem,
-    latent_information,
-)
-from consilience.model.families.glm import (
-    LARGEST_PREDICTOR,
-    GeneralisedLinearExperts,
-    log_rates,
-    mean_per_size,
-    whole_counts,
-)
-from consilience.model.rows import Block, Rows
+from consilience.model.families.base import Bounds, Evaluated, ExpertScores, MessageFields, Options
+from consilience.model.families.gamma import latent_information
+from consilience.model.families.glm import CountExperts
+from consilience.model.rows import Block
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, Mask, unpack
+from consilience.numerics.arrays import Array, IntArray, unpack
 from consilience.numerics.linalg import short_newton_steps
 
 SIZES = Bounds(1e-3, 1e6, longest=2.0)
@@ -57,7 +44,7 @@ class NegativeBinomialEvaluated(Evaluated):
 
 
 @dataclass(frozen=True, eq=False)
-class NegativeBinomialExperts(GeneralisedLinearExperts):
+class NegativeBinomialExperts(CountExperts):
     """Experts ``y | x, k`` with mean ``μ = exposure · exp(x̃ᵀ b_k)`` and variance ``μ + μ² / θ_k`` (NB2).
 
     The log density is ``log Γ(y + θ) - log Γ(θ) - log y! + θ log θ + y log μ - (y + θ) log(θ + μ)``. The free shape is
@@ -74,12 +61,8 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
     theta: Array
 
     family = "negative_binomial"
-    multiplied = "rate"
-    discrete = True
-    size_name = "exposure"
     shape_name = "dispersion"
     relaxes: ClassVar[Mapping[str, str]] = {"poisson": "overdispersion"}
-    range_sentence = "the response must be one column of counts 0, 1, 2, …"
     message_fields: ClassVar[MessageFields] = {"B": (2,), "theta": (1,)}
     longest_step = 2.0
 
@@ -88,42 +71,21 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
         """Return K experts with mean 1 and dispersion 1."""
         return cls(np.zeros((K, p)), np.ones(K))
 
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate the experts of several parts."""
-        return cls(np.concatenate([part.B for part in parts]), np.concatenate([part.theta for part in parts]))
-
     @property
     def shapes(self) -> int:
         """Number of shapes per expert: one."""
         return 1
 
-    def in_range(self, rows: Rows) -> bool:
-        """Whether the response is a count."""
-        return whole_counts(rows)
-
-    def response_features(self, rows: Rows) -> Array:
-        """Return log rates ``(n, 1)``."""
-        return log_rates(rows)
-
-    def at_level(self, rows: Rows) -> Self:
-        """Return the blank experts with the log of the overall rate as intercept."""
-        return self.with_intercept(float(np.log(max(mean_per_size(rows), 1e-8))))
-
     def invalid(self) -> str:
         """Return the reason why coefficients and sizes are not valid; empty if they are."""
-        problem = arrays_problem({"B": (self.B, self.B.shape), "theta": (self.theta, (self.K,))})
-        inside = problem or np.array_equal(self.theta, SIZES.clipped(self.theta))
-        return problem or ("" if inside else "a size is out of range")
+        inside = np.array_equal(self.theta, SIZES.clipped(self.theta))
+        return super().invalid() or ("" if inside else "a size is out of range")
 
     # ------------------------------------------------------------------ the E-step
 
     def evaluate(self, block: Block) -> NegativeBinomialEvaluated:
         """Compute the log density, the mean, and the derivatives in ``θ``."""
-        eta = self.B @ block.panel
-        if block.exposure is not None:
-            eta += np.log(block.exposure)
-        np.minimum(eta, LARGEST_PREDICTOR, out=eta)
+        eta = self.log_means(block)
         mu, theta = np.exp(eta), self.theta[:, None]
         counts, place = np.unique(block.Y[0], return_inverse=True)
         rising, first, second = (part[:, place] for part in self._of_counts(counts))
@@ -190,15 +152,10 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
 
     # ------------------------------------------------------------------ derivatives
 
-    @property
-    def _held(self) -> Mask:
-        """Mask of the experts with a size at a bound."""
-        return SIZES.reached(self.theta)
-
     def scores(self, at: NegativeBinomialEvaluated) -> ExpertScores:
         """Compute ``θ (y - μ) / (θ + μ)`` on ``x``, and ``θ D`` for ``log θ``."""
         theta = self.theta[:, None]
-        shape = np.where(self._held[:, None], 0.0, theta * at.slope)
+        shape = np.where(SIZES.reached(self.theta)[:, None], 0.0, theta * at.slope)
         return ExpertScores((theta * (at.y - at.mu) / (theta + at.mu))[:, None], shape[:, None])
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
@@ -230,17 +187,13 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
 
     def log_shapes_jacobian(self) -> Array:
         """Return ``∂ log(1 / θ) / ∂ log θ = -1``; NaN for a size at a bound, which has no standard error."""
-        return np.diag(np.where(self._held, np.nan, -1.0))
+        return np.diag(np.where(SIZES.reached(self.theta), np.nan, -1.0))
 
     def attributes(self) -> dict[str, Array]:
         """Return dispersions ``(K,)``."""
         return {"dispersions_": 1 / self.theta}
 
     # ------------------------------------------------------------------ prediction
-
-    def mean(self, panel: Array) -> Array:
-        """Compute the rate at unit exposure, ``(K, 1, n)``."""
-        return cast(Array, np.exp(self.predictor(panel)))[:, None]
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw counts ``(n, 1)`` from the experts given by ``labels (n,)``."""
@@ -252,8 +205,7 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
 
     def _success(self, panel: Array, exposure: Array | None) -> Array:
         """Compute ``θ / (θ + μ)``, ``(K, n)``."""
-        mu = self.mean(panel)[:, 0] * (1.0 if exposure is None else exposure)
-        return 1 / (1 + mu / self.theta[:, None])
+        return 1 / (1 + self.means(panel, exposure) / self.theta[:, None])
 
     def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
@@ -263,12 +215,7 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
     def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
         """Compute the quantile of each expert, ``(K, n)``, up to rounding."""
         success = self._success(panel, exposure)
-        counts: Array = np.nan_to_num(nbdtrik(probability, self.theta[:, None], success))
-        return counts
-
-    def permuted(self, permutation: IntArray) -> Self:
-        """Reorder the experts."""
-        return replace(self, B=self.B[permutation], theta=self.theta[permutation])
+        return np.asarray(np.nan_to_num(nbdtrik(probability, self.theta[:, None], success)))
 
     # ------------------------------------------------------------------ combining experts of several sites
 
@@ -301,8 +248,7 @@ class NegativeBinomialExperts(GeneralisedLinearExperts):
     def _transforms(self, panel: Array) -> Array:
         """Compute ``E e⁻ᵗʸ = (1 + μ (1 - e⁻ᵗ) / θ)^-θ`` at the nodes ``t``, ``(K, J, n)``."""
         mu, theta = self.mean(panel), self.theta[:, None, None]
-        transforms: Array = np.exp(-theta * np.log1p(mu * -np.expm1(-NODES)[:, None] / theta))
-        return transforms
+        return np.asarray(np.exp(-theta * np.log1p(mu * -np.expm1(-NODES)[:, None] / theta)))
 
     def within(self, panel: Array, own: Array, mean: Array) -> Array:
         """Compute ``Σ own E e⁻ᵗʸ`` at the nodes ``t``, ``(J,)``: all that the best ``θ`` depends on besides means."""
@@ -367,13 +313,11 @@ def log_rising(theta: Array, y: Array) -> Array:
     z = np.maximum(theta, STIRLING_FROM)
     series = (z - 0.5) * np.log1p(y / z) + y * (np.log(y + z) - 1) + _tail(y + z) - _tail(z)
     small = np.minimum(theta, STIRLING_FROM)
-    found: Array = np.where(theta < STIRLING_FROM, gammaln(y + small) - gammaln(small), series)
-    return found
+    return np.where(theta < STIRLING_FROM, gammaln(y + small) - gammaln(small), series)
 
 
 def _tail(x: Array) -> Array:
     """Compute the terms of Stirling's series for ``log Γ(x)`` that vanish with ``1 / x``."""
     inverse = 1 / x
     square = inverse * inverse
-    tail: Array = inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))
-    return tail
+    return inverse * (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square / 1680)))

@@ -9,14 +9,8 @@ import numpy as np
 from scipy.special import gammaln, ndtr, ndtri, pdtr, pdtrik
 
 from consilience.model.families.base import Evaluated, ExpertScores
-from consilience.model.families.glm import (
-    LARGEST_PREDICTOR,
-    GeneralisedLinearExperts,
-    log_rates,
-    mean_per_size,
-    whole_counts,
-)
-from consilience.model.rows import Block, Rows
+from consilience.model.families.glm import CountExperts
+from consilience.model.rows import Block
 from consilience.model.statistics import Layout, Moments, Weights
 from consilience.numerics.arrays import Array, IntArray, unpack
 
@@ -33,7 +27,7 @@ class PoissonEvaluated(Evaluated):
 
 
 @dataclass(frozen=True, eq=False)
-class PoissonExperts(GeneralisedLinearExperts):
+class PoissonExperts(CountExperts):
     """Experts ``y | x, k ~ Poisson(exposure · exp(x̃ᵀ b_k))``.
 
     Parameters
@@ -48,31 +42,12 @@ class PoissonExperts(GeneralisedLinearExperts):
     """
 
     family = "poisson"
-    multiplied = "rate"
-    discrete = True
-    size_name = "exposure"
-    range_sentence = "the response must be one column of counts 0, 1, 2, …"
-
-    def in_range(self, rows: Rows) -> bool:
-        """Whether the response is a count."""
-        return whole_counts(rows)
-
-    def response_features(self, rows: Rows) -> Array:
-        """Return log rates ``(n, 1)``."""
-        return log_rates(rows)
-
-    def at_level(self, rows: Rows) -> Self:
-        """Return the blank experts with the log of the overall rate as intercept."""
-        return self.with_intercept(float(np.log(max(mean_per_size(rows), 1e-8))))
 
     # ------------------------------------------------------------------ the E-step
 
     def evaluate(self, block: Block) -> PoissonEvaluated:
         """Compute the log density ``y log μ - μ - log y!`` and the mean."""
-        eta = self.B @ block.panel
-        if block.exposure is not None:
-            eta += np.log(block.exposure)
-        np.minimum(eta, LARGEST_PREDICTOR, out=eta)
+        eta = self.log_means(block)
         mu = np.exp(eta)
         y = block.Y[0]
         return PoissonEvaluated(y * eta - mu - gammaln(y + 1), mu, y - mu)
@@ -108,10 +83,6 @@ class PoissonExperts(GeneralisedLinearExperts):
 
     # ------------------------------------------------------------------ prediction
 
-    def mean(self, panel: Array) -> Array:
-        """Compute the rate at unit exposure, ``(K, 1, n)``."""
-        return cast(Array, np.exp(self.predictor(panel)))[:, None]
-
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw counts ``(n, 1)`` from the experts given by ``labels (n,)``."""
         rate = self.mean(panel)[labels, 0, np.arange(len(labels))]
@@ -122,24 +93,19 @@ class PoissonExperts(GeneralisedLinearExperts):
 
     def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """Compute ``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""
-        mu = self._means(panel, exposure)
+        mu = self.means(panel, exposure)
         inside = pdtr(np.floor(np.maximum(y, 0)), np.minimum(mu, LARGE_MEAN))
         spread = (np.floor(y) + 0.5 - mu) / np.sqrt(mu)
         return cast(Array, np.where(y < 0, 0.0, np.where(mu > LARGE_MEAN, ndtr(spread), inside)))
 
     def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
         """Compute the quantile of each expert, ``(K, n)``, up to 1; a rounded normal quantile for large means."""
-        mu = self._means(panel, exposure)
+        mu = self.means(panel, exposure)
         counts = np.nan_to_num(pdtrik(probability, np.minimum(mu, LARGE_MEAN)))
         return cast(Array, np.where(mu > LARGE_MEAN, np.round(mu + ndtri(probability) * np.sqrt(mu)), counts))
-
-    def _means(self, panel: Array, exposure: Array | None) -> Array:
-        mu = self.mean(panel)[:, 0]
-        return mu if exposure is None else mu * exposure
 
     def divergence(self, other: Self, panel: Array) -> Array:
         """Compute ``μ_k (log μ_k - log μ_l) - μ_k + μ_l`` at unit exposure, ``(K, L, n)``."""
         ours, theirs = self.predictor(panel), other.predictor(panel)
         mu = np.exp(ours)[:, None]
-        divergence: Array = mu * (ours[:, None] - theirs - 1.0) + np.exp(theirs)
-        return divergence
+        return mu * (ours[:, None] - theirs - 1.0) + np.exp(theirs)

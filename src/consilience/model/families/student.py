@@ -10,23 +10,14 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma, roots_jacobi, stdtr, stdtrit
 
-from consilience.model.families.base import (
-    Bounds,
-    Evaluated,
-    ExpertScores,
-    MessageFields,
-    Options,
-    Share,
-    arrays_problem,
-    latent_information,
-)
-from consilience.model.families.covariance import joint_products
-from consilience.model.families.gamma import best_shape
+from consilience.model.families.base import Bounds, Evaluated, ExpertScores, MessageFields, Options, Share
+from consilience.model.families.covariance import are_of_full_rank, joint_products
+from consilience.model.families.gamma import best_shape, latent_information
 from consilience.model.families.glm import GeneralisedLinearExperts
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, Mask, pack, unpack
+from consilience.numerics.arrays import Array, IntArray, pack, unpack
 from consilience.numerics.linalg import is_semidefinite, short_newton_steps, solve_symmetric
 
 DEGREES = Bounds(2.1, 200.0, longest=1.0)
@@ -129,13 +120,6 @@ class StudentExperts(GeneralisedLinearExperts):
         """Return the standard deviation of the response."""
         return float(np.sqrt(summary.y_covariance[0, 0]))
 
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate the experts of several parts."""
-        arrays = zip(*((part.B, part.scale, part.nu) for part in parts), strict=True)
-        B, scale, nu = (np.concatenate(each) for each in arrays)
-        return cls(B, scale, nu, parts[0].degrees)
-
     @property
     def estimates_degrees(self) -> bool:
         """Whether the degrees of freedom are parameters."""
@@ -158,14 +142,11 @@ class StudentExperts(GeneralisedLinearExperts):
     def response_features(self, rows: Rows) -> Array:
         """Return standardised responses ``(n, 1)``."""
         spread = rows.Y.std()
-        scaled: Array = (rows.Y - rows.Y.mean()) / (spread if spread > 0 else 1.0)
-        return scaled
+        return np.asarray((rows.Y - rows.Y.mean()) / (spread if spread > 0 else 1.0))
 
     def invalid(self) -> str:
         """Return the reason why the arrays are not valid parameters of K experts; empty if they are."""
-        K = self.K
-        problem = arrays_problem({"B": (self.B, self.B.shape), "scale": (self.scale, (K,)), "nu": (self.nu, (K,))})
-        if problem:
+        if problem := super().invalid():
             return problem
         if not np.all(self.scale > 0):
             return "a scale is not positive"
@@ -177,8 +158,7 @@ class StudentExperts(GeneralisedLinearExperts):
     def _constant(self) -> Array:
         """``log f`` at the location, ``(K,)``."""
         nu = self.nu
-        constant: Array = gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu) - np.log(self.scale)
-        return constant
+        return gammaln(0.5 * (nu + 1)) - gammaln(0.5 * nu) - 0.5 * np.log(np.pi * nu) - np.log(self.scale)
 
     def evaluate(self, block: Block) -> StudentEvaluated:
         """Compute the log density, the residuals and their weights."""
@@ -286,25 +266,17 @@ class StudentExperts(GeneralisedLinearExperts):
         mean_log = digamma(0.5 * (self.nu + 1)) - np.log(0.5 * self.nu) - logs / mass
         excess = np.log((1 + 1 / self.nu) * weight / mass) - mean_log
         nu = np.where(known, DEGREES.clipped(2 * best_shape(excess)), self.nu)
-        both: Array = np.column_stack([values, 1 / nu])
-        return both
+        return np.column_stack([values, 1 / nu])
 
     def full_rank(self, moments: Moments) -> bool:
         """Whether every expert with rows has a design of full rank."""
-        n, none = moments.plain[: self.K], np.zeros((self.p, 1))
-        blocks = unpack(moments.second[: self.K])
-        return all(solve_symmetric(S, none)[1] for S, mass in zip(blocks, n, strict=True) if mass > self.p)
+        return are_of_full_rank(unpack(moments.second[: self.K]), moments.plain[: self.K])
 
     def admissible(self, penalty: Penalty) -> bool:
         """Whether squared scales respect their floor."""
         return bool(np.all(self.scale**2 >= (1 - 1e-9) * penalty.floor[0, 0]))
 
     # ------------------------------------------------------------------ derivatives
-
-    @property
-    def _held(self) -> Mask:
-        """Mask of the experts with degrees of freedom at a bound."""
-        return DEGREES.reached(self.nu)
 
     def scores(self, at: StudentEvaluated) -> ExpertScores:
         """Compute ``(ν + 1) c z / (ν s)`` on ``x``, ``ν - (ν + 1) c`` for ``log s``, and the score of ``log ν``."""
@@ -314,7 +286,7 @@ class StudentExperts(GeneralisedLinearExperts):
         if not self.estimates_degrees:
             return ExpertScores(linear[:, None], of_scale[:, None])
         gap = digamma(0.5 * (nu + 1)) - digamma(0.5 * nu)
-        of_nu = np.where(self._held[:, None], 0.0, 0.5 * (nu * (gap + np.log(at.c)) + of_scale))
+        of_nu = np.where(DEGREES.reached(self.nu)[:, None], 0.0, 0.5 * (nu * (gap + np.log(at.c)) + of_scale))
         return ExpertScores(linear[:, None], np.stack([of_scale, of_nu], axis=1))
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
@@ -370,7 +342,7 @@ class StudentExperts(GeneralisedLinearExperts):
     def log_shapes_jacobian(self) -> Array:
         """Return the identity; NaN for degrees of freedom at a bound, which have no standard error."""
         known = np.ones((self.K, self.shapes))
-        known[:, 1:][self._held] = np.nan
+        known[:, 1:][DEGREES.reached(self.nu)] = np.nan
         return np.diag(known.ravel())
 
     def attributes(self) -> dict[str, Array]:
@@ -399,12 +371,7 @@ class StudentExperts(GeneralisedLinearExperts):
 
     def quantile(self, panel: Array, probability: float, exposure: Array | None = None) -> Array:
         """Compute the quantile of each expert, ``(K, n)``."""
-        at: Array = self.B @ panel + (self.scale * stdtrit(self.nu, probability))[:, None]
-        return at
-
-    def permuted(self, permutation: IntArray) -> Self:
-        """Reorder the experts."""
-        return replace(self, B=self.B[permutation], scale=self.scale[permutation], nu=self.nu[permutation])
+        return self.B @ panel + (self.scale * stdtrit(self.nu, probability))[:, None]
 
     # ------------------------------------------------------------------ combining experts of several sites
 

@@ -8,21 +8,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from consilience.model.families.base import (
-    Bounds,
-    Evaluated,
-    ExpertScores,
-    MessageFields,
-    Options,
-    Share,
-    arrays_problem,
-)
-from consilience.model.families.glm import GeneralisedLinearExperts, log_rates, mean_per_size, whole_counts
+from consilience.model.families.base import Bounds, Evaluated, ExpertScores, MessageFields, Options, Share
+from consilience.model.families.glm import CountExperts
 from consilience.model.families.poisson import PoissonExperts
-from consilience.model.rows import Block, Rows
+from consilience.model.rows import Block
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, Mask, unpack
+from consilience.numerics.arrays import Array, IntArray, unpack
 from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
 
 ODDS = Bounds(1e-6, 1e6, longest=2.0)
@@ -46,7 +38,7 @@ class ZeroInflatedEvaluated(Evaluated):
 
 
 @dataclass(frozen=True, eq=False)
-class ZeroInflatedPoissonExperts(GeneralisedLinearExperts):
+class ZeroInflatedPoissonExperts(CountExperts):
     """Experts ``y | x, k``: an extra 0 with odds ``ω``, otherwise ``Poisson(μ)`` with ``μ = exposure · exp(x̃ᵀ b_k)``.
 
     All experts have the same odds: which expert an extra zero belongs to is not identified. The free shape is
@@ -69,23 +61,14 @@ class ZeroInflatedPoissonExperts(GeneralisedLinearExperts):
     omega: Array
 
     family = "zero_inflated_poisson"
-    multiplied = "rate"
-    discrete = True
-    size_name = "exposure"
     shape_name = "odds of extra zeros"
     relaxes: ClassVar[Mapping[str, str]] = {"poisson": "extra zeros"}
-    range_sentence = "the response must be one column of counts 0, 1, 2, …"
     message_fields: ClassVar[MessageFields] = {"B": (2,), "omega": (1,)}
 
     @classmethod
     def blank(cls, K: int, p: int, summary: ColumnSummary, options: Options) -> Self:
         """Return K experts with rate 1 and one extra zero in five."""
         return cls(np.zeros((K, p)), np.full(K, 0.25))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate the experts of several parts."""
-        return cls(np.concatenate([part.B for part in parts]), np.concatenate([part.omega for part in parts]))
 
     @property
     def shapes(self) -> int:
@@ -116,23 +99,10 @@ class ZeroInflatedPoissonExperts(GeneralisedLinearExperts):
         """The Poisson counts among which the extra zeros are."""
         return PoissonExperts(self.B)
 
-    def in_range(self, rows: Rows) -> bool:
-        """Whether the response is a count."""
-        return whole_counts(rows)
-
-    def response_features(self, rows: Rows) -> Array:
-        """Return log rates ``(n, 1)``."""
-        return log_rates(rows)
-
-    def at_level(self, rows: Rows) -> Self:
-        """Return the blank experts with the log of the overall rate as intercept."""
-        return self.with_intercept(float(np.log(max(mean_per_size(rows), 1e-8))))
-
     def invalid(self) -> str:
         """Return the reason why coefficients and odds are not valid; empty if they are."""
-        problem = arrays_problem({"B": (self.B, self.B.shape), "omega": (self.omega, (self.K,))})
-        inside = problem or np.array_equal(self.omega, ODDS.clipped(self.omega))
-        return problem or ("" if inside else "the odds of extra zeros are out of range")
+        inside = np.array_equal(self.omega, ODDS.clipped(self.omega))
+        return super().invalid() or ("" if inside else "the odds of extra zeros are out of range")
 
     # ------------------------------------------------------------------ the E-step
 
@@ -184,7 +154,7 @@ class ZeroInflatedPoissonExperts(GeneralisedLinearExperts):
         Zeros hardly tell a smaller rate from more extra zeros. With an intercept the step is one of the logarithm of
         the mean, ``η - log(1 + ω)``, which the counts do tell.
         """
-        of_means = intercept and not self._held.any()
+        of_means = intercept and not ODDS.reached(self.omega).any()
         g, J, C = self._quadratic(moments, ridge, of_means=of_means)
         for shift in SHIFTS:
             change = solve_arrow(J + shift * C, g)
@@ -225,14 +195,9 @@ class ZeroInflatedPoissonExperts(GeneralisedLinearExperts):
 
     # ------------------------------------------------------------------ derivatives
 
-    @property
-    def _held(self) -> Mask:
-        """Mask of the experts with odds at a bound."""
-        return ODDS.reached(self.omega)
-
     def scores(self, at: ZeroInflatedEvaluated) -> ExpertScores:
         """Compute ``y - (1 - r) μ`` on ``x``, and ``r - π`` for ``log ω``."""
-        shape = np.where(self._held[:, None], 0.0, at.extra - self.share[:, None])
+        shape = np.where(ODDS.reached(self.omega)[:, None], 0.0, at.extra - self.share[:, None])
         return ExpertScores((at.y - (1 - at.extra) * at.mu)[:, None], shape[:, None])
 
     def score(self, moments: Moments) -> tuple[Array, Array]:
@@ -265,7 +230,7 @@ class ZeroInflatedPoissonExperts(GeneralisedLinearExperts):
 
     def log_shapes_jacobian(self) -> Array:
         """Return 1; NaN for odds at a bound, which have no standard error."""
-        return np.where(self._held, np.nan, 1.0)[:, None]
+        return np.where(ODDS.reached(self.omega), np.nan, 1.0)[:, None]
 
     def attributes(self) -> dict[str, Array]:
         """Return the shares of extra zeros ``(K,)``."""
@@ -294,10 +259,6 @@ class ZeroInflatedPoissonExperts(GeneralisedLinearExperts):
         for k in np.flatnonzero(rest > 0):
             found[k] = PoissonExperts(self.B[[k]]).quantile(panel, float(rest[k]), exposure)[0]
         return found
-
-    def permuted(self, permutation: IntArray) -> Self:
-        """Reorder the experts."""
-        return replace(self, B=self.B[permutation], omega=self.omega[permutation])
 
     # ------------------------------------------------------------------ combining experts of several sites
 
