@@ -12,20 +12,8 @@ from consilience.aggregate.combine.site_model import COMPONENTS, FEW_VALUES
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit import Specification
 from consilience.fit.starts import CONTENDERS
+from consilience.messages import questions
 from consilience.messages.failures import FailureCode, SiteError
-from consilience.messages.questions import (
-    Bundle,
-    Clients,
-    FitSite,
-    Likelihood,
-    LocalFit,
-    LogLikelihood,
-    Pairs,
-    ProposeStart,
-    Sample,
-    StartCandidates,
-    TotalWeight,
-)
 from consilience.model import ColumnSummary, Layout, Mixture, Moments, Rows, Statistics, layout_of
 from consilience.model.clients import ClientMoments, PairSums
 from consilience.model.families.base import MomentExperts
@@ -43,7 +31,7 @@ EARNED_SLACK = 1e-3
 LARGEST_PENALTY = 1e12
 
 
-def check_directions(question: Pairs | Clients) -> None:
+def check_directions(question: questions.Pairs | questions.Clients) -> None:
     """Raise an error if coefficients or directions do not have the shapes of the design, or are not finite."""
     design, basis = question.design, question.basis
     p = design.p
@@ -72,13 +60,13 @@ def check_clients(moments: ClientMoments) -> None:
         raise MessageError("the moments of clients are not finite")
 
 
-def check_sample(question: Sample) -> None:
+def check_sample(question: questions.Sample) -> None:
     """Raise an error unless the share is above 0 and at most 1."""
     if not 0 < question.share <= 1:
         raise MessageError("the share of a sample must be above 0 and at most 1")
 
 
-def check_local_fit(question: ProposeStart) -> None:
+def check_local_fit(question: questions.ProposeStart) -> None:
     """Raise an error if the fit has too many parameters, or if the summary has inconsistent shapes."""
     specification, summary = question.specification, question.summary
     d, q = len(summary.x_mean), len(summary.y_mean)
@@ -170,7 +158,7 @@ def _is_earned(precision: Array, second: Array, experts: MomentExperts) -> bool:
     return bool(np.all(own <= most * (1 + EARNED_SLACK) + np.finfo(float).tiny))
 
 
-def check_fit(fit: LocalFit) -> None:
+def check_fit(fit: questions.LocalFit) -> None:
     """Raise an error if a site's model and its summary have inconsistent numbers of rows."""
     if fit.model is None:
         return
@@ -183,7 +171,7 @@ def _is_close(a: float, b: float) -> bool:
     return abs(a - b) <= SAME_COUNT * abs(b)
 
 
-def check_bundle(bundle: Bundle) -> None:
+def check_bundle(bundle: questions.Bundle) -> None:
     """Raise an error unless each question has one place, and places increase."""
     if len(bundle.places) != len(bundle.questions) or np.any(np.diff(bundle.places) <= 0):
         raise MessageError("a bundle must have one place for each question, in increasing order")
@@ -198,7 +186,7 @@ def check_summary(summary: ColumnSummary) -> None:
         raise MessageError("a summary has products that are not symmetric and positive semidefinite")
 
 
-def check_fit_site(question: FitSite) -> None:
+def check_fit_site(question: questions.FitSite) -> None:
     """Raise an error if a local fit takes too much work, or has invalid columns, orders or tolerance."""
     if question.columns is not None and len(question.columns) != 2:
         raise MessageError("columns must be two numbers: of covariates and of responses")
@@ -225,7 +213,7 @@ class TooCostlyError(MessageError):
     """Error: a question asks for more work or memory than a site allows."""
 
 
-def check_work(question: FitSite | ProposeStart, orders: tuple[int, ...], d: int, q: int) -> None:
+def check_work(question: questions.FitSite | questions.ProposeStart, orders: tuple[int, ...], d: int, q: int) -> None:
     """Raise an error if a local fit of the given orders takes too much work or memory."""
     if len(orders) > MOST_ORDERS or len(set(orders)) < len(orders):
         raise TooCostlyError(f"a local fit has at most {MOST_ORDERS} numbers of experts, each once")
@@ -233,7 +221,7 @@ def check_work(question: FitSite | ProposeStart, orders: tuple[int, ...], d: int
     numbers = max(orders, default=1) * (p + specification.experts.numbers(p, q, specification.options))
     if numbers > MOST_NUMBERS:
         raise TooCostlyError(f"the local fit has {numbers} parameters; at most {MOST_NUMBERS}")
-    iterations = question.max_iter if isinstance(question, FitSite) else ITERATIONS
+    iterations = question.max_iter if isinstance(question, questions.FitSite) else ITERATIONS
     work = question.n_init * iterations * sum(orders) * triangle_size(p)
     if work > MOST_WORK:
         raise TooCostlyError(f"the local fit takes {work:.0e} operations for each row; at most {MOST_WORK:.0e}")
@@ -246,13 +234,13 @@ def numbers_of_mixture(specification: Specification, K: int, d: int, q: int) -> 
     return HEADS + 2 * design + K * (p + 1 + specification.experts.numbers(p, q, specification.options))
 
 
-def numbers_of_candidates(question: ProposeStart) -> int:
+def numbers_of_candidates(question: questions.ProposeStart) -> int:
     """Return an upper bound on the numbers of the proposed starts."""
     d, q = len(question.summary.x_mean), len(question.summary.y_mean)
     return HEADS + CONTENDERS * numbers_of_mixture(question.specification, question.specification.K, d, q)
 
 
-def numbers_of_fit(question: FitSite) -> int | None:
+def numbers_of_fit(question: questions.FitSite) -> int | None:
     """Return an upper bound on the numbers of a site's own fit; None if its columns are not known."""
     if question.columns is None:
         return None
@@ -312,7 +300,7 @@ def summary_fits(summary: ColumnSummary, d: int, q: int) -> bool:
     return covariates and summary.y_mean.shape == (q,) and summary.y_products.shape == (q, q)
 
 
-def is_fit_of(question: FitSite, answer: LocalFit) -> bool:
+def is_fit_of(question: questions.FitSite, answer: questions.LocalFit) -> bool:
     """Whether a site's fit has the requested columns, number of experts and kind of model."""
     summary, model = answer.summary, answer.model
     d, q = question.columns or (len(summary.x_mean), len(summary.y_mean))
@@ -352,12 +340,12 @@ def _sizes(mixture: Mixture) -> tuple[int, int, int, int]:
     return layout.gate.size, layout.experts.size, layout.parameters, mixture.design.d
 
 
-def direction_count(asked: Pairs | Clients) -> int:
+def direction_count(asked: questions.Pairs | questions.Clients) -> int:
     """Return the number of directions of a question: those of its basis, or all ``p``."""
     return asked.design.p if asked.basis is None else int(asked.basis.shape[1])
 
 
-def are_start_candidates(asked: ProposeStart, given: StartCandidates) -> bool:
+def are_start_candidates(asked: questions.ProposeStart, given: questions.StartCandidates) -> bool:
     """Whether the mixtures have the layout of the specification."""
     blank = asked.specification.blank(asked.summary)
     return all(_same_layout(mixture, blank) for mixture in given.mixtures)
@@ -381,7 +369,7 @@ def weight_problem(weight: float) -> str:
 
 def in_statistics(asked: Any, given: Statistics) -> str:
     """Check the statistics of a pass, or of a sample."""
-    mixture = asked.question.mixture if isinstance(asked, Sample) else asked.mixture
+    mixture = asked.question.mixture if isinstance(asked, questions.Sample) else asked.mixture
     return weight_problem(given.weight) or impossible_statistics(mixture, given)
 
 
@@ -392,24 +380,14 @@ def in_summary(_: Any, given: ColumnSummary) -> str:
     return weight_problem(given.weight)
 
 
-def in_fit(asked: Any, given: LocalFit) -> str:
-    """Check the summary of a site's own fit."""
-    return in_summary(asked, given.summary)
-
-
-def in_likelihood(asked: LogLikelihood, given: Likelihood) -> str:
+def in_likelihood(asked: questions.LogLikelihood, given: questions.Likelihood) -> str:
     """Check a log-likelihood: probabilities of discrete responses are at most 1."""
     if asked.mixture.experts.discrete and given.log_likelihood > ROUNDING * given.weight:
         return "a log-likelihood above its bound"
     return weight_problem(given.weight)
 
 
-def in_identity(_: Any, given: TotalWeight) -> str:
-    """Check the weight of the rows."""
-    return weight_problem(given.weight)
-
-
-def in_pairs(asked: Pairs, given: PairSums) -> str:
+def in_pairs(asked: questions.Pairs, given: PairSums) -> str:
     """Check sums over pairs of rows."""
     if asked.basis is None and not _is_symmetric(given.product):
         return "products of pairs that are not symmetric"
@@ -424,7 +402,7 @@ def in_clients(_: Any, given: ClientMoments) -> str:
     return weight_problem(float(given.n.sum()))
 
 
-def products_of_fit(_: Any, given: LocalFit) -> CrossProducts:
+def products_of_fit(_: Any, given: questions.LocalFit) -> CrossProducts:
     """Return what a site's own fit states about its rows."""
     products = products_of_summary(given.summary)
     labels = CrossProducts.counted(labels=np.nan if given.model is None else given.model.weight)

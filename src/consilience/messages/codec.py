@@ -127,11 +127,9 @@ class Field(Protocol):
 
     def write(self, value: Any, to: Writer) -> None:
         """Write ``value``."""
-        ...
 
     def read(self, source: Reader) -> Any:
         """Read the next value."""
-        ...
 
 
 # ---------------------------------------------------------------- fields

@@ -25,7 +25,6 @@ class Question(Protocol):
     @property
     def disclosed(self) -> str:
         """Return a description of what an answer discloses."""
-        ...
 
 
 Answer = Any
@@ -64,10 +63,8 @@ class Identify:
     'the total weight'
     """
 
-    @property
-    def disclosed(self) -> str:
-        """Return a description of what an answer discloses."""
-        return "the total weight"
+    disclosed = "the total weight"
+    """Description of what an answer discloses."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +107,8 @@ class LogLikelihood:
 
     mixture: Mixture
 
-    @property
-    def disclosed(self) -> str:
-        """Return a description of what an answer discloses."""
-        return "the total weight and the log-likelihood of one mixture"
+    disclosed = "the total weight and the log-likelihood of one mixture"
+    """Description of what an answer discloses."""
 
 
 @dataclass(frozen=True)

@@ -12,93 +12,16 @@ from consilience.errors import InvalidInputError, MessageError
 from consilience.fit import Expect, Specification, StopReason
 from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.starts import CONTENDERS
-from consilience.messages.checks import (
-    HEADS,
-    are_start_candidates,
-    check_clients,
-    check_covariates,
-    check_directions,
-    check_fit,
-    check_fit_site,
-    check_local_fit,
-    check_sample,
-    check_site_model,
-    check_specification,
-    check_summary,
-    direction_count,
-    has_layout,
-    in_clients,
-    in_fit,
-    in_identity,
-    in_likelihood,
-    in_pairs,
-    in_statistics,
-    in_summary,
-    is_fit_of,
-    numbers_of_candidates,
-    numbers_of_fit,
-    products_of_fit,
-    reads_columns,
-    reads_design,
-    reads_mixture,
-    summary_fits,
-)
-from consilience.messages.codec import (
-    Choice,
-    Field,
-    Flag,
-    Floats,
-    Maybe,
-    Number,
-    OneOf,
-    Reader,
-    Struct,
-    Symmetric,
-    Tuple,
-    Whole,
-    Writer,
-)
-from consilience.messages.questions import (
-    Clients,
-    FitSite,
-    Identify,
-    Likelihood,
-    LocalFit,
-    LogLikelihood,
-    Pairs,
-    ProposeStart,
-    Sample,
-    ScoreSums,
-    StartCandidates,
-    Summarise,
-    TotalWeight,
-)
+from consilience.messages import checks, codec, questions
+from consilience.messages.codec import Choice, Flag, Floats, Maybe, Number, OneOf, Struct, Symmetric, Tuple, Whole
 from consilience.messages.table import Row, answers, register, row_of
-from consilience.model import (
-    FAMILIES,
-    GATES,
-    ColumnSummary,
-    Design,
-    Experts,
-    Gate,
-    Mixture,
-    Moments,
-    Statistics,
-    expect,
-    layout_of,
-)
+from consilience.model import FAMILIES, GATES, ColumnSummary, Design, Experts, Gate, Mixture, Statistics, received
 from consilience.model.clients import ClientMoments, PairSums, client_moments, pair_sums
-from consilience.model.expectation import score_sums
+from consilience.model.expectation import expect, score_sums
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.registry import OWN, family_of
-from consilience.model.mixture import score_layout
-from consilience.model.received import (
-    CrossProducts,
-    check_design,
-    check_mixture,
-    products_of_statistics,
-    products_of_summary,
-)
+from consilience.model.mixture import layout_of, score_layout
+from consilience.model.statistics import Moments
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import triangle_size
 
@@ -134,13 +57,13 @@ class FamilyName:
     codes = tuple(family.family for family in OWN)
     letters = Tuple(Whole(1, 127), 100)
 
-    def write(self, value: str, to: Writer) -> None:
+    def write(self, value: str, to: codec.Writer) -> None:
         """Append the code, or ``OTHER`` and the letters, to the head."""
         to.head.append(self.codes.index(value) if value in self.codes else OTHER)
         if value not in self.codes:
             self.letters.write(value.encode(), to)
 
-    def read(self, source: Reader) -> str:
+    def read(self, source: codec.Reader) -> str:
         """Read a name; raise an error if the family is not known on this side."""
         code = source.whole(0, OTHER)
         if code < len(self.codes):
@@ -157,14 +80,14 @@ class FamilyName:
 class ExpertsOfFamily:
     """Codec of experts: the name of their family, then its fields."""
 
-    def write(self, value: Experts, to: Writer) -> None:
+    def write(self, value: Experts, to: codec.Writer) -> None:
         """Write the name and the fields."""
         if FAMILIES.get(value.family) is not type(value):
             raise MessageError(f"{type(value).__name__} cannot be sent: expected one of {', '.join(FAMILIES)}")
         FAMILY.write(value.family, to)
         of_fields(type(value)).write(value, to)
 
-    def read(self, source: Reader) -> Any:
+    def read(self, source: codec.Reader) -> Any:
         """Read a name, then the fields of that family."""
         return of_fields(FAMILIES[FAMILY.read(source)]).read(source)
 
@@ -180,17 +103,17 @@ DESIGN = Struct(
         "columns": Maybe(COLUMNS),
         "others": Maybe(MATRIX),
     },
-    check_design,
+    received.check_design,
 )
 GATE = OneOf(*(of_fields(gate) for gate in GATES.values()))
 EXPERTS = ExpertsOfFamily()
 MIXTURE = Struct(
-    Mixture, {"design": DESIGN, "gate": GATE, "experts": EXPERTS, "gate_design": Maybe(DESIGN)}, check_mixture
+    Mixture, {"design": DESIGN, "gate": GATE, "experts": EXPERTS, "gate_design": Maybe(DESIGN)}, received.check_mixture
 )
 SUMMARY = Struct(
     ColumnSummary,
     {"weight": NUMBER, "x_mean": VECTOR, "x_products": Symmetric(), "y_mean": VECTOR, "y_products": MATRIX},
-    check_summary,
+    checks.check_summary,
 )
 MOMENTS = Struct(Moments, {"plain": VECTOR, "first": MATRIX, "second": MATRIX})
 STATISTICS = Struct(
@@ -220,7 +143,7 @@ SPECIFICATION = Struct(
         "expert_columns": Maybe(COLUMNS),
         "gate_columns": Maybe(COLUMNS),
     },
-    check_specification,
+    checks.check_specification,
 )
 COVARIATES = Struct(
     CovariateSummary,
@@ -231,7 +154,7 @@ COVARIATES = Struct(
         "levels": Tuple(VECTOR, MOST_COLUMNS),
         "shares": Tuple(MATRIX, MOST_COLUMNS),
     },
-    check_covariates,
+    checks.check_covariates,
 )
 SITE_MODEL = Struct(
     SiteModel,
@@ -246,64 +169,65 @@ SITE_MODEL = Struct(
         "covariates": Maybe(COVARIATES),
         "exposure": NUMBER,
     },
-    check_site_model,
+    checks.check_site_model,
 )
 
 # ---------------------------------------------------------------- rows of the table
 
 EXPECT = Struct(Expect, {"mixture": MIXTURE, "information": FLAG})
-SCORE_SUMS = Struct(ScoreSums, {"mixture": MIXTURE})
-DIRECTIONS: dict[str, Field] = {"design": DESIGN, "theta": VECTOR, "basis": Maybe(MATRIX)}
+SCORE_SUMS = Struct(questions.ScoreSums, {"mixture": MIXTURE})
+SUMS = OneOf(EXPECT, SCORE_SUMS)
+DIRECTIONS: dict[str, codec.Field] = {"design": DESIGN, "theta": VECTOR, "basis": Maybe(MATRIX)}
 
 ROWS: tuple[Row, ...] = (
     Row(
         kinds=(4, 19),
-        question=Struct(Summarise, {"d": Whole(0, MOST_COLUMNS), "q": Whole(1, MOST_COLUMNS)}),
+        question=Struct(questions.Summarise, {"d": Whole(0, MOST_COLUMNS), "q": Whole(1, MOST_COLUMNS)}),
         answer=SUMMARY,
-        reads=reads_columns,
+        reads=checks.reads_columns,
         contribution=lambda _, rows: column_summary(rows),
-        fits=lambda asked, given: summary_fits(given, asked.d, asked.q),
-        largest=lambda asked: HEADS + asked.d + triangle_size(asked.d) + asked.q * (asked.q + 1),
-        impossible=in_summary,
-        products=lambda _, given: products_of_summary(given),
+        fits=lambda asked, given: checks.summary_fits(given, asked.d, asked.q),
+        largest=lambda asked: checks.HEADS + asked.d + triangle_size(asked.d) + asked.q * (asked.q + 1),
+        impossible=checks.in_summary,
+        products=lambda _, given: received.products_of_summary(given),
     ),
     Row(
         kinds=(5, 20),
         question=EXPECT,
         answer=STATISTICS,
-        reads=reads_mixture,
+        reads=checks.reads_mixture,
         contribution=lambda asked, rows: expect(asked.mixture, rows, information=asked.information),
-        fits=lambda asked, given: has_layout(given, layout_of(asked.mixture), asked.information),
-        largest=lambda asked: HEADS + layout_of(asked.mixture).size(information=asked.information),
-        impossible=in_statistics,
-        products=lambda asked, given: products_of_statistics(asked.mixture, given),
+        fits=lambda asked, given: checks.has_layout(given, layout_of(asked.mixture), asked.information),
+        largest=lambda asked: checks.HEADS + layout_of(asked.mixture).size(information=asked.information),
+        impossible=checks.in_statistics,
+        products=lambda asked, given: received.products_of_statistics(asked.mixture, given),
     ),
     Row(
         kinds=(6, 21),
-        question=Struct(LogLikelihood, {"mixture": MIXTURE}),
-        answer=Struct(Likelihood, {"log_likelihood": NUMBER, "weight": NUMBER}),
-        reads=reads_mixture,
-        contribution=lambda asked, rows: Likelihood(log_likelihood(asked.mixture, rows), label_count(rows)),
-        largest=lambda _: HEADS,
-        impossible=in_likelihood,
-        products=lambda _, given: CrossProducts.counted(labels=given.weight),
+        question=Struct(questions.LogLikelihood, {"mixture": MIXTURE}),
+        answer=Struct(questions.Likelihood, {"log_likelihood": NUMBER, "weight": NUMBER}),
+        reads=checks.reads_mixture,
+        contribution=lambda asked, rows: questions.Likelihood(log_likelihood(asked.mixture, rows), label_count(rows)),
+        largest=lambda _: checks.HEADS,
+        impossible=checks.in_likelihood,
+        products=lambda _, given: received.CrossProducts.counted(labels=given.weight),
     ),
     Row(
         kinds=(7, 22),
         question=Struct(
-            ProposeStart,
+            questions.ProposeStart,
             {"specification": SPECIFICATION, "summary": SUMMARY, "seed": SEED, "n_init": Whole(1, MOST_STARTS)},
-            check_local_fit,
+            checks.check_local_fit,
         ),
-        answer=Struct(StartCandidates, {"mixtures": Tuple(MIXTURE, CONTENDERS)}),
+        answer=Struct(questions.StartCandidates, {"mixtures": Tuple(MIXTURE, CONTENDERS)}),
         adds=False,
-        largest=numbers_of_candidates,
-        fits=are_start_candidates,
+        largest=checks.numbers_of_candidates,
+        fits=checks.are_start_candidates,
     ),
     Row(
         kinds=(8, 23),
         question=Struct(
-            FitSite,
+            questions.FitSite,
             {
                 "specification": SPECIFICATION,
                 "orders": Tuple(Whole(1, MOST_EXPERTS), MOST_PARTS),
@@ -315,69 +239,69 @@ ROWS: tuple[Row, ...] = (
                 "columns": Maybe(Tuple(Whole(0, MOST_COLUMNS), 2)),
                 "describe": FLAG,
             },
-            check_fit_site,
+            checks.check_fit_site,
         ),
         answer=Struct(
-            LocalFit,
+            questions.LocalFit,
             {"summary": SUMMARY, "model": Maybe(SITE_MODEL), "stop": Maybe(Choice(tuple(StopReason)))},
-            check_fit,
+            checks.check_fit,
         ),
         adds=False,
-        fits=is_fit_of,
-        largest=numbers_of_fit,
-        impossible=in_fit,
-        products=products_of_fit,
+        fits=checks.is_fit_of,
+        largest=checks.numbers_of_fit,
+        impossible=lambda asked, given: checks.in_summary(asked, given.summary),
+        products=checks.products_of_fit,
     ),
     Row(
         kinds=(9, 20),
         question=SCORE_SUMS,
         answer=STATISTICS,
-        reads=reads_mixture,
+        reads=checks.reads_mixture,
         contribution=lambda asked, rows: score_sums(asked.mixture, rows),
-        fits=lambda asked, given: has_layout(given, score_layout(asked.mixture), False),
-        largest=lambda asked: HEADS + score_layout(asked.mixture).size(information=False),
-        impossible=in_statistics,
-        products=lambda asked, given: CrossProducts.counted(
+        fits=lambda asked, given: checks.has_layout(given, score_layout(asked.mixture), False),
+        largest=lambda asked: checks.HEADS + score_layout(asked.mixture).size(information=False),
+        impossible=checks.in_statistics,
+        products=lambda asked, given: received.CrossProducts.counted(
             float(given.experts.plain[: asked.mixture.K].sum()), given.weight
         ),
     ),
     Row(
         kinds=(10, 20),
-        question=Struct(Sample, {"question": OneOf(EXPECT, SCORE_SUMS), "share": NUMBER, "seed": SEED}, check_sample),
+        question=Struct(questions.Sample, {"question": SUMS, "share": NUMBER, "seed": SEED}, checks.check_sample),
         answer=STATISTICS,
         fits=lambda asked, given: answers(asked.question, given),
         largest=lambda asked: row_of(asked.question).largest(asked.question),
-        impossible=in_statistics,
+        impossible=checks.in_statistics,
     ),
     Row(
         kinds=(11, 24),
-        question=Struct(Pairs, DIRECTIONS, check_directions),
+        question=Struct(questions.Pairs, DIRECTIONS, checks.check_directions),
         answer=Struct(PairSums, {"product": MATRIX, "pairs": NUMBER}),
-        reads=reads_design,
+        reads=checks.reads_design,
         contribution=lambda asked, rows: pair_sums(rows, asked.design, asked.theta, asked.basis),
-        fits=lambda asked, given: given.product.shape == (asked.design.p, direction_count(asked)),
-        largest=lambda asked: HEADS + asked.design.p * direction_count(asked),
-        impossible=in_pairs,
+        fits=lambda asked, given: given.product.shape == (asked.design.p, checks.direction_count(asked)),
+        largest=lambda asked: checks.HEADS + asked.design.p * checks.direction_count(asked),
+        impossible=checks.in_pairs,
     ),
     Row(
         kinds=(12, 25),
-        question=Struct(Clients, DIRECTIONS, check_directions),
-        answer=Struct(ClientMoments, {"n": VECTOR, "S": MATRIX, "b": MATRIX, "c": VECTOR}, check_clients),
+        question=Struct(questions.Clients, DIRECTIONS, checks.check_directions),
+        answer=Struct(ClientMoments, {"n": VECTOR, "S": MATRIX, "b": MATRIX, "c": VECTOR}, checks.check_clients),
         adds=False,
-        reads=reads_design,
+        reads=checks.reads_design,
         contribution=lambda asked, rows: client_moments(rows, asked.design, asked.theta, asked.basis),
-        fits=lambda asked, given: given.f == direction_count(asked),
-        impossible=in_clients,
-        products=lambda _, given: CrossProducts.counted(float(given.n.sum()), float(np.sum(given.n > 0))),
+        fits=lambda asked, given: given.f == checks.direction_count(asked),
+        impossible=checks.in_clients,
+        products=lambda _, given: received.CrossProducts.counted(float(given.n.sum()), float(np.sum(given.n > 0))),
     ),
     Row(
         kinds=(18, 31),
-        question=Struct(Identify, {}),
-        answer=Struct(TotalWeight, {"weight": NUMBER}),
-        contribution=lambda _, rows: TotalWeight(float(rows.n if rows.weight is None else rows.weight.sum())),
-        largest=lambda _: HEADS,
-        impossible=in_identity,
-        products=lambda _, given: CrossProducts.counted(given.weight),
+        question=Struct(questions.Identify, {}),
+        answer=Struct(questions.TotalWeight, {"weight": NUMBER}),
+        contribution=lambda _, rows: questions.TotalWeight(float(rows.n if rows.weight is None else rows.weight.sum())),
+        largest=lambda _: checks.HEADS,
+        impossible=lambda _, given: checks.weight_problem(given.weight),
+        products=lambda _, given: received.CrossProducts.counted(given.weight),
     ),
 )
 """Rows of the questions of recommended methods, local fits and checks."""

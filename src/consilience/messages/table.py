@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from consilience.messages.questions import Answers, Bundle, Question, Sample, Se
 from consilience.model import Mixture, Rows
 from consilience.model.received import CrossProducts
 
+T = TypeVar("T")
 MOST_SITES = 10**6
 MOST_QUESTIONS = 500
 """Maximum number of questions in one message."""
@@ -180,21 +181,15 @@ def kinds() -> Mapping[int, Struct]:
 
 def row_of(question: Question) -> Row:
     """Return the row of a question; raise an error if the table does not have it."""
-    if type(question) not in _ROW_OF:
-        load_extensions()
-    row = _ROW_OF.get(type(question))
-    if row is None:
-        raise MessageError(f"{type(question).__name__} is not in the table of messages")
-    return row
+    return _of_type(_ROW_OF, question)
 
 
-def _kind_of(value: Any) -> int:
-    if type(value) not in _KIND_OF:
+def _of_type(known: Mapping[type, T], value: object) -> T:
+    if type(value) not in known:
         load_extensions()
-    kind = _KIND_OF.get(type(value))
-    if kind is None:
+    if type(value) not in known:
         raise MessageError(f"{type(value).__name__} is not in the table of messages")
-    return kind
+    return known[type(value)]
 
 
 def _record_of(kind: int) -> Struct:
@@ -271,7 +266,7 @@ def encode(value: Any, fingerprint: int = 0) -> bytes:
     ...
     consilience.errors.MessageError: str is not in the table of messages
     """
-    kind, writer = _kind_of(value), Writer()
+    kind, writer = _of_type(_KIND_OF, value), Writer()
     _RECORDS[kind].write(value, writer)
     return writer.message(kind, fingerprint).to_bytes()
 
