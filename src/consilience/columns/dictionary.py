@@ -94,14 +94,12 @@ class Rule:
         """Return whether each value lies in the range; missing ones do."""
         low = -np.inf if self.low is None else self.low
         high = np.inf if self.high is None else self.high
-        found: NDArray[np.bool_] = ~((values < low) | (values > high))
-        return found
+        return ~((values < low) | (values > high))
 
     def values(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the covariate of values in the range; missing ones are filled, or stay NaN."""
         filled = values if self.fill is None else np.where(np.isnan(values), self.fill, values)
-        found: NDArray[np.float64] = (TRANSFORMS[self.transform](filled) - self.centre) / self.scale
-        return found
+        return (TRANSFORMS[self.transform](filled) - self.centre) / self.scale
 
     @property
     def range_text(self) -> str:
@@ -178,16 +176,13 @@ class Column:
     @property
     def terms(self) -> tuple[str, ...]:
         """Names of the covariates of the column: its own, or one for each indicator."""
-        return (
-            tuple(f"{self.name}[{self.levels[i]}]" for i in self.coded)
-            if self.is_category
-            else (self.rule.term(self.name),)
-        )
+        if self.is_category:
+            return tuple(f"{self.name}[{self.levels[i]}]" for i in self.coded)
+        return (self.rule.term(self.name),)
 
     def indicators(self, codes: NDArray[np.integer]) -> NDArray[np.float64]:
         """Return the indicators ``(n, L - 1)`` of levels given by their places ``codes (n,)``."""
-        found: NDArray[np.float64] = (codes[:, None] == np.asarray(self.coded, dtype=np.intp)).astype(np.float64)
-        return found
+        return np.asarray((codes[:, None] == np.asarray(self.coded, dtype=np.intp)).astype(np.float64))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ the mixture fits worst.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from consilience.fit.climb import Ascent, climb, drive
@@ -46,10 +44,10 @@ def client_ascents(
     n_init : int
     """
     fits = moments.ridge_fits(_noise(moments, spread) / spread)
-    found = [
-        _ascent(_from_labels(moments, labels, K, structure), moments)
-        for labels in _clusterings(fits, moments, K, rng, n_init)
-    ]
+    found = []
+    for _ in range(n_init if K > 1 else 1):
+        labels = kmeans(fits, K, moments.n, rng, max_iter=100)
+        found.append(_ascent(_from_labels(moments, labels, K, structure), moments))
     found.append(_reseeded(min(found, key=lambda end: _place(end, moments)), moments, fits, rng))
     return sorted(found, key=lambda end: _place(end, moments))
 
@@ -63,13 +61,6 @@ def _noise(moments: ClientMoments, spread: Array) -> float:
     """Estimate the residual variance not explained by the coefficients."""
     square = float(moments.c.sum() / moments.n.sum())
     return max(square - float(spread.sum()), LEAST_NOISE * square)
-
-
-def _clusterings(
-    fits: Array, moments: ClientMoments, K: int, rng: np.random.Generator, n_init: int
-) -> Iterator[IntArray]:
-    for _ in range(n_init if K > 1 else 1):
-        yield kmeans(fits, K, moments.n, rng, max_iter=100)
 
 
 def _from_labels(moments: ClientMoments, labels: IntArray, K: int, structure: str) -> Mixture:

@@ -27,14 +27,7 @@ import numpy as np
 
 from consilience.model import Mixture, Penalty, Statistics, layout_of
 from consilience.model.expectation import has_short_scores
-from consilience.model.information import (
-    complete_information,
-    free_parameters,
-    is_informable,
-    move_parameters,
-    ridge,
-    score,
-)
+from consilience.model.information import complete_information, is_informable, move_parameters, penalised_score, ridge
 from consilience.model.received import is_in_range
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import cholesky_or_none, cholesky_solve
@@ -169,8 +162,8 @@ class Quadratic:
         if statistics.information is None:
             return None
         R = ridge(mixture, penalty)
-        gradient = score(mixture, statistics) - R @ free_parameters(mixture)
-        return cls(mixture, gradient, statistics.information + R, complete_information(mixture, statistics) + R)
+        observed, complete = statistics.information + R, complete_information(mixture, statistics) + R
+        return cls(mixture, penalised_score(mixture, statistics, R), observed, complete)
 
     @cached_property
     def newton(self) -> NewtonStep | None:

@@ -61,10 +61,8 @@ def polish(end: Ascent, penalty: Penalty) -> Climb:
         value, least = found[0].penalised(statistics, penalty), end.penalised - ROUNDING * statistics.scale
         if not (is_over_same_data(statistics, end.statistics) and value >= least):
             break
-        passes, informed, trace = end.passes + 1, end.informed_passes + 1, (*end.trace, value)
-        end = replace(
-            end, mixture=found[0], statistics=statistics, trace=trace, passes=passes, informed_passes=informed
-        )
+        end = replace(end, mixture=found[0], statistics=statistics, trace=(*end.trace, value))
+        end = replace(end, passes=end.passes + 1, informed_passes=end.informed_passes + 1)
     return end
 
 
@@ -204,14 +202,10 @@ def fit_mixture(
             blank = specification.blank(summary)
             check_start(start, blank)
             found = Found((start.in_coordinates_of(blank),), (), StartEnds())
-        everyone = range(len(found.contenders))
-        chosen = (
-            everyone if label_count(rows) <= MOST_LABELS_COMPARED else choose_likeliest(found.contenders, rows, penalty)
-        )
-        ascents = {
-            i: drive(climb(found.contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton), respond)
-            for i in chosen
-        }
+        contenders, few = found.contenders, label_count(rows) <= MOST_LABELS_COMPARED
+        chosen = range(len(contenders)) if few else choose_likeliest(contenders, rows, penalty)
+        climbs = {i: climb(contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton) for i in chosen}
+        ascents = {i: drive(steps, respond) for i, steps in climbs.items()}
         end = rank_ascents(list(ascents.values()), penalty)[0]
         last = drive(polish(end, penalty), respond)
     reached = {i: ascent.penalised for i, ascent in ascents.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -262,23 +262,20 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     if rows is None and (kind not in ROWLESS or (statistics.information is None and is_informable(mixture))):
         raise InvalidInputError(f"kind={kind!r} standard errors of this fit need its rows: pass them")
     if not is_informable(mixture):
-        return withhold_inference(
-            estimates, kind, f"{mixture.parameter_count} parameters: too many for the full information"
-        )
+        reason = f"{mixture.parameter_count} parameters: too many for the full information"
+        return withhold_inference(estimates, kind, reason)
     if statistics.information is None and rows is not None:
         with one_blas_thread():
             statistics = expect(mixture, rows, information=True)
     step = newton_step(mixture, statistics, fit.penalty)
     inverse = inverse_information(mixture, statistics, fit.penalty)
     if step is None or inverse is None:
-        return withhold_inference(
-            estimates, kind, "the information is not positive definite: the likelihood is flat in some direction"
-        )
+        reason = "the information is not positive definite: the likelihood is flat in some direction"
+        return withhold_inference(estimates, kind, reason)
     decrement = np.nan if kind == "simulated" else step.decrement
     n, p = effective_rows_of_experts(mixture, statistics, inverse), coefficients_per_row(mixture)
-    withheld = withholding_reasons(mixture, statistics, fit.penalty, inverse, decrement) | crowding_reasons(
-        mixture, n, p
-    )
+    withheld = withholding_reasons(mixture, statistics, fit.penalty, inverse, decrement)
+    withheld |= crowding_reasons(mixture, n, p)
     meat = None if kind in ROWLESS or rows is None else score_products(mixture, rows, by_leverage=True)
     scores = None if meat is None else inverse @ meat @ inverse
     covariance = _reported(fit, inverse, scores, kind)
@@ -326,8 +323,7 @@ def _reported(fit: Fit, inverse: Array, sandwich: Array | None, kind: str) -> Ar
 def widening(D: Array, one: Array, other: Array) -> Array:
     """Return factors ``(D,)`` of the standard errors of ``D θ``: the larger by two covariances, over the first."""
     a, b = (np.sum((D @ covariance) * D, axis=1) for covariance in (one, other))
-    factors: Array = np.sqrt(np.maximum(a, b) / np.where(a > 0, a, 1.0))
-    return factors
+    return np.asarray(np.sqrt(np.maximum(a, b) / np.where(a > 0, a, 1.0)))
 
 
 def crowding_reasons(mixture: Mixture, rows: Array, p: int) -> dict[str, str]:
@@ -519,8 +515,7 @@ def simulate(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Rows:
 def _group_labels(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> IntArray:
     pi = np.concatenate([np.broadcast_to(at.pi, at.tau.shape).T for _, at in mixture.posteriors(rows)])  # (G, K)
     below = np.cumsum(pi, axis=1) < rng.random((len(pi), 1))
-    labels: IntArray = np.minimum(below.sum(axis=1), mixture.K - 1)
-    return labels
+    return np.asarray(np.minimum(below.sum(axis=1), mixture.K - 1))
 
 
 def bootstrap(
@@ -584,7 +579,7 @@ LARGEST_ROUNDING = 0.01
 
 def expert_means(mixture: Mixture, X: Array) -> Array:
     """Compute the mean response or class probabilities of each expert, ``E[y | x_i, k]``, ``(n, K, m)``."""
-    return np.concatenate([mixture.experts.mean(panel).transpose(2, 0, 1) for panel in _panels(mixture, X)])
+    return np.concatenate([mixture.experts.mean(panel).transpose(2, 0, 1) for panel, _ in mixture.panels(X)])
 
 
 def mean_errors(mixture: Mixture, inference: Inference, X: Array) -> Array:
@@ -600,7 +595,7 @@ def mean_errors(mixture: Mixture, inference: Inference, X: Array) -> Array:
     X : (n, d) array
     """
     parts = []
-    for panel in _panels(mixture, X):
+    for panel, _ in mixture.panels(X):
         slopes = mixture.experts.mean_slopes(panel)  # (K, m, c, n)
         variance = np.einsum("kmcn,kcdn,kmdn->nkm", slopes, predictor_covariance(inference, panel), slopes)
         parts.append(np.sqrt(np.maximum(variance, 0.0)))
@@ -624,8 +619,3 @@ def predictor_covariance(inference: Inference, panel: Array) -> Array:
     variance = np.einsum("kccn->kcn", covariance)
     lost = (np.finfo(float).eps * size > LARGEST_ROUNDING * variance) & (size > 0)
     return np.where((lost[:, :, None] | lost[:, None]), np.nan, covariance)
-
-
-def _panels(mixture: Mixture, X: Array) -> Iterator[Array]:
-    size = mixture.block_size()
-    return (mixture.design.panel(X[start : start + size]) for start in range(0, max(len(X), 1), size))

@@ -106,13 +106,10 @@ def _jacobian(mixture: Mixture, permutation: IntArray, T_gate: Array, T: Array) 
     experts = kronecker(np.eye(K), kronecker(mixture.experts.coefficient_map(), T))
     shapes = mixture.experts.log_shapes_jacobian()
     D = np.zeros((len(gate) + len(experts) + len(shapes), mixture.parameter_count))
-    stacked = block_diag(gate, experts, shapes)
-    columns = np.concatenate(
-        [np.arange(s.start, s.stop) for s in (gate_slice(mixture), coefficient_slice(mixture), shape_slice(mixture))]
-    )
-    D[:, columns] = stacked
+    places = (gate_slice(mixture), coefficient_slice(mixture), shape_slice(mixture))
+    columns = np.concatenate([np.arange(each.start, each.stop) for each in places])
+    D[:, columns] = block_diag(gate, experts, shapes)
     sizes = (len(gate), len(experts), len(shapes))
     offsets = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     rows = [o + np.arange(size).reshape(K, -1)[permutation].ravel() for o, size in zip(offsets, sizes, strict=True)]
-    permuted: Array = D[np.concatenate(rows)]
-    return permuted
+    return np.asarray(D[np.concatenate(rows)])

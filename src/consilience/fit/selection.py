@@ -89,8 +89,7 @@ def random_folds(rows: Rows, count: int, rng: np.random.Generator) -> IntArray:
     labels = rows.n if rows.groups is None else len(rows.groups.bounds) - 1
     if not 2 <= count <= labels:
         raise InvalidInputError(f"folds={count}: expected a number from 2 to the {labels} rows or groups")
-    folds: IntArray = rng.permutation(labels) % count
-    return folds
+    return rng.permutation(labels) % count
 
 
 def folds_from_rows(rows: Rows, names: np.ndarray) -> IntArray:

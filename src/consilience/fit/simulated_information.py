@@ -38,7 +38,6 @@ class Covariates(Protocol):
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """Draw n rows ``(n, d)``."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -171,8 +171,7 @@ def by_random_rows(t: StartSample, rng: np.random.Generator) -> IntArray:
         few = rng.choice(t.m, size, replace=False)
         B = ridge_regression(t.X[few], t.F[few], t.weight[few])
         residuals.append(np.sum((t.F - t.X @ B) ** 2, axis=1))
-    labels: IntArray = np.argmin(residuals, axis=0)
-    return labels
+    return np.asarray(np.argmin(residuals, axis=0))
 
 
 def by_concentration(t: StartSample, rng: np.random.Generator) -> IntArray:
@@ -223,8 +222,7 @@ def by_quantiles(t: StartSample, rng: np.random.Generator) -> IntArray:
     Z = np.hstack([t.F, residual])
     direction = rng.standard_normal(Z.shape[1])
     ranks = np.argsort(np.argsort(Z @ direction, kind="stable"), kind="stable")
-    labels: IntArray = ranks * t.specification.K // t.m
-    return labels
+    return ranks * t.specification.K // t.m
 
 
 def at_random(t: StartSample, rng: np.random.Generator) -> IntArray:
@@ -251,8 +249,7 @@ KINDS: tuple[Start, ...] = (
 
 def soften_labels(labels: IntArray, K: int) -> Array:
     """Return responsibilities ``(K, m)`` that favour the labels ``(m,)``."""
-    resp: Array = SOFTNESS / K + (1 - SOFTNESS) * (np.arange(K)[:, None] == labels)
-    return resp
+    return np.asarray(SOFTNESS / K + (1 - SOFTNESS) * (np.arange(K)[:, None] == labels))
 
 
 def mixture_from(resp: Array, t: StartSample) -> Mixture:

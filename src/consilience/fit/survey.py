@@ -13,17 +13,14 @@ class SiteReport(Protocol):
     @property
     def name(self) -> str:
         """Name of the site."""
-        ...
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why not all of it was used; empty where all was."""
-        ...
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What else a reader should know of it."""
-        ...
 
 
 Report = TypeVar("Report", bound=SiteReport)

@@ -159,9 +159,8 @@ def expect_clients(
     first = tau @ moments.b - np.einsum("kab,kb->ka", unpack(second), B)
     plain = np.concatenate([tau @ moments.n, np.sum(tau * squares, axis=1)])
     labels = Moments(weighted.sum(axis=1), np.empty((0, moments.f)), np.empty((0, second.shape[1])))
-    statistics = Statistics(
-        labels, Moments(plain, first, second), float(ll.sum()), float(np.abs(ll).sum()), float(present.sum())
-    )
+    sums = float(ll.sum()), float(np.abs(ll).sum()), float(present.sum())
+    statistics = Statistics(labels, Moments(plain, first, second), *sums)
     if not information:
         return statistics
     missing = _missing(mixture, moments, B, squares / sigma2, weighted)

@@ -48,9 +48,9 @@ class Gate(ABC):
         """Return the gate with equal probabilities."""
 
     @property
-    @abstractmethod
     def K(self) -> int:
         """Number of experts."""
+        return len(self.read())
 
     @property
     @abstractmethod
@@ -170,11 +170,6 @@ class SoftmaxGate(Gate):
         return "" if np.all(np.isfinite(self.alpha)) else "the gate has coefficients that are not finite"
 
     @property
-    def K(self) -> int:
-        """Number of experts."""
-        return len(self.alpha)
-
-    @property
     def parameter_count(self) -> int:
         """Number of free parameters, ``(K - 1) p``."""
         return (self.K - 1) * int(self.alpha.shape[1])
@@ -215,15 +210,8 @@ class SoftmaxGate(Gate):
 
     def step(self, moments: Moments, penalty: Penalty, *, intercept: bool, fraction: float) -> Self:
         """Take one safeguarded Newton step from the gate's moments."""
-        return type(self)(
-            multinomial.step(
-                self.alpha,
-                moments.first,
-                moments.second,
-                ridge=penalty.gate_matrix(self.alpha.shape[1], intercept=intercept),
-                fraction=fraction,
-            )
-        )
+        ridge = penalty.gate_matrix(self.alpha.shape[1], intercept=intercept)
+        return type(self)(multinomial.step(self.alpha, moments.first, moments.second, ridge=ridge, fraction=fraction))
 
     def penalty(self, penalty: Penalty, *, intercept: bool) -> float:
         """Return the ridge penalty, which is subtracted from the log-likelihood."""
@@ -243,9 +231,8 @@ class SoftmaxGate(Gate):
 
     def moved(self, delta: Array) -> Self:
         """Add ``delta`` to the flat contrasts."""
-        return type(self)(
-            multinomial.centre_coefficients(self.contrasts() + delta.reshape(self.K - 1, self.alpha.shape[1]))
-        )
+        free = self.contrasts() + delta.reshape(self.K - 1, self.alpha.shape[1])
+        return type(self)(multinomial.centre_coefficients(free))
 
     def permuted(self, permutation: IntArray) -> Self:
         """Reorder the experts."""
@@ -318,11 +305,6 @@ class ConstantGate(Gate):
         return "" if proper else "the weights of a constant gate must be at least 0 and sum to 1"
 
     @property
-    def K(self) -> int:
-        """Number of experts."""
-        return len(self.probabilities)
-
-    @property
     def parameter_count(self) -> int:
         """Number of free parameters, ``K - 1``."""
         return self.K - 1
@@ -373,9 +355,8 @@ class ConstantGate(Gate):
 
     def moved(self, delta: Array) -> Self:
         """Add ``delta`` to the log odds."""
-        return type(self)(
-            np.exp(log_softmax(multinomial.centre_coefficients(self.contrasts() + delta.reshape(-1, 1))))[:, 0]
-        )
+        logits = multinomial.centre_coefficients(self.contrasts() + delta.reshape(-1, 1))
+        return type(self)(np.exp(log_softmax(logits))[:, 0])
 
     def permuted(self, permutation: IntArray) -> Self:
         """Reorder the experts."""

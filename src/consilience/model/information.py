@@ -83,6 +83,11 @@ def score(mixture: Mixture, statistics: Statistics) -> Array:
     return np.concatenate([*(parts if mixture.gate.reads_covariates else parts[::-1]), tied])
 
 
+def penalised_score(mixture: Mixture, statistics: Statistics, R: Array) -> Array:
+    """Compute the score of the log-likelihood less the ridge with second derivative ``R``."""
+    return score(mixture, statistics) - R @ free_parameters(mixture)
+
+
 def complete_information(mixture: Mixture, statistics: Statistics) -> Array:
     """Compute the expected complete-data information ``(P, P)``, from statistics at ``mixture``."""
     owner = owners(mixture)

@@ -142,7 +142,7 @@ class Mixture:
         """Compute ``P(label = k | data)`` of each row ``(n, K)``, or of each group ``(G, K)``."""
         return _joined([at.tau.T for _, at in self.posteriors(rows)], (self.K,))
 
-    def _panels(self, X: Array) -> Iterator[tuple[Array, Array]]:
+    def panels(self, X: Array) -> Iterator[tuple[Array, Array]]:
         """Yield what experts and gate read, ``(p, n)`` and ``(p_g, n)``, block by block."""
         size = self.block_size()
         for i in range(0, max(len(X), 1), size):
@@ -154,11 +154,11 @@ class Mixture:
 
     def gate_weights(self, X: Array) -> Array:
         """Compute ``π_k(x_i)``, ``(n, K)``."""
-        return _joined([self._pi(read).T for _, read in self._panels(X)], (self.K,))
+        return _joined([self._pi(read).T for _, read in self.panels(X)], (self.K,))
 
     def mean(self, X: Array) -> Array:
         """Compute ``E[y | x] = Σ_k π_k(x) E[y | x, k]``: means ``(n, q)`` or class probabilities ``(n, C)``."""
-        parts = [np.einsum("kn,kqn->nq", self._pi(read), self.experts.mean(P)) for P, read in self._panels(X)]
+        parts = [np.einsum("kn,kqn->nq", self._pi(read), self.experts.mean(P)) for P, read in self.panels(X)]
         return _joined(parts, (self.experts.mean(np.empty((self.design.p, 0))).shape[1],))
 
     def quantile(self, X: Array, probability: float, exposure: Array | None = None) -> Array:
@@ -169,7 +169,7 @@ class Mixture:
         size = self.block_size()
         parts = [
             self._quantile(*panels, probability, None if exposure is None else exposure[i * size : (i + 1) * size])
-            for i, panels in enumerate(self._panels(X))
+            for i, panels in enumerate(self.panels(X))
         ]
         return _joined(parts, ())
 
@@ -194,7 +194,7 @@ class Mixture:
             labels = np.minimum(below.sum(axis=1), self.K - 1)
         size = self.block_size()
         parts = []
-        for i, (panel, _) in enumerate(self._panels(X)):
+        for i, (panel, _) in enumerate(self.panels(X)):
             part = slice(i * size, (i + 1) * size)
             parts.append(self.experts.sample(panel, labels[part], rng, None if exposure is None else exposure[part]))
         return np.concatenate(parts), labels
@@ -336,5 +336,4 @@ def matching(mixture: Mixture, reference: Array, rows: Rows) -> Matching:
 
 def _assigned(cost: Array) -> IntArray:
     ours_at, theirs_at = linear_sum_assignment(cost)
-    permutation: IntArray = ours_at[np.argsort(theirs_at)]
-    return permutation
+    return ours_at[np.argsort(theirs_at)]

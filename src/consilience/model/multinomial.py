@@ -67,21 +67,18 @@ def curvature_bounds(C: int, p: int) -> Array:
     if not is_full(C, p):
         return np.full(C, 0.5)
     k, l = upper_triangle(C - 1)
-    bounds: Array = 0.5 * ((k == l) - 1 / C)
-    return bounds
+    return np.asarray(0.5 * ((k == l) - 1 / C))
 
 
 def centre_coefficients(contrasts: Array) -> Array:
     """Convert contrasts ``(C - 1, p)`` to the last class into coefficients ``(C, p)`` that sum to zero."""
     full = np.vstack([contrasts, np.zeros((1, contrasts.shape[1]))])
-    coef: Array = full - full.mean(axis=0)
-    return coef
+    return np.asarray(full - full.mean(axis=0))
 
 
 def contrasts(coef: Array) -> Array:
     """Return contrasts ``(C - 1, p)`` to the last class, the inverse of :func:`centre_coefficients`."""
-    difference: Array = coef[:-1] - coef[-1]
-    return difference
+    return np.asarray(coef[:-1] - coef[-1])
 
 
 def blocks_to_matrix(packed: Array, m: int, p: int) -> Array:

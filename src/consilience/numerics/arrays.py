@@ -36,8 +36,7 @@ def triangle_size(p: int) -> int:
 
 def kronecker(A: Array, B: Array) -> Array:
     """Compute the Kronecker product ``A ⊗ B``."""
-    product: NDArray[np.float64] = np.kron(A, B).astype(np.float64, copy=False)
-    return product
+    return np.kron(A, B).astype(np.float64, copy=False)
 
 
 def pack(matrix: Array) -> Array:

@@ -27,8 +27,7 @@ def cholesky_or_none(A: Array) -> Array | None:
     L, failed = dpotrf(A * scale[:, None] * scale, lower=1, clean=1)  # scipy.linalg.cholesky without its overhead
     if failed or np.diagonal(L).min(initial=1.0) ** 2 < RANK_TOLERANCE:
         return None
-    factor: Array = L / scale[:, None]
-    return factor
+    return np.asarray(L / scale[:, None])
 
 
 def is_semidefinite(matrices: Array, scale: Array | None = None, slack: float = SEMIDEFINITE) -> bool:
@@ -62,14 +61,12 @@ def is_semidefinite(matrices: Array, scale: Array | None = None, slack: float = 
 
 def cholesky_solve(L: Array, b: Array) -> Array:
     """Solve ``L Lᵀ x = b`` for a lower Cholesky factor ``L (p, p)`` and ``b (p,)`` or ``(p, m)``."""
-    x: Array = dpotrs(L, b, lower=1)[0] if b.size else np.zeros_like(b)
-    return x
+    return dpotrs(L, b, lower=1)[0] if b.size else np.zeros_like(b)
 
 
 def symmetrise(A: Array) -> Array:
     """Return ``(A + Aᵀ) / 2``, exactly symmetric, of a matrix that is symmetric up to rounding."""
-    mean: Array = 0.5 * (A + A.T)
-    return mean
+    return 0.5 * (A + A.T)
 
 
 def solve_symmetric(A: Array, b: Array) -> tuple[Array, bool]:
@@ -180,8 +177,7 @@ def inverse_factor(L: Array) -> Array:
     """Compute the inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
     if len(L) <= 1:  # scipy < 1.14 refuses systems of no equations
         return 1 / L
-    inverse: Array = solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
-    return inverse
+    return solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
 
 
 def whitening(S: Array) -> Array:
@@ -215,8 +211,7 @@ def bound_below(S: Array, floor: Array) -> Array:
     if values.min() >= 1:
         return S
     root = L @ vectors
-    clipped: Array = (root * np.maximum(values, 1.0)) @ root.T
-    return clipped
+    return np.asarray((root * np.maximum(values, 1.0)) @ root.T)
 
 
 def symmetric_exponential(E: Array) -> Array:
@@ -242,8 +237,7 @@ def leading_eigenpairs(A: Array, k: int) -> tuple[Array, Array]:
 
 def orthonormalise(A: Array) -> Array:
     """Compute an orthonormal basis of the columns of ``A (p, k)``, as in orthogonal iteration."""
-    basis: Array = np.linalg.qr(A)[0]
-    return basis
+    return np.linalg.qr(A)[0]
 
 
 def count_above_noise(values: Array) -> int:

@@ -8,27 +8,20 @@ import numpy as np
 
 from consilience.numerics.arrays import Array
 
-SHORTEST = 2.0**-30
+SHORTEST, TOLERANCE, MOST_STEPS = 2.0**-30, 1e-13, 100
 
 
-def minimise(
-    start: Array,
-    value: Callable[[Array], float],
-    step: Callable[[Array], Array],
-    *,
-    tol: float = 1e-13,
-    max_iter: int = 100,
-) -> Array:
+def minimise(start: Array, value: Callable[[Array], float], step: Callable[[Array], Array]) -> Array:
     """Minimise a convex ``value`` by Newton steps, halved until the value does not increase."""
     x, here = start, value(start)
-    for _ in range(max_iter):
+    for _ in range(MOST_STEPS):
         direction, fraction = step(x), 1.0
         while not (there := value(x + fraction * direction)) <= here and fraction > SHORTEST:
             fraction /= 2
         if fraction <= SHORTEST:
             return x
         x = x + fraction * direction
-        if here - there <= tol * (1 + abs(here)):
+        if here - there <= TOLERANCE * (1 + abs(here)):
             return x
         here = there
     return x
