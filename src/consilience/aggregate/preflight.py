@@ -168,16 +168,10 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
                 (suspicions if finding.suspect and not finding.tied else notes)[site].append(finding.text)
     for site, said in _dominant(summaries).items():
         suspicions[site].append(said)
-    reports = (
-        SurveyedSite(
-            site,
-            summary.weight,
-            () if summary.weight > 0 else ("it has no rows",),
-            tuple(suspicions[site]),
-            tuple(notes[site]),
-        )
-        for site, summary in summaries.items()
-    )
+    reports = []
+    for site, summary in summaries.items():
+        reasons = () if summary.weight > 0 else ("it has no rows",)
+        reports.append(SurveyedSite(site, summary.weight, reasons, tuple(suspicions[site]), tuple(notes[site])))
     return Survey(tuple(reports), tuple(doubts))
 
 

@@ -9,32 +9,15 @@ from typing import Literal
 
 import numpy as np
 
+from consilience.aggregate.combine import heterogeneity as between
+from consilience.aggregate.combine import trust
 from consilience.aggregate.combine.components import SupportComponents, SupportPart
 from consilience.aggregate.combine.evidence import SiteEvidence, Witness
-from consilience.aggregate.combine.heterogeneity import (
-    Heterogeneity,
-    SiteCoefficients,
-    Stated,
-    camps_between,
-    coefficients_between_sites,
-    combined_precision,
-    gates_between_sites,
-    shapes_between_sites,
-    site_coefficients,
-)
+from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.reduce import Reduction, reduce_components, reduction_starts
 from consilience.aggregate.combine.site_model import SiteModel
-from consilience.aggregate.combine.trust import (
-    PASSES,
-    TrustVerdict,
-    candidates,
-    copies,
-    influences,
-    is_far,
-    judge_sites,
-)
 from consilience.aggregate.disagreement import Camps
 from consilience.errors import InvalidInputError
 from consilience.fit import climb, drive
@@ -59,7 +42,7 @@ def agreed_gate(pool: Pool, labels: IntArray, heard: Mask, K: int, *, ridge: Arr
     rest, until the set of sites no longer changes.
     """
     softmax, trusted = _medoid(pool, labels, heard, K), heard
-    for _ in range(PASSES):
+    for _ in range(trust.PASSES):
         before, trusted = trusted, heard & ~foreign_gates(pool, gate_costs(pool, softmax, labels, heard), softmax)
         panel, target = pool.targets(labels, K, trusted)
         softmax = softmax.fitted(panel, target, ridge=ridge)
@@ -73,7 +56,7 @@ def _medoid(pool: Pool, labels: IntArray, sites: Mask, K: int) -> Gate:
 
     Its experts are those that the site's experts were assigned to; gates of experts with the same label are averaged.
     """
-    tried, asked = candidates(np.flatnonzero(sites))
+    tried, asked = trust.candidates(np.flatnonzero(sites))
     pool = replace(pool, points=tuple(part.thinned(THINNED) for part in pool.points))
     gates: list[Gate] = [pool.models[m].mixture.gate.relabelled(labels[pool.own[m]], K) for m in tried]
     weight = np.array([model.weight for model in pool.models])
@@ -117,7 +100,7 @@ def foreign_gates(pool: Pool, costs: Array, gate: Gate) -> Mask:
         return np.zeros(len(costs), dtype=bool)
     weight, P = np.array([model.weight for model in pool.models]), gate.parameter_count
     total, per_row = np.maximum(np.nan_to_num(costs), 0.5 * P), np.nan_to_num(costs / weight)
-    far = known & is_far(total, known, FOREIGN, P, LEVELS) & is_far(per_row, known, FOREIGN, P, LEVELS)
+    far = known & trust.is_far(total, known, FOREIGN, P, LEVELS) & trust.is_far(per_row, known, FOREIGN, P, LEVELS)
     strange = [bool(far[m]) and (per_row[m] > np.log(gate.K) or _contradicts(pool, m)) for m in range(pool.M)]
     return np.array(strange, dtype=bool)
 
@@ -219,8 +202,8 @@ def combine_orders(
     pool = Pool.of(models, design, support, np.random.default_rng([seed, 1]), gate_design)
     if plan == "row":
         pool = pool.with_shared_points()
-    copied = copies(pool)
-    verdicts = [judge_sites(pool, copied, K) for K in orders]
+    copied = trust.copies(pool)
+    verdicts = [trust.judge_sites(pool, copied, K) for K in orders]
     combiners = [
         _Combiner(pool, copied, verdict, K, penalty or Penalty(), plan, seed)
         for K, verdict in zip(orders, verdicts, strict=True)
@@ -239,7 +222,7 @@ class _Combiner:
 
     pool: Pool
     copied: dict[int, int]
-    verdict: TrustVerdict
+    verdict: trust.TrustVerdict
     K: int
     penalty: Penalty
     plan: PlanKind
@@ -272,9 +255,9 @@ class _Combiner:
         if self.plan == "expert" and mixture.experts.outcomes is not None and trusted.any():
             mixture = nearest_in_prediction(mixture, predict_rows(pool, trusted))
             lost = np.nansum(prediction_costs(pool, mixture, counted))
-        stated = Stated.of(pool, labels, self.used, reduction.experts)
-        coefficients = site_coefficients(pool, labels, self.K, stated)
-        moves = influences(pool, labels, self.used, self.K, stated.precision)
+        stated = between.Stated.of(pool, labels, self.used, reduction.experts)
+        coefficients = between.site_coefficients(pool, labels, self.K, stated)
+        moves = trust.influences(pool, labels, self.used, self.K, stated.precision)
         plan = np.where(self.used, labels, -1)
         witness = Witness(pool, self.copied, self.verdict, self.used, trusted, cost, *moves)
         return Combination(
@@ -282,15 +265,15 @@ class _Combiner:
             self._shares(labels),
             float(sum(model.weight for model in models)),
             float(sum(model.log_likelihood for model in models) - lost) if models else np.nan,
-            combined_precision(pool, labels, self.used, reduction.experts, stated),
-            coefficients_between_sites(coefficients),
-            shapes_between_sites(pool, labels, reduction.experts, stated),
-            gates_between_sites(pool, labels, mixture.gate, trusted),
+            between.combined_precision(pool, labels, self.used, reduction.experts, stated),
+            between.coefficients_between_sites(coefficients),
+            between.shapes_between_sites(pool, labels, reduction.experts, stated),
+            between.gates_between_sites(pool, labels, mixture.gate, trusted),
             tuple(witness.evidence(m) for m in range(pool.M)),
             reduction.trace,
             dict(zip(pool.names, (plan[own] for own in pool.own), strict=True)),
             coefficients,
-            camps_between(pool, labels, self.K),
+            between.camps_between(pool, labels, self.K),
         )
 
     def _reduction(self) -> tuple[Reduction, IntArray]:
@@ -298,13 +281,11 @@ class _Combiner:
         pool = self.pool
         components = pool.components.taken(np.flatnonzero(self.used))
         starts = reduction_starts(pool, components, self.used, self.K, self.seed)
-        found = min(
-            (reduce_components(components, start) for start in starts), key=lambda reduction: reduction.objective
-        )
+        reductions = [reduce_components(components, start) for start in starts]
+        found = min(reductions, key=lambda reduction: reduction.objective)
         if self.plan == "row":
-            found = reduce_components(
-                SupportComponents((self._shared_part(exposed=True),), per_row=True), found.experts
-            )
+            shared = SupportComponents((self._shared_part(exposed=True),), per_row=True)
+            found = reduce_components(shared, found.experts)
         labels, _ = pool.components.plan(found.experts)
         return found, labels
 

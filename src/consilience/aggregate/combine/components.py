@@ -52,9 +52,8 @@ class MomentComponents:
     def joined(cls, parts: Sequence[MomentComponents]) -> MomentComponents:
         """Concatenate the components of several sites."""
         experts = joined_experts([part.experts for part in parts])
-        return cls(
-            experts, np.concatenate([part.mass for part in parts]), np.concatenate([part.second for part in parts])
-        )
+        mass = np.concatenate([part.mass for part in parts])
+        return cls(experts, mass, np.concatenate([part.second for part in parts]))
 
     def taken(self, index: IntArray) -> MomentComponents:
         """Return the components at ``index``, which is sorted."""
@@ -64,8 +63,7 @@ class MomentComponents:
 
     def costs(self, targets: Any) -> Array:
         """Compute the cost of each component at each target, ``(L, K)``."""
-        costs: Array = self.experts.moment_costs(targets, self.mass, self.second)
-        return costs
+        return np.asarray(self.experts.moment_costs(targets, self.mass, self.second))
 
     def plan(self, targets: Any) -> tuple[IntArray, float]:
         """Return the nearest target of each component, ``(L,)``, and the objective."""
@@ -227,5 +225,4 @@ def support_costs(experts: Experts, others: Experts, panel: Array, mass: Array) 
     >>> support_costs(one, two, np.ones((1, 3)), np.ones((1, 3)))
     array([[0., 6.]])
     """
-    costs: Array = np.einsum("lks,ls->lk", experts.divergence(others, panel), mass)
-    return costs
+    return np.asarray(np.einsum("lks,ls->lk", experts.divergence(others, panel), mass))

@@ -62,15 +62,12 @@ class Heterogeneity:
 
     def permuted(self, permutation: IntArray) -> Heterogeneity:
         """Reorder the experts."""
-        return Heterogeneity(*(getattr(self, name)[permutation] for name in _NAMES))
+        return Heterogeneity(*(part[permutation] for part in vars(self).values()))
 
     @classmethod
     def stacked(cls, parts: list[Heterogeneity]) -> Heterogeneity:
         """Stack the results of several experts."""
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _NAMES))
-
-
-_NAMES = ("Q", "df", "I2", "tau2", "concentration")
+        return cls(*(np.concatenate(each) for each in zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def heterogeneity(estimates: Array, variances: Array) -> Heterogeneity:
@@ -135,17 +132,11 @@ def site_coefficients(pool: Pool, labels: IntArray, K: int, stated: Stated) -> S
     stated : Stated
         Precision of the components.
     """
-    f = pool.coefficients.shape[1]
-    U = kronecker(np.eye(f // pool.design.p), pool.design.to_raw())
+    U = kronecker(np.eye(pool.coefficients.shape[1] // pool.design.p), pool.design.to_raw())
     estimates, variances = np.full((2, K, pool.M, len(U)), np.nan)
     read = np.flatnonzero(U.any(axis=1))
     for k in range(K):
-        mine = np.flatnonzero(stated.reliable & (labels == k))
-        sites, place = np.unique(pool.owner[mine], return_inverse=True)
-        J, right = np.zeros((len(sites), f, f)), np.zeros((len(sites), f))
-        own = stated.precision[mine]
-        np.add.at(J, place, own)
-        np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[mine]))
+        sites, J, right = _of_expert(pool, stated.precision, stated.reliable & (labels == k))
         C = invert_precision(J)
         estimates[k][np.ix_(sites, read)] = np.einsum("ab,mbc,mc->ma", U[read], C, right, optimize=True)
         variances[k][np.ix_(sites, read)] = np.einsum("ab,mbc,ac->ma", U[read], C, U[read], optimize=True)
@@ -166,7 +157,7 @@ def _of_columns_read(found: Heterogeneity, read: Mask) -> Heterogeneity:
     """Return the heterogeneity ``(1, f)`` of all coefficients from that of those whose covariates are read."""
     if read.all():
         return found
-    whole = {name: np.full((1, len(read)), np.nan) for name in _NAMES}
+    whole = {name: np.full((1, len(read)), np.nan) for name in vars(found)}
     for name, values in whole.items():
         values[:, read] = getattr(found, name)
     return Heterogeneity(**whole)
@@ -232,22 +223,22 @@ def gates_between_sites(pool: Pool, labels: IntArray, gate: Gate, sites: Mask) -
 
 def camps_between(pool: Pool, labels: IntArray, K: int) -> Camps:
     """Test whether the sites form two camps, by the coefficients of all their experts, also those set aside."""
-    f = pool.coefficients.shape[1]
+    f, precision = pool.coefficients.shape[1], unpack(pool.precision)
     estimates, covariances = np.full((K, pool.M, f), np.nan), np.tile(np.eye(f), (K, pool.M, 1, 1))
     for k in range(K):
-        sites, J, right = _of_expert(pool, pool.informed & (labels == k))
+        sites, J, right = _of_expert(pool, precision, pool.informed & (labels == k))
         for m, own, moment in zip(sites, J, right, strict=True):
             covariances[k, m] = inverse_bounded(own)[0]
             estimates[k, m] = covariances[k, m] @ moment
     return camps(list(estimates), list(covariances))
 
 
-def _of_expert(pool: Pool, mine: Mask) -> tuple[IntArray, Array, Array]:
+def _of_expert(pool: Pool, precision: Array, mine: Mask) -> tuple[IntArray, Array, Array]:
     """Return the sites of some components, the sums of their precisions, and of precisions times coefficients."""
     f, at = pool.coefficients.shape[1], np.flatnonzero(mine)
     sites, place = np.unique(pool.owner[at], return_inverse=True)
     J, right = np.zeros((len(sites), f, f)), np.zeros((len(sites), f))
-    own = unpack(pool.precision[at])
+    own = precision[at]
     np.add.at(J, place, own)
     np.add.at(right, place, np.einsum("lab,lb->la", own, pool.coefficients[at]))
     return sites, J, right

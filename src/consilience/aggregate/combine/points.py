@@ -81,7 +81,9 @@ def support_points(
     models: Sequence[SiteModel], names: Sequence[str], support: SupportKind, rng: np.random.Generator
 ) -> tuple[Points, ...]:
     """Return the points at which gates are compared; none without covariate summaries or a given support."""
-    if models and models[0].mixture.design.d == 0:
+    d = models[0].mixture.design.d
+    check_support(support, names, d)
+    if d == 0:
         return given_points(models, [np.empty((1, 0))] * len(models))
     if isinstance(support, str):
         return draw_points(models, rng) if all(model.covariates is not None for model in models) else ()

@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 
 from consilience.aggregate.combine.components import Components, MomentComponents, SupportComponents, SupportPart
-from consilience.aggregate.combine.points import (
-    Points,
-    SupportKind,
-    check_support,
-    confidence,
-    merge_points,
-    support_points,
-)
+from consilience.aggregate.combine.points import Points, SupportKind, confidence, merge_points, support_points
 from consilience.aggregate.combine.site_model import SiteModel
 from consilience.errors import InvalidInputError
 from consilience.model import Design
@@ -60,7 +53,6 @@ class Pool:
         """Build the pool of site models with the points of a ``support``."""
         order = canonical_order(tuple(models), tuple(models.values()))
         names = tuple(list(models)[i] for i in order)
-        check_support(support, names, design.d)
         raw = [models[name] for name in names]
         points = support_points(raw, names, support, rng)
         common = tuple(to_common_coordinates(model, design, gate_design) for model in raw)
@@ -97,9 +89,8 @@ class Pool:
     def components(self) -> Components:
         """The experts of all sites with the rows they explain."""
         if isinstance(self.models[0].mixture.experts, MomentExperts):
-            return MomentComponents.joined(
-                [MomentComponents(m.mixture.experts, m.mass, unpack(m.second)) for m in self.models]
-            )
+            parts = [MomentComponents(m.mixture.experts, m.mass, unpack(m.second)) for m in self.models]
+            return MomentComponents.joined(parts)
         return SupportComponents(tuple(self._part(m) for m in range(self.M)))
 
     def _part(self, m: int) -> SupportPart:
@@ -140,16 +131,14 @@ class Pool:
     @cached_property
     def coefficients(self) -> Array:
         """Free coefficients of each component, ``(L, f)``."""
-        flat = [m.mixture.coefficients for m in self.models]
-        return np.concatenate(flat)
+        return np.concatenate([m.mixture.coefficients for m in self.models])
 
     @cached_property
     def precision(self) -> Array:
         """Inverse covariance of those coefficients, packed, ``(L, f (f + 1) / 2)``; NaN for sites that sent none."""
         size = triangle_size(self.coefficients.shape[1])
-        return np.concatenate(
-            [m.precision if len(m.precision) else np.full((m.mixture.K, size), np.nan) for m in self.models]
-        )
+        parts = [m.precision if len(m.precision) else np.full((m.mixture.K, size), np.nan) for m in self.models]
+        return np.concatenate(parts)
 
     @property
     def informed(self) -> Mask:

@@ -209,9 +209,8 @@ def covariate_summary(X: Array, weight: Array, rng: np.random.Generator) -> Cova
         G -= 1  # a class of few rows would give them away
     unit = np.where(scale > 0, scale, 1.0)[many]
     S = classes.covariances * np.outer(unit, unit)
-    return CovariateSummary(
-        classes.weights, centre[many] + unit * classes.means, pack(S), levels, tuple(classes.shares)
-    )
+    means = centre[many] + unit * classes.means
+    return CovariateSummary(classes.weights, means, pack(S), levels, tuple(classes.shares))
 
 
 def _levels(column: Array, weight: Array) -> Array:
@@ -302,5 +301,4 @@ class _Classes:
 def _shares(mass: Array, code: IntArray, values: int) -> Array:
     """Compute smoothed proportions ``(G, values)`` of the values of one column."""
     counts = np.array([np.bincount(code, row, values) for row in mass]) + RARE / values
-    shares: Array = counts / counts.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))

@@ -57,8 +57,7 @@ def coordinate_median(points: Array, weights: Array | None = None) -> Array:
     half = 0.5 * mass[-1]
     lower, upper = np.argmax(mass >= half, axis=0), np.argmax(mass > half, axis=0)
     columns = np.arange(points.shape[1])
-    medians: Array = 0.5 * (ordered[lower, columns] + ordered[upper, columns])
-    return medians
+    return np.asarray(0.5 * (ordered[lower, columns] + ordered[upper, columns]))
 
 
 def trimmed_mean(points: Array, share: float) -> Array:
