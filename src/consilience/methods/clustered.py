@@ -19,7 +19,7 @@ from consilience.messages import Dialogue, Each, Sample, Total, together
 from consilience.methods.client_subspace import ClientSubspace, client_subspace, estimate_directions
 from consilience.methods.federated_em import ask_information, ask_total
 from consilience.methods.site_reports import survey_sites, with_camps, with_unlikely
-from consilience.methods.task import Method, Task
+from consilience.methods.task import Method, Task, check_participation
 from consilience.model import Mixture, Statistics
 from consilience.model.families.registry import Requirement, gaussian
 from consilience.model.information import is_informable
@@ -81,8 +81,7 @@ class ClusteredClients(Method):
             raise InvalidInputError(f"moments={self.moments!r}: expected 'sums' or 'clients'")
         if isinstance(self.iterations, bool) or not isinstance(self.iterations, int) or self.iterations < 0:
             raise InvalidInputError(f"iterations={self.iterations!r}: expected a whole number, 0 or more")
-        if not 0 < self.participation <= 1:
-            raise InvalidInputError(f"participation={self.participation!r}: expected a share above 0, at most 1")
+        check_participation(self.participation)
 
     def dialogue(self, task: Task) -> Dialogue[tuple[ClusteredFit, ...]]:
         """Return one fit for each specification; all are computed in the same messages."""
@@ -99,14 +98,14 @@ class ClusteredClients(Method):
             climbs = [self._climbs(p, mine, fleet, task.seed) for p, mine in zip(problems, starts, strict=True)]
             ends = list((yield from together(climbs)))
         survey = survey_sites(task, found.summaries)
-        fits = [clustered_fit(p, mine, found.values) for p, mine in zip(problems, ends, strict=True)]
+        fits = [p.fit(mine[0], mine) for p, mine in zip(problems, ends, strict=True)]
         if LEAST_SITES <= len(found.summaries) <= MOST_SITES and self.participation == 1 and not fleet.whole:
             rows = {site: summary.weight for site, summary in found.summaries.items() if summary.weight > 0}
             largest = max(fits, key=lambda fit: fit.mixture.K)
             joint: Mapping[str, Statistics] = yield Each(Expect(largest.mixture))
             survey = with_unlikely(survey, {s: joint[s].log_likelihood / n for s, n in rows.items() if s in joint})
             survey = with_camps(survey, largest.mixture, joint)
-        return tuple(replace(fit, survey=survey) for fit in fits)
+        return tuple(ClusteredFit(**vars(replace(fit, survey=survey)), spectrum=found.values) for fit in fits)
 
     def _check(self, specification: Specification, q: int) -> None:
         REQUIRED.check(specification.family, specification.gate, q)
@@ -206,11 +205,6 @@ class ClusteredFit(Fit):
         choose the number of clusters use :meth:`consilience.Federation.select_order`.
         """
         return count_above_noise(self.spectrum)
-
-
-def clustered_fit(problem: Problem, ends: Sequence[Ascent], spectrum: Array) -> ClusteredFit:
-    """Return the fit at the best end."""
-    return ClusteredFit(**vars(problem.fit(ends[0], ends)), spectrum=spectrum)
 
 
 # ---------------------------------------------------------------- partial participation

@@ -110,9 +110,8 @@ class FederatedEM(Method):
         survey, starters = survey_sites(task, summaries), large_sites(summaries)
         problems = self._problems(task, summaries)
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
-        starts = yield from together(
-            [starting_points(p, task, starters, self.n_climbs, judges(tuple(summaries), starters)) for p in problems]
-        )
+        judging = judges(tuple(summaries), starters)
+        starts = yield from together([starting_points(p, task, starters, self.n_climbs, judging) for p in problems])
         climbed = yield from climbs(problems, starts, survey, None)
         named = most_flexible(climbed).survey.named if self.screen else {}
         if not named:

@@ -152,9 +152,8 @@ def simulated_inference(fit: Fit, simulation: SimulatedInformation) -> Inference
             f"the simulated covariates are not like the sites': the spread of the gate's weights differs by "
             f"{apart:.0%}, at most {SPREAD_APART:.0%}; information='observed' has no such limit"
         )
-    return replace(
-        inference, withheld=found | {part: said for part, said in inference.withheld.items() if part not in found}
-    )
+    others = {part: said for part, said in inference.withheld.items() if part not in found}
+    return replace(inference, withheld=found | others)
 
 
 def _reason(ascent: Ascent, simulation: SimulatedInformation) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar
 
 from consilience.errors import InvalidInputError
@@ -66,21 +67,24 @@ class Task:
     def fit_site(self, *, describe: bool) -> FitSite:
         """Return the question for each site's own fit; the site selects the number of experts by BIC."""
         orders = tuple(specification.K for specification in self.specifications)
-        return FitSite(
-            self.specifications[0],
-            orders,
-            self.seed,
-            self.n_init,
-            self.tol,
-            self.max_iter,
-            self.start,
-            (self.d, self.q),
-            describe,
-        )
+        first, columns = self.specifications[0], (self.d, self.q)
+        return FitSite(first, orders, self.seed, self.n_init, self.tol, self.max_iter, self.start, columns, describe)
 
     def problem(self, specification: Specification, summary: ColumnSummary, *, newton: bool = True) -> Problem:
         """Return the maximum likelihood problem of a specification, with the budgets of the task."""
         return Problem(specification, summary, self.tol, self.max_iter, newton)
+
+
+def check_whole(name: str, value: object, expected: str = "a whole number of at least 1", *, least: int = 1) -> None:
+    """Raise an error for a parameter of a method that is not a whole number, or below ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise InvalidInputError(f"{name}={value!r}: expected {expected}")
+
+
+def check_participation(share: float) -> None:
+    """Raise an error for a share of participants that is none."""
+    if not 0 < share <= 1:
+        raise InvalidInputError(f"participation={share!r}: expected a share above 0, at most 1")
 
 
 class Method(ABC):

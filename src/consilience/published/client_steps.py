@@ -86,8 +86,7 @@ def leading_step(E: Array, w: Array) -> Array:
     A = (np.outer(total, total) - (E * w) @ E.T) / (n * (n - 1))
     values, vectors = np.linalg.eigh(A)
     sigma, b = np.sqrt(max(values[-1], 0.0)), vectors[:, -1]
-    step: Array = sigma * np.where(b @ total < 0, -b, b)
-    return step
+    return np.asarray(sigma * np.where(b @ total < 0, -b, b))
 
 
 def anchor_steps(
@@ -248,10 +247,8 @@ class Sizes:
     'the number of rows of each client'
     """
 
-    @property
-    def disclosed(self) -> str:
-        """Return a description of what an answer discloses."""
-        return "the number of rows of each client"
+    disclosed = "the number of rows of each client"
+    """Description of what an answer discloses."""
 
 
 @dataclass(frozen=True, eq=False)

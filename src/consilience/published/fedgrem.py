@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from consilience.messages import Dialogue, PerSite
 from consilience.methods import Method, Task, local_fits
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.site_reports import survey_sites
+from consilience.methods.task import check_whole
 from consilience.model import Experts, Mixture, Penalty, Statistics
 from consilience.model.families.registry import Requirement
 from consilience.numerics.arrays import Array
@@ -74,8 +74,7 @@ class FedGrEM(Method):
     tol: float = 1e-5
 
     def __post_init__(self) -> None:
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, Integral) or self.rounds < 1:
-            raise InvalidInputError(f"rounds={self.rounds!r}: expected a whole number of at least 1")
+        check_whole("rounds", self.rounds)
         if not (self.step > 0 and 0 <= self.decay < 1 and self.strength > 0 and self.tol >= 0):
             raise InvalidInputError("expected step > 0, strength > 0, 0 <= decay < 1 and tol >= 0")
 
@@ -98,9 +97,8 @@ class FedGrEM(Method):
         stop, number = StopReason.ROUNDS, 0
         while True:
             number += 1
-            answers: Mapping[str, Statistics] = yield PerSite(
-                {site: Expect(mixture) for site, mixture in stand.items()}
-            )
+            questions = {site: Expect(mixture) for site, mixture in stand.items()}
+            answers: Mapping[str, Statistics] = yield PerSite(questions)
             left = np.array([site in answers for site in stand])
             eta, rows, stand = eta[left], rows[left], {site: stand[site] for site in answers}
             before = np.array([mixture.coefficients for mixture in stand.values()])  # (M, K, f)

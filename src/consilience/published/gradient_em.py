@@ -74,9 +74,8 @@ class GradientEM(Method):
             mixture, Sxx, of_gate = found.mixture, found.Sxx, found.Sxx
             statistics: Statistics = yield Total(ScoreSums(mixture))
         else:
-            starts = yield from starting_points(
-                problem, task, starters, 1, judges(tuple(site.name for site in survey.sites), starters)
-            )
+            judging = judges(tuple(site.name for site in survey.sites), starters)
+            starts = yield from starting_points(problem, task, starters, 1, judging)
             mixture, cross = starts.mixtures[0], starts.cross
             mixture = nearest_pair(mixture) if self.symmetric else mixture
             Sxx, of_gate, statistics = yield from _first_sums(mixture)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from consilience.fit.specification import check_no_ridge, check_start
 from consilience.messages import Dialogue, Total, together
 from consilience.methods import Method, Task
 from consilience.methods.federated_em import starting_points, survey_columns
+from consilience.methods.task import check_whole
 from consilience.model import Design, Mixture, Penalty, Statistics, mixture_of_regressions
 from consilience.model.families.registry import Regressions, Requirement, standard_regression
 from consilience.model.information import is_informable
@@ -88,10 +88,9 @@ class MinimaxRegression(Method):
     rounds: int = 500
 
     def __post_init__(self) -> None:
-        for name, value in (("rounds", self.rounds), ("refresh", self.refresh)):
-            whole = isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
-            if not (whole or (name == "refresh" and value is None)):
-                raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
+        check_whole("rounds", self.rounds)
+        if self.refresh is not None:
+            check_whole("refresh", self.refresh)
         if not 0 < self.penalty < np.inf:
             raise InvalidInputError(f"penalty={self.penalty!r}: expected a positive number")
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
-from numbers import Integral
-from operator import add
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -21,7 +18,9 @@ from consilience.fit import Ascent, Fit, InferredFit, Specification, StartEnds, 
 from consilience.fit.specification import check_fittable, check_no_ridge, check_start
 from consilience.messages import Answers, Dialogue, Each, Pairs, PerSite, Several, Summarise, Total
 from consilience.methods import Method, Task
+from consilience.methods.federated_em import total_summary
 from consilience.methods.site_reports import survey_sites
+from consilience.methods.task import check_whole
 from consilience.model import ColumnSummary, Design, Mixture, Penalty
 from consilience.model.families.registry import Requirement, gaussian
 from consilience.numerics.arrays import Array, IntArray, Mask
@@ -107,10 +106,8 @@ class FedMomentDescent(Method):
 
     def __post_init__(self) -> None:
         for name in ("anchors", "descents", "steps", "rounds"):
-            value = getattr(self, name)
-            whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
-            if not (whole or (name == "anchors" and value is None)):
-                raise InvalidInputError(f"{name}={value!r}: expected a whole number of at least 1")
+            if name != "anchors" or self.anchors is not None:
+                check_whole(name, getattr(self, name))
         for name in ("separation", "rate"):
             value = getattr(self, name)
             if value is not None and not (value > 0 and np.isfinite(value)):
@@ -124,7 +121,8 @@ class FedMomentDescent(Method):
         REQUIRED.check(specification.family, specification.gate, task.q)
         check_no_ridge(specification, "FedMomentDescent", REQUIRED.instead)
         answers: Mapping[str, Answers] = yield Each(Several((Summarise(task.d, task.q), Sizes())))
-        summary = reduce(add, (answer.items[0] for answer in answers.values()))
+        summaries = {site: answer.items[0] for site, answer in answers.items()}
+        summary = total_summary(summaries)
         sizes: dict[str, Array] = {site: answer.items[1].n for site, answer in answers.items()}
         check_fittable(specification, summary)
         if task.start is None:
@@ -133,8 +131,7 @@ class FedMomentDescent(Method):
             check_start(task.start, specification.blank(summary))
             coarse, places = task.start.in_coordinates(specification.designs(summary)[0]), {}
         end = yield from self._refined(coarse, specification.penalty(summary), summary, sizes)
-        survey = survey_sites(task, {site: answer.items[0] for site, answer in answers.items()})
-        return (replace(end.fit(coarse, places), survey=survey),)
+        return (replace(end.fit(coarse, places), survey=survey_sites(task, summaries)),)
 
     def _coarse(
         self,

@@ -145,10 +145,8 @@ class SquaredResponses:
 
     design: Design
 
-    @property
-    def disclosed(self) -> str:
-        """Return a description of what an answer discloses."""
-        return "the total weight, and the sum over rows of y² xxᵀ"
+    disclosed = "the total weight, and the sum over rows of y² xxᵀ"
+    """Description of what an answer discloses."""
 
 
 def in_squares(_: SquaredResponses, given: SquaredMoments) -> str:

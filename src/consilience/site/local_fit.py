@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import reduce
 from operator import add
 
@@ -72,14 +73,12 @@ def _ascent(
         else:
             check_start(question.start, blank)
             starts = (question.start.in_coordinates_of(blank),)
-        ascents = [
-            drive(climb(each, penalty, tol=question.tol, max_iter=question.max_iter), respond) for each in starts
-        ]
-        ascent = rank_ascents(ascents, penalty)[0]
+        climbs = [climb(each, penalty, tol=question.tol, max_iter=question.max_iter) for each in starts]
+        ascent = rank_ascents([drive(steps, respond) for steps in climbs], penalty)[0]
     except (InvalidInputError, np.linalg.LinAlgError):
         return None
     if ascent.statistics.information is None and is_informable(ascent.mixture):
-        return Ascent(**{**vars(ascent), "statistics": respond(Expect(ascent.mixture, information=True))})
+        return replace(ascent, statistics=respond(Expect(ascent.mixture, information=True)))
     return ascent
 
 

@@ -20,7 +20,7 @@ from consilience.fit.climb import CAUTIOUS_SHIFT, LARGEST_SHIFT, Quadratic, Stop
 from consilience.fit.survey import Survey, SurveyedSite
 from consilience.messages import Answers, Each, Likelihood, LocalFit, LogLikelihood, Several, Total, decode, encode
 from consilience.methods import CombinedFit, Task
-from consilience.methods.one_shot.refinement import EXPLAINED, one_expert, opening, refine
+from consilience.methods.one_shot.refinement import EXPLAINED, opening, refine
 from consilience.methods.site_reports import add_witnesses
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import move_parameters
@@ -94,7 +94,7 @@ def reaching(question: Several, rows: Rows, *per_row: float) -> Answers:
 
 @cache
 def one_regression() -> Mixture:
-    return one_expert(case().specification, column_summary(case().rows))
+    return case().specification.with_order(1).blank(column_summary(case().rows))
 
 
 def members_of(

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from hashlib import blake2b
 from itertools import chain, islice
-from numbers import Integral
-from operator import add
 
 import numpy as np
 
@@ -27,18 +24,11 @@ from consilience.fit.simulated_information import Covariates, NormalCovariates, 
 from consilience.fit.specification import check_fittable, check_start
 from consilience.fit.survey import Survey
 from consilience.messages import Dialogue, Each, LocalFit, together
-from consilience.methods.one_shot.refinement import (
-    Contest,
-    Opening,
-    Rivals,
-    one_expert,
-    opening,
-    refine,
-    unrefined_rivals,
-)
+from consilience.methods.federated_em import total_summary
+from consilience.methods.one_shot.refinement import Contest, Opening, Rivals, opening, refine, unrefined_rivals
 from consilience.methods.score_steps import check_information_kind, check_simulable, simulated_inference
 from consilience.methods.site_reports import add_witnesses, survey_sites
-from consilience.methods.task import Method, Task
+from consilience.methods.task import Method, Task, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
@@ -92,8 +82,7 @@ class OneShot(Method):
 
     def __post_init__(self) -> None:
         check_information_kind(self.information)
-        if isinstance(self.refine, bool) or not isinstance(self.refine, Integral) or self.refine < 0:
-            raise InvalidInputError(f"refine={self.refine!r}: expected a whole number of steps, 0 or more")
+        check_whole("refine", self.refine, "a whole number of steps, 0 or more", least=0)
         if self.plan not in ("expert", "row"):
             raise InvalidInputError(f"plan={self.plan!r}: expected 'expert' or 'row'")
         if isinstance(self.support, str) and self.support != "summaries":
@@ -115,15 +104,15 @@ class OneShot(Method):
         if self.information == "simulated":
             check_simulable(task.specifications[0])
         fits: Mapping[str, LocalFit] = yield Each(task.fit_site(describe=isinstance(self.support, str)))
-        with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
-            summary = reduce(add, (fit.summary for fit in fits.values()))
+        summaries = {site: fit.summary for site, fit in fits.items()}
+        summary = total_summary(summaries)
         check_fittable(task.specifications[0], summary)
         try:
             combinations = self._combined(task.specifications, fits, summary, task.seed)
         except np.linalg.LinAlgError as error:
             raise InvalidInputError(FAR_FROM_ZERO) from error
         penalty = task.specifications[0].penalty(summary)
-        survey = survey_sites(task, {site: fit.summary for site, fit in fits.items()})
+        survey = survey_sites(task, summaries)
         found = [combination for combination in combinations if combination is not None]
         if self.refine == 0:
             done = [
@@ -131,7 +120,7 @@ class OneShot(Method):
                 for each in found
             ]
         else:
-            one = one_expert(task.specifications[0], summary)
+            one = task.specifications[0].with_order(1).blank(summary)
             simulation = self._simulation(fits, task.seed)
             opened = yield from opening(found, fits, one, scores=simulation is not None)
             done = yield from self._refined(found, opened, one, (penalty, simulation), survey)

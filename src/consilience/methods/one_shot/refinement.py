@@ -21,7 +21,7 @@ import numpy as np
 from consilience.aggregate import Combination, SiteModel
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError
-from consilience.fit import Ascent, Expect, Specification, StopReason, climb
+from consilience.fit import Ascent, Expect, StopReason, climb
 from consilience.fit.climb import NEWTON_DECREMENT_AT_MOST
 from consilience.fit.simulated_information import SimulatedInformation
 from consilience.messages import Answers, Dialogue, Each, LocalFit, LogLikelihood, ScoreSums, Several, Total
@@ -243,11 +243,6 @@ def unrefined_rivals(combination: Combination, summary: ColumnSummary) -> Rivals
     if combination.mixture.K == 1:
         return Rivals()
     return Rivals(constant=combination.weight * combination.mixture.experts.constant_log_density(summary))
-
-
-def one_expert(specification: Specification, summary: ColumnSummary) -> Mixture:
-    """Return the start of one regression for all rows."""
-    return specification.with_order(1).blank(summary)
 
 
 def best_model(opened: Opening, K: int) -> tuple[str, float]:

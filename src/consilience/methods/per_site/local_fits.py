@@ -86,9 +86,8 @@ def local_fits(question: FitSite, sites: tuple[str, ...] | None = None) -> Dialo
 
 def relabel(mixtures: Sequence[Mixture]) -> list[Mixture]:
     """Permute experts to common labels, by coefficients in units of their spread over all experts."""
-    permutations = consistent_labels(
-        np.array([mixture.coefficients for mixture in mixtures]) / units(mixtures)
-    ).permutations
+    points = np.array([mixture.coefficients for mixture in mixtures]) / units(mixtures)
+    permutations = consistent_labels(points).permutations
     return [mixture.permuted(permutation) for mixture, permutation in zip(mixtures, permutations, strict=True)]
 
 

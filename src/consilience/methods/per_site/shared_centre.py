@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -24,17 +23,8 @@ from consilience.messages import Dialogue, Each, Likelihood, LogLikelihood, PerS
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.site_reports import survey_sites
-from consilience.methods.task import Method, Task
-from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
-from consilience.model.information import (
-    coefficient_slice,
-    complete_information,
-    free_parameters,
-    gate_slice,
-    is_informable,
-    ridge,
-    score,
-)
+from consilience.methods.task import Method, Task, check_participation, check_whole
+from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, information
 from consilience.model.mixture import alignment
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.linalg import inverse_bounded
@@ -91,10 +81,8 @@ class SharedCentre(Method):
     participation: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, Integral) or self.rounds < 1:
-            raise InvalidInputError(f"rounds={self.rounds!r}: expected a whole number of at least 1")
-        if not 0 < self.participation <= 1:
-            raise InvalidInputError(f"participation={self.participation!r}: expected a share above 0, at most 1")
+        check_whole("rounds", self.rounds)
+        check_participation(self.participation)
 
     def dialogue(self, task: Task) -> Dialogue[tuple[SharedFit]]:
         """Return one fit: the centre and each site's mixture."""
@@ -149,7 +137,7 @@ class _Rounds:
 
     def questions(self, drawn: tuple[str, ...]) -> dict[str, Expect]:
         """Return the question to each site: the statistics at its mixture, in some rounds with the information."""
-        informed = not self.equal and self.differing % INFORMED == 0 and is_informable(self.centre)
+        informed = not self.equal and self.differing % INFORMED == 0 and information.is_informable(self.centre)
         return {site: Expect(self.stand.get(site, self.centre), information=informed) for site in drawn}
 
     def take(self, answers: Mapping[str, Statistics]) -> None:
@@ -320,15 +308,14 @@ def estimate_site(stand: Mixture, statistics: Statistics, penalty: Penalty, know
         slopes = _slopes_information(stand, statistics, penalty)
         of_slopes = None if slopes is None else UNKNOWN_LABELS * inverse_bounded(slopes)[0]
         return Estimate(step, labels, UNKNOWN_LABELS * covariance, of_slopes, None, complete, lost, None, slopes)
-    at, K = coefficient_slice(stand), stand.K
+    at, K = information.coefficient_slice(stand), stand.K
     f = (at.stop - at.start) // K
     own = known.inverse[at, at].reshape(K, f, K, f)
     times = np.maximum(known.label_counts, 1.0) / np.maximum(labels, 1.0)
     covariance, lost = _bounded(np.array([np.linalg.inv(own[k, :, k]) for k in range(K)]))
     direction = np.zeros(stand.parameter_count)
     if statistics is asked:
-        gradient = score(stand, statistics) - ridge(stand, penalty) @ free_parameters(stand)
-        direction = known.inverse @ gradient
+        direction = known.inverse @ information.penalised_score(stand, statistics, information.ridge(stand, penalty))
     places = _slope_places(stand)
     return Estimate(
         step,
@@ -338,7 +325,7 @@ def estimate_site(stand: Mixture, statistics: Statistics, penalty: Penalty, know
         stand.coefficients + direction[at].reshape(K, -1) if statistics is asked else None,
         complete,
         lost,
-        free_parameters(stand)[places] + direction[places] if len(places) else None,
+        information.free_parameters(stand)[places] + direction[places] if len(places) else None,
         _slopes_information(stand, statistics, penalty),
     )
 
@@ -368,14 +355,14 @@ def _stepped(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Mixtur
 
 def _complete(stand: Mixture, statistics: Statistics) -> Array:
     """Return the complete-data information of each expert's coefficients, ``(K, f, f)``."""
-    at, K = coefficient_slice(stand), stand.K
-    complete = complete_information(stand, statistics)[at, at].reshape(K, -1, K, (at.stop - at.start) // K)
+    at, K = information.coefficient_slice(stand), stand.K
+    complete = information.complete_information(stand, statistics)[at, at].reshape(K, -1, K, (at.stop - at.start) // K)
     return np.array([complete[k, :, k] for k in range(K)])
 
 
-def _bounded(information: Array) -> tuple[Array, int]:
+def _bounded(matrices: Array) -> tuple[Array, int]:
     """Invert ``(K, f, f)``; return also the number of directions that the rows do not determine."""
-    found = [inverse_bounded(own) for own in information]
+    found = [inverse_bounded(own) for own in matrices]
     return np.array([inverse for inverse, _ in found]), sum(lost for _, lost in found)
 
 
@@ -383,16 +370,16 @@ def _slope_places(stand: Mixture) -> IntArray:
     """Return the positions of the gate's free slopes among the free parameters."""
     if not stand.gate.reads_covariates or stand.K == 1:
         return np.zeros(0, dtype=np.intp)
-    gate, p, first = gate_slice(stand), stand.reads.p, int(stand.design.intercept)
+    gate, p, first = information.gate_slice(stand), stand.reads.p, int(stand.design.intercept)
     return np.arange(gate.start, gate.stop).reshape(stand.K - 1, p)[:, first:].ravel()
 
 
 def _slopes_information(stand: Mixture, statistics: Statistics, penalty: Penalty) -> Array | None:
     """Return the complete-data information of the gate's free slopes, its intercepts estimated."""
-    places, gate = _slope_places(stand), gate_slice(stand)
+    places, gate = _slope_places(stand), information.gate_slice(stand)
     if not len(places):
         return None
-    complete = (complete_information(stand, statistics) + ridge(stand, penalty))[gate, gate]
+    complete = (information.complete_information(stand, statistics) + information.ridge(stand, penalty))[gate, gate]
     at = places - gate.start
     rest = np.setdiff1d(np.arange(gate.stop - gate.start), at)
     found: Array = complete[np.ix_(at, at)]

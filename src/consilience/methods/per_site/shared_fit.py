@@ -273,9 +273,8 @@ class LastRound:
     def _site_fit(self, site: str, permutation: IntArray, penalty: Penalty) -> Fit:
         mixture, value = self._mixture(site)
         statistics = replace(self.statistics[site], log_likelihood=value)
-        ascent = Ascent(
-            self.asked[site], statistics, (mixture.penalised(statistics, penalty),), self.rounds, 0, 0, self.stop
-        )
+        trace = (mixture.penalised(statistics, penalty),)
+        ascent = Ascent(self.asked[site], statistics, trace, self.rounds, 0, 0, self.stop)
         return Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
 
     def _mixture(self, site: str) -> tuple[Mixture, float]:
@@ -288,11 +287,8 @@ class LastRound:
         sharing, usual = self.sharing, float(np.median(list(self.weights.values())))
         found = []
         for m, name in enumerate(sites):
-            kept, shrinkage, weight = (
-                sharing.kept[m][permutation],
-                sharing.shrinkage[m][permutation],
-                self.weights[name],
-            )
+            kept, shrinkage = sharing.kept[m][permutation], sharing.shrinkage[m][permutation]
+            weight = self.weights[name]
             gate = float(sharing.gate_shrinkage[m]) if sharing.centre.gate.reads_covariates else np.nan
             reasons = (*self.remarks.get(name, ()), *_reasons(kept, shrinkage))
             remarks = tuple(_remarks(kept, shrinkage, weight / usual, self.undetermined.get(name, 0)))
