@@ -81,7 +81,6 @@ class EngineOverSites(Protocol):
     @property
     def sites(self) -> tuple[str, ...]:
         """Names of all sites, in the order of summation."""
-        ...
 
     def ask(
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
@@ -100,8 +99,6 @@ class EngineOverSites(Protocol):
         timeout : float or None
             Maximum time in seconds.
         """
-        ...
 
     def close(self) -> None:
         """End what ``over`` started for these sites; the engine itself stays open."""
-        ...

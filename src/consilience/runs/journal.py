@@ -7,7 +7,6 @@ the current round; it is emptied once the round has been written to ``PATH``.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import struct
@@ -79,7 +78,7 @@ class Journal:
 
     # ------------------------------------------------------------------ opening
 
-    @contextlib.contextmanager
+    @contextmanager
     def opened(self, sites: tuple[str, ...]) -> Iterator[None]:
         """Read existing records, lock the files, and close them on exit."""
         with _held(self.path):
@@ -129,9 +128,8 @@ class Journal:
                 else:
                     digests = tuple(bytes.fromhex(digest) for digest in meta["digests"])
                     answered = _sites(meta["sites"], sites)
-                    self.open_replies.append(
-                        Reply(int(meta["number"]), answered, parts[1], digests, float(meta["seconds"]))
-                    )
+                    reply = Reply(int(meta["number"]), answered, parts[1], digests, float(meta["seconds"]))
+                    self.open_replies.append(reply)
 
     def fingerprints(self) -> Iterator[tuple[tuple[str, ...], int]]:
         """Yield the fingerprints of the data in the closed rounds, each with its sites."""
@@ -166,25 +164,7 @@ class Journal:
 
     def answered(self, replies: Sequence[Reply]) -> None:
         """Write replies; they are on disk when this returns."""
-        self._round.append(
-            [
-                (
-                    ANSWER,
-                    [
-                        _json(
-                            {
-                                "number": reply.number,
-                                "sites": reply.sites,
-                                "digests": [digest.hex() for digest in reply.digests],
-                                "seconds": reply.seconds,
-                            }
-                        ),
-                        reply.message,
-                    ],
-                )
-                for reply in replies
-            ]
-        )
+        self._round.append([(ANSWER, [_json(_stated(reply)), reply.message]) for reply in replies])
         self.open_replies.extend(replies)
 
     def close_round(
@@ -210,6 +190,11 @@ class Journal:
         self.rounds.append(ClosedRound(request, tuple(asked), question, tuple(answers), failures))
         self.open_question, self.open_replies = None, []
         self._round.restart()
+
+
+def _stated(reply: Reply) -> dict[str, Any]:
+    digests = [digest.hex() for digest in reply.digests]
+    return {"number": reply.number, "sites": reply.sites, "digests": digests, "seconds": reply.seconds}
 
 
 def _json(value: Any) -> bytes:
@@ -238,7 +223,7 @@ def _require(condition: bool) -> None:
         raise ValueError("the record is not one that a run writes")
 
 
-@contextlib.contextmanager
+@contextmanager
 def _understood(path: Path, index: int) -> Iterator[None]:
     """Raise a :class:`~consilience.errors.JournalError` for a record whose content no run writes."""
     try:
@@ -249,7 +234,7 @@ def _understood(path: Path, index: int) -> Iterator[None]:
         ) from error
 
 
-@contextlib.contextmanager
+@contextmanager
 def _held(path: Path) -> Iterator[None]:
     """Lock a journal against other processes; the system releases the lock when this process ends."""
     with explain_errors(path.parent, "made"):

@@ -330,15 +330,8 @@ class _Conversation:
         for site in asked:
             if site not in settled:
                 gathered.failures[site] = Failure(FailureCode.NO_ANSWER)
-                gathered.exchanges.append(
-                    Exchange(
-                        (site,),
-                        self._sent((site,), question, gathered),
-                        0,
-                        self._options.deadline or 0.0,
-                        str(FailureCode.NO_ANSWER),
-                    )
-                )
+                sent, seconds = self._sent((site,), question, gathered), self._options.deadline or 0.0
+                gathered.exchanges.append(Exchange((site,), sent, 0, seconds, str(FailureCode.NO_ANSWER)))
 
     def _refuse_rows(self, asked: Sequence[str], gathered: _Gathered) -> None:
         """Count a site as failed that has the rows of a site before it, or more rows than the run allows."""
@@ -460,10 +453,8 @@ class _Conversation:
         """Decode an answer of the journal; raise an error if it does not answer its question."""
         with suppress(MessageError):
             value, asked = decode(message), question_for(question, self._roster[sites[0]])
-            if (
-                answers(asked, value)
-                and self._stated.failure(sites, asked, value, message_fingerprint(message)) is None
-            ):
+            fits = answers(asked, value)
+            if fits and self._stated.failure(sites, asked, value, message_fingerprint(message)) is None:
                 return value
         raise JournalError(
             f"an answer of round {len(self._rounds)} in the journal does not fit its question: restore it"
@@ -471,17 +462,13 @@ class _Conversation:
 
     def record(self) -> Record:
         """Return the rounds so far."""
-        rounds = tuple(
-            Round(
-                i + 1,
-                type(request).__name__,
-                type(request.question).__name__,
-                _disclosed(request),
-                tuple(exchanges),
-            )
-            for i, (request, exchanges) in enumerate(self._rounds)
-        )
+        rounds = tuple(_round(number, *found) for number, found in enumerate(self._rounds, start=1))
         return Record(rounds, dict(self._dropped), self._options.limits)
+
+
+def _round(number: int, request: Request, exchanges: Sequence[Exchange]) -> Round:
+    kind, question = type(request).__name__, type(request.question).__name__
+    return Round(number, kind, question, _disclosed(request), tuple(exchanges))
 
 
 def _words(request: Request) -> str:
