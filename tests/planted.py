@@ -124,7 +124,7 @@ DEFECTS = (
     Defect(
         11,
         "Newton steps without the gradient of the ridge",
-        "fit/climb.py",
+        "model/information.py",
         " - R @ free_parameters(mixture)",
         "",
         "fit/test_climb.py",
