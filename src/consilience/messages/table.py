@@ -16,20 +16,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
+from consilience.messages import codec
 from consilience.messages.checks import HEADS, check_bundle
-from consilience.messages.codec import (
-    HEADER,
-    MARK,
-    MOST_BYTES,
-    Choice,
-    Message,
-    OtherFormatError,
-    Reader,
-    Struct,
-    Tuple,
-    Whole,
-    Writer,
-)
+from consilience.messages.codec import Choice, Message, OtherFormatError, Reader, Struct, Tuple, Whole, Writer
 from consilience.messages.failures import Failure, FailureCode, SiteError
 from consilience.messages.questions import Answers, Bundle, Question, Sample, Several
 from consilience.model import Mixture, Rows
@@ -303,7 +292,7 @@ def receive(data: bytes, question: Question) -> Any:
 
 def _received(data: bytes, longest: int) -> Any:
     """Decode a message of at most ``longest`` bytes and of finite numbers; return a failure if it is none."""
-    if data[:4] == MARK and len(data) > longest:
+    if data[:4] == codec.MARK and len(data) > longest:
         return Failure(FailureCode.WRONG_SHAPE)
     try:
         message = Message.from_bytes(data)
@@ -328,7 +317,9 @@ def largest_answer(question: Question) -> int:
     asked = question.questions if isinstance(question, Several) else (question,)
     numbers = [row_of(part).largest(part) for part in asked]
     known = [each for each in numbers if each is not None]
-    return MOST_BYTES if len(known) < len(numbers) else min(HEADER.size + 8 * (sum(known) + HEADS), MOST_BYTES)
+    if len(known) < len(numbers):
+        return codec.MOST_BYTES
+    return min(codec.HEADER.size + 8 * (sum(known) + HEADS), codec.MOST_BYTES)
 
 
 def decode_question(data: bytes) -> Question:

@@ -12,20 +12,7 @@ import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
 from consilience.fit.starts import search
-from consilience.messages import (
-    Answers,
-    Failure,
-    FailureCode,
-    FitSite,
-    LocalFit,
-    ProposeStart,
-    Question,
-    Sample,
-    Several,
-    SiteError,
-    StartCandidates,
-    encode,
-)
+from consilience.messages import Answers, Failure, FailureCode, Question, Several, SiteError, encode, questions
 from consilience.messages.checks import TooCostlyError, check_rows, check_work
 from consilience.messages.codec import OtherFormatError
 from consilience.messages.questions import Answer
@@ -94,7 +81,7 @@ def _contribution(question: Question, rows: Rows) -> Answer:
     return part
 
 
-def _sampled(question: Sample, site: Site) -> Statistics:
+def _sampled(question: questions.Sample, site: Site) -> Statistics:
     """Answer from a random sample of labels, divided by the sampling fraction."""
     rng = np.random.default_rng([question.seed, crc32(site.name.encode())])
     parts = (_contribution(question.question, sample_labels(rows, question.share, rng)) for rows in site.chunks())
@@ -102,21 +89,21 @@ def _sampled(question: Sample, site: Site) -> Statistics:
     return total.scaled(1 / question.share)
 
 
-def _candidates(question: ProposeStart, site: Site) -> StartCandidates:
+def _candidates(question: questions.ProposeStart, site: Site) -> questions.StartCandidates:
     """Fit mixtures to a sample of the rows; return none if there are fewer labels than experts."""
     rng = np.random.default_rng(question.seed)
     rows, summary = site.sample(rng), question.summary
     check_rows(rows, question.specification.blank(summary))
     if _labels(rows) < question.specification.K:
-        return StartCandidates(())
+        return questions.StartCandidates(())
     try:
         found = search(rows, question.specification, summary, rng, n_init=question.n_init)
     except (InvalidInputError, np.linalg.LinAlgError):
-        return StartCandidates(())
-    return StartCandidates(found.contenders)
+        return questions.StartCandidates(())
+    return questions.StartCandidates(found.contenders)
 
 
-def _local_fit(question: FitSite, site: Site) -> LocalFit:
+def _local_fit(question: questions.FitSite, site: Site) -> questions.LocalFit:
     """Fit the site's own mixture, after checking its rows."""
     (d, q), specification = question.columns or site.shape, question.specification
     check_work(question, question.orders, d, q)
@@ -132,9 +119,9 @@ def _labels(rows: Rows) -> int:
 
 
 OWN: dict[type, Callable[[Any, Site], Answer]] = {
-    ProposeStart: _candidates,
-    FitSite: _local_fit,
-    Sample: _sampled,
+    questions.ProposeStart: _candidates,
+    questions.FitSite: _local_fit,
+    questions.Sample: _sampled,
 }
 """What answers the questions that need a site: its sample of rows, its name or its own fit."""
 

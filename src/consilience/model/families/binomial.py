@@ -99,8 +99,7 @@ class BinomialExperts(GeneralisedLinearExperts):
         """Successes ``(n, 1)`` of the experts named by ``labels (n,)``; ``exposure`` are the trials."""
         share = self.mean(panel)[labels, 0, np.arange(len(labels))]
         trials = np.ones(len(labels), dtype=np.int64) if exposure is None else exposure.astype(np.int64)
-        successes: Array = rng.binomial(trials, share).astype(np.float64)
-        return successes[:, None]
+        return rng.binomial(trials, share).astype(np.float64)[:, None]
 
     def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """``P(Y ≤ y_i | x_i, k)``, ``(K, n)``; ``exposure`` are the trials."""

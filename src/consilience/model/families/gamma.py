@@ -198,8 +198,7 @@ class GammaExperts(GeneralisedLinearExperts):
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Responses ``(n, 1)`` of the experts named by ``labels (n,)``."""
         mean, nu = self.mean(panel)[labels, 0, np.arange(len(labels))], self.nu[labels]
-        drawn: Array = np.maximum(rng.gamma(nu, mean / nu), np.finfo(float).tiny)
-        return drawn[:, None]
+        return np.maximum(rng.gamma(nu, mean / nu), np.finfo(float).tiny)[:, None]
 
     def cdf(self, panel: Array, y: Array, exposure: Array | None = None) -> Array:
         """``P(Y ≤ y_i | x_i, k)``, ``(K, n)``."""

@@ -392,8 +392,7 @@ class StudentExperts(GeneralisedLinearExperts):
             apart = gap + (ratio * z[:, None])[:, :, None]
             loss += share[:, None, None] * np.log1p(apart**2 / nu[:, None])
         constant = (self._constant - 0.5 * (self.nu + 1) * own)[:, None] - other._constant
-        divergence: Array = constant[:, :, None] + 0.5 * (nu[:, None] + 1) * loss
-        return np.maximum(divergence, 0.0)
+        return np.maximum(constant[:, :, None] + 0.5 * (nu[:, None] + 1) * loss, 0.0)
 
     def rules(self) -> tuple[Array, Array]:
         """Return nodes and weights of a quadrature over the residuals ``z`` of each expert, both ``(K, NODES)``."""

@@ -279,8 +279,7 @@ class ZeroInflatedPoissonExperts(CountExperts):
         odds = np.log1p(other.omega)[:, None] - np.log1p(self.omega)[:, None, None]
         rates = self.predictor(panel)[:, None] - other.predictor(panel)
         counted = (1 - zero) * (odds - mu + other_mu) + self.mean(panel) * rates
-        divergence: Array = zero * (ours[:, None] - theirs) + counted
-        return np.maximum(divergence, 0.0)
+        return np.maximum(zero * (ours[:, None] - theirs) + counted, 0.0)
 
     def barycentres(self, shares: Sequence[Share]) -> Self:
         """Minimise the divergence from what ``shares`` assign to the experts, by EM over the kind of zeros."""
