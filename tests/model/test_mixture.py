@@ -170,7 +170,7 @@ def test_parameters_are_counted(shape):
     experts = {"categorical": K * (C - 1) * p} | {
         f"gaussian-{structure}": K * q * p + count for structure, count in shapes_of.items()
     }
-    of_one_predictor = K * (p + mixture.experts.shapes)
+    of_one_predictor = K * p + mixture.experts.shapes * (1 if mixture.experts.ties_shapes else K)
     assert mixture.parameter_count == gate + experts.get(shape.family, of_one_predictor)
 
 
