@@ -14,17 +14,7 @@ from consilience.columns import frames
 from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning, warn
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
-from consilience.fit.selection import (
-    HeldOut,
-    cross_validate,
-    folds_from_rows,
-    html_table,
-    least_order,
-    positions_to_compare,
-    random_folds,
-    score_lines,
-    set_aside_sentences,
-)
+from consilience.fit import selection
 from consilience.fit.specification import validate_orders
 from consilience.fitted.protocols import generator
 from consilience.model import FAMILIES, Rows
@@ -78,8 +68,8 @@ class OrderSelection:
             raise InvalidInputError(f"criterion={criterion!r} was not computed: pass folds to select_order")
         values = self.scores[criterion]
         if criterion != "cv":
-            return least_order(self.orders, values, self.set_aside)
-        compared = positions_to_compare(self.orders, self.set_aside)
+            return selection.least_order(self.orders, values, self.set_aside)
+        compared = selection.positions_to_compare(self.orders, self.set_aside)
         top = max(compared, key=lambda i: values[i])
         enough = values[top] - self.scores["cv_std_error"][top]
         return min(self.orders[i] for i in compared if values[i] >= enough)
@@ -140,7 +130,9 @@ class OrderSelection:
     def summary(self) -> str:
         """Return the criteria of each order, the orders that are set aside and the verdict as text."""
         chosen = f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"
-        return "\n".join([*score_lines(self.orders, self.scores), *set_aside_sentences(self.set_aside), chosen])
+        return "\n".join(
+            [*selection.score_lines(self.orders, self.scores), *selection.set_aside_sentences(self.set_aside), chosen]
+        )
 
     def __repr__(self) -> str:
         """Return the summary."""
@@ -148,10 +140,10 @@ class OrderSelection:
 
     def _repr_html_(self) -> str:
         said = [
-            *set_aside_sentences(self.set_aside),
+            *selection.set_aside_sentences(self.set_aside),
             f"Selected by {self.criterion}: {self.best_order}. {self.verdict}",
         ]
-        return html_table(self.orders, self.scores, said)
+        return selection.html_table(self.orders, self.scores, said)
 
 
 def _join(parts: list[str]) -> str:
@@ -267,7 +259,7 @@ def _join_pipeline(estimator: Pipeline, before: Pipeline, fitted: MixtureEstimat
 
 
 def _warn(orders: tuple[int, ...], fits: tuple[MixtureEstimator, ...], set_aside: Mapping[int, str]) -> None:
-    doubtful = [orders[i] for i in positions_to_compare(orders, set_aside) if not fits[i].starts_agree_]
+    doubtful = [orders[i] for i in selection.positions_to_compare(orders, set_aside) if not fits[i].starts_agree_]
     if doubtful:
         warn(
             f"the starts do not agree for order {doubtful}: raise n_init before trusting the choice",
@@ -283,11 +275,11 @@ def _warn(orders: tuple[int, ...], fits: tuple[MixtureEstimator, ...], set_aside
 def _folds(rows: Rows, folds: Any, estimator: MixtureEstimator) -> IntArray:
     """Return the fold of each row, or of each group."""
     if np.ndim(frames.as_array(folds)) == 0:
-        return random_folds(rows, int(folds), generator(estimator.random_state))
-    return folds_from_rows(rows, np.asarray(frames.as_array(folds)).ravel())
+        return selection.random_folds(rows, int(folds), generator(estimator.random_state))
+    return selection.folds_from_rows(rows, np.asarray(frames.as_array(folds)).ravel())
 
 
-def _held_out(fitted: MixtureEstimator, rows: Rows, folds: IntArray) -> HeldOut:
+def _held_out(fitted: MixtureEstimator, rows: Rows, folds: IntArray) -> selection.HeldOut:
     """Compute the held-out log densities, from fits that start at the fit to all rows."""
     budget: dict[str, Any] = {"tol": fitted.tol, "max_iter": fitted.max_iter}
-    return cross_validate(fitted.mixture_, rows, fitted.specification_, folds, **budget)
+    return selection.cross_validate(fitted.mixture_, rows, fitted.specification_, folds, **budget)

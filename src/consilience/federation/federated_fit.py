@@ -12,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.errors import (
-    ConvergenceWarning,
-    InvalidInputError,
-    SetAsideWarning,
-    SuspectDataWarning,
-    UntrustedWarning,
-    warn,
-)
+from consilience import errors
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import adopt_fit, frame_like
 from consilience.fit import Fit, StopReason, criteria
@@ -173,7 +166,7 @@ class FederatedFit:
     def check_one_mixture(self, criterion: str) -> None:
         """Raise an error if the method fits one mixture per site, of which no criterion is defined."""
         if self.models:
-            raise InvalidInputError(
+            raise errors.InvalidInputError(
                 f"{criterion} is not defined for a method that fits one mixture per site: choose the number of experts "
                 "with FederatedEM or OneShot"
             )
@@ -292,20 +285,20 @@ def build_model(model: MixtureEstimator, fit: Fit, record: Record) -> FederatedF
 def warn_of(fitted: FederatedFit) -> None:
     """Warn if rounds were too few, if the fit has doubts, or if a site is suspect or was not used as a whole."""
     if fitted.fit.ascent.stop is StopReason.ROUNDS:
-        warn(f"{fitted.fit.ascent.stop}; raise rounds", ConvergenceWarning)
+        errors.warn(f"{fitted.fit.ascent.stop}; raise rounds", errors.ConvergenceWarning)
     if fitted.fit.doubts:
-        warn(f"the result cannot be trusted: {'; '.join(fitted.fit.doubts)}", UntrustedWarning)
+        errors.warn(f"the result cannot be trusted: {'; '.join(fitted.fit.doubts)}", errors.UntrustedWarning)
     reasons = "; ".join(f"{site.name}: {reason}" for site in fitted.sites for reason in site.reasons)
     if reasons:
-        warn(f"some sites were not used as a whole: {reasons}. See FederatedFit.sites", SetAsideWarning)
+        errors.warn(f"some sites were not used as a whole: {reasons}. See FederatedFit.sites", errors.SetAsideWarning)
     explained = {site.name for site in fitted.sites if site.reasons}
     left = "; ".join(f"{site}: {why}" for site, why in fitted.record.dropped.items() if site not in explained)
     if left:
-        warn(f"some sites left the run: {left}. See FederatedFit.record", SetAsideWarning)
+        errors.warn(f"some sites left the run: {left}. See FederatedFit.record", errors.SetAsideWarning)
     suspicions = fitted.fit.survey.suspicions
     if suspicions:
         listed = "; ".join(f"{site}: {', '.join(said)}" for site, said in suspicions.items())
         used = [site for site in suspicions if site not in explained]
         end = "They" if len(used) == len(suspicions) else ", ".join(used)
         note = f"{end} were used as they are" if used else "They were not used as a whole"
-        warn(f"the data of some sites may be wrong: {listed}. {note}", SuspectDataWarning)
+        errors.warn(f"the data of some sites may be wrong: {listed}. {note}", errors.SuspectDataWarning)

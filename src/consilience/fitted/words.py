@@ -8,23 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from consilience.fit import bic
-from consilience.fitted.effects import (
-    ROWS_PER_COEFFICIENT,
-    Effect,
-    covariate_steps,
-    effect_count,
-    expert_effects,
-    gate_effects,
-    has_expert_intervals,
-    has_gate_intervals,
-    is_of_points,
-    is_standardised,
-    mean_distances,
-    means_at_centre,
-    rows_per_coefficient,
-    select_strongest,
-    select_supported,
-)
+from consilience.fitted import effects
 from consilience.fitted.protocols import FittedMixture, noun, response_names
 
 SHOWN = 3
@@ -48,7 +32,8 @@ def _opening(estimator: FittedMixture, level: float) -> str:
     K, n = estimator.mixture_.K, estimator.n_labels_
     text = f"{estimator.title}: {K} {noun(estimator)}{'s' if K > 1 else ''} on {n:,.0f} {_labels(estimator)}."
     text += f" Brackets hold {_percent(level)} intervals."
-    every = dict.fromkeys(step for design in estimator.coordinates_ for step in covariate_steps(estimator, design))
+    designs = estimator.coordinates_
+    every = dict.fromkeys(step for design in designs for step in effects.covariate_steps(estimator, design))
     scales = [f"{step.name} {_number(step.size)}" for step in every if step.standardised]
     return f"{text} Standard deviations: {_name_some(scales, 2 * NAMED)}." if scales else text
 
@@ -76,7 +61,7 @@ def _experts(estimator: FittedMixture, level: float) -> list[str]:
     paragraphs = []
     for k in range(estimator.mixture_.K):
         parts = [_share(estimator, k, level)]
-        if is_of_points(estimator):
+        if effects.is_of_points(estimator):
             parts += [_means(estimator, k, level)]
         else:
             parts += [_place(estimator, k, level), _level(estimator, k, level), _slopes(estimator, k, level)]
@@ -103,17 +88,17 @@ def _place(estimator: FittedMixture, k: int, level: float) -> str:
     K = estimator.mixture_.K
     if K == 1 or not estimator.mixture_.gate.reads_covariates:
         return ""
-    if not has_gate_intervals(estimator, k):
+    if not effects.has_gate_intervals(estimator, k):
         return f"Where it holds is not said, because {_silence(estimator, 'gate', k)}."
     if K == 2 and k == 1:
         return "It is likelier where expert 0 is less likely."
-    effects = gate_effects(estimator, k, level)
+    found = effects.gate_effects(estimator, k, level)
     rivals = "expert 1" if K == 2 else "the others"
-    told = select_strongest(effects, SHOWN)
+    told = effects.select_strongest(found, SHOWN)
     places = _join([each.step.more if each.estimate > 0 else each.step.less for each in told])
     odds = _join([f"by {_ratio(each)} {each.step.words}" for each in told])
     sentence = f"It is likelier {places}: its odds against {rivals} are multiplied {odds}." if told else ""
-    return " ".join([sentence, *_rest(effects, "where it holds")]).strip()
+    return " ".join([sentence, *_rest(found, "where it holds")]).strip()
 
 
 # ---------------------------------------------------------------------- the experts
@@ -121,9 +106,9 @@ def _place(estimator: FittedMixture, k: int, level: float) -> str:
 
 def _level(estimator: FittedMixture, k: int, level: float) -> str:
     """Say what an expert predicts at the mean of the covariates."""
-    if not is_standardised(estimator):
+    if not effects.is_standardised(estimator):
         return ""
-    mean, lower, upper = (values[k] for values in means_at_centre(estimator, level))
+    mean, lower, upper = (values[k] for values in effects.means_at_centre(estimator, level))
     experts = estimator.mixture_.experts
     names = _outcomes(estimator)
     order = np.argsort(-mean, kind="stable") if experts.classes else range(len(names))
@@ -143,25 +128,25 @@ def _silence(estimator: FittedMixture, part: str, k: int) -> str:
     """Return the reason why nothing is said of a part of expert ``k``."""
     if part in estimator.inference_.withheld:
         return f"the intervals of the {part} are withheld"
-    rows = rows_per_coefficient(estimator)
+    rows = effects.rows_per_coefficient(estimator)
     few = rows.min() if part == "gate" and len(rows) == 2 else rows[k]
     return (
         f"{few:.1f} effective {_labels(estimator)} per coefficient are too few: at least "
-        f"{ROWS_PER_COEFFICIENT:.0f} are needed"
+        f"{effects.ROWS_PER_COEFFICIENT:.0f} are needed"
     )
 
 
 def _slopes(estimator: FittedMixture, k: int, level: float) -> str:
     """Say what goes with the response of an expert."""
-    if not has_expert_intervals(estimator, k):
+    if not effects.has_expert_intervals(estimator, k):
         return f"What goes with its response is not said, because {_silence(estimator, 'experts', k)}."
-    effects = expert_effects(estimator, k, level)
-    shown = select_strongest(effects, SHOWN)
+    found = effects.expert_effects(estimator, k, level)
+    shown = effects.select_strongest(found, SHOWN)
     told = [_state_effect(each, before) for each, before in zip(shown, [None, *shown], strict=False)]
-    return " ".join([f"{_join(told)}." if told else "", *_rest(effects, "its response")]).strip()
+    return " ".join([f"{_join(told)}." if told else "", *_rest(found, "its response")]).strip()
 
 
-def _state_effect(effect: Effect, before: Effect | None) -> str:
+def _state_effect(effect: effects.Effect, before: effects.Effect | None) -> str:
     """State an effect; what changes is not repeated if the effect before was on the same."""
     if effect.ratio:
         verb = "are" if effect.of.startswith("odds") else "is"
@@ -194,14 +179,14 @@ def _scatter(estimator: FittedMixture, k: int, level: float) -> str:
 def _means(estimator: FittedMixture, k: int, level: float) -> str:
     """State the means that differ most from the overall mean, in standard deviations of the columns."""
     names, inference = response_names(estimator), estimator.inference_
-    if not has_expert_intervals(estimator, k):
+    if not effects.has_expert_intervals(estimator, k):
         return f"Its means are not described, because {_silence(estimator, 'experts', k)}."
     bounds = [part.experts[k, :, 0] for part in (inference.estimates, *inference.interval(level))]
     if estimator.mixture_.K == 1:
         told = [f"{name} {_with_interval(*(part[j] for part in bounds))}" for j, name in enumerate(names[: 2 * NAMED])]
         return f"Its means are {_join(told)}."
     overall = estimator.weights_ @ inference.estimates.experts[:, :, 0]
-    distance, clear = mean_distances(estimator, k, level)
+    distance, clear = effects.mean_distances(estimator, k, level)
     order = [j for j in np.argsort(-np.abs(distance), kind="stable") if clear[j]]
     told = [
         f"{names[j]} is {'higher' if distance[j] > 0 else 'lower'} in it, with a mean of "
@@ -235,7 +220,7 @@ def _reservations(estimator: FittedMixture, level: float) -> str:
     for part, reason in estimator.inference_.withheld.items():
         name = estimator.mixture_.experts.shape_name if part == "shapes" else part
         told.append(f"Intervals of the {name} are withheld: {reason}.")
-    looked_at = effect_count(estimator)
+    looked_at = effects.effect_count(estimator)
     if estimator.mixture_.K > 1 and estimator.single_bic_ is None:
         told.append(f"Whether one {noun(estimator)} would do as well was not examined: see select_order.")
     if looked_at > 1:
@@ -249,12 +234,12 @@ def _reservations(estimator: FittedMixture, level: float) -> str:
 # ---------------------------------------------------------------------- phrases
 
 
-def _rest(effects: Sequence[Effect], what: str) -> list[str]:
+def _rest(found: Sequence[effects.Effect], what: str) -> list[str]:
     """Name the further effects on ``what``, those that may be none, and those without an interval."""
-    shown, clear = _unique(select_strongest(effects, SHOWN)), _unique(select_supported(effects))
-    further = [name for name in _unique(select_supported(effects)[SHOWN:]) if name not in shown]
-    unclear = [name for name in _unique([each for each in effects if each.known]) if name not in clear]
-    unknown = _unique([each for each in effects if not each.known])
+    shown, clear = _unique(effects.select_strongest(found, SHOWN)), _unique(effects.select_supported(found))
+    further = [name for name in _unique(effects.select_supported(found)[SHOWN:]) if name not in shown]
+    unclear = [name for name in _unique([each for each in found if each.known]) if name not in clear]
+    unknown = _unique([each for each in found if not each.known])
     return [
         *([f"{what[0].upper()}{what[1:]} also goes with {_name_some(further)}."] if further else []),
         *([f"The data do not show whether {what} goes with {_name_some(unclear)}."] if unclear else []),
@@ -262,8 +247,8 @@ def _rest(effects: Sequence[Effect], what: str) -> list[str]:
     ]
 
 
-def _unique(effects: Sequence[Effect]) -> list[str]:
-    return list(dict.fromkeys(each.step.name for each in effects))
+def _unique(found: Sequence[effects.Effect]) -> list[str]:
+    return list(dict.fromkeys(each.step.name for each in found))
 
 
 def _with_interval(value: float, lower: float, upper: float) -> str:
@@ -272,7 +257,7 @@ def _with_interval(value: float, lower: float, upper: float) -> str:
     return f"{_number(value)} ({f'{_number(lower)} to {_number(upper)}' if known else 'no interval'})"
 
 
-def _ratio(effect: Effect) -> str:
+def _ratio(effect: effects.Effect) -> str:
     return _with_interval(*np.exp((effect.estimate, effect.lower, effect.upper)))
 
 

@@ -15,22 +15,12 @@ import pyarrow as pa
 from consilience.errors import RefusedError
 from consilience.files.site_file import SiteFile
 from consilience.fit import Expect
-from consilience.kit import ledger
+from consilience.kit import ledger, release
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.rounds.asked import Asked
 from consilience.kit.policy.rounds.guard import GuardedSite, Keep, MakeDialogue, Outcome, RoundsOf
-from consilience.kit.release import (
-    MOST_BYTES,
-    decide_for_site,
-    keep_bytes,
-    read_kept_bytes,
-    read_release,
-    record_refusal,
-    record_release,
-    release_entry,
-)
 from consilience.kit.site_fit import question_of, validate_rows, wanted_of
 from consilience.kit.study import Study
 from consilience.messages import LocalFit, encode
@@ -93,14 +83,14 @@ def begin_run(
         If the rows differ from those of an earlier release or run by a few; it is recorded.
     """
     stated = other_people.strip()
-    decision = decide_for_site(folder, study, used, min_rows, other_people=bool(stated))
+    decision = release.decide_for_site(folder, study, used, min_rows, other_people=bool(stated))
     if decision.outcome == "refused":
-        record_refusal(folder, study, decision.said)
+        release.record_refusal(folder, study, decision.said)
         raise RefusedError(decision.said)
     asked = collect_asked(folder, used)
     named = {name: text[:1000] for name, text in run.items()}
     details = {**named, "state": _stored(folder, asked), **({"stated": [stated]} if stated else {})}
-    record_release(folder, "run", study, used.tags, details=details)
+    release.record_release(folder, "run", study, used.tags, details=details)
     return asked
 
 
@@ -139,7 +129,7 @@ def stored_reply(folder: SiteFolder, run: str, number: int, asked: str) -> bytes
                     f"another question of round {number} was answered (entry {entry.number} of the ledger): this one "
                     "was changed, or is of another coordinator"
                 )
-            return read_kept_bytes(folder.path / ROUNDS, str(details["reply"]), MOST_BYTES, ".reply")
+            return release.read_kept_bytes(folder.path / ROUNDS, str(details["reply"]), release.MOST_BYTES, ".reply")
     return None
 
 
@@ -162,7 +152,7 @@ def collect_asked(folder: SiteFolder, used: UsedRows) -> Asked:
 
 def read_released_fit(folder: SiteFolder, entry: int) -> LocalFit:
     """Return the fit in the file that an entry of the ledger released."""
-    return SiteFile.from_text(read_release(folder, entry).decode()).fit
+    return SiteFile.from_text(release.read_release(folder, entry).decode()).fit
 
 
 def record_into(folder: SiteFolder, study: str, used: UsedRows, part: RunPart = WHOLE) -> Keep:
@@ -189,7 +179,7 @@ def record_into(folder: SiteFolder, study: str, used: UsedRows, part: RunPart = 
             "state": _stored(folder, state),
         }
         if part.run:
-            details["reply"] = keep_bytes(folder.path / ROUNDS, outcome.reply, ".reply")
+            details["reply"] = release.keep_bytes(folder.path / ROUNDS, outcome.reply, ".reply")
         if refusal is not None:
             details |= {"round": state.rounds + 1, "rule": refusal.rule, "reason": refusal.reason}
         ledger.append(folder.path / LEDGER, "answer" if refusal is None else "refusal", details)
@@ -198,14 +188,14 @@ def record_into(folder: SiteFolder, study: str, used: UsedRows, part: RunPart = 
 
 
 def _state(folder: SiteFolder, named: str) -> Asked:
-    return Asked.from_text(read_kept_bytes(folder.path / ROUNDS, named, MOST_BYTES).decode())
+    return Asked.from_text(release.read_kept_bytes(folder.path / ROUNDS, named, release.MOST_BYTES).decode())
 
 
 def _stored(folder: SiteFolder, asked: Asked) -> str:
     """Store a state and return its hash."""
     path = folder.path / ROUNDS
     path.mkdir(mode=0o700, exist_ok=True)
-    return keep_bytes(path, asked.to_text().encode())
+    return release.keep_bytes(path, asked.to_text().encode())
 
 
 def _encoded(fit: LocalFit) -> bytes | None:
@@ -214,7 +204,7 @@ def _encoded(fit: LocalFit) -> bytes | None:
 
 def find_released_fit(folder: SiteFolder, study: str, used: UsedRows) -> LocalFit | None:
     """Return the fit that was released for a study over exactly these rows; None if there is none."""
-    entry = release_entry(folder, study, used.tags.hash)
+    entry = release.release_entry(folder, study, used.tags.hash)
     return None if entry is None else read_released_fit(folder, entry.number)
 
 

@@ -12,25 +12,7 @@ from consilience.fit.inference import expert_means, predictor_covariance, quanti
 from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, terms_read
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
-from consilience.plot.drawing import (
-    MANY,
-    add_legend,
-    around_mean,
-    expert_label,
-    feature_label,
-    feature_names,
-    feature_place,
-    grid_along,
-    halo,
-    list_names,
-    mark,
-    prepare_axes,
-    regression_of,
-    response_label,
-    response_place,
-    shades,
-    withheld_note,
-)
+from consilience.plot import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,29 +77,28 @@ def experts(
     >>> ax.get_legend_handles_labels()[1]
     ['component 0', 'component 1']
     """
-    estimator = regression_of(model)
+    estimator = drawing.regression_of(model)
     check_level(level)
     _, read = terms_read(estimator)
-    j, r = feature_place(estimator, feature, read), response_place(estimator, response)
+    j, r = drawing.feature_place(estimator, feature, read), drawing.response_place(estimator, response)
     rows = estimator.rows(X, y, **metadata)
-    ax = prepare_axes(ax)
+    ax = drawing.prepare_axes(ax)
     shown = _points(ax, estimator, rows, j, r)
-    values, at = grid_along(rows.X, j)
+    values, at = drawing.grid_along(rows.X, j)
     means, bands = mean_curves(estimator, at, r), expert_bands(estimator, at, r, level)
     for k, mean in enumerate(means):
-        colour, marker, line = mark(k)
+        colour, marker, line = drawing.mark(k)
         ax.plot(values, mean, color=colour, linestyle=line, lw=1.8, marker=marker, ms=5.5, mec="white", mew=0.6,
-                markevery=[], path_effects=halo(), label=expert_label(estimator, k))  # fmt: skip
+                markevery=[], path_effects=drawing.halo(), label=drawing.expert_label(estimator, k))  # fmt: skip
         if bands is not None:
             ax.fill_between(values, bands[0][k], bands[1][k], color=colour, alpha=0.22, lw=0)
-    label = response_label(estimator, y, r)
+    label = drawing.response_label(estimator, y, r)
     if rows.exposure is not None:
-        label += f" / {estimator.mixture_.experts.size_name}" + _cut_axis(
-            ax, shown, means if bands is None else bands[1]
-        )
-    ax.set_xlabel(feature_label(estimator, j, read) + withheld_note(estimator, "experts"))
+        cut = _cut_axis(ax, shown, means if bands is None else bands[1])
+        label += f" / {estimator.mixture_.experts.size_name}{cut}"
+    ax.set_xlabel(drawing.feature_label(estimator, j, read) + drawing.withheld_note(estimator, "experts"))
     ax.set_ylabel(label)
-    add_legend(ax)
+    drawing.add_legend(ax)
     return ax
 
 
@@ -125,11 +106,11 @@ def _points(ax: Axes, estimator: FittedMixture, rows: Rows, j: int, r: int) -> A
     """Draw the rows in the colours of their responsibilities, one collection for each expert; return the responses."""
     resp = estimator.mixture_.responsibilities(rows)
     resp = resp if rows.groups is None else resp[rows.groups.codes]
-    likely, colours, Y = resp.argmax(axis=1), shades(resp), _drawn_responses(estimator, rows, resp, r)
+    likely, colours, Y = resp.argmax(axis=1), drawing.shades(resp), _drawn_responses(estimator, rows, resp, r)
     for k in range(resp.shape[1]):
         mine = likely == k
-        ax.scatter(rows.X[mine, j], Y[mine], c=colours[mine], marker=mark(k).marker, s=_marker_area(rows.n),
-                   linewidths=0, alpha=0.6, rasterized=rows.n > MANY, zorder=1)  # fmt: skip
+        ax.scatter(rows.X[mine, j], Y[mine], c=colours[mine], marker=drawing.mark(k).marker, s=_marker_area(rows.n),
+                   linewidths=0, alpha=0.6, rasterized=rows.n > drawing.MANY, zorder=1)  # fmt: skip
     return Y
 
 
@@ -144,7 +125,7 @@ def _cut_axis(ax: Axes, rates: Array, upper: Array) -> str:
 
 def _marker_area(n: int) -> float:
     """Return the area of a marker: smaller for many points."""
-    return 18.0 if n <= 500 else 10.0 if n <= MANY else 6.0
+    return 18.0 if n <= 500 else 10.0 if n <= drawing.MANY else 6.0
 
 
 def _drawn_responses(estimator: FittedMixture, rows: Rows, resp: Array, r: int) -> Array:
@@ -262,37 +243,38 @@ def gate(model: FittedMixture | FederatedResult, X: Any = None, feature: Any = N
     >>> plot.gate(model, data.X, ("x0", "x1")).get_ylabel()
     'x1'
     """
-    estimator = regression_of(model)
+    estimator = drawing.regression_of(model)
     columns = _gate_columns(estimator, feature)
-    X = around_mean(estimator) if X is None else estimator.covariates(X)
-    ax = prepare_axes(ax)
+    X = drawing.around_mean(estimator) if X is None else estimator.covariates(X)
+    ax = drawing.prepare_axes(ax)
     if len(columns) == 1:
         _gate_curves(ax, estimator, X, columns[0])
     else:
         _gate_map(ax, estimator, X, *columns)
-    add_legend(ax)
+    drawing.add_legend(ax)
     return ax
 
 
 def _gate_columns(estimator: FittedMixture, feature: Any) -> list[int]:
     wanted = list(feature) if isinstance(feature, list | tuple) else [feature]
     read, _ = terms_read(estimator)
-    columns = [feature_place(estimator, each, read) for each in wanted]
+    columns = [drawing.feature_place(estimator, each, read) for each in wanted]
     if len(columns) not in (1, 2) or len(set(columns)) < len(columns):
         raise InvalidInputError(
             f"feature={feature!r}: expected one covariate, or two different ones for a map, of "
-            f"{list_names(feature_names(estimator))}"
+            f"{drawing.list_names(drawing.feature_names(estimator))}"
         )
     return columns
 
 
 def _gate_curves(ax: Axes, estimator: FittedMixture, X: Array, j: int) -> None:
-    values, at = grid_along(X, j)
+    values, at = drawing.grid_along(X, j)
     for k, probability in enumerate(estimator.mixture_.gate_weights(at).T):
-        colour, marker, line = mark(k)
+        colour, marker, line = drawing.mark(k)
         ax.plot(values, probability, color=colour, linestyle=line, lw=1.8, marker=marker, ms=5.5, mec="white", mew=0.6,
-                markevery=(4 + 7 * k % 20, 20), label=expert_label(estimator, k))  # fmt: skip
-    ax.set(xlabel=feature_label(estimator, j, terms_read(estimator)[0]), ylabel="gate probability", ylim=(-0.02, 1.02))
+                markevery=(4 + 7 * k % 20, 20), label=drawing.expert_label(estimator, k))  # fmt: skip
+    read, _ = terms_read(estimator)
+    ax.set(xlabel=drawing.feature_label(estimator, j, read), ylabel="gate probability", ylim=(-0.02, 1.02))
 
 
 def _gate_map(ax: Axes, estimator: FittedMixture, X: Array, i: int, j: int) -> None:
@@ -302,17 +284,18 @@ def _gate_map(ax: Axes, estimator: FittedMixture, X: Array, i: int, j: int) -> N
     probability = estimator.mixture_.gate_weights(at).reshape(SIDE, SIDE, -1)
     half = [(v[1] - v[0]) / 2 for v in (across, up)]
     extent = (across[0] - half[0], across[-1] + half[0], up[0] - half[1], up[-1] + half[1])
-    ax.imshow(shades(probability), origin="lower", extent=extent, aspect="auto", interpolation="nearest")
+    ax.imshow(drawing.shades(probability), origin="lower", extent=extent, aspect="auto", interpolation="nearest")
     likely = probability.argmax(axis=2)
     for k in np.unique(likely):
-        ax.scatter([], [], color=mark(k).colour, marker=mark(k).marker, label=expert_label(estimator, int(k)))
+        colour, marker, _ = drawing.mark(k)
+        ax.scatter([], [], color=colour, marker=marker, label=drawing.expert_label(estimator, int(k)))
         rest = np.delete(probability, k, axis=2).max(axis=2, initial=0.0)
         _contour(ax, (across, up), probability[:, :, k] - rest, 0.0, "solid")
         _contour(ax, (across, up), probability[:, :, k], 0.9, "dotted")
         rows, columns = np.nonzero(likely == k)
-        ax.plot(across[int(np.median(columns))], up[int(np.median(rows))], marker=mark(k).marker, ms=8,
-                color=mark(k).colour, mec="white", mew=1.2)  # fmt: skip
-    name = feature_names(estimator)
+        ax.plot(across[int(np.median(columns))], up[int(np.median(rows))], marker=marker, ms=8, color=colour,
+                mec="white", mew=1.2)  # fmt: skip
+    name = drawing.feature_names(estimator)
     ax.set(xlabel=name[i] + ("\n(other covariates at their means)" if len(name) > 2 else ""), ylabel=name[j])
 
 

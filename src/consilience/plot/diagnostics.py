@@ -20,18 +20,7 @@ from consilience.fitted.protocols import (
 from consilience.model import Mixture, Rows
 from consilience.model.families.registry import gaussian
 from consilience.numerics.arrays import Array, IntArray
-from consilience.plot.drawing import (
-    MANY,
-    add_legend,
-    estimator_of,
-    expert_label,
-    mark,
-    prepare_axes,
-    pyplot,
-    remove_frame,
-    response_label,
-    response_place,
-)
+from consilience.plot import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,25 +74,24 @@ def calibration(
     >>> plot.calibration(model, data.X, data.y).get_xlabel()
     'normal quantile'
     """
-    estimator = estimator_of(model)
+    estimator = drawing.estimator_of(model)
     check_level(level)
-    r = response_place(estimator, response)
+    r = drawing.response_place(estimator, response)
     rows = estimator.rows(X, y, **metadata)
     if rows.groups is not None:
         raise InvalidInputError(
             "groups: the residuals of a row do not use the other rows of its group; leave groups out"
         )
-    ax = prepare_axes(ax)
+    ax = drawing.prepare_axes(ax)
+    label = drawing.response_label(estimator, y, r)
     if estimator.mixture_.experts.classes:
         probability = estimator.mixture_.mean(rows.X)[:, r]
         _reliability(ax, probability, rows.Y[:, 0] == r, level)
-        label = response_label(estimator, y, r)
         ax.set(xlabel=f"predicted {label}", ylabel=f"observed frequency, {level:.0%} interval".replace("%", " %"))
     else:
         _quantiles(ax, quantile_residuals(estimator.mixture_, rows, r, generator(random_state)), level)
-        name = response_label(estimator, y, r)
-        ax.set(xlabel="normal quantile", ylabel=f"quantile residual of {name}")
-    add_legend(ax)
+        ax.set(xlabel="normal quantile", ylabel=f"quantile residual of {label}")
+    drawing.add_legend(ax)
     return ax
 
 
@@ -148,10 +136,10 @@ def _quantiles(ax: Axes, residuals: Array, level: float) -> None:
 
 def _ranks(n: int) -> IntArray:
     """Return the ranks that are drawn: all, or the nearest to evenly spaced normal quantiles."""
-    if n <= MANY:
+    if n <= drawing.MANY:
         return np.arange(1, n + 1)
     edge = ndtri(0.5 / n)
-    even = ndtr(np.linspace(edge, -edge, MANY))
+    even = ndtr(np.linspace(edge, -edge, drawing.MANY))
     return np.unique(np.clip(np.rint(even * n + 0.5), 1, n).astype(np.intp))
 
 
@@ -212,7 +200,7 @@ def posteriors(
     >>> panels.shape, panels[0].get_title()
     ((2,), 'component 0')
     """
-    estimator = estimator_of(model)
+    estimator = drawing.estimator_of(model)
     K = estimator.mixture_.K
     resp = estimator.mixture_.responsibilities(estimator.rows(X, y, **metadata))
     panels = _panels(K) if ax is None else np.ravel(np.asarray(ax, dtype=object))
@@ -221,24 +209,17 @@ def posteriors(
     edges, across = np.linspace(0, 1, RESPONSIBILITY_BINS + 1), _across(K)
     counts = [np.histogram(each[each >= NEGLIGIBLE], edges)[0] for each in resp.T]
     for k, panel in enumerate(panels):
-        panel.bar(
-            edges[:-1],
-            counts[k],
-            1 / RESPONSIBILITY_BINS,
-            align="edge",
-            color=mark(k).colour,
-            edgecolor="white",
-            lw=0.5,
-        )
-        panel.set_yscale("function", functions=(_root, np.square))
-        panel.set_title(expert_label(estimator, k), fontsize="medium")
+        panel.bar(edges[:-1], counts[k], 1 / RESPONSIBILITY_BINS, align="edge", color=drawing.mark(k).colour,
+                  edgecolor="white", lw=0.5)  # fmt: skip
+        panel.set_yscale("function", functions=(lambda counts: np.sqrt(np.maximum(counts, 0.0)), np.square))
+        panel.set_title(drawing.expert_label(estimator, k), fontsize="medium")
         panel.set_xticks((0, 0.5, 1), ("0", "0.5", "1"))
         panel.set(xlim=(0, 1), ylim=(0, 1.05 * np.max(counts)))
         if k + across >= K:
             panel.set_xlabel("responsibility")
         if k % across == 0:
             panel.set_ylabel("groups" if metadata.get("groups") is not None else "rows")
-        remove_frame(panel)
+        drawing.remove_frame(panel)
     return panels
 
 
@@ -251,17 +232,12 @@ def _panels(K: int) -> Any:
     """Return K panels of a new figure, with a common vertical axis."""
     across = _across(K)
     down = -(-K // across)
-    figure, grid = pyplot().subplots(
+    figure, grid = drawing.pyplot().subplots(
         down, across, sharey=True, squeeze=False, figsize=(2.4 * max(across, 2), 0.6 + 2.0 * down), layout="constrained"
     )
     for unused in grid.ravel()[K:]:
         figure.delaxes(unused)
     return grid.ravel()[:K]
-
-
-def _root(counts: Array) -> Array:
-    found: Array = np.sqrt(np.maximum(counts, 0.0))
-    return found
 
 
 # ---------------------------------------------------------------------- convergence
@@ -294,8 +270,8 @@ def convergence(model: FittedMixture | FederatedResult, *, ax: Axes | None = Non
     >>> plot.convergence(model).get_ylabel()
     'penalised log-likelihood'
     """
-    estimator = estimator_of(model)
-    ax = prepare_axes(ax)
+    estimator = drawing.estimator_of(model)
+    ax = drawing.prepare_axes(ax)
     starts = model.fit.ascent.segments if is_federated_result(model) else (0,)
     places = np.arange(len(estimator.trace_))
     for part in np.split(places, starts[1:]):
@@ -308,7 +284,7 @@ def convergence(model: FittedMixture | FederatedResult, *, ax: Axes | None = Non
         ax.plot(
             np.full(len(ends), len(places) - 0.5), ends, "_", color="0.45", ms=14, label=f"ends of {len(ends)} starts"
         )
-        add_legend(ax)
+        drawing.add_legend(ax)
     low, high = ax.get_ylim()
     if high - low < 1:
         ax.set_ylim((low + high) / 2 - 0.5, (low + high) / 2 + 0.5)

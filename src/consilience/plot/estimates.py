@@ -24,17 +24,7 @@ from consilience.fitted.protocols import (
     term_names,
 )
 from consilience.numerics.arrays import Array
-from consilience.plot.drawing import (
-    add_legend,
-    estimator_of,
-    expert_label,
-    feature_names,
-    find_place,
-    list_names,
-    mark,
-    prepare_axes,
-    withheld_note,
-)
+from consilience.plot import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,26 +83,28 @@ def coefficients(
     >>> [label.get_text() for label in plot.coefficients(model).get_yticklabels()]
     ['x0', 'x1', 'x2']
     """
-    estimator = estimator_of(model)
+    estimator = drawing.estimator_of(model)
     check_level(level)
     entries = _entries(estimator, part, response, level)
     if X is not None:
-        _standardise(entries, dict(zip(feature_names(estimator), estimator.covariates(X).std(axis=0), strict=True)))
+        deviations = estimator.covariates(X).std(axis=0)
+        _standardise(entries, dict(zip(drawing.feature_names(estimator), deviations, strict=True)))
     groups = _group_entries(estimator, entries, names)
     K, count = estimator.mixture_.K, len(groups)
-    ax = prepare_axes(ax, max(LEAST_HEIGHT, 1.0 + count * (K * PER_MARK + PER_TERM)))
+    ax = drawing.prepare_axes(ax, max(LEAST_HEIGHT, 1.0 + count * (K * PER_MARK + PER_TERM)))
     ax.axvline(0, color="0.6", lw=0.8, zorder=0)
     for g in range(1, count):
         ax.axhline(g - 0.5, color="0.9", lw=0.8, zorder=0)
     for k in range(K):
         own = [(g, entry) for g, group in enumerate(groups.values()) for entry in group if entry["expert"] == k]
-        _draw_estimates(ax, own, k, K, expert_label(estimator, k))
+        _draw_estimates(ax, own, k, K, drawing.expert_label(estimator, k))
     ax.set_yticks(range(count), [fill(label, WRAP) for label in groups])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(count - 0.5, -0.5)
-    note = withheld_note(estimator, *_WITHHELD.get(part, _SHAPES)) or _unidentified_note(estimator, groups.values())
+    withheld = drawing.withheld_note(estimator, *_WITHHELD.get(part, _SHAPES))
+    note = withheld or _unidentified_note(estimator, groups.values())
     ax.set_xlabel(_label(part, level, standardised=X is not None) + note)
-    add_legend(ax)
+    drawing.add_legend(ax)
     return ax
 
 
@@ -142,9 +134,9 @@ def _entries(estimator: FittedMixture, part: str, response: str | int | None, le
     entries = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     known = list(dict.fromkeys(entry["part"] for entry in entries))
     if part not in known:
-        raise InvalidInputError(f"part={part!r}: expected one of {list_names(known)}")
+        raise InvalidInputError(f"part={part!r}: expected one of {drawing.list_names(known)}")
     outputs = response_names(estimator)
-    wanted = None if response is None else outputs[find_place(response, outputs, "response")]
+    wanted = None if response is None else outputs[drawing.find_place(response, outputs, "response")]
     return [e for e in entries if e["part"] == part and (wanted is None or e["response"] in ("", wanted))]
 
 
@@ -164,7 +156,7 @@ def _group_entries(
         chosen = [term for term in known if term != "(intercept)"] or known
     else:
         wanted = [names] if isinstance(names, str) else names
-        chosen = [known[find_place(name, known, "names")] for name in wanted]
+        chosen = [known[drawing.find_place(name, known, "names")] for name in wanted]
     outputs = list(dict.fromkeys(entry["response"] for entry in entries))
     found: dict[str, list[Entry]] = {}
     for output, term in product(outputs, chosen):
@@ -176,7 +168,7 @@ def _group_entries(
 
 def _draw_estimates(ax: Axes, own: list[tuple[int, Entry]], k: int, K: int, label: str) -> None:
     """Draw the estimates of one expert: filled with a bar, or open without one."""
-    colour, marker, _ = mark(k)
+    colour, marker, _ = drawing.mark(k)
     y = np.array([g for g, _ in own]) + 0.72 * ((k + 0.5) / K - 0.5)
     x, lower, upper = (np.array([entry[name] for _, entry in own]) for name in ("estimate", "lower", "upper"))
     known = np.isfinite(lower) & np.isfinite(upper)
@@ -234,7 +226,7 @@ def orders(selection: LocalComparison | FederatedComparison, *, ax: Axes | None 
     models = selection.estimators if is_local_comparison(selection) else [fitted.model for fitted in selection.fits]
     orders_ = np.array(selection.orders)
     doubtful = np.array([not (model.converged_ and model.starts_agree_) for model in models])
-    ax = prepare_axes(ax)
+    ax = drawing.prepare_axes(ax)
     for name, values, error, preferred in _criteria(selection):
         label, colour, line, marker = STYLES[name]
         by = np.argsort(orders_)
@@ -246,7 +238,7 @@ def orders(selection: LocalComparison | FederatedComparison, *, ax: Axes | None 
     open_ = "\nopen marker: not converged, or the starts do not agree" if doubtful.any() else ""
     ax.set_xlabel(f"number of {noun(models[0])}s (ring: preferred by the criterion){open_}")
     ax.set_ylabel("criterion, smaller is better")
-    add_legend(ax)
+    drawing.add_legend(ax)
     return ax
 
 

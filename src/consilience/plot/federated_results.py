@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.special import ndtri
@@ -19,20 +19,13 @@ from consilience.fitted.protocols import (
 )
 from consilience.methods import CombinedFit, SharedFit
 from consilience.numerics.arrays import Array
-from consilience.plot.drawing import (
-    GREY,
-    add_legend,
-    estimator_of,
-    expert_label,
-    find_place,
-    list_names,
-    mark,
-    prepare_axes,
-    withheld_note,
-)
+from consilience.plot import drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+F = TypeVar("F")
 
 
 class Forest(NamedTuple):
@@ -96,20 +89,20 @@ def sites(
     k, c, t = _choose_coefficient(estimator, expert, response, term)
     forest = site_forest(result, k, c, t)
     M = len(forest.names)
-    ax = prepare_axes(ax, max(2.0, 1.1 + 0.26 * (M + 1)))
-    _draw_forest(ax, forest, level, mark(k).colour)
+    ax = drawing.prepare_axes(ax, max(2.0, 1.1 + 0.26 * (M + 1)))
+    _draw_forest(ax, forest, level, drawing.mark(k).colour)
     estimate, lower, upper = (
         part.experts[k, c, t] for part in (estimator.inference_.estimates, *estimator.inference_.interval(level))
     )
     ax.axhline(M - 0.5, color="0.85", lw=0.8)
     ax.axvline(estimate, color="0.6", lw=0.8, linestyle=(0, (4, 3)), zorder=0)
-    _diamond(ax, (lower, estimate, upper), M, mark(k).colour)
+    _diamond(ax, (lower, estimate, upper), M, drawing.mark(k).colour)
     ax.set_yticks(range(M + 1), [*forest.names, "all sites" if isinstance(result.fit, CombinedFit) else "centre"])
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(M + 0.6, -0.6)
     of = "" if len(response_names(estimator)) == 1 else f" on {response_names(estimator)[c]}"
-    label = f"{term_names(estimator)[t]}{of}, {expert_label(estimator, k)}"
-    ax.set_xlabel(label + forest.remark + withheld_note(estimator, "experts"))
+    label = f"{term_names(estimator)[t]}{of}, {drawing.expert_label(estimator, k)}"
+    ax.set_xlabel(label + forest.remark + drawing.withheld_note(estimator, "experts"))
     return ax
 
 
@@ -125,7 +118,7 @@ def _estimator_over_sites(result: FederatedResult) -> FittedMixture:
         raise InvalidInputError(
             "the method of this fit gets no estimates of single sites: use OneShot, SharedCentre or FedGrEM"
         )
-    return estimator_of(result)
+    return drawing.estimator_of(result)
 
 
 def _choose_coefficient(
@@ -135,10 +128,10 @@ def _choose_coefficient(
     K, outputs = estimator.mixture_.K, response_names(estimator)
     if expert not in range(K):
         raise InvalidInputError(f"expert={expert!r}: expected a number from 0 to {K - 1}")
-    c = 0 if response is None and len(outputs) == 1 else find_place(response, outputs, "response")
-    t, (_, read) = find_place(term, term_names(estimator), "term"), terms_read(estimator)
+    c = 0 if response is None and len(outputs) == 1 else drawing.find_place(response, outputs, "response")
+    t, (_, read) = drawing.find_place(term, term_names(estimator), "term"), terms_read(estimator)
     if t not in read:
-        known = list_names([term_names(estimator)[i] for i in read])
+        known = drawing.list_names([term_names(estimator)[i] for i in read])
         raise InvalidInputError(f"term={term!r}: the experts do not read it; expected one of {known}")
     return int(expert), c, t
 
@@ -146,11 +139,7 @@ def _choose_coefficient(
 def _combined_forest(result: FederatedResult, k: int, c: int, t: int) -> Forest:
     """Return the estimates of the sites that were combined, with their heterogeneity."""
     fit: Any = result.fit
-    if fit.rivals.from_site:
-        raise InvalidInputError(
-            f"the result was refined from the model of site {fit.rivals.best_site}, not from the combined mixture: the "
-            "experts of the sites have no counterparts in it"
-        )
+    _check_combined(fit)
     found, experts = fit.combination.coefficients, result.model.mixture_.experts
     if experts.coefficient_map().shape != (experts.channels, experts.channels):
         raise InvalidInputError(
@@ -235,20 +224,21 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     >>> [label.get_text() for label in plot.transport(result).get_xticklabels()]
     ['expert 0', 'expert 1']
     """
-    fit = _combined_fit(result)
-    estimator = estimator_of(result)
+    fit = _fit_of(result, CombinedFit, "OneShot")
+    _check_combined(fit)
+    estimator = drawing.estimator_of(result)
     K, names = estimator.mixture_.K, [site.name for site in result.fit.evidence()]
     plan = {name: fit.combination.plan.get(name) for name in names}
     unused = any(labels is None or np.any(labels < 0) for labels in plan.values())
-    columns = [expert_label(estimator, k) for k in range(K)] + ["not used"] * unused
-    ax = prepare_axes(ax, max(1.8, 1.0 + 0.28 * len(names)))
+    columns = [drawing.expert_label(estimator, k) for k in range(K)] + ["not used"] * unused
+    ax = drawing.prepare_axes(ax, max(1.8, 1.0 + 0.28 * len(names)))
     for m, labels in enumerate(plan.values()):
         if labels is None:
-            _cell(ax, K, m, "no model", GREY)
+            _cell(ax, K, m, "no model", drawing.GREY)
             continue
         for k in np.unique(labels):
             own = ", ".join(map(str, np.flatnonzero(labels == k)))
-            _cell(ax, K if k < 0 else int(k), m, own, GREY if k < 0 else mark(int(k)).colour)
+            _cell(ax, K if k < 0 else int(k), m, own, drawing.GREY if k < 0 else drawing.mark(int(k)).colour)
     ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(names)), names)
     ax.tick_params(length=0)
@@ -258,18 +248,22 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _combined_fit(result: FederatedResult) -> CombinedFit:
-    """Return the fit of a one-shot result."""
+def _fit_of(result: FederatedResult, kind: type[F], method: str) -> F:
+    """Return the fit of a result if it is of this kind."""
     fit = result.fit if is_federated_result(result) else None
-    if not isinstance(fit, CombinedFit):
+    if not isinstance(fit, kind):
         got = "the result of another method" if fit is not None else f"a {type(result).__name__}"
-        raise InvalidInputError(f"result is {got}: expected the result of Federation.fit with method=OneShot(...)")
+        raise InvalidInputError(f"result is {got}: expected the result of Federation.fit with method={method}(...)")
+    return fit
+
+
+def _check_combined(fit: CombinedFit) -> None:
+    """Raise an error if the experts of the result are not those of the sites, combined."""
     if fit.rivals.from_site:
         raise InvalidInputError(
             f"the result was refined from the model of site {fit.rivals.best_site}, not from the combined mixture: the "
             "experts of the sites have no counterparts in it"
         )
-    return fit
 
 
 def _cell(ax: Axes, column: int, row: int, text: str, colour: str) -> None:
@@ -312,13 +306,10 @@ def sharing(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     >>> [label.get_text() for label in plot.sharing(result).get_yticklabels()]
     ['a', 'b', 'c', 'd']
     """
-    fit = result.fit if is_federated_result(result) else None
-    if not isinstance(fit, SharedFit):
-        got = "the result of another method" if fit is not None else f"a {type(result).__name__}"
-        raise InvalidInputError(f"result is {got}: expected the result of Federation.fit with method=SharedCentre(...)")
-    estimator, found = estimator_of(result), fit.sites
+    fit = _fit_of(result, SharedFit, "SharedCentre")
+    estimator, found = drawing.estimator_of(result), fit.sites
     K = estimator.mixture_.K
-    ax = prepare_axes(ax, max(2.0, 1.1 + 0.26 * len(found)))
+    ax = drawing.prepare_axes(ax, max(2.0, 1.1 + 0.26 * len(found)))
     for m, site in enumerate(found):
         ax.axhline(m, color="0.92", lw=0.8, zorder=0)
         if not len(site.shrinkage):
@@ -326,7 +317,7 @@ def sharing(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     for k in range(K):
         own = [(site.shrinkage[k], m + 0.5 * ((k + 0.5) / K - 0.5), site.kept[k])
                for m, site in enumerate(found) if len(site.shrinkage)]  # fmt: skip
-        _draw_shrinkage(ax, own, k, expert_label(estimator, k))
+        _draw_shrinkage(ax, own, k, drawing.expert_label(estimator, k))
     gate = np.array([site.gate_shrinkage for site in found])
     if np.isfinite(gate).any():
         ax.plot(gate, np.arange(len(found)), "x", color="0.3", ms=5, label="gate")
@@ -334,12 +325,12 @@ def sharing(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="y", length=0)
     ax.set(xlim=(-0.03, 1.03), ylim=(len(found) - 0.5, -0.5))
     ax.set_xlabel("shrinkage: 0 keeps the site's own fit, 1 takes the centre's\nopen marker: not part of the centre")
-    add_legend(ax)
+    drawing.add_legend(ax)
     return ax
 
 
 def _draw_shrinkage(ax: Axes, own: list[tuple[float, float, bool]], k: int, label: str) -> None:
-    colour, marker, _ = mark(k)
+    colour, marker, _ = drawing.mark(k)
     for kept in (True, False):
         x = [(s, y) for s, y, use in own if bool(use) == kept]
         first = label if kept == any(use for *_, use in own) else None

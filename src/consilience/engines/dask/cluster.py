@@ -11,21 +11,8 @@ from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from consilience.engines.blocks import in_file
-from consilience.engines.dask.connection import (
-    CLOSE_SECONDS,
-    CONNECT_SECONDS,
-    NEVER,
-    call_cluster,
-    check_security,
-    check_versions,
-    close_within,
-    connect,
-    dask,
-    distributed,
-    quiet,
-    run_within,
-    validate_address,
-)
+from consilience.engines.dask import connection
+from consilience.engines.dask.connection import CLOSE_SECONDS, CONNECT_SECONDS
 from consilience.engines.dask.dask_round import DaskRound, is_loss
 from consilience.engines.dask.submit import BlockTasks, keep
 from consilience.engines.dask.watch import Watch
@@ -133,18 +120,18 @@ class DaskCluster:
             )
         if n_workers is not None and n_workers < 1:
             raise InvalidInputError(f"n_workers={n_workers!r}: expected a whole number >= 1")
-        distributed()
-        check_security(security, address)
+        connection.distributed()
+        connection.check_security(security, address)
         self._open = ExitStack()
         try:
-            self._open.enter_context(quiet())
+            self._open.enter_context(connection.quiet())
             if address is None:
                 started = local_client(n_workers or processors(), security, validate_memory(memory_limit))
                 self._client = self._open.enter_context(started)
             elif isinstance(address, str):
-                address = validate_address(address, security, insecure=insecure)
-                self._client = connect(address, security)
-                self._open.callback(close_within, CLOSE_SECONDS, self._client)
+                address = connection.validate_address(address, security, insecure=insecure)
+                self._client = connection.connect(address, security)
+                self._open.callback(connection.close_within, CLOSE_SECONDS, self._client)
             else:
                 self._client = self._open.enter_context(given_client(address, insecure=insecure))
             self._checked: set[str] = set()
@@ -178,7 +165,7 @@ class DaskCluster:
         keys = [f"{key}-{i}" for i in range(len(items))]
         futures = self._client.map(work, items, [once] * len(items), key=keys, pure=False)
         places = {future.key: i for i, future in enumerate(futures)}
-        ended = distributed().as_completed(futures, self._client.loop, with_results=True, raise_errors=False)
+        ended = connection.distributed().as_completed(futures, self._client.loop, with_results=True, raise_errors=False)
         try:
             while not ended.is_empty():
                 for future, result in self._next_results(ended):
@@ -197,7 +184,7 @@ class DaskCluster:
             now = time.monotonic()
             if now - checked > WATCH_SECONDS:
                 checked = now
-                if call_cluster(self._client, CONNECT_SECONDS, self._client.nthreads):
+                if self._workers():
                     last_worker = now
             if now - last_worker > LONELY_SECONDS:
                 raise EngineError(f"all workers were lost, and none has come in {LONELY_SECONDS} s: start some again")
@@ -228,22 +215,25 @@ class DaskCluster:
 
     def _threads(self) -> dict[str, int]:
         """Return the number of threads of each worker; new workers are checked first."""
-        threads: dict[str, int] = call_cluster(self._client, CONNECT_SECONDS, self._client.nthreads)
-        if not threads:
-            threads = self._first_workers()
+        threads = self._workers() or self._first_workers()
         if new := threads.keys() - self._checked:
-            check_versions(self._client, new)
+            connection.check_versions(self._client, new)
             self._checked |= new
         return threads
 
     def _first_workers(self) -> dict[str, int]:
         """Wait for a worker, and return the threads of those that are there."""
         try:
-            run_within(self._client, CONNECT_SECONDS + 1, self._client.wait_for_workers, 1, CONNECT_SECONDS)
+            wait = self._client.wait_for_workers
+            connection.run_within(self._client, CONNECT_SECONDS + 1, wait, 1, CONNECT_SECONDS)
         except TimeoutError:
             raise EngineError(f"the scheduler has no workers after {CONNECT_SECONDS} s: start some") from None
-        threads: dict[str, int] = call_cluster(self._client, CONNECT_SECONDS, self._client.nthreads)
-        return threads
+        return self._workers()
+
+    def _workers(self) -> dict[str, int]:
+        """Return the number of threads of each worker that is there."""
+        found: dict[str, int] = connection.call_cluster(self._client, CONNECT_SECONDS, self._client.nthreads)
+        return found
 
 
 class DaskSites:
@@ -299,7 +289,7 @@ class DaskSites:
 @contextmanager
 def given_client(given: Any, *, insecure: bool) -> Iterator[Any]:
     """Yield the client that was given, or a client of the cluster that was given; both stay open."""
-    library = distributed()
+    library = connection.distributed()
     if isinstance(given, library.Client):
         check_given(given, insecure=insecure)
         yield given
@@ -308,7 +298,7 @@ def given_client(given: Any, *, insecure: bool) -> Iterator[Any]:
             raise EngineError(f"the {type(given).__name__} is {given.status.name}: start it before it is used")
         client = library.Client(given, set_as_default=False)
         with ExitStack() as stack:
-            stack.callback(close_within, CLOSE_SECONDS, client)
+            stack.callback(connection.close_within, CLOSE_SECONDS, client)
             check_given(client, insecure=insecure)
             yield client
     else:
@@ -326,7 +316,7 @@ def check_given(client: Any, *, insecure: bool) -> None:
         raise EngineError("the client is closed: create another one")
     address = client.scheduler.address
     if not address.startswith("inproc://"):
-        validate_address(address, client.security, insecure=insecure)
+        connection.validate_address(address, client.security, insecure=insecure)
 
 
 def validate_memory(limit: Any) -> Any:
@@ -336,7 +326,7 @@ def validate_memory(limit: Any) -> Any:
     size = 0
     if isinstance(limit, str | int):
         with suppress(ValueError):
-            size = dask().utils.parse_bytes(limit)
+            size = connection.dask().utils.parse_bytes(limit)
     if size < LEAST_MEMORY:
         raise InvalidInputError(f"memory_limit={limit!r}: expected the memory of a worker, as in '2GB'")
     return size
@@ -348,12 +338,12 @@ def local_client(n_workers: int, security: Any, memory: Any = "auto") -> Iterato
     before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "PYTHONHASHSEED", "__DASK_PARENT_PID")}
     with ExitStack() as stack:
         stack.callback(restore_environment, before)
-        stack.enter_context(dask().config.set(PATIENCE))
+        stack.enter_context(connection.dask().config.set(PATIENCE))
         cluster = local_workers(n_workers, security, memory)
-        stack.callback(close_within, CLOSE_SECONDS, cluster)
+        stack.callback(connection.close_within, CLOSE_SECONDS, cluster)
         restore_environment(before)
-        client = distributed().Client(cluster, set_as_default=False, direct_to_workers=True)
-        stack.callback(close_within, CLOSE_SECONDS, client)
+        client = connection.distributed().Client(cluster, set_as_default=False, direct_to_workers=True)
+        stack.callback(connection.close_within, CLOSE_SECONDS, client)
         yield client
 
 
@@ -368,8 +358,8 @@ def restore_environment(environment: dict[str, str | None]) -> None:
 def local_workers(n_workers: int, security: Any, memory: Any = "auto") -> Any:
     """Start one process with one thread for each worker, on the loopback address."""
     try:
-        with dask().config.set(SETTINGS):
-            return distributed().LocalCluster(
+        with connection.dask().config.set(SETTINGS):
+            return connection.distributed().LocalCluster(
                 n_workers=n_workers,
                 threads_per_worker=1,
                 memory_limit=memory,
@@ -378,7 +368,7 @@ def local_workers(n_workers: int, security: Any, memory: Any = "auto") -> Any:
                 host="127.0.0.1",
                 dashboard_address=None,
                 scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # not 8787, which may be taken
-                silence_logs=NEVER,
+                silence_logs=connection.NEVER,
                 security=security,
             )
     except RuntimeError as error:

@@ -15,16 +15,7 @@ from itertools import count, cycle
 from typing import Any
 from uuid import uuid4
 
-from consilience.engines.blocks import (
-    Limit,
-    Part,
-    SiteBlock,
-    add_neighbours,
-    answer_block,
-    answer_bytes,
-    load_block,
-    time_limit,
-)
+from consilience.engines import blocks
 from consilience.engines.dask.connection import dask, distributed
 from consilience.errors import EngineError
 from consilience.messages import Failure, decode
@@ -61,7 +52,7 @@ class BlockTasks:
         self.names = tuple(site.name for site in sites)
         homes = [worker for worker, number in threads.items() for _ in range(number)]
         spans = tree_blocks(len(sites), block_size(len(sites), BLOCKS_PER_THREAD * len(homes)))
-        self._blocks = {span: SiteBlock(span[0], sites[slice(*span)], keep) for span in spans}
+        self._blocks = {span: blocks.SiteBlock(span[0], sites[slice(*span)], keep) for span in spans}
         self._homes = dict(zip(spans, cycle(homes), strict=False))
         self._loaded: dict[Span, Any] = {}
         self._key, self._counter = f"consilience-{uuid4().hex}", count()
@@ -80,7 +71,7 @@ class BlockTasks:
 
     def are_large(self, question: bytes) -> bool:
         """Whether the answers of all blocks are too large to be added in this process."""
-        return answer_bytes(decode(question)) * len(self._blocks) > LARGE_ANSWERS
+        return blocks.answer_bytes(decode(question)) * len(self._blocks) > LARGE_ANSWERS
 
     # ------------------------------------------------------------------ what is submitted
 
@@ -115,7 +106,7 @@ class BlockTasks:
         if not spans:
             return {}
         key = self._next_key("round")
-        limits = [time_limit(key, span, timeout) for span in spans]
+        limits = [blocks.time_limit(key, span, timeout) for span in spans]
         if self._keep:
             self._load(spans, limits, workers)
         futures = self.client.map(
@@ -143,7 +134,7 @@ class BlockTasks:
                 return right if left is None else left
             spans, key = ((lo, middle), (middle, hi)), self._next_key("sum")
             return self.client.submit(
-                add_neighbours, left, right, question, spans, key=key, workers=workers, pure=False
+                blocks.add_neighbours, left, right, question, spans, key=key, workers=workers, pure=False
             )
 
         return branch(0, len(self.names))
@@ -164,7 +155,7 @@ class BlockTasks:
             future.release()
         self._loaded = {}
 
-    def _load(self, spans: list[Span], limits: list[Limit | None], workers: Workers) -> None:
+    def _load(self, spans: list[Span], limits: list[blocks.Limit | None], workers: Workers) -> None:
         """Submit the reading of blocks that are not in memory, or that the scheduler has lost; spread evenly."""
         key = self._next_key("load")
         for span, limit in zip(spans, limits, strict=True):
@@ -186,16 +177,16 @@ class BlockTasks:
 # ---------------------------------------------------------------- on the workers
 
 
-def load_on_worker(block: SiteBlock, limit: Limit | None) -> SiteBlock:
+def load_on_worker(block: blocks.SiteBlock, limit: blocks.Limit | None) -> blocks.SiteBlock:
     """Read the rows of a block into the memory of a worker."""
-    return load_block(block, limit, on_stall=_leave_place)
+    return blocks.load_block(block, limit, on_stall=_leave_place)
 
 
 def answer_on_worker(
-    block: SiteBlock, question: bytes, asked: tuple[int, ...] | None, total: bool, limit: Limit | None
-) -> tuple[Part, ...]:
+    block: blocks.SiteBlock, question: bytes, asked: tuple[int, ...] | None, total: bool, limit: blocks.Limit | None
+) -> tuple[blocks.Part, ...]:
     """Answer for a block on a worker, as :func:`~consilience.engines.blocks.answer_block` does."""
-    return answer_block(block, question, asked, total, limit, on_stall=_leave_place, on_failure=_log_trace)
+    return blocks.answer_block(block, question, asked, total, limit, on_stall=_leave_place, on_failure=_log_trace)
 
 
 def keep(question: bytes) -> bytes:

@@ -10,19 +10,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from consilience.errors import InvalidInputError
+from consilience.kit.policy import rules
 from consilience.kit.policy.policy import Policy
-from consilience.kit.policy.rules import (
-    Check,
-    Part,
-    covariate_rules,
-    expert_rules,
-    flatten_precision,
-    level_rules,
-    precision_rules,
-    site_rules,
-    weighted_rows,
-    with_merged_classes,
-)
 from consilience.kit.study import Study
 from consilience.messages import FitSite, LocalFit
 from consilience.model import Mixture, Rows
@@ -39,7 +28,7 @@ def regression_leverage(mixture: Mixture, rows: Rows) -> float:
     regression passes through the row, and its coefficients disclose the response.
     """
     panel, largest = mixture.design.panel(rows.X), 0.0
-    for tau in weighted_rows(mixture, rows).tau:
+    for tau in rules.weighted_rows(mixture, rows).tau:
         weighted = panel * np.sqrt(tau)
         scale = np.sqrt(np.sum(weighted**2, axis=1, keepdims=True))
         weighted = np.divide(weighted, scale, out=np.zeros_like(weighted), where=scale > 0)
@@ -66,7 +55,7 @@ class ReleaseVerdict:
         The policy that was applied, tightened by what the study asks.
     """
 
-    checks: tuple[Check, ...]
+    checks: tuple[rules.Check, ...]
     policy: Policy
     applied: Policy
 
@@ -76,7 +65,7 @@ class ReleaseVerdict:
         return all(check.kept for check in self.checks)
 
     @property
-    def failed(self) -> tuple[Check, ...]:
+    def failed(self) -> tuple[rules.Check, ...]:
         """The checks that failed."""
         return tuple(check for check in self.checks if not check.kept)
 
@@ -99,13 +88,13 @@ def check_release(fit: LocalFit, rows: Rows, study: Study, policy: Policy) -> Re
             f"the rows have {rows.X.shape[1]} covariates and the study {len(study.covariates.terms)}: pass rows of it"
         )
     applied, model = policy.stricter(study.minimum), fit.model
-    checks = site_rules(rows, None if model is None else model.mixture, study, applied)
-    checks += level_rules(rows, study, applied)
+    checks = rules.site_rules(rows, None if model is None else model.mixture, study, applied)
+    checks += rules.level_rules(rows, study, applied)
     if model is not None:
-        weights = weighted_rows(model.mixture, rows)
-        checks += expert_rules(rows, model.mixture, weights, study, applied)
-        checks += precision_rules(rows, model, weights, applied)
-        checks += covariate_rules(rows, model.covariates, study, applied)
+        weights = rules.weighted_rows(model.mixture, rows)
+        checks += rules.expert_rules(rows, model.mixture, weights, study, applied)
+        checks += rules.precision_rules(rows, model, weights, applied)
+        checks += rules.covariate_rules(rows, model.covariates, study, applied)
     return ReleaseVerdict(tuple(checks), policy, applied)
 
 
@@ -140,7 +129,7 @@ REMEDIES = {
 }
 """What to do if a rule fails whatever the number of experts."""
 MORE_ROWS = "use more rows, or ask the coordinator for fewer columns"
-COARSENED: tuple[Part, Part] = ("precision", "covariates")
+COARSENED: tuple[rules.Part, rules.Part] = ("precision", "covariates")
 FLATTENED = "the precision of some coefficients rests on few rows: one number for each expert is stated of it instead"
 MERGED = "a class in the summary of the covariates rests on few rows: it was merged with another"
 
@@ -228,10 +217,10 @@ def _coarsened(fit: LocalFit, held: tuple[Rows, Study, Policy]) -> tuple[LocalFi
         experts, classes = ([check for check in verdict.failed if check.part == part] for part in COARSENED)
         if experts:
             places = [k for k in range(model.mixture.K) if any(check.place in (k, None) for check in experts)]
-            fit = replace(fit, model=flatten_precision(model, places))
+            fit = replace(fit, model=rules.flatten_precision(model, places))
             steps.append(FLATTENED)
         elif classes and covariates is not None and len(covariates.weights) > 1:
-            merged = with_merged_classes(covariates, classes[0].place or 0)
+            merged = rules.with_merged_classes(covariates, classes[0].place or 0)
             fit = replace(fit, model=replace(model, covariates=merged))
             steps.append(MERGED)
         else:
@@ -244,11 +233,11 @@ def _fewer_text(K: int, fit: LocalFit, verdict: ReleaseVerdict) -> str:
     """Say why a fit with K experts is not released."""
     if fit.model is None:
         return f"there are too few rows for {K} experts: {K - 1} were fitted"
-    rules = dict.fromkeys(f"{check.scope} ({check.rule})" for check in verdict.failed if check.part == "experts")
-    return f"with {K} experts the rules failed for {', '.join(rules)}: {K - 1} were fitted"
+    failed = dict.fromkeys(f"{check.scope} ({check.rule})" for check in verdict.failed if check.part == "experts")
+    return f"with {K} experts the rules failed for {', '.join(failed)}: {K - 1} were fitted"
 
 
-def _refusal(failed: Iterable[Check]) -> str:
+def _refusal(failed: Iterable[rules.Check]) -> str:
     """Say which rules failed, where, and what to do; no counts."""
     lines = []
     for check in failed:
