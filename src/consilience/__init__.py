@@ -83,41 +83,22 @@ __all__ = [
 
 _SUBPACKAGES = ("plot",)
 
-_HOME = {
-    "ClusteredClients": "consilience.methods",
-    "ConsilienceWarning": "consilience.errors",
-    "ConvergenceWarning": "consilience.errors",
-    "DaskCluster": "consilience.engines",
-    "DegenerateFitWarning": "consilience.errors",
-    "Engine": "consilience.engines",
-    "FedGrEM": "consilience.published",
-    "FedMomentDescent": "consilience.published",
-    "FederatedEM": "consilience.methods",
-    "Federation": "consilience.federation",
-    "GaussianMixture": "consilience.estimators",
-    "GradientEM": "consilience.published",
-    "InProcess": "consilience.engines",
-    "LargeMessagesWarning": "consilience.errors",
-    "Limits": "consilience.runs",
-    "Method": "consilience.methods",
-    "MinimaxRegression": "consilience.published",
-    "MixtureOfExpertsClassifier": "consilience.estimators",
-    "MixtureOfExpertsRegressor": "consilience.estimators",
-    "MixtureOfRegressions": "consilience.estimators",
-    "OneShot": "consilience.methods",
-    "RankDeficientWarning": "consilience.errors",
-    "RunOptions": "consilience.runs",
-    "SetAsideWarning": "consilience.errors",
-    "SharedCentre": "consilience.methods",
-    "StartsDisagreeWarning": "consilience.errors",
-    "SuspectDataWarning": "consilience.errors",
-    "Task": "consilience.methods",
-    "UntrustedWarning": "consilience.errors",
-    "load": "consilience.estimators",
-    "log_density_scorer": "consilience.estimators",
-    "order_test": "consilience.estimators",
-    "select_order": "consilience.estimators",
-}
+_PUBLIC = {
+    "engines": ("DaskCluster", "Engine", "InProcess"),
+    "errors": (
+        "ConsilienceWarning", "ConvergenceWarning", "DegenerateFitWarning", "LargeMessagesWarning",
+        "RankDeficientWarning", "SetAsideWarning", "StartsDisagreeWarning", "SuspectDataWarning", "UntrustedWarning",
+    ),
+    "estimators": (
+        "GaussianMixture", "MixtureOfExpertsClassifier", "MixtureOfExpertsRegressor", "MixtureOfRegressions", "load",
+        "log_density_scorer", "order_test", "select_order",
+    ),
+    "federation": ("Federation",),
+    "methods": ("ClusteredClients", "FederatedEM", "Method", "OneShot", "SharedCentre", "Task"),
+    "published": ("FedGrEM", "FedMomentDescent", "GradientEM", "MinimaxRegression"),
+    "runs": ("Limits", "RunOptions"),
+}  # fmt: skip
+_HOME = {name: f"consilience.{package}" for package, names in _PUBLIC.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

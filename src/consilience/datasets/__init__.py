@@ -2,10 +2,4 @@
 
 from consilience.datasets.generators import ClientSimulation, Simulation, clients, paper, soft
 
-__all__ = [
-    "ClientSimulation",
-    "Simulation",
-    "clients",
-    "paper",
-    "soft",
-]
+__all__ = ["ClientSimulation", "Simulation", "clients", "paper", "soft"]

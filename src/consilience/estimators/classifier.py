@@ -11,8 +11,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from consilience.columns import frames
 from consilience.errors import InvalidInputError
+from consilience.estimators import validation
 from consilience.estimators.conditional import ConditionalMixture
-from consilience.estimators.validation import build_rows, explain_keywords, requested_order, validate_columns
 from consilience.fit import Specification
 from consilience.model import Mixture, Rows
 from consilience.numerics.arrays import Array
@@ -62,8 +62,12 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
     title = "Mixture of experts, classification"
     order_name = "n_experts"
     family = "categorical"
+    n_experts: int
+    gate: str
+    gate_features: Sequence[str | int] | None
+    expert_features: Sequence[str | int] | None
 
-    @explain_keywords
+    @validation.keep_parameters
     def __init__(
         self,
         n_experts: int = 2,
@@ -83,28 +87,12 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
-    ) -> None:
-        self.n_experts = n_experts
-        self.gate = gate
-        self.fit_intercept = fit_intercept
-        self.categorical_features = categorical_features
-        self.reference_levels = reference_levels
-        self.gate_features = gate_features
-        self.expert_features = expert_features
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.gate_ridge = gate_ridge
-        self.expert_ridge = expert_ridge
-        self.mixture_init = mixture_init
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    ) -> None: ...
 
     def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
         return Specification(
-            K=requested_order(self),
+            K=validation.requested_order(self),
             family=self.family,
             gate=self.gate,
             n_classes=len(self.classes_),
@@ -116,7 +104,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        X, y = validate_columns(self, X, y, reset=reset, ensure_min_samples=min_rows)
+        X, y = validation.validate_columns(self, X, y, reset=reset, ensure_min_samples=min_rows)
         if reset:
             check_classification_targets(y)
             self.classes_, codes = np.unique(y, return_inverse=True)
@@ -125,7 +113,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
         else:
             codes = self._codes(y)
         Y = codes.reshape(-1, 1).astype(np.float64)
-        return build_rows(X, Y, self.family, **metadata)
+        return validation.build_rows(X, Y, self.family, **metadata)
 
     def _classes_of(self, sites: Sequence[Mapping[str, Any]]) -> np.ndarray:
         if any(site.get("y") is None for site in sites):

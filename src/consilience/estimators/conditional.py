@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,12 @@ from consilience.numerics.arrays import Array, IntArray
 
 class ConditionalMixture(MixtureEstimator):
     """Base class of the mixtures of regressions and of experts."""
+
+    fit_intercept: bool
+    categorical_features: Any
+    reference_levels: Mapping[str, Any] | None
+    gate_ridge: float
+    expert_ridge: float | None
 
     def _terms_read(self, features: Any, name: str) -> tuple[int, ...] | None:
         """Return the places among the terms of the columns ``features``, names or indices; None for all."""

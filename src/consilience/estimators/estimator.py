@@ -13,15 +13,8 @@ from sklearn.utils.validation import check_is_fitted
 from consilience.columns import Dictionary, frames
 from consilience.display import show_passes
 from consilience.errors import ConvergenceWarning, DegenerateFitWarning, InvalidInputError, RankDeficientWarning, warn
+from consilience.estimators import validation
 from consilience.estimators.onnx_export import write_onnx
-from consilience.estimators.validation import (
-    check_keywords,
-    check_parameters,
-    name_columns,
-    thread_count,
-    unidentified_covariates,
-    validate_columns,
-)
 from consilience.files import SavedFit
 from consilience.files.json_text import write_text
 from consilience.fit import Fit, Inference, Specification, bootstrap, criteria, fit_mixture, infer
@@ -91,21 +84,22 @@ class MixtureEstimator(BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; an error names the right one if the estimator does not have one of them."""
-        check_keywords(self, (name.partition("__")[0] for name in params), self._get_param_names())
+        validation.check_keywords(self, (name.partition("__")[0] for name in params), self._get_param_names())
         super().set_params(**params)
         return self
 
     # ------------------------------------------------------------------ fit
 
     def _fit(self, X: Any, y: Any, **metadata: Any) -> Self:
-        check_parameters(self)
+        validation.check_parameters(self)
         names, self._backend = frames.frame_names(X), frames.backend_of(X)
-        with name_columns({"X": X, "y": y, **metadata}, classes=is_classifier(self)):
+        with validation.name_columns({"X": X, "y": y, **metadata}, classes=is_classifier(self)):
             rows = self._rows(X, y, reset=True, **metadata)
         if names is not None:
             self.feature_names_in_ = names
         specification = self._specification()
-        with show_passes(bool(self.verbose), type(self).__name__) as progress, jobs(thread_count(self.n_jobs)):
+        threads = validation.thread_count(self.n_jobs)
+        with show_passes(bool(self.verbose), type(self).__name__) as progress, jobs(threads):
             fit = fit_mixture(
                 rows,
                 specification,
@@ -124,6 +118,7 @@ class MixtureEstimator(BaseEstimator):
     def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
         self.mixture_, self._fit_result = fit.mixture, fit
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
+        unidentified = validation.unidentified_covariates(self._specification(), self.columns_, fit.ascent.mixture)
         kept = SavedFit(
             log_likelihood=fit.log_likelihood,
             n_parameters=fit.parameter_count,
@@ -135,7 +130,7 @@ class MixtureEstimator(BaseEstimator):
             n_iter=max(fit.ascent.n_iter, 1),
             trace=np.array(fit.ascent.trace),
             starts=fit.starts,
-            unidentified=tuple(unidentified_covariates(self._specification(), self.columns_, fit.ascent.mixture)),
+            unidentified=tuple(unidentified),
             degeneracy=fit.degeneracy,
             coordinates=(fit.ascent.mixture.design, fit.ascent.mixture.reads),
             doubts=fit.doubts,
@@ -185,7 +180,7 @@ class MixtureEstimator(BaseEstimator):
     def covariates(self, X: Any) -> Array:
         """Return data as covariates of the fitted model, ``(n, d)``: one column for each term but the intercept."""
         check_is_fitted(self)
-        X_valid: Array = validate_columns(self, X, reset=False)
+        X_valid: Array = validation.validate_columns(self, X, reset=False)
         return X_valid
 
     def predict_gate(self, X: Any) -> Array:

@@ -10,15 +10,8 @@ from sklearn.base import is_classifier
 
 from consilience.columns import Dictionary, frames
 from consilience.columns.dictionary import chosen_categories
+from consilience.estimators import validation
 from consilience.estimators.estimator import MixtureEstimator
-from consilience.estimators.validation import (
-    SIZES,
-    check_parameters,
-    check_same_tables,
-    check_size_name,
-    name_columns,
-    read_dictionary,
-)
 from consilience.fit import Fit, Specification
 from consilience.fit.inference import inference_from_fit
 from consilience.model import Rows
@@ -37,22 +30,23 @@ def site_rows(estimator: MixtureEstimator, sites: Mapping[str, Mapping[str, Any]
     The columns of the estimator are set to those of the sites.
     """
     parts = list(sites.values())
-    check_same_tables({name: site["X"] for name, site in sites.items()})
+    validation.check_same_tables({name: site["X"] for name, site in sites.items()})
     first = parts[0]["X"]
     names, estimator._backend = frames.frame_names(first), frames.backend_of(first)
     set_columns(
         estimator,
         np.shape(first)[1] if names is None else names,
         classes=estimator._classes_of(parts),
-        dictionary=read_dictionary(estimator, [site["X"] for site in parts]),
+        dictionary=validation.read_dictionary(estimator, [site["X"] for site in parts]),
     )
-    estimator._size_of_fit = next((name for name in SIZES for site in parts if site.get(name) is not None), None)
+    sizes = (name for name in validation.SIZES for site in parts if site.get(name) is not None)
+    estimator._size_of_fit = next(sizes, None)
     return [_rows_of_site(estimator, name, site) for name, site in sites.items()]
 
 
 def _rows_of_site(estimator: MixtureEstimator, name: str, site: Mapping[str, Any]) -> Rows:
     others = {part: value for part, value in site.items() if part != "X"}
-    with name_columns(site, classes=is_classifier(estimator), site=name):
+    with validation.name_columns(site, classes=is_classifier(estimator), site=name):
         return estimator._rows(site["X"], **{"y": None, **others}, reset=False, min_rows=0)
 
 
@@ -63,7 +57,7 @@ def set_columns(
     dictionary: Dictionary | None = None,
 ) -> None:
     """Set the columns of ``X`` (names or number, and their dictionary) and the classes of ``y`` before a fit."""
-    check_parameters(estimator)
+    validation.check_parameters(estimator)
     labels = [f"x{j}" for j in range(names)] if isinstance(names, int) else [str(name) for name in names]
     estimator.columns_ = Dictionary.of_numbers(labels) if dictionary is None else dictionary
     if isinstance(names, int):
@@ -95,7 +89,7 @@ def size_of_fit(estimator: MixtureEstimator) -> str | None:
 def set_size(estimator: MixtureEstimator, name: str | None) -> None:
     """Set the name of the row size (``exposure``, ``trials`` or None); raise an error if the family has no such."""
     if name is not None:
-        check_size_name(estimator.family, name)
+        validation.check_size_name(estimator.family, name)
     estimator._size_of_fit = name
 
 

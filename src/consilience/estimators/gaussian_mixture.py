@@ -9,12 +9,11 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
+from consilience.estimators import validation
 from consilience.estimators.estimator import MixtureEstimator
-from consilience.estimators.validation import build_rows, explain_keywords, requested_order, validate_columns
 from consilience.fit import Specification
 from consilience.fitted.protocols import generator
 from consilience.model import Mixture, Rows
-from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.registry import gaussian
 from consilience.numerics.arrays import Array, IntArray
 
@@ -56,8 +55,11 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
 
     title = "Gaussian mixture"
     order_name = "n_components"
+    n_components: int
+    covariance_type: str
+    reg_covar: float
 
-    @explain_keywords
+    @validation.keep_parameters
     def __init__(
         self,
         n_components: int = 2,
@@ -71,31 +73,17 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.mixture_init = mixture_init
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    ) -> None: ...
 
     def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
-        if self.covariance_type not in STRUCTURES:
-            raise InvalidInputError(
-                f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
-            )
-        return Specification(
-            K=requested_order(self), gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar
-        )
+        validation.check_structure(self.covariance_type)
+        K = validation.requested_order(self)
+        return Specification(K, gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar)
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        X = validate_columns(self, X, reset=reset, ensure_min_samples=min_rows)
-        return build_rows(np.empty((len(X), 0)), X, self.family, **metadata)
+        X = validation.validate_columns(self, X, reset=reset, ensure_min_samples=min_rows)
+        return validation.build_rows(np.empty((len(X), 0)), X, self.family, **metadata)
 
     def _roles(self, features: tuple[str, ...], target: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the columns of a table by role: all columns are responses."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from consilience.estimators.regressor import RegressionMixture
-from consilience.estimators.validation import explain_keywords
+from consilience.estimators.validation import keep_parameters
 from consilience.model import Mixture
 
 
@@ -50,8 +50,9 @@ class MixtureOfRegressions(RegressionMixture):
     title = "Mixture of regressions"
     order_name = "n_components"
     gate_kind = "constant"
+    n_components: int
 
-    @explain_keywords
+    @keep_parameters
     def __init__(
         self,
         n_components: int = 2,
@@ -72,21 +73,4 @@ class MixtureOfRegressions(RegressionMixture):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
-    ) -> None:
-        self.n_components = n_components
-        self.family = family
-        self.covariance_type = covariance_type
-        self.degrees_of_freedom = degrees_of_freedom
-        self.fit_intercept = fit_intercept
-        self.categorical_features = categorical_features
-        self.reference_levels = reference_levels
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.gate_ridge = gate_ridge
-        self.expert_ridge = expert_ridge
-        self.reg_covar = reg_covar
-        self.mixture_init = mixture_init
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    ) -> None: ...

@@ -129,21 +129,19 @@ class OrderSelection:
 
     def summary(self) -> str:
         """Return the criteria of each order, the orders that are set aside and the verdict as text."""
-        chosen = f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"
-        return "\n".join(
-            [*selection.score_lines(self.orders, self.scores), *selection.set_aside_sentences(self.set_aside), chosen]
-        )
+        return "\n".join([*selection.score_lines(self.orders, self.scores), *self._conclusion])
 
     def __repr__(self) -> str:
         """Return the summary."""
         return self.summary()
 
     def _repr_html_(self) -> str:
-        said = [
-            *selection.set_aside_sentences(self.set_aside),
-            f"Selected by {self.criterion}: {self.best_order}. {self.verdict}",
-        ]
-        return selection.html_table(self.orders, self.scores, said)
+        return selection.html_table(self.orders, self.scores, self._conclusion)
+
+    @property
+    def _conclusion(self) -> list[str]:
+        chosen = f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"
+        return [*selection.set_aside_sentences(self.set_aside), chosen]
 
 
 def _join(parts: list[str]) -> str:

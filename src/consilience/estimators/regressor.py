@@ -10,20 +10,10 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from consilience.errors import InvalidInputError
+from consilience.estimators import validation
 from consilience.estimators.conditional import ConditionalMixture, as_columns
-from consilience.estimators.validation import (
-    SIZES,
-    build_rows,
-    check_range,
-    explain_keywords,
-    requested_order,
-    size_name,
-    validate_columns,
-    validate_sizes,
-)
 from consilience.fit import Specification
 from consilience.model import FAMILIES, Mixture, Rows
-from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.registry import ELSEWHERE, regression_families
 from consilience.numerics.arrays import Array
 
@@ -32,6 +22,9 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
     """Base class of the estimators with real or count responses."""
 
     gate_kind: Any = "softmax"
+    covariance_type: str
+    degrees_of_freedom: float | None
+    reg_covar: float
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -44,12 +37,9 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         if self.family not in FAMILIES or FAMILIES[self.family].classes:
             known = ", ".join(regression_families())
             raise InvalidInputError(f"family={self.family!r}: expected one of {known}{ELSEWHERE}")
-        if self.covariance_type not in STRUCTURES:
-            raise InvalidInputError(
-                f"covariance_type={self.covariance_type!r}: expected one of {', '.join(STRUCTURES)}"
-            )
+        validation.check_structure(self.covariance_type)
         return Specification(
-            K=requested_order(self),
+            K=validation.requested_order(self),
             family=self.family,
             gate=self.gate_kind,
             structure=self.covariance_type,
@@ -63,11 +53,13 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        X, y = validate_columns(self, X, y, reset=reset, multi_output=True, y_numeric=True, ensure_min_samples=min_rows)
+        X, y = validation.validate_columns(
+            self, X, y, reset=reset, multi_output=True, y_numeric=True, ensure_min_samples=min_rows
+        )
         Y = as_columns(y)
         specification = self._specification()
-        rows = build_rows(X, Y, self.family, **metadata)
-        check_range(specification, rows)
+        rows = validation.build_rows(X, Y, self.family, **metadata)
+        validation.check_range(specification, rows)
         return rows
 
     def fit(  # noqa: PLR0917 - the data of a fit, in scikit-learn's order
@@ -95,7 +87,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             Number of trials of each row, for binomial families; 1 by default.
         """
         self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
-        self._size_of_fit = size_name(exposure=exposure, trials=trials)
+        self._size_of_fit = validation.size_name(exposure=exposure, trials=trials)
         return self
 
     def rows(self, X: Any, y: Any = None, **metadata: Any) -> Rows:
@@ -107,7 +99,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
     def _check_size_of_fit(self, **metadata: Any) -> None:
         """Raise an error if responses come without the sizes that the model was fitted with."""
         name = getattr(self, "_size_of_fit", None)
-        if name is not None and all(metadata.get(each) is None for each in SIZES):
+        if name is not None and all(metadata.get(each) is None for each in validation.SIZES):
             raise InvalidInputError(
                 f"the model was fitted with {name}: pass {name}= beside y, or rates are compared to counts. In "
                 "cross-validation, enable scikit-learn's metadata routing and request it in fit and score"
@@ -127,7 +119,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         (n,) or (n, q) array
         """
         X = self.covariates(X)
-        size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validation.validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         mean = self.mixture_.mean(X)
         return self._decode(mean if size is None else mean * size[:, None])
 
@@ -174,7 +166,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             raise InvalidInputError(
                 f"{self.mixture_.experts.channels} responses have no joint quantile: fit a single response"
             )
-        size = validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
+        size = validation.validate_sizes(self.family, {"exposure": exposure, "trials": trials}, len(X))
         return np.column_stack([self.mixture_.quantile(X, float(p), size) for p in probabilities])
 
 
@@ -276,8 +268,11 @@ class MixtureOfExpertsRegressor(RegressionMixture):
 
     title = "Mixture of experts, regression"
     order_name = "n_experts"
+    n_experts: int
+    gate_features: Sequence[str | int] | None
+    expert_features: Sequence[str | int] | None
 
-    @explain_keywords
+    @validation.keep_parameters
     def __init__(
         self,
         n_experts: int = 2,
@@ -300,23 +295,4 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
-    ) -> None:
-        self.n_experts = n_experts
-        self.family = family
-        self.covariance_type = covariance_type
-        self.degrees_of_freedom = degrees_of_freedom
-        self.fit_intercept = fit_intercept
-        self.categorical_features = categorical_features
-        self.reference_levels = reference_levels
-        self.gate_features = gate_features
-        self.expert_features = expert_features
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.gate_ridge = gate_ridge
-        self.expert_ridge = expert_ridge
-        self.reg_covar = reg_covar
-        self.mixture_init = mixture_init
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    ) -> None: ...

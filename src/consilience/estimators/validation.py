@@ -21,6 +21,7 @@ from consilience.columns.frames import column_kinds, encode_columns, frame_dicti
 from consilience.errors import InvalidInputError, UnknownParameterError
 from consilience.fit import Specification
 from consilience.model import FAMILIES, ColumnSummary, Design, Groups, Mixture, Rows
+from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.registry import family_of
 from consilience.numerics.arrays import Array
 from consilience.numerics.threads import processors
@@ -203,6 +204,12 @@ def check_range(specification: Specification, rows: Rows) -> None:
         raise InvalidInputError(f"family={specification.family!r}: {experts.range_sentence}")
 
 
+def check_structure(covariance_type: str) -> None:
+    """Raise an error if there is no structure of covariance matrices of this name."""
+    if covariance_type not in STRUCTURES:
+        raise InvalidInputError(f"covariance_type={covariance_type!r}: expected one of {', '.join(STRUCTURES)}")
+
+
 def validate_groups(groups: Any, n: int) -> np.ndarray:
     """Return validated group labels ``(n,)``: no missing values, one type."""
     labels = np.asarray(frames.as_array(groups))
@@ -224,19 +231,24 @@ ORDERS = {"n_experts", "n_components", "n_clusters", "n_regressions", "n_groups"
 """Names that other estimators and libraries give to the number of experts."""
 
 
-def explain_keywords(init: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
-    """Decorate a constructor: a keyword that it does not have is an error that names the right one.
+def keep_parameters(init: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
+    """Decorate a constructor: it keeps its arguments under their names, unchanged, and does nothing else.
 
-    The signature, from which scikit-learn reads the parameters, stays that of ``init``.
+    A keyword that it does not have is an error that names the right one. The signature, from which scikit-learn reads
+    the parameters, stays that of ``init``.
     """
-    known = tuple(inspect.signature(init).parameters)[1:]
+    signature = inspect.signature(init)
+    known = tuple(signature.parameters)[1:]
 
     @wraps(init)
-    def check(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def keep(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         check_keywords(self, kwargs, known)
         init(self, *args, **kwargs)
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        vars(self).update({name: given.arguments[name] for name in known})
 
-    return check
+    return keep
 
 
 def check_keywords(estimator: object, given: Iterable[str], known: Iterable[str]) -> None:
