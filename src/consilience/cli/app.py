@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -22,27 +22,14 @@ import typer
 from consilience._version import __version__
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.cli.drafting import EMPTY, draft_study
-from consilience.cli.output import (
-    AsJson,
-    NoInput,
-    Output,
-    Overwrite,
-    Quiet,
-    StudyPath,
-    Where,
-    check_free,
-    console,
-    study_of,
-    table_of,
-    write,
-)
-from consilience.cli.reporting import ReportPath, check_report, describe_model, report, report_on, write_predictions
+from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, Where
+from consilience.cli.output import Output, check_free, console, model_of, study_of, table_of, write
+from consilience.cli.reporting import check_report, describe_model, report, report_on, write_predictions
 from consilience.cli.run_commands import run_command, status
 from consilience.cli.site_commands import site
 from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
-from consilience.estimators.saving import load
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture
@@ -190,11 +177,7 @@ def _tables(folder: Path) -> dict[str, pa.Table]:
 
 # ---------------------------------------------------------------- app
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.")
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
@@ -287,7 +270,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Print a model: columns, coefficients with intervals, and notes."""
-    fitted = _model(model)
+    fitted = model_of(model)
     Output(as_json).data(describe_model(fitted), fitted.describe() if words else fitted.summary())
 
 
@@ -300,7 +283,7 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     """Add predictions and the probability of each expert to the rows of a table."""
-    fitted, output = _model(model), Output(quiet=quiet)
+    fitted, output = model_of(model), Output(quiet=quiet)
     rows = table_of(table)
     check_free(out, overwrite=overwrite)
     with report_as(CommandFault.PREDICTION), output.working(f"Scoring {rows.num_rows:,} rows"):
@@ -359,11 +342,6 @@ def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | No
         if found.status == "refused":
             raise CommandError(CommandFault.SIGNATURE, found.said)
         output.say(found.said)
-
-
-def _model(path: Path) -> Any:
-    with report_as(CommandFault.MODEL):
-        return load(path)
 
 
 def main() -> None:

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pyarrow as pa
-import typer
 from rich.console import Console
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.data.tables import read_table
 from consilience.errors import ConsilienceWarning
+from consilience.estimators.estimator import MixtureEstimator
+from consilience.estimators.saving import load
 from consilience.kit.folder import SiteFolder
 from consilience.kit.private_files import slug
 from consilience.kit.study import Study
@@ -94,19 +95,6 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool) -> None:
         raise CommandError(CommandFault.OUTPUT, f"{path} cannot be written: {error.strerror}") from error
 
 
-# ---------------------------------------------------------------- options
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data, warnings and errors.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
-NoInput = Annotated[bool, typer.Option("--no-input", help="Do not ask.")]
-StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, such as study.toml.")]
-TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file of the site.")]
-MailPath = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run by files.")]
-SiteName = Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")]
-Where = Annotated[Path, typer.Option("--in", help="Folder in which the site's folder is.")]
-
-
 def study_of(path: Path) -> Study:
     """Read a study file."""
     with report_as(CommandFault.STUDY):
@@ -123,3 +111,9 @@ def folder_of(name: str, where: Path) -> SiteFolder:
     """Open the folder of a site; the error says how to make one."""
     with report_as(CommandFault.FOLDER):
         return SiteFolder.open(where / slug(name))
+
+
+def model_of(path: Path) -> MixtureEstimator:
+    """Read a model file."""
+    with report_as(CommandFault.MODEL):
+        return load(path)

@@ -338,44 +338,26 @@ def annex_of(folder: SiteFolder, study: Study) -> str:
     """Return the page as Markdown."""
     policy = Policy.from_text(folder.policy)
     made = f"Made by consilience {__version__}; no network connection was opened."
-    return "\n".join(
-        [
-            f"# Annex on disclosure: {study.name} at {folder.name}",
-            "",
-            f"Study {study.identity}. Policy {policy.identity}, profile {policy.profile_text}. {made}",
-            "",
-            "## What is read",
-            "",
-            *_columns(study),
-            "",
-            "## What leaves",
-            "",
+    applied = policy.stricter(study.minimum)
+    sections = {
+        "What is read": _columns(study),
+        "What leaves": [
             "One JSON file, after a person approved it. It has no row. Its fields:",
             "",
             *(f"- `{name}`: {meaning}." for name, meaning in FIELDS.items()),
             "- `envelope`: time of release, place in the ledger, and the signature, if the site has a key.",
-            "",
-            "## Releases for this study",
-            "",
-            *_releases(folder, study),
-            "",
-            "## Limits that the file keeps",
-            "",
-            *_limits(policy.stricter(study.minimum), "site", "experts", "covariates"),
-            "",
-            "## Settings of a release",
-            "",
-            *_limits(policy.stricter(study.minimum), "release"),
-            "",
-            "## Threats and what is done against them",
-            "",
-            *(f"- {threat}: {answer}." for threat, answer in THREATS),
-            "",
-            "## What is not protected",
-            "",
-            *(f"- {each}" for each in UNPROTECTED),
-        ]
-    )
+        ],
+        "Releases for this study": _releases(folder, study),
+        "Limits that the file keeps": _limits(applied, "site", "experts", "covariates"),
+        "Settings of a release": _limits(applied, "release"),
+        "Threats and what is done against them": (f"- {threat}: {answer}." for threat, answer in THREATS),
+        "What is not protected": (f"- {each}" for each in UNPROTECTED),
+    }
+    head = [
+        f"# Annex on disclosure: {study.name} at {folder.name}",
+        f"Study {study.identity}. Policy {policy.identity}, profile {policy.profile_text}. {made}",
+    ]
+    return "\n\n".join([*head, *("\n".join([f"## {title}", "", *lines]) for title, lines in sections.items())])
 
 
 def _columns(study: Study) -> Iterator[str]:

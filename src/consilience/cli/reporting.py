@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import typer
 from pyarrow import csv
 
-from consilience.cli.catalogue import CommandError, CommandFault, report_as
-from consilience.cli.output import Output, Overwrite, Quiet, check_free, write
+from consilience.cli.catalogue import CommandError, CommandFault
+from consilience.cli.options import Overwrite, Quiet
+from consilience.cli.output import Output, check_free, model_of, write
 from consilience.errors import InvalidInputError
-from consilience.estimators.saving import load
 from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture, parameter_table
 from consilience.kit.study import Study
@@ -62,7 +62,6 @@ def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> None:
 # ---------------------------------------------------------------- reporting
 
 FORMATS = {"html": html_report, "md": model_card}
-ReportPath = Annotated[Path | None, typer.Option("--report", help="Report to write, .html or .md.")]
 
 
 def report(  # noqa: PLR0917 - typer makes options of them
@@ -82,9 +81,7 @@ def report(  # noqa: PLR0917 - typer makes options of them
     beside = model.with_name("MODEL_CARD.md") if form == "md" else model.with_suffix(".html")
     target, output = out or beside, Output(quiet=quiet)
     check_free(target, overwrite=overwrite)
-    with report_as(CommandFault.MODEL):
-        fitted = load(model)
-    write_report_file(fitted, target, form, title=title)
+    write_report_file(model_of(model), target, form, title=title)
     output.say(f"{target} written.")
 
 

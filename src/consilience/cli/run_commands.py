@@ -12,12 +12,12 @@ from typing import Annotated, Any
 import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
-from consilience.cli.output import AsJson, MailPath, Output, Overwrite, Quiet, StudyPath, check_free, study_of
-from consilience.cli.reporting import ReportPath, check_report, describe_model, report_on
+from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath
+from consilience.cli.output import Output, check_free, model_of, study_of
+from consilience.cli.reporting import check_report, describe_model, report_on
 from consilience.cli.site_commands import NOTHING_YET
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
-from consilience.estimators.saving import load
 from consilience.federation.federated_fit import FederatedOrders
 from consilience.kit.combination import run_over_files
 from consilience.kit.letters import RunFile
@@ -75,9 +75,8 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         raise typer.BadParameter("expected --mailbox DIR, or --data FILES")
     check_free(out, overwrite=overwrite)
     check_report(report, overwrite=overwrite)
-    request = Request(
-        _checked(study), _start(start), "continue" if on_drop == "continue" else "stop", Output(as_json, quiet)
-    )
+    wanted, begins = _checked(study), None if start is None else model_of(start).mixture_
+    request = Request(wanted, begins, "continue" if on_drop == "continue" else "stop", Output(as_json, quiet))
     if mailbox is None:
         done = _over_files(request, str(data), engine, scheduler)
     else:
@@ -85,8 +84,8 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         with report_as(CommandFault.RUN):
             names, keys = _named(sites, roster)
             told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
-        box = Box(mailbox, private, told, days, None if until is None else until.astimezone(UTC), 60 * wait)
-        done = _by_files(request, box)
+        ends = None if until is None else until.astimezone(UTC)
+        done = _by_files(request, mailbox, private, told, days=days, until=ends, patience=60 * wait)
     _write(done, out, request.output)
     report_on(done, request.study, report, request.output)
 
@@ -98,14 +97,6 @@ def _checked(path: Path) -> Study:
     return study
 
 
-def _start(path: Path | None) -> Mixture | None:
-    if path is None:
-        return None
-    with report_as(CommandFault.MODEL):
-        mixture: Mixture = load(path).mixture_
-        return mixture
-
-
 def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str]]:
     """Return the names of the sites, and the keys of those that sign; none for the run that is in the folder."""
     if roster is None:
@@ -114,36 +105,20 @@ def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dic
     return list(known.names), {each.name: each.key for each in known.sites if each.key is not None}
 
 
-@dataclass(frozen=True)
-class Box:
-    """The folders of a run by files, and how long is waited."""
-
-    mailbox: Path
-    own: Path
-    run: RunFile
-    days: float | None
-    until: datetime | None
-    patience: float
-
-
-def _by_files(request: Request, box: Box) -> FederatedOrders:
+def _by_files(request: Request, mailbox: Path, own: Path, run: RunFile, **waiting: Any) -> FederatedOrders:
+    """Take the run further; end the command with its own status if answers are awaited."""
     output = request.output
+
+    def notice(name: str, why: str) -> None:
+        output.say(f"not used: {name}: {why}", style="yellow")
+
     try:
-        with _reported(), output.working(f"The run in {box.mailbox}"):
-            return advance_by_files(
-                request.study,
-                box.mailbox,
-                box.own,
-                box.run,
-                days=box.days,
-                until=box.until,
-                patience=box.patience,
-                on_drop=request.on_drop,
-                notice=lambda name, why: output.say(f"not used: {name}: {why}", style="yellow"),
-            )
+        with _reported(), output.working(f"The run in {mailbox}"):
+            on_drop = request.on_drop
+            return advance_by_files(request.study, mailbox, own, run, on_drop=on_drop, notice=notice, **waiting)
     except AwaitedError as error:
         output.data({"state": "waiting", "sites": list(error.sites)}, f"The run is not finished: {error}.")
-        output.say(f"Carry {box.mailbox} to them, or let it be synchronised; each runs 'consilience site answer'.")
+        output.say(f"Carry {mailbox} to them, or let it be synchronised; each runs 'consilience site answer'.")
         raise typer.Exit(NOTHING_YET) from error
 
 

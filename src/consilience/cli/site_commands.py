@@ -11,24 +11,8 @@ import pyarrow as pa
 import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
-from consilience.cli.output import (
-    AsJson,
-    MailPath,
-    NoInput,
-    Output,
-    Overwrite,
-    Quiet,
-    SiteName,
-    StudyPath,
-    TablePath,
-    Where,
-    check_free,
-    folder_of,
-    study_of,
-    table_of,
-    write,
-    write_bytes,
-)
+from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
+from consilience.cli.output import Output, check_free, folder_of, study_of, table_of, write, write_bytes
 from consilience.cli.preview import annex_of, answer_text, preview_document, text_of
 from consilience.files.json_text import read_text
 from consilience.files.site_file import SiteFile

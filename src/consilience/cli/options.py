@@ -1,0 +1,19 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but data, warnings and errors.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+NoInput = Annotated[bool, typer.Option("--no-input", help="Do not ask.")]
+StudyPath = Annotated[Path, typer.Argument(metavar="STUDY", help="Study file, such as study.toml.")]
+TablePath = Annotated[Path, typer.Argument(metavar="TABLE", help="Parquet or CSV file of the site.")]
+MailPath = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run by files.")]
+SiteName = Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")]
+Where = Annotated[Path, typer.Option("--in", help="Folder in which the site's folder is.")]
+ReportPath = Annotated[Path | None, typer.Option("--report", help="Report to write, .html or .md.")]
