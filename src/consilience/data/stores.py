@@ -128,6 +128,11 @@ def show_address(uri: str) -> str:
     return f"s3://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
+def absolute_uri(uri: str) -> str:
+    """Return an address that names the same file in any working directory."""
+    return uri if "://" in uri else str(Path(uri).absolute())
+
+
 def open_store(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of an address and the path in it."""
     return _s3(uri) if is_remote(uri) else (fs.LocalFileSystem(), _local_path(uri))

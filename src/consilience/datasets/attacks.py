@@ -16,8 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from consilience.engines.inprocess import InProcess
-from consilience.engines.protocol import Engine
+from consilience.engines import Engine, InProcess
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect
 from consilience.messages import LocalFit, decode, encode, question_for

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import add
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from consilience.data import Shard
+from consilience.data.stores import absolute_uri
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect
 from consilience.messages import Failure, Question, Several, decode, encode, question_for
@@ -120,8 +120,7 @@ def in_file(site: Site) -> Site:
             f"site {site.name!r} has its rows in memory, and they would be lost with the worker that holds them: write "
             "them to Parquet and pass a Shard"
         )
-    uri = site.data.uri if "://" in site.data.uri else str(Path(site.data.uri).absolute())
-    return Site(site.name, replace(site.data, uri=uri), key=site.key)
+    return Site(site.name, replace(site.data, uri=absolute_uri(site.data.uri)), key=site.key)
 
 
 # ---------------------------------------------------------------- time

@@ -113,10 +113,10 @@ class Shards:
         *,
         target: str | Sequence[str] | None,
         features: Sequence[str] | None,
-        weight: str | None,
-        groups: str | None,
-        exposure: str | None,
-        trials: str | None,
+        weight: str | None = None,
+        groups: str | None = None,
+        exposure: str | None = None,
+        trials: str | None = None,
     ) -> Shards:
         """Build from a pattern or a list of addresses; features are by default all columns without another role."""
         uris = expand(pattern)

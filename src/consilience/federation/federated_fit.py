@@ -15,10 +15,11 @@ import numpy as np
 from consilience import errors
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import adopt_fit, frame_like
+from consilience.estimators.order import CRITERIA
 from consilience.fit import Fit, StopReason, criteria
 from consilience.fit.selection import html_table, least_order, score_lines, set_aside_sentences
 from consilience.fit.survey import SiteReport
-from consilience.runs import Record
+from consilience.runs import Record, Run
 
 NAMES_SHOWN = 6
 REMARKS_SHOWN = 5
@@ -53,22 +54,6 @@ def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
     return lines
 
 
-def fit_text(fitted: FederatedFit) -> str:
-    """Format the overview of a fit, and where to look for the rest."""
-    lines = [f"  {label:<16}{text}" for label, text in fit_lines(fitted)]
-    rest = "Coefficients: .model.summary(). What sites disclosed: print(.record). Each site: .sites"
-    return "\n".join(["FederatedFit", *lines, rest])
-
-
-def fit_html(fitted: FederatedFit) -> str:
-    """Render the overview of a fit, and its model."""
-    rows = "".join(
-        f'<tr><td style="{NAME}">{label}</td><td style="{NAME}">{escape(text)}</td></tr>'
-        for label, text in fit_lines(fitted)
-    )
-    return f"<div><strong>FederatedFit</strong><table>{rows}</table>{fitted.model._repr_html_()}</div>"
-
-
 def _sites(reports: Sequence[SiteReport], names: Sequence[str]) -> str:
     """Return the number of sites by status, and some of their names."""
     statuses = Counter(getattr(report, "status", "used") for report in reports)
@@ -81,8 +66,6 @@ def _cut(text: str) -> str:
 
 
 # ---------------------------------------------------------------- federated fit
-
-CRITERIA = ("aic", "bic", "icl")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,10 +128,16 @@ class FederatedFit:
         return self.bic + 2 * (np.nan if entropy is None else entropy)
 
     def __repr__(self) -> str:
-        return fit_text(self)
+        lines = [f"  {label:<16}{text}" for label, text in fit_lines(self)]
+        rest = "Coefficients: .model.summary(). What sites disclosed: print(.record). Each site: .sites"
+        return "\n".join(["FederatedFit", *lines, rest])
 
     def _repr_html_(self) -> str:
-        return fit_html(self)
+        rows = "".join(
+            f'<tr><td style="{NAME}">{label}</td><td style="{NAME}">{escape(text)}</td></tr>'
+            for label, text in fit_lines(self)
+        )
+        return f"<div><strong>FederatedFit</strong><table>{rows}</table>{self.model._repr_html_()}</div>"
 
     def report(self, path: str | Path, *, title: str = "") -> None:
         """Write a report for people: an HTML file, or a model card if the name ends in ``.md``; the extra ``report``.
@@ -273,6 +262,12 @@ def compare_orders(orders: Sequence[int], fits: Sequence[FederatedFit | None], c
     set_aside = {K: reason for K, reason in reasons.items() if reason}
     found = [(K, fit) for K, fit in zip(orders, fits, strict=True) if fit is not None]
     return FederatedOrders(tuple(K for K, _ in found), tuple(fit for _, fit in found), criterion, set_aside)
+
+
+def build_models(models: Sequence[MixtureEstimator], done: Run[Sequence[Fit | None]]) -> list[FederatedFit | None]:
+    """Return the models of a run over several orders; None where an order could not be fitted."""
+    pairs = zip(models, done.value, strict=True)
+    return [None if fit is None else build_model(model, fit, done.record) for model, fit in pairs]
 
 
 def build_model(model: MixtureEstimator, fit: Fit, record: Record) -> FederatedFit:

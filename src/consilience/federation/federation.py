@@ -24,22 +24,14 @@ from consilience.data.file_columns import is_number
 from consilience.data.predict_files import Scored, score_file
 from consilience.data.shards import column_types
 from consilience.display import count_files, show_rounds
-from consilience.engines.inprocess import InProcess
-from consilience.engines.protocol import Engine
+from consilience.engines import Engine, InProcess
 from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import specification_of
+from consilience.estimators.order import CRITERIA
 from consilience.federation.data_source import Arrays, DataSource, Shards
-from consilience.federation.federated_fit import (
-    CRITERIA,
-    FederatedFit,
-    FederatedOrders,
-    build_model,
-    compare_orders,
-    warn_of,
-)
+from consilience.federation.federated_fit import FederatedFit, FederatedOrders, build_models, compare_orders, warn_of
 from consilience.federation.scores import Scores, collect_scores, plan_scores
-from consilience.fit import Fit
 from consilience.fit.criteria import has_entropy_of_sums
 from consilience.fit.specification import validate_orders
 from consilience.messages import Dialogue, Failure, FailureCode, LogLikelihood, SiteError, encode
@@ -150,17 +142,15 @@ def _kind(value: Any) -> str:
 
 # ---------------------------------------------------------------- explanations
 
-OF_FILES = frozenset(
-    {
-        FailureCode.OTHER_COLUMNS,
-        FailureCode.NOT_NUMBERS,
-        FailureCode.MISSING_VALUES,
-        FailureCode.UNKNOWN_CLASS,
-        FailureCode.BAD_WEIGHTS,
-        FailureCode.DATA_NOT_FOUND,
-        FailureCode.DATA_UNREADABLE,
-    }
-)
+OF_FILES = {
+    FailureCode.OTHER_COLUMNS,
+    FailureCode.NOT_NUMBERS,
+    FailureCode.MISSING_VALUES,
+    FailureCode.UNKNOWN_CLASS,
+    FailureCode.BAD_WEIGHTS,
+    FailureCode.DATA_NOT_FOUND,
+    FailureCode.DATA_UNREADABLE,
+}
 """Failures that a file shows to whoever reads it."""
 
 
@@ -539,11 +529,7 @@ class Federation:
                     explain=options.explain or self._explained,
                 ),
             )
-        fits: Sequence[Fit | None] = done.value
-        return [
-            None if fit is None else build_model(model, fit, done.record)
-            for model, fit in zip(models, fits, strict=True)
-        ]
+        return build_models(models, done)
 
 
 def _with_order(estimator: MixtureEstimator, K: int) -> MixtureEstimator:

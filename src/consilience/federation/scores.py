@@ -16,7 +16,7 @@ from consilience.columns import Dictionary
 from consilience.data import Columns, Shard
 from consilience.data.predict_files import Scored, Scoring
 from consilience.data.shards import column_names_in
-from consilience.data.stores import is_remote, open_store, show_address
+from consilience.data.stores import absolute_uri, is_remote, open_store, show_address
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import column_roles, set_size, size_of_fit
@@ -66,7 +66,7 @@ def plan_scores(
     digest = blake2b(encode(LogLikelihood(model.mixture_)), digest_size=16)
     digest.update(repr((columns.dictionary, labels)).encode())
     return [
-        Scoring(Shard(_absolute(uri), columns), target, tuple(keep), labels, digest.hexdigest(), overwrite)
+        Scoring(Shard(absolute_uri(uri), columns), target, tuple(keep), labels, digest.hexdigest(), overwrite)
         for uri, target in zip(shards.uris, outputs, strict=True)
     ]
 
@@ -100,7 +100,8 @@ def _columns(shards: Shards, model: MixtureEstimator) -> Columns:
         )
     _check_size(shards, model)
     target = shards.columns.target
-    features, target = column_roles(model, names, target) if target or _responses_only(model) else (names, ())
+    responses_only = model.mixture_.design.d == 0
+    features, target = column_roles(model, names, target) if target or responses_only else (names, ())
     classes = tuple(model.classes_.tolist()) if is_classifier(model) and target else None
     coded = zip(model.columns_.columns, features, strict=True) if features else ()
     dictionary = Dictionary(tuple(replace(column, name=name) for column, name in coded)) if features else None
@@ -117,11 +118,6 @@ def _check_size(shards: Shards, model: MixtureEstimator) -> None:
             f"the model was fitted with {of_fit}: name its column, as in from_parquet(..., {of_fit}=...), or leave out "
             "the target"
         )
-
-
-def _responses_only(model: MixtureEstimator) -> bool:
-    """Whether all columns are responses, as for a Gaussian mixture."""
-    return bool(model.mixture_.design.d == 0)
 
 
 def _check_keep(keep: Sequence[str], labels: Sequence[Any], model: MixtureEstimator) -> None:
@@ -148,11 +144,6 @@ def _outputs(uris: Sequence[str], out: str) -> list[str]:
                 f"out={show_address(out)!r}: {show_address(output)} would be among the inputs; pass a folder of its own"
             )
     return outputs
-
-
-def _absolute(uri: str) -> str:
-    """Return an address that is valid on every worker with access to the disk."""
-    return uri if "://" in uri else str(Path(uri).absolute())
 
 
 def _path(uri: str) -> PurePath:

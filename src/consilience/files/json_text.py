@@ -24,15 +24,25 @@ MOST_VALUES = 2**24
 """Maximum number of values, lists and objects in a file."""
 
 
-def read_text(path: str | Path, what: str = "a saved model") -> str:
-    """Return the text of a file that is to be ``what``; raise an error if it is missing, too large or not UTF-8."""
+def read_capped(path: str | Path, most: int, called: str = "", advice: str = "") -> bytes:
+    """Return the bytes of a file; raise an error if there are more than ``most``, or if it cannot be read.
+
+    Errors name the file as ``called``, by default without its folder, and end with the ``advice``.
+    """
+    name = called or Path(path).name
     try:
         with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(most + 1)
     except OSError as error:
-        raise InvalidInputError(f"the file cannot be read: {error.strerror}; pass the path of {what}") from error
-    if len(data) > MOST_BYTES:
-        raise InvalidInputError(f"the file has more than {MOST_BYTES:,} bytes, the most that are read")
+        raise InvalidInputError(f"{name} cannot be read: {error.strerror}{advice}") from error
+    if len(data) > most:
+        raise InvalidInputError(f"{name} has more than {most:,} bytes, the most that are read")
+    return data
+
+
+def read_text(path: str | Path, what: str = "a saved model") -> str:
+    """Return the text of a file that is to be ``what``; raise an error if it is missing, too large or not UTF-8."""
+    data = read_capped(path, MOST_BYTES, "the file", f"; pass the path of {what}")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -122,7 +132,12 @@ def canonical_bytes(value: Any) -> bytes:
 
 def content_hash(value: Any) -> str:
     """Return the SHA-256 of the canonical bytes, as ``sha256:`` and hexadecimal digits."""
-    return f"sha256:{hashlib.sha256(canonical_bytes(value)).hexdigest()}"
+    return bytes_hash(canonical_bytes(value))
+
+
+def bytes_hash(data: bytes) -> str:
+    """Return the SHA-256 of bytes, as ``sha256:...``."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def _normalise(value: Any, depth: int) -> Any:

@@ -11,9 +11,8 @@ import numpy as np
 from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError, MessageError
 from consilience.files.json_text import parse_json, write_json
-from consilience.fit import StartEnds
+from consilience.fit import Inference, StartEnds
 from consilience.fit.climb import Stop
-from consilience.fit.inference import Inference
 from consilience.model import Design, Mixture
 from consilience.numerics.arrays import Array
 

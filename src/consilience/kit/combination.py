@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from operator import add
 from pathlib import PurePosixPath
 
@@ -16,7 +15,7 @@ from consilience.engines.inprocess import InProcess, NamedSites
 from consilience.engines.protocol import Engine
 from consilience.errors import InvalidInputError
 from consilience.federation.data_source import Shards
-from consilience.federation.federated_fit import FederatedOrders, build_model, compare_orders, warn_of
+from consilience.federation.federated_fit import FederatedOrders, build_models, compare_orders, warn_of
 from consilience.files.json_text import content_hash
 from consilience.files.site_file import SiteFile
 from consilience.kit.policy.policy import Policy
@@ -26,8 +25,7 @@ from consilience.kit.site_rounds import replay_of
 from consilience.kit.study import Study
 from consilience.kit.study_model import estimators_of, method_of, task_of
 from consilience.messages import Failure, FailureCode, FitSite, decode, encode, question_for
-from consilience.methods import Method
-from consilience.methods.one_shot.one_shot import OneShot
+from consilience.methods import Method, OneShot
 from consilience.model import Mixture
 from consilience.runs import EngineOverSites, Limits, Reply, RunOptions, digest, run
 from consilience.runs.tree_sum import tree_sum
@@ -144,7 +142,7 @@ def simulate_study(
         return run_study(study, InProcess().over(sites_of(study, tables)), start=start)
     if study.method is None:
         return combine_files(study, [site_file(study, name, table, policy) for name, table in tables.items()])
-    method, task = method_of(study), replace(task_of(study), start=start)
+    method, task = method_of(study), task_of(study, start=start)
     rules = RoundsOf(policy.stricter(study.minimum), study, question_of(study), replay_of(method, task))
     return run_study(study, GuardedSites(GuardedSite(site, rules) for site in sites_of(study, tables)), start=start)
 
@@ -177,14 +175,10 @@ def run_study(
         The study states the limits.
     """
     models = estimators_of(study)
-    method, task = method_of(study) if method is None else method, replace(task_of(study, models), start=start)
+    method, task = method or method_of(study), task_of(study, models, start=start)
     limits, most_rounds = Limits(max_rows=study.max_rows), method.most_rounds(task)
     done = run(method.dialogue(task), engine, options, limits=limits, most_rounds=most_rounds)
-    fits = [
-        None if fit is None else build_model(model, fit, done.record)
-        for model, fit in zip(models, done.value, strict=True)
-    ]
-    found = compare_orders(study.model.experts, fits, "bic")
+    found = compare_orders(study.model.experts, build_models(models, done), "bic")
     warn_of(found.best)
     return found
 
@@ -203,16 +197,8 @@ def sites_in(study: Study, pattern: str | Sequence[str]) -> list[Site]:
     pattern : str or sequence of str
         Path, ``s3://`` address or pattern with ``*``, or a list of addresses.
     """
-    model = study.model
-    shards = Shards.of(
-        pattern,
-        target=model.response,
-        features=list(study.covariates.names),
-        weight=None,
-        groups=model.clients,
-        exposure=model.exposure,
-        trials=None,
-    )
+    roles = {"target": study.model.response, "groups": study.model.clients, "exposure": study.model.exposure}
+    shards = Shards.of(pattern, features=study.covariates.names, **roles)
     short = [PurePosixPath(name).name.split(".")[0] for name in shards.names]
     names = short if len(set(short)) == len(short) else shards.names
     sites = [Site(name, Shard(uri, columns_of(study))) for name, uri in sorted(zip(names, shards.uris, strict=True))]

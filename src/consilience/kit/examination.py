@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from consilience.columns import Column, Dictionary
-from consilience.columns.arrow import TEXT, codes_of, decode_dictionary
+from consilience.columns.arrow import TEXT, codes_of
 from consilience.data.file_columns import is_number
 from consilience.errors import InvalidInputError
-from consilience.kit.row_tags import RowTags, row_tags
+from consilience.kit.row_tags import RowTags, missing_in, row_tags, whole_column
 from consilience.numerics.arrays import Array
 
 FACTORS = {
@@ -106,8 +106,9 @@ def examine_table(table: pa.Table, wanted: Wanted) -> Examination:
     """Hold a table against what a study wants."""
     findings = [finding for column in wanted.columns for finding in _column_findings(table, column)]
     findings += _client_findings(table, wanted.clients)
-    used = int(np.sum(complete_rows(table, wanted.columns))) if all(not found.is_error for found in findings) else 0
-    if all(not found.is_error for found in findings):
+    used = 0
+    if not any(found.is_error for found in findings):
+        used = int(np.sum(complete_rows(table, wanted.columns)))
         findings += _size_findings(table.num_rows, used, wanted)
     return Examination(tuple(findings), table.num_rows, used)
 
@@ -117,7 +118,7 @@ def complete_rows(table: pa.Table, columns: Iterable[Column]) -> np.ndarray:
     kept = np.ones(table.num_rows, dtype=bool)
     for column in columns:
         if column.rule.missing == "drop":
-            kept &= ~_missing(_array(table, column.name))
+            kept &= ~missing_in(whole_column(table, column.name))
     return kept
 
 
@@ -131,16 +132,14 @@ def prepare_table(table: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def _column_findings(table: pa.Table, column: Column) -> Iterator[Finding]:
-    number = table.column_names.count(column.name)
-    if number != 1:
-        yield _absent(table, column) if number == 0 else _twice(column)
+    if table.column_names.count(column.name) != 1:
+        yield _not_one(table, column.name)
         return
-    values = _array(table, column.name)
-    missing = _missing(values)
+    values = whole_column(table, column.name)
+    missing = missing_in(values)
     if len(values) and missing.all():
-        yield Finding(
-            "ALL_MISSING", column.name, len(values), "all values are missing", "Export the column again, with values"
-        )
+        remedy = "Export the column again, with values"
+        yield Finding("ALL_MISSING", column.name, len(values), "all values are missing", remedy)
         return
     yield from _of_category(values, column) if column.is_category else _of_numbers(values, column)
     if missing.any():
@@ -151,79 +150,50 @@ def _client_findings(table: pa.Table, clients: str | None) -> Iterator[Finding]:
     """Yield what is wrong with the column of the names of clients."""
     if clients is None:
         return
-    number, column = table.column_names.count(clients), Column(clients)
-    if number != 1:
-        yield _absent(table, column) if number == 0 else _twice(column)
-    elif missing := int(_missing(_array(table, clients)).sum()):
-        yield _of_missing(missing, table.num_rows, column)
+    if table.column_names.count(clients) != 1:
+        yield _not_one(table, clients)
+    elif missing := int(missing_in(whole_column(table, clients)).sum()):
+        yield _of_missing(missing, table.num_rows, Column(clients))
 
 
-def _absent(table: pa.Table, column: Column) -> Finding:
-    near = get_close_matches(column.name.casefold(), [name.casefold() for name in table.column_names], n=1, cutoff=0.7)
-    hint = f" There is a column of a similar name: {_original(near[0], table)!r}." if near else ""
-    return Finding(
-        "COLUMN_MISSING",
-        column.name,
-        0,
-        "the table has no column of this name",
-        f"Add it, or rename yours: names must agree letter by letter.{hint}",
-    )
-
-
-def _original(folded: str, table: pa.Table) -> str:
+def _not_one(table: pa.Table, column: str) -> Finding:
+    """Return that a table lacks a column, or has several of its name."""
     names: list[str] = table.column_names
-    return next(name for name in names if name.casefold() == folded)
-
-
-def _twice(column: Column) -> Finding:
-    return Finding("COLUMN_TWICE", column.name, 0, "the table has several columns of this name", "Rename all but one")
+    if column in names:
+        return Finding("COLUMN_TWICE", column, 0, "the table has several columns of this name", "Rename all but one")
+    folded = {name.casefold(): name for name in reversed(names)}
+    near = get_close_matches(column.casefold(), folded, n=1, cutoff=0.7)
+    hint = f" There is a column of a similar name: {folded[near[0]]!r}." if near else ""
+    remedy = f"Add it, or rename yours: names must agree letter by letter.{hint}"
+    return Finding("COLUMN_MISSING", column, 0, "the table has no column of this name", remedy)
 
 
 def _of_missing(missing: int, rows: int, column: Column) -> Finding:
     said = f"{missing:,} of {rows:,} rows have no value"
     if column.rule.missing == "refuse":
-        return Finding(
-            "MISSING_VALUES",
-            column.name,
-            missing,
-            said,
-            "The study refuses missing values: complete them, or leave those rows out and tell the coordinator",
-        )
+        remedy = "The study refuses missing values: complete them, or leave those rows out and tell the coordinator"
+        return Finding("MISSING_VALUES", column.name, missing, said, remedy)
     done = "these rows are left out" if column.rule.missing == "drop" else "the study's value takes their place"
     return Finding("MISSING_VALUES", column.name, missing, f"{said}; {done}", "Nothing to do", is_error=False)
 
 
 def _of_category(values: pa.Array, column: Column) -> Iterator[Finding]:
-    if (str(values.type) in TEXT) != isinstance(column.levels[0], str) and not pa.types.is_boolean(values.type):
-        yield Finding(
-            "OTHER_TYPE",
-            column.name,
-            len(values),
-            f"the column is of type {values.type}, the study has levels of "
-            f"{'text' if isinstance(column.levels[0], str) else 'numbers'}",
-            "Recode the column with the levels of the study",
-        )
+    text = isinstance(column.levels[0], str)
+    if (str(values.type) in TEXT) != text and not pa.types.is_boolean(values.type):
+        said = f"the column is of type {values.type}, the study has levels of {'text' if text else 'numbers'}"
+        remedy = "Recode the column with the levels of the study"
+        yield Finding("OTHER_TYPE", column.name, len(values), said, remedy)
         return
     codes = codes_of(values, column.levels)
     if unknown := int(np.sum(codes == -2)):
-        levels = ", ".join(map(str, column.levels))
-        yield Finding(
-            "UNKNOWN_LEVEL",
-            column.name,
-            unknown,
-            f"{unknown:,} of {len(values):,} rows have a level that the study does not list",
-            f"Recode them; the study lists {levels} (case and spaces count)",
-        )
+        said = f"{unknown:,} of {len(values):,} rows have a level that the study does not list"
+        remedy = f"Recode them; the study lists {', '.join(map(str, column.levels))} (case and spaces count)"
+        yield Finding("UNKNOWN_LEVEL", column.name, unknown, said, remedy)
     absent = [str(level) for i, level in enumerate(column.levels) if not np.any(codes == i)]
     if absent:
-        yield Finding(
-            "ABSENT_LEVEL",
-            column.name,
-            0,
-            f"no row has level {', '.join(absent)}",
-            "Nothing to do if that is so here: other sites may have it",
-            is_error=False,
-        )
+        said = f"no row has level {', '.join(absent)}"
+        remedy = "Nothing to do if that is so here: other sites may have it"
+        yield Finding("ABSENT_LEVEL", column.name, 0, said, remedy, is_error=False)
 
 
 def _of_numbers(values: pa.Array, column: Column) -> Iterator[Finding]:
@@ -232,14 +202,8 @@ def _of_numbers(values: pa.Array, column: Column) -> Iterator[Finding]:
         return
     numbers = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     if infinite := int(np.sum(np.isinf(numbers))):
-        yield Finding(
-            "INFINITE",
-            column.name,
-            infinite,
-            f"{infinite:,} of {len(values):,} rows are infinite",
-            "Replace them, or mark them as missing",
-            first=_first(np.isinf(numbers)),
-        )
+        said, remedy = f"{infinite:,} of {len(values):,} rows are infinite", "Replace them, or mark them as missing"
+        yield Finding("INFINITE", column.name, infinite, said, remedy, first=_first(np.isinf(numbers)))
     is_outside = ~column.rule.contains(numbers) & np.isfinite(numbers)
     if outside := int(np.sum(is_outside)):
         factors = _factors(numbers[np.isfinite(numbers)], column)
@@ -261,36 +225,22 @@ def _first(concerned: np.ndarray) -> tuple[int, ...]:
 
 def _not_numbers(values: pa.Array, column: Column) -> Finding:
     if pa.types.is_temporal(values.type):
-        return Finding(
-            "OTHER_TYPE",
-            column.name,
-            len(values),
-            f"the column has dates or times ({values.type})",
-            "Compute a number from them first, such as days since admission",
-        )
+        said = f"the column has dates or times ({values.type})"
+        remedy = "Compute a number from them first, such as days since admission"
+        return Finding("OTHER_TYPE", column.name, len(values), said, remedy)
     text = values.cast(pa.large_string()).drop_null() if str(values.type) in TEXT else pa.array([], pa.large_string())
     commas = pc.sum(pc.match_substring_regex(text, r"^\s*[+-]?\d+,\d+\s*$")).as_py() or 0
     if commas:
-        return Finding(
-            "DECIMAL_COMMA",
-            column.name,
-            commas,
-            f"{commas:,} of {len(values):,} rows have a decimal comma",
-            "Export the table with decimal points",
-        )
+        said = f"{commas:,} of {len(values):,} rows have a decimal comma"
+        return Finding("DECIMAL_COMMA", column.name, commas, said, "Export the table with decimal points")
     numeric = pc.match_substring_regex(text, r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$")
     other = len(text) - (pc.sum(numeric).as_py() or 0) if len(text) else len(values)
-    wrong = ~_missing(values)
+    wrong = ~missing_in(values)
     if len(text):
         wrong[wrong] = ~np.asarray(numeric.to_numpy(zero_copy_only=False), dtype=bool)
-    return Finding(
-        "OTHER_TYPE",
-        column.name,
-        other,
-        f"the column is of type {values.type}, and {other:,} of {len(values):,} rows are not numbers",
-        "Export it as numbers, without units, signs such as < or >, or words",
-        first=_first(wrong),
-    )
+    said = f"the column is of type {values.type}, and {other:,} of {len(values):,} rows are not numbers"
+    remedy = "Export it as numbers, without units, signs such as < or >, or words"
+    return Finding("OTHER_TYPE", column.name, other, said, remedy, first=_first(wrong))
 
 
 def _factors(numbers: Array, column: Column) -> list[str]:
@@ -316,39 +266,13 @@ def _factors_to(unit: str) -> dict[str, float]:
 # ---------------------------------------------------------------------- findings about the table
 
 
-def _size_findings(rows: int, used: int, wanted: Wanted) -> list[Finding]:
-    found = []
+def _size_findings(rows: int, used: int, wanted: Wanted) -> Iterator[Finding]:
     if used < wanted.min_rows:
-        found.append(
-            Finding(
-                "TOO_FEW_ROWS",
-                "",
-                used,
-                f"{used:,} of {rows:,} rows can be used, and at least {wanted.min_rows:,} are needed",
-                "The site cannot take part with this table",
-            )
-        )
+        said = f"{used:,} of {rows:,} rows can be used, and at least {wanted.min_rows:,} are needed"
+        yield Finding("TOO_FEW_ROWS", "", used, said, "The site cannot take part with this table")
     if used > wanted.max_rows:
-        found.append(
-            Finding(
-                "TOO_MANY_ROWS",
-                "",
-                used,
-                f"the table has more rows than the {wanted.max_rows:,} of the study",
-                "Ask the coordinator: is it the right table?",
-            )
-        )
-    return found
-
-
-def _array(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name)
-    return decode_dictionary(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
-
-
-def _missing(values: pa.Array) -> np.ndarray:
-    found: np.ndarray = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
-    return found
+        said = f"the table has more rows than the {wanted.max_rows:,} of the study"
+        yield Finding("TOO_MANY_ROWS", "", used, said, "Ask the coordinator: is it the right table?")
 
 
 # ---------------------------------------------------------------- used rows

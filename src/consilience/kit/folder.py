@@ -7,29 +7,25 @@ The folder stays at the site. What leaves is copied out of ``releases``.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from consilience.errors import InvalidInputError
-from consilience.kit.private_files import read_capped, write_once
-from consilience.kit.roster import encode_key, missing_package, signed_bytes, verify_signature
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import hashlib
 import re
 import secrets
 import shutil
 from dataclasses import dataclass, field
-from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from consilience.errors import InvalidInputError
+from consilience.files.json_text import read_capped
 from consilience.kit import ledger
-from consilience.kit.private_files import slug
+from consilience.kit.private_files import slug, write_once
+from consilience.kit.roster import encode_key, missing_package, signed_bytes
 from consilience.kit.row_tags import SECRET
 from consilience.messages.site_names import site_names
 
-__all__ = ["SiteIdentity", "is_available", "verify_signature"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MOST_BYTES = 2**14
 """Maximum size of a file with a key."""
@@ -129,7 +125,7 @@ class SiteFolder:
     secret: bytes = field(repr=False)
 
     @classmethod
-    def init(cls, name: str, policy: str, parent: str | Path = ".", now: datetime | None = None) -> SiteFolder:
+    def init(cls, name: str, policy: str, parent: str | Path = ".") -> SiteFolder:
         """Make the folder of a new site; raise an error if there is one, and leave it as it was.
 
         Parameters
@@ -139,8 +135,6 @@ class SiteFolder:
             Text of the site's ``policy.toml``.
         parent : path
             Where the folder is made; its own name is the :func:`slug` of the site's.
-        now : datetime, optional
-            Time of the first entry of the ledger.
         """
         (normal,) = site_names([name])
         goal = Path(parent) / slug(normal)
@@ -153,7 +147,7 @@ class SiteFolder:
             partial.mkdir(mode=0o700, parents=True)
             for part in FOLDERS:
                 (partial / part).mkdir()
-            _fill(partial, normal, policy, now)
+            _fill(partial, normal, policy)
             partial.rename(goal)
         except OSError as error:
             raise InvalidInputError(f"the folder {goal.name!r} cannot be made: {error.strerror}") from error
@@ -218,18 +212,18 @@ class SiteFolder:
             return None
         return SiteIdentity.load(self.path / KEY)
 
-    def make_key(self, now: datetime | None = None) -> str:
+    def make_key(self) -> str:
         """Make a key for a site that has none, and record it; return the public key."""
         if self.public_key is not None:
             raise InvalidInputError("the site has a key already, and it is never overwritten")
-        identity = SiteIdentity.load(self.path / KEY) if (self.path / KEY).is_file() else SiteIdentity.new()
         if not (self.path / KEY).is_file():
-            identity.store(self.path / KEY)
-        ledger.append(self.path / LEDGER, "key", {"key": identity.public_key}, now=now)
+            SiteIdentity.new().store(self.path / KEY)
+        identity = SiteIdentity.load(self.path / KEY)
+        ledger.append(self.path / LEDGER, "key", {"key": identity.public_key})
         return identity.public_key
 
 
-def _fill(path: Path, name: str, policy: str, now: datetime | None) -> None:
+def _fill(path: Path, name: str, policy: str) -> None:
     """Write the files of a new site."""
     secret = secrets.token_bytes(SECRET)
     write_once(path / SECRET_FILE, secret.hex().encode() + b"\n")
@@ -239,7 +233,7 @@ def _fill(path: Path, name: str, policy: str, now: datetime | None) -> None:
         identity = SiteIdentity.new()
         identity.store(path / KEY)
         details["key"] = identity.public_key
-    ledger.append(path / LEDGER, "init", details, now=now)
+    ledger.append(path / LEDGER, "init", details)
 
 
 def _secret(path: Path) -> bytes:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from consilience.errors import InvalidInputError
-from consilience.files.json_text import canonical_bytes, content_hash, parse_json
-from consilience.kit.private_files import OWNER_ONLY, read_capped, write_once
+from consilience.files.json_text import canonical_bytes, content_hash, parse_json, read_capped
+from consilience.kit.private_files import OWNER_ONLY, write_once
 
 VERSION = 1
 KINDS = ("init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair")
@@ -109,19 +109,15 @@ def _check_fields(found: Any) -> None:
     if found.keys() != _FIELDS:
         wrong = ", ".join(ascii(name)[:40] for name in sorted(found.keys() ^ _FIELDS)[:5])
         raise InvalidInputError(f"the entry has unknown fields, or lacks some: {wrong}")
-    texts = [found[name] for name in ("time", "kind", "previous", "hash")]
-    if not all(isinstance(text, str) for text in texts) or type(found["number"]) is not int:
+    texts = all(isinstance(found[name], str) for name in ("time", "kind", "previous", "hash"))
+    if not texts or type(found["number"]) is not int:
         raise InvalidInputError("a field of the entry is of another type than expected")
     if found["kind"] not in KINDS:
         raise InvalidInputError(f"the kind of the entry is none of {', '.join(KINDS)}")
     if not isinstance(found["details"], dict):
         raise InvalidInputError("the details of the entry are not an object")
-    _checked_time(found["time"])
-
-
-def _checked_time(text: str) -> None:
     try:
-        datetime.strptime(text, _TIME).replace(tzinfo=UTC)
+        datetime.strptime(found["time"], _TIME).replace(tzinfo=UTC)
     except ValueError as error:
         raise InvalidInputError("the time of the entry is not of the form 2026-01-31T12:00:00Z") from error
 
@@ -139,8 +135,6 @@ def _broken(found: Mapping[str, Any], number: int, before: Sequence[Entry]) -> s
 
 
 # ---------------------------------------------------------------- ledger
-
-__all__ = ["KINDS", "START", "Entry", "LedgerCheck", "append", "read", "repair", "verify"]
 
 MOST_BYTES = 2**26
 """Maximum size of a ledger."""
@@ -206,22 +200,14 @@ def verify(path: str | Path, known: Mapping[int, str] | None = None) -> LedgerCh
             return LedgerCheck(tuple(entries), number, str(error))
     for number, stated in sorted((known or {}).items()):
         if number > len(entries) and not (rest and number == len(entries) + 1):
-            return LedgerCheck(
-                tuple(entries), number, "there is no such entry, and a file states its hash: the ledger was cut"
-            )
+            said = "there is no such entry, and a file states its hash: the ledger was cut"
+            return LedgerCheck(tuple(entries), number, said)
         if number <= len(entries) and entries[number - 1].hash != stated:
-            return LedgerCheck(
-                tuple(entries[: number - 1]),
-                number,
-                "a file states another hash of this entry: the ledger was written anew from here or before (a fork)",
-            )
+            said = "a file states another hash of this entry: the ledger was written anew from here or before (a fork)"
+            return LedgerCheck(tuple(entries[: number - 1]), number, said)
     if rest:
-        return LedgerCheck(
-            tuple(entries),
-            len(entries) + 1,
-            "the last line was not written to its end, as after a crash; repair drops it",
-            is_partial=True,
-        )
+        said = "the last line was not written to its end, as after a crash; repair drops it"
+        return LedgerCheck(tuple(entries), len(entries) + 1, said, is_partial=True)
     return LedgerCheck(tuple(entries))
 
 
@@ -240,12 +226,7 @@ def read(path: str | Path) -> tuple[Entry, ...]:
 
 
 def append(
-    path: str | Path,
-    kind: str,
-    details: Mapping[str, Any],
-    *,
-    head: str | None = None,
-    now: datetime | None = None,
+    path: str | Path, kind: str, details: Mapping[str, Any], *, head: str | None = None, now: datetime | None = None
 ) -> Entry:
     """Add an entry to a ledger, which is made if there is none and the kind is "init".
 

@@ -23,7 +23,6 @@ from consilience.kit.study import Study
 from consilience.kit.study_model import method_of, task_of
 from consilience.messages import LogLikelihood, decode, encode
 from consilience.messages.site_names import site_names
-from consilience.methods import Task
 from consilience.model import Mixture
 from consilience.runs import Journal, RunOptions
 from consilience.runs.run import OnDrop
@@ -121,7 +120,7 @@ def draft_answer(
         return Draft(letter, None, None, reply)
     table_path = "" if source is None else str(source.resolve())
     part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by)
-    site = open_guarded_site(folder, study, table, method_of(study), task_from(study, start_of(run)), part=part)
+    site = open_guarded_site(folder, study, table, method_of(study), task_of(study, start=start_of(run)), part=part)
     outcome = site.considered(letter.question, letter.totals)
     return Draft(letter, site, outcome, outcome.reply)
 
@@ -143,11 +142,6 @@ def seal_answer(folder: SiteFolder, draft: Draft) -> AnswerLetter:
     letter = draft.letter
     found = AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, draft.reply)
     return replace(found, envelope=envelope_of(folder, found.hash))
-
-
-def task_from(study: Study, start: Mixture | None) -> Task:
-    """Return the task of a study with a public start."""
-    return replace(task_of(study), start=start)
 
 
 def start_of(run: RunFile) -> Mixture | None:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from hashlib import sha256
 from pathlib import Path
 
 from consilience.errors import AwaitedError, EngineError, InvalidInputError
-from consilience.files.json_text import read_text
+from consilience.files.json_text import bytes_hash, read_text
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder, question_name, write_whole
 from consilience.kit.roster import check_signature
@@ -70,7 +69,7 @@ def _mark(folder: Path, own: Path) -> str:
             secret.touch(mode=0o600)
         if not secret.read_bytes():
             secret.write_text(secrets.token_hex(32))
-        return f"sha256:{sha256(secret.read_bytes()).hexdigest()}"
+        return bytes_hash(secret.read_bytes())
     except OSError as error:
         raise EngineError(f"a folder of the run cannot be used: {error.strerror}") from error
 

@@ -57,16 +57,3 @@ def write_once(path: str | Path, data: bytes) -> None:
         with suppress(OSError):
             goal.unlink()
         raise InvalidInputError(f"{goal.name} cannot be written: {error.strerror}") from error
-
-
-def read_capped(path: str | Path, most: int) -> bytes:
-    """Return the bytes of a file; raise an error if it is missing or has more than ``most`` of them."""
-    goal = Path(path)
-    try:
-        with goal.open("rb") as file:
-            data = file.read(most + 1)
-    except OSError as error:
-        raise InvalidInputError(f"{goal.name} cannot be read: {error.strerror}") from error
-    if len(data) > most:
-        raise InvalidInputError(f"{goal.name} has more than {most:,} bytes, the most that are read")
-    return data

@@ -21,7 +21,6 @@ between there is a file that no entry names, and nothing else.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
@@ -31,7 +30,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from consilience.errors import InvalidInputError, RefusedError
-from consilience.files.json_text import parse_json, read_text, write_json
+from consilience.files.json_text import bytes_hash, parse_json, read_capped, read_text, write_json
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
 from consilience.kit.examination import UsedRows
@@ -39,7 +38,7 @@ from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import MembershipTest
 from consilience.kit.policy.rules import Check
-from consilience.kit.private_files import read_capped, write_once
+from consilience.kit.private_files import write_once
 from consilience.kit.row_tags import RowTags, count_differences
 
 FORMAT = "consilience fit report"
@@ -208,12 +207,8 @@ def decide(
         if each.is_release and each.study == study and apart == 0:
             return Decision("stored", each.entry, f"entry {each.entry} released these rows for this study")
     for each, apart in found:
-        if apart is not None and 0 < apart < min_rows:
-            return _too_near(each, min_rows)
-        if apart is None and not other_people:
-            return _incomparable(used, each)
-        if apart is not None and _looks_recoded(used, each, apart, min_rows) and not other_people:
-            return _recoded(each)
+        if said := _refusal(used, each, apart, min_rows, other_people=other_people):
+            return Decision("refused", each.entry, said)
     return Decision("allowed")
 
 
@@ -236,61 +231,50 @@ def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
     return None if tags is None else count_differences(tags, earlier.load())
 
 
-def _looks_recoded(used: UsedRows, earlier: Earlier, apart: int, min_rows: int) -> bool:
-    """Whether the sets have nearly the same number of rows, and none in common."""
-    return abs(used.n - earlier.rows) < min_rows and apart == used.n + earlier.rows > 0
-
-
-def _too_near(earlier: Earlier, min_rows: int) -> Decision:
-    return Decision(
-        "refused",
-        earlier.entry,
-        f"the rows differ from those of entry {earlier.entry} of the ledger, but by fewer than {min_rows} rows: the "
-        "difference of the two results would disclose these rows. Use exactly the rows of that entry (for the same "
-        f"study its stored file is returned), or wait until at least {min_rows} rows have been added or removed",
-    )
-
-
-def _incomparable(used: UsedRows, earlier: Earlier) -> Decision:
-    absent = ", ".join(repr(name) for name in earlier.columns if used.table.column_names.count(name) != 1)
-    return Decision(
-        "refused",
-        earlier.entry,
-        f"the rows cannot be compared with those of entry {earlier.entry} of the ledger, because the table lacks "
-        f"columns that were read there: {absent}. Use a table that has them; the study need not read them. {OTHERS}",
-    )
-
-
-def _recoded(earlier: Earlier) -> Decision:
-    return Decision(
-        "refused",
-        earlier.entry,
-        f"no row of entry {earlier.entry} of the ledger is found again, although the numbers of rows nearly agree: a "
-        "column may have been recoded, and the difference of the two results would then disclose single rows. Use the "
-        f"table with the values that it had. {OTHERS}",
-    )
+def _refusal(used: UsedRows, earlier: Earlier, apart: int | None, min_rows: int, *, other_people: bool) -> str:
+    """Say why nothing may be released beside an earlier release or run; empty if it may."""
+    if apart is not None and 0 < apart < min_rows:
+        return (
+            f"the rows differ from those of entry {earlier.entry} of the ledger, but by fewer than {min_rows} rows: "
+            "the difference of the two results would disclose these rows. Use exactly the rows of that entry (for the "
+            f"same study its stored file is returned), or wait until at least {min_rows} rows have been added or "
+            "removed"
+        )
+    if other_people:
+        return ""
+    if apart is None:
+        absent = ", ".join(repr(name) for name in earlier.columns if used.table.column_names.count(name) != 1)
+        return (
+            f"the rows cannot be compared with those of entry {earlier.entry} of the ledger, because the table lacks "
+            f"columns that were read there: {absent}. Use a table that has them; the study need not read them. {OTHERS}"
+        )
+    if abs(used.n - earlier.rows) < min_rows and apart == used.n + earlier.rows > 0:  # nearly as many, none in common
+        return (
+            f"no row of entry {earlier.entry} of the ledger is found again, although the numbers of rows nearly agree: "
+            "a column may have been recoded, and the difference of the two results would then disclose single rows. "
+            f"Use the table with the values that it had. {OTHERS}"
+        )
+    return ""
 
 
 # ---------------------------------------------------------------- sealing
 
 
-def seal_file(folder: SiteFolder, file: SiteFile, now: datetime | None = None) -> SiteFile:
+def seal_file(folder: SiteFolder, file: SiteFile) -> SiteFile:
     """Return a file with its envelope: the time, the last entry of the ledger, and the signature of the content.
 
     Without a key the signature is null: the file is marked as unsigned.
     """
     if file.site != folder.name:
         raise InvalidInputError(f"the file is of site {file.site!a} and the folder of {folder.name!a}")
-    return replace(file, envelope=envelope_of(folder, file.hash, now))
+    return replace(file, envelope=envelope_of(folder, file.hash))
 
 
-def envelope_of(folder: SiteFolder, content_hash: str, now: datetime | None = None) -> dict[str, Any]:
+def envelope_of(folder: SiteFolder, content_hash: str) -> dict[str, Any]:
     """Return the envelope of a content: the time, the last entry of the ledger, and the signature of the content."""
-    last = folder.entries[-1]
-    identity = folder.identity
-    moment = (datetime.now(UTC) if now is None else now).astimezone(UTC)
+    last, identity = folder.entries[-1], folder.identity
     return {
-        "time": moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "ledger": {"entry": last.number, "hash": last.hash},
         "signature": None if identity is None else identity.sign(content_hash),
     }
@@ -367,7 +351,6 @@ def record_release(
     *,
     details: Mapping[str, Any] | None = None,
     head: str | None = None,
-    now: datetime | None = None,
 ) -> ledger.Entry:
     """Keep the tags of the rows used and the bytes of a release, and add the entry to the ledger.
 
@@ -385,7 +368,6 @@ def record_release(
         More details of the entry, such as who approved.
     head : str, optional
         Hash of the last entry when this was decided: if the ledger has grown since, nothing is recorded.
-    now : datetime, optional
     """
     if (kind == "release") != (data is not None):
         raise InvalidInputError("a release, and no run, has bytes that are kept")
@@ -398,7 +380,7 @@ def record_release(
     }
     if data is not None:
         found["file"] = keep_bytes(folder.path / "releases", data)
-    return ledger.append(folder.path / LEDGER, kind, found, head=head, now=now)
+    return ledger.append(folder.path / LEDGER, kind, found, head=head)
 
 
 def release_entry(folder: SiteFolder, study: str, tags: str) -> ledger.Entry | None:
@@ -433,7 +415,7 @@ def read_tags(folder: SiteFolder, named: str) -> RowTags:
 
 def keep_bytes(folder: Path, data: bytes, suffix: str = ".json") -> str:
     """Write bytes to a file that is named by their hash, unless it is there; return the hash."""
-    named = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    named = bytes_hash(data)
     path = _path(folder, named, suffix)
     if path.exists():
         read_kept_bytes(folder, named, len(data), suffix)
@@ -446,7 +428,7 @@ def read_kept_bytes(folder: Path, named: str, most: int, suffix: str = ".json") 
     """Return the bytes of the file with this hash; raise an error if it was changed."""
     path = _path(folder, named, suffix)
     data = read_capped(path, most)
-    if f"sha256:{hashlib.sha256(data).hexdigest()}" != named:
+    if bytes_hash(data) != named:
         raise InvalidInputError(f"{path.name} does not have the hash that the ledger states: restore the file")
     return data
 
@@ -472,7 +454,7 @@ class LastFit:
     entry: ledger.Entry
 
 
-def keep_fit(folder: SiteFolder, report: FitReport, tags: RowTags, now: datetime | None = None) -> ledger.Entry:
+def keep_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledger.Entry:
     """Store a fit in the site's folder and record it; it is the one that :func:`release_fit` releases.
 
     Parameters
@@ -481,7 +463,6 @@ def keep_fit(folder: SiteFolder, report: FitReport, tags: RowTags, now: datetime
     report : FitReport
     tags : RowTags
         Tags of the rows used.
-    now : datetime, optional
     """
     details = {
         "study": report.file.study,
@@ -490,7 +471,7 @@ def keep_fit(folder: SiteFolder, report: FitReport, tags: RowTags, now: datetime
         "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
         **({"stated": list(report.notes)} if report.notes else {}),
     }
-    return ledger.append(folder.path / LEDGER, "fit", details, now=now)
+    return ledger.append(folder.path / LEDGER, "fit", details)
 
 
 def keep_again(folder: SiteFolder, number: int) -> ledger.Entry:
@@ -502,10 +483,10 @@ def keep_again(folder: SiteFolder, number: int) -> ledger.Entry:
     return ledger.append(folder.path / LEDGER, "fit", entries[fit - 1].details)
 
 
-def record_refusal(folder: SiteFolder, study: str, reason: str, now: datetime | None = None) -> ledger.Entry:
+def record_refusal(folder: SiteFolder, study: str, reason: str) -> ledger.Entry:
     """Record that nothing may leave for a study, and why; the reason stays at the site."""
     details = {"study": study, "reason": reason[:LONGEST_REASON]}
-    return ledger.append(folder.path / LEDGER, "refusal", details, now=now)
+    return ledger.append(folder.path / LEDGER, "refusal", details)
 
 
 def record_decline(folder: SiteFolder, last: LastFit, who: str) -> ledger.Entry:
@@ -549,7 +530,7 @@ def check_still_valid(folder: SiteFolder, last: LastFit) -> None:
         )
 
 
-def release_fit(folder: SiteFolder, approved_by: str, now: datetime | None = None) -> bytes:
+def release_fit(folder: SiteFolder, approved_by: str) -> bytes:
     """Seal and record the last fit and return the bytes that leave; the same bytes if these rows left before.
 
     Parameters
@@ -557,7 +538,6 @@ def release_fit(folder: SiteFolder, approved_by: str, now: datetime | None = Non
     folder : SiteFolder
     approved_by : str
         Who approved, for the ledger; the name stays at the site.
-    now : datetime, optional
     """
     last = last_fit(folder)
     check_latest(folder, last)
@@ -565,8 +545,8 @@ def release_fit(folder: SiteFolder, approved_by: str, now: datetime | None = Non
         return read_release(folder, earlier.number)
     check_still_valid(folder, last)
     head = folder.entries[-1].hash
-    data = seal_file(folder, last.report.file, now).to_text().encode()
+    data = seal_file(folder, last.report.file).to_text().encode()
     details = {"approved_by": approved_by[:200], "fit": last.entry.number}
     tags = read_tags(folder, str(last.entry.details["tags"]))
-    record_release(folder, "release", last.report.file.study, tags, data, details=details, head=head, now=now)
+    record_release(folder, "release", last.report.file.study, tags, data, details=details, head=head)
     return data

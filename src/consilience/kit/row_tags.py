@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from consilience.columns.arrow import TEXT, decode_dictionary
 from consilience.data.file_columns import is_number
 from consilience.errors import InvalidInputError
-from consilience.files.json_text import canonical_bytes, parse_json
-from consilience.kit.private_files import read_capped, write_once
+from consilience.files.json_text import bytes_hash, canonical_bytes, parse_json, read_capped
+from consilience.kit.private_files import write_once
 
 FORMAT = "consilience row tags"
 VERSION = 1
@@ -80,7 +80,7 @@ class RowTags:
     @property
     def hash(self) -> str:
         """SHA-256 of the bytes of the file, ``sha256:...``."""
-        return f"sha256:{hashlib.sha256(self.data).hexdigest()}"
+        return bytes_hash(self.data)
 
     def write(self, path: str | Path) -> None:
         """Write a new file."""
@@ -137,7 +137,7 @@ def row_tags(table: pa.Table, columns: Iterable[str], secret: bytes) -> RowTags:
     names = tuple(sorted(set(columns)))
     if not names:
         raise InvalidInputError("rows have no tags without a column: name the columns that are read")
-    cells = [_cells(table.column(name), name, secret) for name in names]
+    cells = [_cells(whole_column(table, name), name, secret) for name in names]
     start = hashlib.blake2b(canonical_bytes(list(names)), digest_size=SIZE, key=secret, person=b"consilience-row")
     found = bytearray()
     for at in range(0, table.num_rows, BLOCK):
@@ -158,11 +158,22 @@ def _hashed(block: NDArray[np.uint8], start: hashlib.blake2b) -> bytes:
     return b"".join(found)
 
 
-def _cells(column: pa.ChunkedArray, name: str, secret: bytes) -> NDArray[np.uint8]:
+def whole_column(table: pa.Table, name: str) -> pa.Array:
+    """Return the values of a column in one piece, without a dictionary."""
+    column = table.column(name)
+    return decode_dictionary(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+
+
+def missing_in(values: pa.Array) -> NDArray[np.bool_]:
+    """Return which values are missing: null or NaN, ``(n,)``."""
+    found: NDArray[np.bool_] = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _cells(values: pa.Array, name: str, secret: bytes) -> NDArray[np.uint8]:
     """Return the canonical bytes of the values of a column, ``(n, 9)``."""
-    values = decode_dictionary(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
     cells = np.zeros((len(values), _CELL), dtype=np.uint8)
-    missing = values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    missing = missing_in(values)
     if is_number(values.type):
         numeric = values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
         numbers = numeric.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype("<f8")

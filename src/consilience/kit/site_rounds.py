@@ -171,13 +171,8 @@ def record_into(folder: SiteFolder, study: str, used: UsedRows, part: RunPart = 
 
     def keep(outcome: Outcome) -> None:
         state, refusal = outcome.asked, outcome.refusal
-        details = {
-            "study": study,
-            "tags": used.tags.hash,
-            **named,
-            "round": state.rounds,
-            "state": _stored(folder, state),
-        }
+        details = {"study": study, "tags": used.tags.hash, **named, "round": state.rounds}
+        details["state"] = _stored(folder, state)
         if part.run:
             details["reply"] = release.keep_bytes(folder.path / ROUNDS, outcome.reply, ".reply")
         if refusal is not None:

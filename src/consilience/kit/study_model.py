@@ -11,9 +11,8 @@ from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsR
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import set_columns, specification_of
 from consilience.kit.study import Study
-from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, Task
-from consilience.methods.per_site.shared_centre import SharedCentre
-from consilience.model import FAMILIES, GATES
+from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, SharedCentre, Task
+from consilience.model import FAMILIES, GATES, Mixture
 
 
 def estimators_of(study: Study) -> list[MixtureEstimator]:
@@ -23,29 +22,21 @@ def estimators_of(study: Study) -> list[MixtureEstimator]:
 
 def _estimator(study: Study, K: int) -> MixtureEstimator:
     model, covariates = study.model, study.covariates
-    chosen: dict[str, Any] = {"random_state": study.seed}
-    if model.gate_columns is not None:
-        chosen["gate_features"] = model.gate_columns
-    if model.expert_columns is not None:
-        chosen["expert_features"] = model.expert_columns
     reads = GATES[model.gate].reads_covariates
+    of_experts = {} if model.expert_columns is None else {"expert_features": model.expert_columns}
+    chosen: dict[str, Any] = {"random_state": study.seed, **of_experts}
     if FAMILIES[model.family].classes:
-        found: MixtureEstimator = MixtureOfExpertsClassifier(
-            K, **(chosen if reads else {**chosen, "gate_features": []})
-        )
-    elif not reads:
-        found = MixtureOfRegressions(K, family=model.family, **_without(chosen, "gate_features"))
+        gate_features = model.gate_columns if reads else []
+        found: MixtureEstimator = MixtureOfExpertsClassifier(K, gate_features=gate_features, **chosen)
+    elif reads:
+        found = MixtureOfExpertsRegressor(K, family=model.family, gate_features=model.gate_columns, **chosen)
     else:
-        found = MixtureOfExpertsRegressor(K, family=model.family, **chosen)
+        found = MixtureOfRegressions(K, family=model.family, **chosen)
     set_columns(found, covariates.names, study.classes, covariates)
     return found
 
 
-def _without(chosen: dict[str, Any], name: str) -> dict[str, Any]:
-    return {key: value for key, value in chosen.items() if key != name}
-
-
-def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None) -> Task:
+def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None, *, start: Mixture | None = None) -> Task:
     """Return the task of a study: the same at every site and at the coordinator."""
     models = estimators_of(study) if models is None else models
     first = models[0]
@@ -59,6 +50,7 @@ def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None) -> T
         tol=first.tol,
         max_iter=first.max_iter,
         names=terms,
+        start=start,
     )
 
 

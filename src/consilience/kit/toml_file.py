@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Self
 from pydantic import ValidationError
 
 from consilience.errors import InvalidInputError
-from consilience.files.documents import Finite, Part, Text, problems
+from consilience.files.documents import Part, problems
+from consilience.files.json_text import read_capped
 
 MOST_BYTES = 2**20
 """Maximum size of a study, policy or roster that is read."""
@@ -20,13 +21,7 @@ MOST_BYTES = 2**20
 
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file; raise an error if it is missing, too large, not UTF-8 or not TOML."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
-    if len(data) > MOST_BYTES:
-        raise InvalidInputError(f"{path} has more than {MOST_BYTES:,} bytes, the most that are read")
+    data = read_capped(path, MOST_BYTES, str(path))
     try:
         return parse_toml(data.decode())
     except UnicodeDecodeError as error:
@@ -95,8 +90,6 @@ def _value(value: Any) -> str:
 
 
 # ---------------------------------------------------------------- toml file
-
-__all__ = ["Finite", "Part", "Text", "TomlFile", "check_name"]
 
 SHOWN = 8
 """Maximum number of problems that an error lists."""

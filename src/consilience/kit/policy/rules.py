@@ -167,13 +167,19 @@ class Factor:
 
 def factors_of(rows: Rows, study: Study) -> list[Factor]:
     """Return the columns of covariates and the response that are read as levels, in the order of the study."""
-    found, start = [], 0
+    found = [
+        _of_category(column, part) if column.is_category else _of_numbers(column.name, part[:, 0])
+        for column, part in _covariates(rows, study)
+    ]
+    return [factor for factor in (*found, _of_response(rows, study)) if factor is not None]
+
+
+def _covariates(rows: Rows, study: Study) -> Iterator[tuple[Column, Array]]:
+    """Yield each column of covariates with its terms, ``(n, terms)``."""
+    start = 0
     for column in study.covariates.columns:
-        part = rows.X[:, start : start + len(column.terms)]
+        yield column, rows.X[:, start : start + len(column.terms)]
         start += len(column.terms)
-        found.append(_of_category(column, part) if column.is_category else _of_numbers(column.name, part[:, 0]))
-    found.append(_of_response(rows, study))
-    return [factor for factor in found if factor is not None]
 
 
 def _of_category(column: Column, indicators: Array) -> Factor:
@@ -268,12 +274,7 @@ def read_coefficients(mixture: Mixture) -> int:
 
 def numbers_of(rows: Rows, study: Study) -> dict[str, Array]:
     """Return the covariates that are numbers, by the names of their columns, each ``(n,)``."""
-    found, start = {}, 0
-    for column in study.covariates.columns:
-        if not column.is_category:
-            found[column.name] = rows.X[:, start]
-        start += len(column.terms)
-    return found
+    return {column.name: part[:, 0] for column, part in _covariates(rows, study) if not column.is_category}
 
 
 def _column_rules(rows: Rows, study: Study, policy: Policy) -> Iterator[Check]:
@@ -437,14 +438,10 @@ NEGLIGIBLE_INFORMATION = 1e-13
 """Fraction of the information that rounding hides."""
 
 
-def precision_rules(rows: Rows, model: SiteModel, weights: WeightedRows, policy: Policy) -> list[Check]:
+def precision_rules(rows: Rows, model: SiteModel, weights: WeightedRows, policy: Policy) -> Iterator[Check]:
     """Check that few rows dominate neither the information on coefficients nor what is missing of it."""
     if not len(model.precision):
-        return []
-    return list(_checks(rows, model, weights, policy))
-
-
-def _checks(rows: Rows, model: SiteModel, weights: WeightedRows, policy: Policy) -> Iterator[Check]:
+        return
     most, limit = policy.experts.dominance_rows, policy.experts.missing_information_percent
     flat = flattened_experts(model)
     for k, missing in enumerate(weights.missing):
