@@ -16,7 +16,7 @@ from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
 from consilience.fit import selection
 from consilience.fit.specification import validate_orders
-from consilience.fitted.protocols import generator
+from consilience.fitted.protocols import generator, join_words
 from consilience.model import FAMILIES, Rows
 from consilience.numerics.arrays import IntArray
 
@@ -96,9 +96,9 @@ class OrderSelection:
         found = {name: self.preferred(name) for name in names if name in self.scores}
         if len(set(found.values())) == 1:
             K = found["bic"]
-            return f"{_join([names[name] for name in found])} prefer {K} expert{'s' * (K > 1)}."
+            return f"{join_words([names[name] for name in found])} prefer {K} expert{'s' * (K > 1)}."
         parts = [f"{names[name]} prefers {K}" for name, K in found.items()]
-        return f"{_join(parts)} experts: {self._reading(found)}."
+        return f"{join_words(parts)} experts: {self._reading(found)}."
 
     def _reading(self, found: Mapping[str, int]) -> str:
         """Say what a disagreement of the criteria may mean."""
@@ -142,10 +142,6 @@ class OrderSelection:
     def _conclusion(self) -> list[str]:
         chosen = f"Selected by {self.criterion}: {self.best_order}. {self.verdict}"
         return [*selection.set_aside_sentences(self.set_aside), chosen]
-
-
-def _join(parts: list[str]) -> str:
-    return " and ".join(parts) if len(parts) < 3 else ", ".join(parts[:-1]) + " and " + parts[-1]
 
 
 def select_order(

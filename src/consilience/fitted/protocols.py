@@ -208,6 +208,11 @@ def noun(estimator: FittedMixture) -> str:
     return "component" if estimator.order_name == "n_components" else "expert"
 
 
+def join_words(parts: Sequence[str]) -> str:
+    """Return a list in words: ``a, b and c``."""
+    return " and ".join(parts) if len(parts) < 3 else ", ".join(parts[:-1]) + " and " + parts[-1]
+
+
 def parameter_table(estimator: FittedMixture, level: float) -> dict[str, list[Any]]:
     """Return the columns of the tidy table: one entry per parameter."""
     inference = estimator.inference_

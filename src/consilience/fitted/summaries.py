@@ -151,16 +151,8 @@ def _long_text(labels: list[str], estimate: Array, se: Array, degrees: Array, le
         z = estimate[i] / se[i] if se[i] > 0 else np.nan
         p = 2 * (stdtr(degrees[i], -abs(z)) if np.isfinite(degrees[i]) else ndtr(-abs(z)))
         bounds = (estimate[i] - reach[i], estimate[i] + reach[i])
-        lines.append(
-            [
-                label,
-                format_number(estimate[i]),
-                format_number(se[i]),
-                _format_fixed(z, 2),
-                _format_fixed(p, 3),
-                *(format_number(value) for value in bounds),
-            ]
-        )
+        figures = [format_number(estimate[i]), format_number(se[i]), _format_fixed(z, 2), _format_fixed(p, 3)]
+        lines.append([label, *figures, *map(format_number, bounds)])
     return align_columns(lines, (12, 11, 11, 9, 8, 11, 11))
 
 

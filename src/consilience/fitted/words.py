@@ -9,7 +9,7 @@ import numpy as np
 
 from consilience.fit import bic
 from consilience.fitted import effects
-from consilience.fitted.protocols import FittedMixture, noun, response_names
+from consilience.fitted.protocols import FittedMixture, join_words, noun, response_names
 
 SHOWN = 3
 """Maximum number of effects of a part that are stated with figures."""
@@ -95,8 +95,8 @@ def _place(estimator: FittedMixture, k: int, level: float) -> str:
     found = effects.gate_effects(estimator, k, level)
     rivals = "expert 1" if K == 2 else "the others"
     told = effects.select_strongest(found, SHOWN)
-    places = _join([each.step.more if each.estimate > 0 else each.step.less for each in told])
-    odds = _join([f"by {_ratio(each)} {each.step.words}" for each in told])
+    places = join_words([each.step.more if each.estimate > 0 else each.step.less for each in told])
+    odds = join_words([f"by {_ratio(each)} {each.step.words}" for each in told])
     sentence = f"It is likelier {places}: its odds against {rivals} are multiplied {odds}." if told else ""
     return " ".join([sentence, *_rest(found, "where it holds")]).strip()
 
@@ -114,7 +114,7 @@ def _level(estimator: FittedMixture, k: int, level: float) -> str:
     order = np.argsort(-mean, kind="stable") if experts.classes else range(len(names))
     told = [f"{names[i]} {_with_interval(mean[i], lower[i], upper[i])}" for i in list(order)[:SHOWN]]
     size = f" at {experts.size_name} 1" if experts.size_name else ""
-    return f"At the mean of the covariates it {'gives' if experts.classes else 'predicts'} {_join(told)}{size}."
+    return f"At the mean of the covariates it {'gives' if experts.classes else 'predicts'} {join_words(told)}{size}."
 
 
 def _outcomes(estimator: FittedMixture) -> list[str]:
@@ -143,7 +143,7 @@ def _slopes(estimator: FittedMixture, k: int, level: float) -> str:
     found = effects.expert_effects(estimator, k, level)
     shown = effects.select_strongest(found, SHOWN)
     told = [_state_effect(each, before) for each, before in zip(shown, [None, *shown], strict=False)]
-    return " ".join([f"{_join(told)}." if told else "", *_rest(found, "its response")]).strip()
+    return " ".join([f"{join_words(told)}." if told else "", *_rest(found, "its response")]).strip()
 
 
 def _state_effect(effect: effects.Effect, before: effects.Effect | None) -> str:
@@ -170,7 +170,7 @@ def _scatter(estimator: FittedMixture, k: int, level: float) -> str:
         f"{name.replace('_', ' ')} {_with_interval(*(np.exp(part.log_shapes[k, j]) for part in parts))}"
         for j, name in enumerate(experts.shape_names)
     ]
-    return f"It has {_join(told)}."
+    return f"It has {join_words(told)}."
 
 
 # ---------------------------------------------------------------------- Gaussian mixtures
@@ -184,7 +184,7 @@ def _means(estimator: FittedMixture, k: int, level: float) -> str:
     bounds = [part.experts[k, :, 0] for part in (inference.estimates, *inference.interval(level))]
     if estimator.mixture_.K == 1:
         told = [f"{name} {_with_interval(*(part[j] for part in bounds))}" for j, name in enumerate(names[: 2 * NAMED])]
-        return f"Its means are {_join(told)}."
+        return f"Its means are {join_words(told)}."
     overall = estimator.weights_ @ inference.estimates.experts[:, :, 0]
     distance, clear = effects.mean_distances(estimator, k, level)
     order = [j for j in np.argsort(-np.abs(distance), kind="stable") if clear[j]]
@@ -195,7 +195,7 @@ def _means(estimator: FittedMixture, k: int, level: float) -> str:
     ]
     further, same = [names[j] for j in order[SHOWN:]], [names[j] for j in np.flatnonzero(~clear)]
     sentences = [
-        f"{_join(told)}." if told else "",
+        f"{join_words(told)}." if told else "",
         f"It also differs from the overall mean in {_name_some(further)}." if further else "",
         f"Its mean of {_name_some(same)} cannot be told from the overall mean." if same else "",
     ]
@@ -268,11 +268,7 @@ def _percent(share: float) -> str:
 def _name_some(names: Sequence[str], most: int = NAMED) -> str:
     if len(names) > most + 1:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
-    return _join(names)
-
-
-def _join(parts: Sequence[str]) -> str:
-    return " and ".join(parts) if len(parts) < 3 else ", ".join(parts[:-1]) + " and " + parts[-1]
+    return join_words(names)
 
 
 def _number(value: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,7 @@ from consilience._version import __version__
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import write_text
 from consilience.report.page import Picture, Section, Table, draw_svg, render_page
-from consilience.report.sections import (
-    coefficient_section,
-    convergence_section,
-    difference_section,
-    gate_section,
-    order_section,
-    plan_section,
-    provenance_section,
-    rival_section,
-    round_section,
-    row_section,
-    site_section,
-    words_section,
-)
+from consilience.report.sections import SECTIONS
 from consilience.report.subject import Result, Subject
 from consilience.report.verdict import judge
 
@@ -162,25 +150,14 @@ Draw = Callable[[str, Callable[[], Any], Table | None], list[Picture]]
 
 def report_sections(subject: Subject, *, pictures: bool = True) -> list[Section]:
     """Return the sections of a report; without ``pictures`` only words and tables."""
-    makers = (
-        words_section,
-        site_section,
-        coefficient_section,
-        gate_section,
-        difference_section,
-        plan_section,
-        rival_section,
-        order_section,
-        convergence_section,
-    )
     draw = _draw_pictures() if pictures else _leave_numbers
-    found = (make(subject, draw) for make in (*makers, row_section, round_section, provenance_section))
+    found = (make(subject, draw) for make in SECTIONS)
     return [section for section in found if section is not None]
 
 
 def _draw_pictures() -> Draw:
     """Return a function that draws, and gives each picture identifiers of its own."""
-    numbers: Iterator[int] = iter(range(1_000_000))
+    numbers = count()
 
     def draw(alt: str, make: Callable[[], Any], table: Table | None = None) -> list[Picture]:
         return [Picture(draw_svg(make, f"p{next(numbers)}", alt), alt, table)]

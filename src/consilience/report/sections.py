@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -78,24 +79,15 @@ def gate_section(subject: Subject, draw: Any) -> Section | None:
     K, name = model.mixture_.K, noun(model)
     if K == 1:
         return None
-    shares = Table(
-        f"Share of each {name} in all rows",
-        (name, "share"),
-        tuple((f"{name} {k}", f"{100 * share:.1f} %") for k, share in enumerate(model.weights_)),
-        (1,),
-    )
+    rows = tuple((f"{name} {k}", f"{100 * share:.1f} %") for k, share in enumerate(model.weights_))
+    shares = Table(f"Share of each {name} in all rows", (name, "share"), rows, (1,))
     if not model.mixture_.gate.reads_covariates:
         said = f"Every row belongs to a {name} with the same probabilities, whatever its columns."
         return Section(f"Where each {name} holds", (said,), (shares,))
-    pictures = [
-        picture
-        for term in _moving_covariates(model)[:CURVES]
-        for picture in draw(
-            f"Probability of each {name} along {term}, with all other columns at their means",
-            partial(plot.gate, model, feature=term),
-            _gate_table(model, term),
-        )
-    ]
+    pictures: list[Picture] = []
+    for term in _moving_covariates(model)[:CURVES]:
+        alt = f"Probability of each {name} along {term}, with all other columns at their means"
+        pictures += draw(alt, partial(plot.gate, model, feature=term), _gate_table(model, term))
     return Section(f"Where each {name} holds", (), (shares, *pictures))
 
 
@@ -125,26 +117,19 @@ def _gate_table(model: FittedMixture, term: str) -> Table:
 def convergence_section(subject: Subject, draw: Any) -> Section:
     """Return how the computation ended."""
     model = subject.model
-    facts = Table(
-        "The fit",
-        ("what", "value"),
-        (
-            ("end", str(model.stop_reason_)),
-            ("iterations", f"{model.n_iter_}"),
-            ("log-likelihood", format_value(model.log_likelihood_, 8)),
-            ("parameters", f"{model.n_parameters_}"),
-            ("rows or groups", format_value(model.n_labels_, 10)),
-            ("searches", str(model.starts_)),
-        ),
-    )
+    said = {
+        "end": str(model.stop_reason_),
+        "iterations": f"{model.n_iter_}",
+        "log-likelihood": format_value(model.log_likelihood_, 8),
+        "parameters": f"{model.n_parameters_}",
+        "rows or groups": format_value(model.n_labels_, 10),
+        "searches": str(model.starts_),
+    }
+    facts = Table("The fit", ("what", "value"), tuple(said.items()))
     if len(model.trace_) < 2:
         return Section("Convergence", (), (facts,))
-    trace = Table(
-        "Penalised log-likelihood by iteration",
-        ("iteration", "value"),
-        tuple((str(i), f"{value:.6g}") for i, value in enumerate(model.trace_)),
-        (1,),
-    )
+    rows = tuple((str(i), f"{value:.6g}") for i, value in enumerate(model.trace_))
+    trace = Table("Penalised log-likelihood by iteration", ("iteration", "value"), rows, (1,))
     alt = "Penalised log-likelihood at each iteration over all rows"
     make = partial(plot.convergence, model if subject.result is None else subject.result)
     return Section("Convergence", (), (facts, *draw(alt, make, trace)))
@@ -155,11 +140,8 @@ def row_section(subject: Subject, draw: Any) -> Section | None:
     if subject.X is None:
         return None
     model, y = subject.model, subject.y
-    pictures = draw(
-        f"Responsibilities of each {noun(model)}: peaks at 1 mean that rows are clearly told apart",
-        partial(plot.posteriors, model, subject.X, y),
-        None,
-    )
+    alt = f"Responsibilities of each {noun(model)}: peaks at 1 mean that rows are clearly told apart"
+    pictures = draw(alt, partial(plot.posteriors, model, subject.X, y), None)
     one = model.mixture_.experts.classes == 0 or len(model.classes_) == 2
     if one and len(response_names(model)) == 1 and model.mixture_.design.d:
         alt = "Calibration of the predictions: points on the line mean that the model predicts as it should"
@@ -219,12 +201,8 @@ def _shrinkage(site: SiteReport) -> str:
 def _why(subject: Subject, site: SiteReport) -> str:
     """Return the reason in words, and the remarks of the method."""
     columns = columns_in_doubt(subject, site.name)
-    said = [
-        site_reason(subject, site),
-        *site.reasons,
-        *(each for each in site.remarks if each not in columns),
-        *columns,
-    ]
+    remarks = [each for each in site.remarks if each not in columns]
+    said = [site_reason(subject, site), *site.reasons, *remarks, *columns]
     return "; ".join(dict.fromkeys(each for each in said if each))
 
 
@@ -252,13 +230,9 @@ def difference_section(subject: Subject, draw: Any) -> Section | None:
 def _heterogeneity(subject: Subject, between: Any) -> Table:
     model = subject.model
     names, outputs = term_names(model), response_names(model)
+    of = [f", {output}" if len(outputs) > 1 else "" for output in outputs]
     rows = [
-        (
-            str(k),
-            f"{names[t]}{f', {outputs[c]}' if len(outputs) > 1 else ''}",
-            format_percent(I2),
-            format_value(tau2, 3),
-        )
+        (str(k), f"{names[t]}{of[c]}", format_percent(I2), format_value(tau2, 3))
         for (k, c, t), I2, tau2 in _coefficients_between(between)
         if np.isfinite(I2)
     ]
@@ -342,17 +316,10 @@ def rival_section(subject: Subject, _draw: Any) -> Section | None:
             ("one normal distribution without covariates", found.constant),
         ]
     elif model.single_bic_ is not None:
-        P = model.n_parameters_
-        table = Table(
-            "BIC, less is better",
-            ("model", "BIC"),
-            (
-                ("this result", format_value(-2 * model.log_likelihood_ + P * np.log(model.n_labels_), 8)),
-                (f"one {noun(model)} for all rows", format_value(model.single_bic_, 8)),
-            ),
-            (1,),
-        )
-        return Section("Against simpler models", (), (table,))
+        bic = -2 * model.log_likelihood_ + model.n_parameters_ * np.log(model.n_labels_)
+        both = (("this result", bic), (f"one {noun(model)} for all rows", model.single_bic_))
+        scores = tuple((name, format_value(value, 8)) for name, value in both)
+        return Section("Against simpler models", (), (Table("BIC, less is better", ("model", "BIC"), scores, (1,)),))
     known = [(name, value) for name, value in own if np.isfinite(value)]
     if len(known) < 2:
         return None
@@ -389,27 +356,20 @@ def round_section(subject: Subject, _draw: Any) -> Section | None:
         return None
     record = subject.result.record
     kinds = Counter((each.question, each.request, each.discloses) for each in record.rounds)
-    asked = Table(
-        "Questions, and what an answer discloses",
-        ("question", "times", "what the coordinator sees", "what an answer has"),
-        tuple(
-            (question, str(times), "only the sum over sites" if request == "Total" else "the answer of each site", said)
-            for (question, request, said), times in kinds.items()
-        ),
-        (1,),
+    rows = tuple(
+        (question, str(times), "only the sum over sites" if request == "Total" else "the answer of each site", said)
+        for (question, request, said), times in kinds.items()
     )
+    header = ("question", "times", "what the coordinator sees", "what an answer has")
+    asked = Table("Questions, and what an answer discloses", header, rows, (1,))
     bytes_of: dict[str, list[float]] = {}
     for row in record.to_rows():
         entry = bytes_of.setdefault(row["site"], [0, 0.0, 0.0])
         entry[0] += 1
         entry[1] += row["bytes_received"]
         entry[2] += row["bytes_sent"]
-    left = Table(
-        "What left each site",
-        ("site", "answers", "bytes that left it", "bytes it received"),
-        tuple((site, f"{e[0]:.0f}", f"{e[1]:,.0f}", f"{e[2]:,.0f}") for site, e in sorted(bytes_of.items())),
-        (1, 2, 3),
-    )
+    rows = tuple((site, f"{e[0]:.0f}", f"{e[1]:,.0f}", f"{e[2]:,.0f}") for site, e in sorted(bytes_of.items()))
+    left = Table("What left each site", ("site", "answers", "bytes that left it", "bytes it received"), rows, (1, 2, 3))
     said = f"{len(record.rounds)} rounds; {record.bytes_received:,} bytes came from sites. No row has left a site."
     limits = tuple(f"Limit of the run: {each}." for each in record.limits.sentences())
     return Section("What left each site", (said, *limits), (asked, left))
@@ -427,3 +387,10 @@ def provenance_section(subject: Subject, _draw: Any) -> Section:
     }
     rows = tuple({**own, **subject.origin}.items())
     return Section("Provenance", (), (Table("Where this result comes from", ("what", "value"), rows),))
+
+
+SECTIONS: tuple[Callable[[Subject, Any], Section | None], ...] = (
+    words_section, site_section, coefficient_section, gate_section, difference_section, plan_section, rival_section,
+    order_section, convergence_section, row_section, round_section, provenance_section,
+)  # fmt: skip
+"""What makes the sections of a report, in their order; a section may have nothing to say of a subject."""

@@ -12,7 +12,7 @@ from consilience.aggregate import SiteEvidence
 from consilience.fit import bic
 from consilience.fit.survey import SiteReport
 from consilience.fitted.effects import rows_per_coefficient
-from consilience.fitted.protocols import FederatedComparison, FittedMixture, noun
+from consilience.fitted.protocols import FederatedComparison, FittedMixture, join_words, noun
 from consilience.fitted.summaries import format_count
 from consilience.methods.per_site.shared_fit import SiteShare
 from consilience.methods.site_reports import WORSE
@@ -315,7 +315,7 @@ def _confounded_effects(subject: Subject) -> Iterator[Point]:
 
 def _names(names: list[str]) -> str:
     shown = names if len(names) <= NAMED else [*names[:NAMED], f"{len(names) - NAMED} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return join_words(shown)
 
 
 def _count(n: int, noun: str) -> str:
