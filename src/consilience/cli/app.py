@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import typer
 
 from consilience._version import __version__
-from consilience.cli.catalogue import CommandError, CommandFault, report_as
+from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.drafting import EMPTY, draft_study
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, study_of, table_of, write
@@ -335,10 +335,8 @@ def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | No
     if absent:
         output.say(f"In the roster, but without a file: {', '.join(absent)}", style="yellow")
     for file in files:
-        try:
+        with report_missing_extra():
             found = check_signature(file, known, study.minimum.require_signatures)
-        except ImportError as error:
-            raise CommandError(CommandFault.EXTRA, str(error)) from error
         if found.status == "refused":
             raise CommandError(CommandFault.SIGNATURE, found.said)
         output.say(found.said)

@@ -155,6 +155,15 @@ class CommandError(Exception):
 
 
 @contextmanager
+def report_missing_extra() -> Iterator[None]:
+    """Report an optional package that is not installed; the message of its error says how to install it."""
+    try:
+        yield
+    except ImportError as error:
+        raise CommandError(CommandFault.EXTRA, str(error)) from error
+
+
+@contextmanager
 def report_as(problem: CommandFault, refused: CommandFault | None = None) -> Iterator[None]:
     """Report errors of the library within the block as a problem of this kind.
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from consilience.columns.arrow import decode_dictionary, is_category, levels_of
+from consilience.columns.arrow import is_category, levels_of
 from consilience.errors import InvalidInputError
+from consilience.kit.row_tags import whole_column
 from consilience.kit.study import Study
 from consilience.model import FAMILIES, GATES
 
@@ -121,8 +122,7 @@ def draft_study(table: pa.Table, response: str, name: str) -> tuple[str, list[st
 
 def _column(table: pa.Table, name: str, *, scaled: bool) -> tuple[dict[str, Any], list[str]]:
     """Return a column of the draft, and remarks; raise an error that says why there is none."""
-    chunked = table.column(name)
-    values = decode_dictionary(chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0))
+    values = whole_column(table, name)
     missing = "drop" if values.null_count else "refuse"
     if is_category(values.type):
         levels, remarks = _levels(values, name)

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import typer
 from pyarrow import csv
 
-from consilience.cli.catalogue import CommandError, CommandFault
+from consilience.cli.catalogue import report_missing_extra
 from consilience.cli.options import Overwrite, Quiet
 from consilience.cli.output import Output, check_free, model_of, write
 from consilience.errors import InvalidInputError
@@ -108,8 +108,6 @@ def report_on(result: Any, study: Study, path: Path | None, output: Output, file
 
 def write_report_file(result: Any, path: Path, form: str, **known: Any) -> None:
     """Write a report; an error names the extra that is missing."""
-    try:
+    with report_missing_extra():
         text = FORMATS[form](result, **known)
-    except ImportError as error:
-        raise CommandError(CommandFault.EXTRA, str(error)) from error
     write(path, text, overwrite=True)

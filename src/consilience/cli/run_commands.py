@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consilience.cli.catalogue import CommandError, CommandFault, report_as
+from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath
 from consilience.cli.output import Output, check_free, model_of, study_of
 from consilience.cli.reporting import check_report, describe_model, report_on
@@ -127,11 +127,8 @@ def _over_files(request: Request, data: str, engine: str, scheduler: str | None)
     with _reported(), request.output.working(f"The run over {data}"):
         if engine == "inprocess":
             return run_over_files(request.study, data, **chosen)
-        try:
-            with DaskCluster(scheduler) as cluster:
-                return run_over_files(request.study, data, cluster, **chosen)
-        except ImportError as error:
-            raise CommandError(CommandFault.EXTRA, str(error)) from error
+        with report_missing_extra(), DaskCluster(scheduler) as cluster:
+            return run_over_files(request.study, data, cluster, **chosen)
 
 
 @contextmanager

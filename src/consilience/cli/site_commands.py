@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import getpass
-import hashlib
 from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
 import typer
 
-from consilience.cli.catalogue import CommandError, CommandFault, report_as
+from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
 from consilience.cli.output import Output, check_free, folder_of, study_of, table_of, write, write_bytes
 from consilience.cli.preview import annex_of, answer_text, preview_document, text_of
-from consilience.files.json_text import read_text
+from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
 from consilience.kit.folder import LEDGER, POLICY, SiteFolder
@@ -130,9 +129,8 @@ def init_site(name: SiteName, profile: Profile = "hospital", where: Where = HERE
     """Make the folder of a site: policy, key, ledger."""
     if profile not in PROFILES:
         raise typer.BadParameter(f"--profile: expected one of {', '.join(PROFILES)}")
-    stated = {"format": Policy.kind, "version": Policy.newest, "profile": profile}
     with report_as(CommandFault.FOLDER):
-        folder = SiteFolder.init(name, Policy.from_tables(stated).to_text(), where)
+        folder = SiteFolder.init(name, Policy.of_profile(profile).to_text(), where)
     output = Output(quiet=quiet)
     output.say(
         f"{folder.path} made. Read {folder.path / POLICY}: its limits decide what may leave, and they are yours."
@@ -147,11 +145,8 @@ def init_site(name: SiteName, profile: Profile = "hospital", where: Where = HERE
 def key(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
     """Print the public key of a site; make a key first if the site has none."""
     folder = folder_of(name, where)
-    with report_as(CommandFault.FOLDER):
-        try:
-            public = folder.public_key or folder.make_key()
-        except ImportError as error:
-            raise CommandError(CommandFault.EXTRA, str(error)) from error
+    with report_as(CommandFault.FOLDER), report_missing_extra():
+        public = folder.public_key or folder.make_key()
     Output(as_json).data({"site": folder.name, "key": public}, public)
 
 
@@ -356,7 +351,7 @@ def log_verify(
 
 def _release_of(verdict: ledger.LedgerCheck, path: Path) -> str:
     """Return by which entry a file was released, to the byte; empty if by none."""
-    named = f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+    named = bytes_hash(path.read_bytes())
     for entry in verdict.entries:
         if entry.kind == "release" and entry.details.get("file") == named:
             return f"released in entry {entry.number}, {entry.time}, approved by {entry.details.get('approved_by')}"
