@@ -15,7 +15,7 @@ from consilience.cli.output import Output, check_free, folder_of, study_of, tabl
 from consilience.cli.preview import annex_of, answer_text, preview_document, text_of
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
-from consilience.kit import ledger
+from consilience.kit import ledger, release
 from consilience.kit.folder import LEDGER, POLICY, SiteFolder
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
@@ -23,15 +23,6 @@ from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_ques
 from consilience.kit.policy.policy import PROFILES, Policy
 from consilience.kit.policy.refit import table_refusal
 from consilience.kit.private_files import slug
-from consilience.kit.release import (
-    check_latest,
-    check_still_valid,
-    earlier_release,
-    last_fit,
-    record_decline,
-    release_fit,
-    verify_ledger,
-)
 from consilience.kit.site_fit import MisfitError, examine_for_study, fit_at_site, study_rows
 from consilience.kit.site_rounds import table_of_run
 from consilience.kit.study import Study
@@ -235,15 +226,15 @@ def preview(
     """Show field by field what would leave, every check, and an attack on it."""
     folder = folder_of(name, where)
     with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
-        last = last_fit(folder)
-        check_latest(folder, last)
+        last = release.last_fit(folder)
+        release.check_latest(folder, last)
     with report_as(CommandFault.FOLDER):
         ledger.append(folder.path / LEDGER, "preview", {"fit": last.entry.number})
     Output(as_json).data(preview_document(last.report, last.entry), text_of(last.report, last.entry, numbers=numbers))
 
 
-@site.command()
-def release(  # noqa: PLR0917 - typer makes options of them
+@site.command("release")
+def release_file(  # noqa: PLR0917 - typer makes options of them
     name: SiteName,
     out: Annotated[Path, typer.Option("-o", "--out", help="File to write: all that leaves.")],
     by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
@@ -257,11 +248,11 @@ def release(  # noqa: PLR0917 - typer makes options of them
     check_free(out, overwrite=overwrite)
     who = by or getpass.getuser()
     with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
-        last, policy = last_fit(folder), Policy.from_text(folder.policy)
-        check_latest(folder, last)
-        before = earlier_release(folder, last)
+        last, policy = release.last_fit(folder), Policy.from_text(folder.policy)
+        release.check_latest(folder, last)
+        before = release.earlier_release(folder, last)
         if before is None:
-            check_still_valid(folder, last)
+            release.check_still_valid(folder, last)
     if before is None:
         if no_input and not policy.release.allow_no_input:
             raise CommandError(
@@ -270,10 +261,10 @@ def release(  # noqa: PLR0917 - typer makes options of them
         shown = text_of(last.report, last.entry)
         Output(quiet=quiet and no_input).say(shown)  # a person who is asked has seen it
         if not no_input and not typer.confirm(f"Release this as {out}?", default=False, err=True):
-            record_decline(folder, last, who)
+            release.record_decline(folder, last, who)
             raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
     with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
-        data = release_fit(folder, who)
+        data = release.release_fit(folder, who)
     write_bytes(out, data, overwrite=overwrite)
     if before is None:
         output.say(f"{out} written: send it. The ledger has the release.")
@@ -334,7 +325,7 @@ def log_verify(
         for each in files or []:
             with report_as(CommandFault.SITE_FILE):
                 sent.append(SiteFile.from_text(read_text(each, "a site file")))
-        verdict = verify_ledger(folder_of(name, where), sent)
+        verdict = release.verify_ledger(folder_of(name, where), sent)
     if verdict is None:
         raise CommandError(CommandFault.FOLDER, f"there is no ledger in {path}")
     releases = {str(each): _release_of(verdict, each) for each in files or []}

@@ -355,7 +355,7 @@ class Federation:
         self._sites = self._source.sites(None)
         asked = RunOptions(**options)
         with self._over(self._sites) as engine:
-            return run(dialogue, engine, replace(asked, explain=asked.explain or self._explained))
+            return run(dialogue, engine, asked, explain=asked.explain or self._explained)
 
     def fit(
         self, estimator: MixtureEstimator, method: Method | None = None, **options: Unpack[RunKeywords]
@@ -521,13 +521,11 @@ class Federation:
             done = run(
                 method.dialogue(task),
                 engine,
-                replace(
-                    options,
-                    journal=journal,
-                    progress=options.progress or progress,
-                    most_rounds=options.most_rounds or method.most_rounds(task),
-                    explain=options.explain or self._explained,
-                ),
+                options,
+                journal=journal,
+                progress=options.progress or progress,
+                most_rounds=options.most_rounds or method.most_rounds(task),
+                explain=options.explain or self._explained,
             )
         return build_models(models, done)
 

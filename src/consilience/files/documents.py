@@ -12,18 +12,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    StringConstraints,
-    ValidationError,
-    WithJsonSchema,
-    WrapValidator,
-    create_model,
-)
+import pydantic
 from pydantic_core import ErrorDetails as Problem
 from pydantic_core import PydanticCustomError, core_schema
 
@@ -42,10 +31,10 @@ LARGEST_COVARIANCES = 2**27
 WORDS = {np.inf: "Infinity", -np.inf: "-Infinity"}
 
 
-class Part(BaseModel):
+class Part(pydantic.BaseModel):
     """A part of a file: unknown entries are refused, values never change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, ser_json_inf_nan="null")
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, ser_json_inf_nan="null")
 
 
 P = TypeVar("P", bound=Part)
@@ -84,7 +73,7 @@ PREDICATE = "predicate"
 """Type of a problem of ours whose message continues the place."""
 
 
-def problems(error: ValidationError) -> list[str]:
+def problems(error: pydantic.ValidationError) -> list[str]:
     """Return a sentence for each problem of a file: where, what it is, what was expected; no values but short words."""
     return [_sentence(each) for each in error.errors(include_url=False)]
 
@@ -129,7 +118,7 @@ def validated(kind: type[P], document: Any, called: str) -> P:
     """Return a document as a part; raise an error that says in one sentence what is wrong, and where."""
     try:
         return kind.model_validate(document)
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         raise InvalidInputError(f"not a valid {called}: {problems(error)[0]}") from error
 
 
@@ -160,29 +149,29 @@ def _real(value: Any) -> Any:
     return float(value) if isinstance(value, str) and value in WORDS.values() else value
 
 
-def expecting(words: str) -> WrapValidator:
+def expecting(words: str) -> pydantic.WrapValidator:
     """Return a check that says in these words what a union of types expects, rather than once for each type."""
 
     def check(value: Any, handler: Callable[[Any], Any]) -> Any:
         try:
             return handler(value)
-        except ValidationError as error:
+        except pydantic.ValidationError as error:
             raise predicate(f"is {name_kind(value)}; expected {words}") from error
 
-    return WrapValidator(check)
+    return pydantic.WrapValidator(check)
 
 
 NUMBER = {"anyOf": [{"type": "number"}, {"enum": [None, *WORDS.values()]}]}
-WHOLE = BeforeValidator(_whole)
+WHOLE = pydantic.BeforeValidator(_whole)
 """Last in the metadata of an integer, so that its bounds are in the schema."""
-Number = Annotated[float, BeforeValidator(_real), WithJsonSchema(NUMBER)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Integer = Annotated[int, Field(ge=-(2**63), le=2**64)]
+Number = Annotated[float, pydantic.BeforeValidator(_real), pydantic.WithJsonSchema(NUMBER)]
+Finite = Annotated[float, pydantic.Field(allow_inf_nan=False)]
+Integer = Annotated[int, pydantic.Field(ge=-(2**63), le=2**64)]
 Real = Annotated[Integer | Finite, expecting("a finite number")]
 """A number that is written as it was read: 18 or 18.0."""
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Words = Annotated[str, StringConstraints(max_length=10_000)]
-Text = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=200)]
+NotNegative = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
+Words = Annotated[str, pydantic.StringConstraints(max_length=10_000)]
+Text = Annotated[str, pydantic.StringConstraints(strict=True, min_length=1, max_length=200)]
 
 
 def _stop(value: Any) -> StopReason:
@@ -194,7 +183,9 @@ def _stop(value: Any) -> StopReason:
 
 
 STOPS = [reason.name.lower() for reason in StopReason]
-StopEntry = Annotated[StopReason, PlainValidator(_stop), WithJsonSchema({"type": "string", "enum": STOPS})]
+StopEntry = Annotated[
+    StopReason, pydantic.PlainValidator(_stop), pydantic.WithJsonSchema({"type": "string", "enum": STOPS})
+]
 
 
 @dataclass(frozen=True)
@@ -332,7 +323,7 @@ def _form(kind: type[Gate | Experts], key: str) -> type[Part]:
         axes = tuple(each for each in form if isinstance(each, int))
         fields[name] = Annotated[Any, Numbers(axes, empty=False)] if axes else Literal[form]
     definitions: dict[str, Any] = {name: (form, ...) for name, form in fields.items()}
-    return create_model(kind.__name__, __base__=Part, **definitions)
+    return pydantic.create_model(kind.__name__, __base__=Part, **definitions)
 
 
 class MixtureDocument(Part):

@@ -14,25 +14,8 @@ from pydantic import ConfigDict, Field, StringConstraints, create_model
 from consilience.columns import Column, Dictionary, Rule
 from consilience.columns.dictionary import MOST_LEVELS, PLAIN, Missing
 from consilience.errors import InvalidInputError
-from consilience.files.documents import (
-    WHOLE,
-    Finite,
-    Integer,
-    Matrix,
-    MixtureDocument,
-    NotNegative,
-    Number,
-    Part,
-    Real,
-    StopEntry,
-    TaggedUnion,
-    Vector,
-    Words,
-    document_of,
-    expecting,
-    jsonable,
-    shaped,
-)
+from consilience.files import documents
+from consilience.files.documents import WHOLE, Finite, NotNegative, Number, Part, Real, Vector, Words, jsonable
 from consilience.files.saved_model import FORMAT, VERSION, SavedFit, SavedModel
 from consilience.fit import StartEnds
 from consilience.fit.inference import Between, Inference
@@ -47,10 +30,10 @@ WHOLE_UP_TO = 1_500
 LARGEST = 20_000
 """Number of parameters up to which a covariance is read."""
 
-Level = Annotated[Words | bool | Integer | Finite, expecting("text, a number, true or false")]
+Level = Annotated[Words | bool | documents.Integer | Finite, documents.expecting("text, a number, true or false")]
 Place = Annotated[int, Field(ge=0, le=10**6), WHOLE]
 Features = Annotated[
-    list[Annotated[Words | Place, expecting("the name or the index of a column")]], Field(max_length=100_000)
+    list[Annotated[Words | Place, documents.expecting("the name or the index of a column")]], Field(max_length=100_000)
 ]
 Names = Annotated[list[Words], Field(max_length=10**6)]
 Sentences = Annotated[list[Words], Field(max_length=1000)]
@@ -75,7 +58,7 @@ class ConditionalParameters(ClimbParameters):
 
     fit_intercept: bool
     categorical_features: Annotated[
-        Literal["from_dtype"] | Features, expecting('"from_dtype" or a list of names or indices of columns')
+        Literal["from_dtype"] | Features, documents.expecting('"from_dtype" or a list of names or indices of columns')
     ]
     reference_levels: dict[str, Level] | None
     gate_ridge: NotNegative
@@ -167,7 +150,7 @@ class ColumnDocument(Part):
     def of(cls, column: Column) -> dict[str, Any]:
         """Return a column as JSON, without what is as by default."""
         rule = {name: value for name, value in asdict(column.rule).items() if value != getattr(PLAIN, name)}
-        return document_of(column, cls, levels=column.levels or None, rule=rule or None)
+        return documents.document_of(column, cls, levels=column.levels or None, rule=rule or None)
 
     def value(self) -> Column:
         """Return the column."""
@@ -218,12 +201,12 @@ class DesignDocument(Part):
     centre: Vector
     scale: Vector
     columns: Annotated[list[Place], Field(max_length=10**6)] | None = None
-    others: Matrix | None = None
+    others: documents.Matrix | None = None
 
     def value(self, name: str, mixture: Mixture) -> Design:
         """Return the coordinates, of as many covariates as the mixture has."""
         columns = None if self.columns is None else tuple(self.columns)
-        scale = shaped(self.scale, self.centre.shape, f"{name}.scale")
+        scale = documents.shaped(self.scale, self.centre.shape, f"{name}.scale")
         design = Design(self.centre, scale, mixture.design.intercept, columns, self.others)
         check_design(design)
         if design.d != mixture.design.d:
@@ -258,7 +241,7 @@ class FitDocument(Part):
     n_labels: NotNegative
     n_rows: NotNegative
     weights: Vector
-    stop_reason: StopEntry
+    stop_reason: documents.StopEntry
     n_iter: Count
     trace: Vector
     starts: StartsDocument
@@ -272,12 +255,12 @@ class FitDocument(Part):
     @classmethod
     def of(cls, fit: SavedFit) -> dict[str, Any]:
         """Return a fit as JSON."""
-        experts, gate = (document_of(design, DesignDocument) for design in fit.coordinates)
-        return document_of(
+        experts, gate = (documents.document_of(design, DesignDocument) for design in fit.coordinates)
+        return documents.document_of(
             fit,
             cls,
             stop_reason=fit.stop.name.lower(),
-            starts=document_of(fit.starts, StartsDocument),
+            starts=documents.document_of(fit.starts, StartsDocument),
             starts_agree=fit.starts.agree,
             single_bic=np.nan if fit.single_bic is None else fit.single_bic,
             coordinates={"experts": experts, "gate": gate},
@@ -286,13 +269,14 @@ class FitDocument(Part):
     def value(self, mixture: Mixture) -> SavedFit:
         """Return the fit of a mixture."""
         kinds = tuple(self.starts.kinds)
-        starts = StartEnds(tuple(shaped(self.starts.values, (len(kinds),), "fit.starts.values").tolist()), kinds)
+        values = documents.shaped(self.starts.values, (len(kinds),), "fit.starts.values")
+        starts = StartEnds(tuple(values.tolist()), kinds)
         if starts.agree != self.starts_agree:
             raise InvalidInputError("fit.starts_agree contradicts fit.starts")
         same = ("log_likelihood", "n_parameters", "effective_parameters", "n_labels", "n_rows", "n_iter", "trace")
         return SavedFit(
             **{name: getattr(self, name) for name in (*same, "degeneracy")},
-            weights=shaped(self.weights, (mixture.K,), "fit.weights"),
+            weights=documents.shaped(self.weights, (mixture.K,), "fit.weights"),
             stop=self.stop_reason,
             starts=starts,
             coordinates=(
@@ -380,7 +364,7 @@ def _covariance(blocks: Sequence[BlockDocument], D: int) -> Array:
         if not end <= first <= D - len(rows):
             raise InvalidInputError(f"inference.covariance[{b}] overlaps another block, or is beyond {D} parameters")
         for i, row in enumerate(rows):
-            values = shaped(row, (i + 1,), f"inference.covariance[{b}].rows[{i}]")
+            values = documents.shaped(row, (i + 1,), f"inference.covariance[{b}].rows[{i}]")
             covariance[first + i, first : first + i + 1] = covariance[first : first + i + 1, first + i] = values
         end = first + len(rows)
     if np.any(np.isinf(covariance)) or np.any(np.diagonal(covariance) < 0):
@@ -414,7 +398,7 @@ class InferenceDocument(Part):
     def of(cls, inference: Inference, terms: Sequence[str]) -> dict[str, Any]:
         """Return standard errors as JSON; ``terms`` are the names of the coefficients."""
         between = inference.between
-        return document_of(
+        return documents.document_of(
             inference,
             cls,
             withheld=dict(inference.withheld),
@@ -434,10 +418,10 @@ class InferenceDocument(Part):
             self.kind,
             self.decrement,
             {str(part): reason for part, reason in self.withheld.items()},
-            None if degrees is None else shaped(degrees, shape, "inference.degrees_of_freedom"),
+            None if degrees is None else documents.shaped(degrees, shape, "inference.degrees_of_freedom"),
             None if between is None else Between(
-                estimates.like(shaped(between.I2, shape, "inference.between_sites.I2")),
-                estimates.like(shaped(between.tau2, shape, "inference.between_sites.tau2")),
+                estimates.like(documents.shaped(between.I2, shape, "inference.between_sites.I2")),
+                estimates.like(documents.shaped(between.tau2, shape, "inference.between_sites.tau2")),
             ),
             self.not_identified.value(estimates, terms),
         )  # fmt: skip
@@ -466,21 +450,21 @@ class ModelDocument(Part):
     format: Literal["consilience model"]
     version: Literal[1]
     provenance: ProvenanceDocument
-    estimator: Annotated[Any, TaggedUnion("class", PARAMETERS, _estimator)]
+    estimator: Annotated[Any, documents.TaggedUnion("class", PARAMETERS, _estimator)]
     columns: Annotated[list[ColumnDocument], Field(min_length=1, max_length=100_000)]
     named: bool
     frame: Literal["pandas", "polars", "pyarrow", "modin.pandas", "cudf"] | None = None
     classes: ClassesDocument | None = None
     size: Literal["exposure", "trials"] | None = None
     terms: Annotated[list[Words], Field(min_length=1, max_length=10**6)]
-    mixture: MixtureDocument
+    mixture: documents.MixtureDocument
     fit: FitDocument
     inference: InferenceDocument
 
     @classmethod
     def of(cls, saved: SavedModel) -> dict[str, Any]:
         """Return a model as JSON."""
-        return document_of(
+        return documents.document_of(
             saved,
             cls,
             format=FORMAT,
@@ -489,7 +473,7 @@ class ModelDocument(Part):
             estimator={"class": saved.estimator, "parameters": dict(saved.parameters)},
             columns=[ColumnDocument.of(column) for column in saved.columns.columns],
             classes=None if saved.classes is None else ClassesDocument.of(saved.classes),
-            mixture=MixtureDocument.of(saved.mixture),
+            mixture=documents.MixtureDocument.of(saved.mixture),
             fit=FitDocument.of(saved.fit),
             inference=InferenceDocument.of(saved.inference, saved.terms),
         )

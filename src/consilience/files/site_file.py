@@ -15,19 +15,8 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from consilience.aggregate import CovariateSummary, SiteModel
 from consilience.errors import InvalidInputError, MessageError
-from consilience.files.documents import (
-    Finite,
-    MixtureDocument,
-    NotNegative,
-    Numbers,
-    Part,
-    StopEntry,
-    Text,
-    check_version,
-    document_of,
-    shaped,
-    validated,
-)
+from consilience.files import documents
+from consilience.files.documents import Finite, MixtureDocument, NotNegative, Numbers, Part, StopEntry, Text
 from consilience.files.json_text import content_hash, parse_json, write_json
 from consilience.messages import LocalFit
 from consilience.messages.checks import check_covariates, check_fit, check_site_model, check_summary
@@ -88,8 +77,8 @@ class SiteFile:
     def from_text(cls, text: str) -> SiteFile:
         """Read a file from JSON text; raise an error if it is damaged, was changed, or is no site file."""
         document = parse_json(text, "a site file")
-        check_version(document, FORMAT, VERSION, "site file")
-        found = validated(SiteDocument, document, "site file")
+        documents.check_version(document, FORMAT, VERSION, "site file")
+        found = documents.validated(SiteDocument, document, "site file")
         if content_hash(document["content"]) != found.hash:
             raise InvalidInputError(
                 "the content does not have the hash that the file states: it was changed or damaged"
@@ -130,7 +119,7 @@ class SummaryDocument(Part):
     @classmethod
     def of(cls, summary: ColumnSummary) -> dict[str, Any]:
         """Return a summary as JSON."""
-        return document_of(
+        return documents.document_of(
             summary,
             cls,
             rows=summary.weight,
@@ -169,7 +158,7 @@ class CovariatesDocument(Part):
     @classmethod
     def of(cls, summary: CovariateSummary) -> dict[str, Any]:
         """Return a summary of covariates as JSON."""
-        return document_of(summary, cls, covariances=unpack(summary.covariances))
+        return documents.document_of(summary, cls, covariances=unpack(summary.covariances))
 
     def value(self) -> CovariateSummary:
         """Return the summary of covariates."""
@@ -179,10 +168,10 @@ class CovariatesDocument(Part):
         pairs = zip(self.shares, self.levels, strict=True)
         summary = CovariateSummary(
             self.weights,
-            shaped(self.means, (G, many), "covariates.means"),
+            documents.shaped(self.means, (G, many), "covariates.means"),
             pack(symmetric(self.covariances, (G, many, many), "covariates.covariances")),
             tuple(self.levels),
-            tuple(shaped(share, (G, len(values)), "covariates.shares") for share, values in pairs),
+            tuple(documents.shaped(share, (G, len(values)), "covariates.shares") for share, values in pairs),
         )
         check_covariates(summary)
         return summary
@@ -208,7 +197,7 @@ class SiteModelDocument(Part):
     @classmethod
     def of(cls, model: SiteModel) -> dict[str, Any]:
         """Return a model as JSON."""
-        return document_of(
+        return documents.document_of(
             model,
             cls,
             mixture=MixtureDocument.of(model.mixture),
@@ -224,8 +213,8 @@ class SiteModelDocument(Part):
         model = SiteModel(
             mixture,
             self.weight,
-            shaped(self.label_counts, (mixture.K,), "model.label_counts"),
-            shaped(self.rows_of_experts, (mixture.K,), "model.rows_of_experts"),
+            documents.shaped(self.label_counts, (mixture.K,), "model.label_counts"),
+            documents.shaped(self.rows_of_experts, (mixture.K,), "model.rows_of_experts"),
             _packed(self.second_moments, "model.second_moments"),
             self.log_likelihood,
             _packed(self.precision, "model.precision"),
@@ -238,7 +227,7 @@ class SiteModelDocument(Part):
 
 def symmetric(values: Array, shape: tuple[int, ...], name: str) -> Array:
     """Return symmetric matrices of this shape; raise an error if they are something else."""
-    found = shaped(values, shape, name)
+    found = documents.shaped(values, shape, name)
     if not np.array_equal(found, np.swapaxes(found, -1, -2)):
         raise InvalidInputError(f"{name} has a matrix that is not symmetric")
     return found
@@ -274,7 +263,7 @@ class ContentDocument(Part):
     def of(cls, file: SiteFile) -> dict[str, Any]:
         """Return the content of a file as JSON."""
         fit = file.fit
-        return document_of(
+        return documents.document_of(
             file,
             cls,
             privacy=dict(UNPROTECTED),

@@ -218,11 +218,6 @@ def _effect(
     return Effect(step, of, estimate * size, lower * size, upper * size, step.spread * abs(estimate) / scale, ratio)
 
 
-def select_strongest(effects: Sequence[Effect], count: int) -> list[Effect]:
-    """Return the strongest effects among those that their intervals support."""
-    return select_supported(effects)[:count]
-
-
 def select_supported(effects: Sequence[Effect]) -> list[Effect]:
     """Return the effects whose interval excludes none, the strongest first."""
     return sorted((each for each in effects if each.supported), key=lambda each: -each.strength)

@@ -94,7 +94,7 @@ def _place(estimator: FittedMixture, k: int, level: float) -> str:
         return "It is likelier where expert 0 is less likely."
     found = effects.gate_effects(estimator, k, level)
     rivals = "expert 1" if K == 2 else "the others"
-    told = effects.select_strongest(found, SHOWN)
+    told = effects.select_supported(found)[:SHOWN]
     places = join_words([each.step.more if each.estimate > 0 else each.step.less for each in told])
     odds = join_words([f"by {_ratio(each)} {each.step.words}" for each in told])
     sentence = f"It is likelier {places}: its odds against {rivals} are multiplied {odds}." if told else ""
@@ -141,7 +141,7 @@ def _slopes(estimator: FittedMixture, k: int, level: float) -> str:
     if not effects.has_expert_intervals(estimator, k):
         return f"What goes with its response is not said, because {_silence(estimator, 'experts', k)}."
     found = effects.expert_effects(estimator, k, level)
-    shown = effects.select_strongest(found, SHOWN)
+    shown = effects.select_supported(found)[:SHOWN]
     told = [_state_effect(each, before) for each, before in zip(shown, [None, *shown], strict=False)]
     return " ".join([f"{join_words(told)}." if told else "", *_rest(found, "its response")]).strip()
 
@@ -236,8 +236,9 @@ def _reservations(estimator: FittedMixture, level: float) -> str:
 
 def _rest(found: Sequence[effects.Effect], what: str) -> list[str]:
     """Name the further effects on ``what``, those that may be none, and those without an interval."""
-    shown, clear = _unique(effects.select_strongest(found, SHOWN)), _unique(effects.select_supported(found))
-    further = [name for name in _unique(effects.select_supported(found)[SHOWN:]) if name not in shown]
+    supported = effects.select_supported(found)
+    shown, clear = _unique(supported[:SHOWN]), _unique(supported)
+    further = [name for name in _unique(supported[SHOWN:]) if name not in shown]
     unclear = [name for name in _unique([each for each in found if each.known]) if name not in clear]
     unknown = _unique([each for each in found if not each.known])
     return [
