@@ -7,13 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from consilience.fit.starts import Progress as PassProgress
     from consilience.runs.run import Progress as RoundProgress
 
-T = TypeVar("T")
 Show = Callable[[str, int | None, int | None], None]
 """Shows a text and, if they are known, how many of how many parts are done."""
 FIRST_LINE = 5.0
@@ -25,8 +24,11 @@ _log = logging.getLogger("consilience")
 
 
 @contextmanager
-def display_progress(title: str) -> Iterator[Show]:
-    """Yield a function that shows the state of a computation, on the error output."""
+def display_progress(title: str, *, verbose: bool = True) -> Iterator[Show]:
+    """Yield a function that shows the state of a computation on the error output, or nothing if not ``verbose``."""
+    if not verbose:
+        yield lambda *_: None
+        return
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -100,24 +102,6 @@ def show_passes(verbose: bool, title: str) -> Iterator[PassProgress | None]:
 
 
 @contextmanager
-def count_draws(verbose: bool, title: str, total: int) -> Iterator[Callable[[T], T]]:
-    """Yield a function that returns its argument and, if ``verbose``, advances a bar of ``total`` data sets."""
-    if not verbose:
-        yield lambda value: value
-        return
-    done = 0
-    with display_progress(title) as show:
-
-        def advance(value: T) -> T:
-            nonlocal done
-            done += 1
-            show("simulated data sets", done, total)
-            return value
-
-        yield advance
-
-
-@contextmanager
 def show_rounds(verbose: bool, title: str) -> Iterator[RoundProgress | None]:
     """Yield a callback that shows the round and how many sites have answered, or None if not ``verbose``.
 
@@ -143,20 +127,14 @@ def show_rounds(verbose: bool, title: str) -> Iterator[RoundProgress | None]:
 @contextmanager
 def count_files(verbose: bool, title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Yield a function that logs and, if ``verbose``, shows how many of ``total`` files are done."""
-    logged = [time.monotonic()]
-
-    def log(done: int) -> None:
-        if done == total or time.monotonic() - logged[0] > LOG_SECONDS:
-            logged[0] = time.monotonic()
-            _log.info("%s: %d of %d files", title, done, total)
-
-    if not verbose:
-        yield log
-        return
-    with display_progress(title) as show:
+    logged = time.monotonic()
+    with display_progress(title, verbose=verbose) as show:
 
         def advance(done: int) -> None:
-            log(done)
+            nonlocal logged
+            if done == total or time.monotonic() - logged > LOG_SECONDS:
+                logged = time.monotonic()
+                _log.info("%s: %d of %d files", title, done, total)
             show("files", done, total)
 
         yield advance

@@ -139,10 +139,7 @@ class CommandFault(Enum):
     )
     FILE = Kind("CSL-141", 3, "A file or folder cannot be used", "Check that it exists, and who may read and write it.")
     OUTPUT = Kind(
-        "CSL-140",
-        3,
-        "The output cannot be written",
-        "Choose another path, or pass --overwrite to replace the file.",
+        "CSL-140", 3, "The output cannot be written", "Choose another path, or pass --overwrite to replace the file."
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from consilience.display import count_draws
+from consilience.display import display_progress
 from consilience.errors import ConsilienceWarning, InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.fit import Specification, fit_mixture
@@ -124,8 +124,11 @@ def order_test(
     seeds = generator(estimator.random_state).spawn(draws)
     parallel = Parallel(n_jobs=n_jobs, return_as="generator")
     values = parallel(delayed(_draw_statistic)(null.mixture_, rows, specifications, budget, seed) for seed in seeds)
-    with count_draws(verbose, "order test", draws) as advance:
-        found = [advance(value) for value in values]
+    found = []
+    with display_progress("order test", verbose=verbose) as show:
+        for value in values:
+            found.append(value)
+            show("simulated data sets", len(found), draws)
     statistic = 2 * (alternative.log_likelihood_ - null.log_likelihood_)
     return OrderTest(K, statistic, np.array(found), null, alternative)
 

@@ -63,13 +63,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         return rows
 
     def fit(  # noqa: PLR0917 - the data of a fit, in scikit-learn's order
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: Any = None,
-        groups: Any = None,
-        exposure: Any = None,
-        trials: Any = None,
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, exposure: Any = None, trials: Any = None
     ) -> Self:
         """Fit the mixture.
 

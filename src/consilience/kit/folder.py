@@ -20,7 +20,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.json_text import read_capped
 from consilience.kit import ledger
 from consilience.kit.private_files import slug, write_once
-from consilience.kit.roster import encode_key, missing_package, signed_bytes
+from consilience.kit.roster import NEEDED, encode_key, signed_bytes
 from consilience.kit.row_tags import SECRET
 from consilience.messages.site_names import site_names
 
@@ -97,7 +97,7 @@ def _library() -> tuple[Any, Any, Any]:
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ed25519
     except ImportError as error:
-        raise missing_package(error) from error
+        raise ImportError(NEEDED) from error
     return serialization, ed25519, UnsupportedAlgorithm
 
 

@@ -7,7 +7,6 @@ base64. An answer names the content hash of its question, so that it answers tha
 from __future__ import annotations
 
 import binascii
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,13 +15,12 @@ from typing import Any, ClassVar, Self
 
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import content_hash, parse_json, read_text, write_json
-from consilience.kit.roster import Roster
+from consilience.kit.roster import HASH, Roster
 from consilience.messages.site_names import site_names
 
 VERSION = 1
 """Version of the format that is written; all versions up to it are read."""
 MOST_ROUNDS = 100_000
-HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _HEAD = {"format", "version", "hash", "content", "envelope"}
 
 

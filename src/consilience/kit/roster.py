@@ -25,14 +25,7 @@ from consilience.messages.site_names import site_names
 MARK = "ed25519:"
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
-INSTALL = "python -m pip install 'consilience[secure]'"
-
-
-def missing_package(error: ImportError) -> ImportError:
-    """Return the error that names the command which installs what keys and signatures need."""
-    found = ImportError(f"keys and signatures need the package cryptography: {INSTALL}")
-    found.__cause__ = error
-    return found
+NEEDED = "keys and signatures need the package cryptography: python -m pip install 'consilience[secure]'"
 
 
 def signed_bytes(content_hash: str) -> bytes:
@@ -73,7 +66,7 @@ def verify_signature(public_key: str, signature: object, content_hash: str) -> b
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     except ImportError as error:
-        raise missing_package(error) from error
+        raise ImportError(NEEDED) from error
     key = Ed25519PublicKey.from_public_bytes(decode_key(public_key, KEY_BYTES))
     try:
         key.verify(decode_key(signature, SIGNATURE_BYTES), signed_bytes(content_hash))

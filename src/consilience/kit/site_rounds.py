@@ -143,11 +143,9 @@ def collect_asked(folder: SiteFolder, used: UsedRows) -> Asked:
     """Return what was asked over some rows in earlier runs, and the fits to them that were released."""
     same = [entry for entry in folder.entries if entry.details.get("tags") == used.tags.hash]
     states = [str(entry.details["state"]) for entry in same if "state" in entry.details]
-    asked = Asked()
-    if states:
-        asked = _state(folder, states[-1]).next_run()
-    fits = [_encoded(read_released_fit(folder, entry.number)) for entry in same if entry.kind == "release"]
-    return asked.with_fits([fit for fit in fits if fit is not None])
+    asked = _state(folder, states[-1]).next_run() if states else Asked()
+    fitted = [read_released_fit(folder, entry.number).model for entry in same if entry.kind == "release"]
+    return asked.with_fits([encode(Expect(model.mixture, information=True)) for model in fitted if model is not None])
 
 
 def read_released_fit(folder: SiteFolder, entry: int) -> LocalFit:
@@ -191,10 +189,6 @@ def _stored(folder: SiteFolder, asked: Asked) -> str:
     path = folder.path / ROUNDS
     path.mkdir(mode=0o700, exist_ok=True)
     return release.keep_bytes(path, asked.to_text().encode())
-
-
-def _encoded(fit: LocalFit) -> bytes | None:
-    return None if fit.model is None else encode(Expect(fit.model.mixture, information=True))
 
 
 def find_released_fit(folder: SiteFolder, study: str, used: UsedRows) -> LocalFit | None:

@@ -158,11 +158,9 @@ def feature_names(estimator: FittedMixture) -> list[str]:
 def feature_place(estimator: FittedMixture, feature: str | int | None, read: Sequence[int]) -> int:
     """Return the column of a covariate; None is allowed if the gate or the experts ``read`` only one term beside 1."""
     columns = _covariate_columns(estimator, read)
-    return (
-        columns[0]
-        if feature is None and len(columns) == 1
-        else find_place(feature, feature_names(estimator), "feature")
-    )
+    if feature is None and len(columns) == 1:
+        return columns[0]
+    return find_place(feature, feature_names(estimator), "feature")
 
 
 def _covariate_columns(estimator: FittedMixture, read: Sequence[int]) -> list[int]:

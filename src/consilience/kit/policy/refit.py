@@ -173,7 +173,8 @@ def fit_releasable(question: FitSite, rows: Rows, study: Study, policy: Policy) 
     """
     applied = policy.stricter(study.minimum)
     orders = tuple(K for K in question.orders if applied.site.max_experts >= K)
-    steps = () if orders == question.orders else (f"only {_listed(orders)} experts were tried: more are not allowed",)
+    tried = ", ".join(map(str, orders))
+    steps = () if orders == question.orders else (f"only {tried} experts were tried: more are not allowed",)
     if not orders:
         orders = (applied.site.max_experts,)
         steps = (f"the study asks for more experts than the policy allows: {orders[0]} were fitted instead",)
@@ -245,10 +246,6 @@ def _refusal(failed: Iterable[rules.Check]) -> str:
         bound = f"the limit of {check.rule} is {check.limit:g}"
         lines.append(f"  {where}: {bound}. To do: {REMEDIES.get(check.rule, MORE_ROWS)}.")
     return "\n".join(["Nothing can be released:", *dict.fromkeys(lines)]) if lines else ""
-
-
-def _listed(orders: tuple[int, ...]) -> str:
-    return ", ".join(map(str, orders))
 
 
 # ---------------------------------------------------------------- self test
