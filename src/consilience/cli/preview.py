@@ -168,13 +168,7 @@ def preview_document(report: FitReport, entry: Entry) -> dict[str, Any]:
             for name, meaning, value in fields_of(report.file)
         ],
         "checks": [
-            {
-                "rule": check.rule,
-                "scope": check.scope,
-                "limit": check.limit,
-                "observed": check.observed if isfinite(check.observed) else None,
-                "kept": check.kept,
-            }
+            {**check.stated, "observed": check.observed if isfinite(check.observed) else None, "kept": check.kept}
             for check in report.checks
         ],
         "steps": list(report.steps),

@@ -262,41 +262,26 @@ def _attacked_fit(attack: Callable[[Claim], Claim], fit: LocalFit) -> LocalFit:
     model = fit.model
     assert model is not None  # asked before  # noqa: S101
     experts = gaussian(model.mixture.experts)
-    claim = attack(
-        Claim(
-            model.label_counts,
-            unpack(model.second),
-            experts.B,
-            model.label_counts[:, None, None] * experts.matrices,
-            model.precision,
-        )
-    )
+    scatter = model.label_counts[:, None, None] * experts.matrices
+    claim = attack(Claim(model.label_counts, unpack(model.second), experts.B, scatter, model.precision))
     times = _times(claim, model.label_counts)
     gate = model.mixture.gate
     gate = gate if gate.reads_covariates else gate.with_shares(claim.n / claim.n.sum())
     covariances = claim.scatter / np.maximum(claim.n, 1e-300)[:, None, None]
     told = replace(experts.permuted(np.arange(len(claim.n))), B=claim.B)
     lied = told.with_shape_values(covariances.reshape(len(claim.n), -1))
-    summary = fit.summary
-    return replace(
-        fit,
-        summary=replace(
-            summary,
-            weight=times * summary.weight,
-            x_products=times * summary.x_products,
-            y_products=times * summary.y_products,
-        ),
-        model=replace(
-            model,
-            mixture=replace(model.mixture, gate=gate, experts=lied),
-            weight=times * model.weight,
-            label_counts=claim.n,
-            mass=claim.n * float(model.mass.sum() / model.label_counts.sum()),
-            second=pack(claim.S),
-            log_likelihood=times * model.log_likelihood,
-            precision=times * claim.precision,
-        ),
+    scaled = {name: times * getattr(fit.summary, name) for name in ("weight", "x_products", "y_products")}
+    lied_model = replace(
+        model,
+        mixture=replace(model.mixture, gate=gate, experts=lied),
+        weight=times * model.weight,
+        label_counts=claim.n,
+        mass=claim.n * float(model.mass.sum() / model.label_counts.sum()),
+        second=pack(claim.S),
+        log_likelihood=times * model.log_likelihood,
+        precision=times * claim.precision,
     )
+    return replace(fit, summary=replace(fit.summary, **scaled), model=lied_model)
 
 
 # ---------------------------------------------------------------- the engine

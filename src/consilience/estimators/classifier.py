@@ -91,17 +91,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
 
     def _specification(self) -> Specification:
         """Return the specification of the mixture to fit, with its penalties."""
-        return Specification(
-            K=validation.requested_order(self),
-            family=self.family,
-            gate=self.gate,
-            n_classes=len(self.classes_),
-            intercept=self.fit_intercept,
-            gate_ridge=self.gate_ridge,
-            expert_ridge=self.expert_ridge,
-            expert_columns=self._terms_read(self.expert_features, "expert_features"),
-            gate_columns=self._terms_read(self.gate_features, "gate_features"),
-        )
+        return self._specified(self.gate, n_classes=len(self.classes_))
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
         X, y = validation.validate_columns(self, X, y, reset=reset, ensure_min_samples=min_rows)

@@ -9,7 +9,8 @@ import numpy as np
 
 from consilience.columns.dictionary import chosen_names
 from consilience.estimators.estimator import MixtureEstimator, split_intercept
-from consilience.estimators.validation import validate_sizes
+from consilience.estimators.validation import requested_order, validate_sizes
+from consilience.fit import Specification
 from consilience.fit.inference import expert_means, mean_errors
 from consilience.fit.parameters import parameters
 from consilience.fitted.protocols import generator
@@ -26,8 +27,23 @@ class ConditionalMixture(MixtureEstimator):
     gate_ridge: float
     expert_ridge: float | None
 
-    def _terms_read(self, features: Any, name: str) -> tuple[int, ...] | None:
-        """Return the places among the terms of the columns ``features``, names or indices; None for all."""
+    def _specified(self, gate: str, **of_experts: Any) -> Specification:
+        """Return the specification of a mixture with this gate, and with what else its experts need."""
+        return Specification(
+            K=requested_order(self),
+            family=self.family,
+            gate=gate,
+            intercept=self.fit_intercept,
+            gate_ridge=self.gate_ridge,
+            expert_ridge=self.expert_ridge,
+            expert_columns=self._terms_read("expert_features"),
+            gate_columns=self._terms_read("gate_features"),
+            **of_experts,
+        )
+
+    def _terms_read(self, name: str) -> tuple[int, ...] | None:
+        """Return the places among the terms of the columns that a parameter names; None for all."""
+        features = getattr(self, name, None)
         if features is None:
             return None
         chosen, columns = chosen_names(features, self.columns_.names, name), self.columns_.columns

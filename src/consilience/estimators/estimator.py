@@ -100,16 +100,8 @@ class MixtureEstimator(BaseEstimator):
         specification = self._specification()
         threads = validation.thread_count(self.n_jobs)
         with show_passes(bool(self.verbose), type(self).__name__) as progress, jobs(threads):
-            fit = fit_mixture(
-                rows,
-                specification,
-                rng=generator(self.random_state),
-                n_init=self.n_init,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                start=self.mixture_init,
-                progress=progress,
-            )
+            rng, budget = generator(self.random_state), validation.budget_of(self)
+            fit = fit_mixture(rows, specification, rng=rng, start=self.mixture_init, progress=progress, **budget)
             n = criteria.label_count(rows)
             self._set_fit(fit, infer_after_fit(fit, rows, n), n)
             self.single_bic_ = single_bic(rows, specification)

@@ -13,6 +13,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from consilience.display import display_progress
 from consilience.errors import ConsilienceWarning, InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
+from consilience.estimators.validation import budget_of
 from consilience.fit import Specification, fit_mixture
 from consilience.fit.inference import check_unweighted, simulate
 from consilience.fitted.protocols import generator
@@ -120,7 +121,7 @@ def order_test(
     check_unweighted(rows)
     alternative.fit(X, y, **fit_params)
     specifications = null.specification_, alternative.specification_
-    budget = {"n_init": null.n_init, "tol": null.tol, "max_iter": null.max_iter}
+    budget = budget_of(null)
     seeds = generator(estimator.random_state).spawn(draws)
     parallel = Parallel(n_jobs=n_jobs, return_as="generator")
     values = parallel(delayed(_draw_statistic)(null.mixture_, rows, specifications, budget, seed) for seed in seeds)

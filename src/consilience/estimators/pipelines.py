@@ -15,6 +15,7 @@ from consilience.columns import frames
 from consilience.errors import ConsilienceWarning, InvalidInputError
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import site_rows, specification_of
+from consilience.estimators.validation import budget_of
 from consilience.fit import fit_mixture
 from consilience.fit.selection import HeldOut, label_densities
 from consilience.fitted.protocols import generator
@@ -105,8 +106,8 @@ def _held_out_densities(estimator: MixtureEstimator, parts: Sequence[Mapping[str
     """Fit to the first part; return the weighted log densities and weights of the second."""
     named = dict(zip(("other folds", "fold"), parts, strict=True))
     rows, left_out = site_rows(estimator, named)  # both parts have the same columns and classes
-    budget: dict[str, Any] = {"n_init": estimator.n_init, "tol": estimator.tol, "max_iter": estimator.max_iter}
+    rng = generator(estimator.random_state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)  # the fit to all rows has warned
-        fit = fit_mixture(rows, specification_of(estimator), rng=generator(estimator.random_state), **budget)
+        fit = fit_mixture(rows, specification_of(estimator), rng=rng, **budget_of(estimator))
     return label_densities(fit.mixture, left_out)

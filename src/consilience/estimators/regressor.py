@@ -38,19 +38,8 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             known = ", ".join(regression_families())
             raise InvalidInputError(f"family={self.family!r}: expected one of {known}{ELSEWHERE}")
         validation.check_structure(self.covariance_type)
-        return Specification(
-            K=validation.requested_order(self),
-            family=self.family,
-            gate=self.gate_kind,
-            structure=self.covariance_type,
-            degrees_of_freedom=self.degrees_of_freedom,
-            intercept=self.fit_intercept,
-            gate_ridge=self.gate_ridge,
-            expert_ridge=self.expert_ridge,
-            reg_covar=self.reg_covar,
-            expert_columns=self._terms_read(getattr(self, "expert_features", None), "expert_features"),
-            gate_columns=self._terms_read(getattr(self, "gate_features", None), "gate_features"),
-        )
+        shape = {"structure": self.covariance_type, "degrees_of_freedom": self.degrees_of_freedom}
+        return self._specified(self.gate_kind, **shape, reg_covar=self.reg_covar)
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
         X, y = validation.validate_columns(

@@ -58,6 +58,11 @@ def requested_order(estimator: MixtureEstimator) -> int:
     return order
 
 
+def budget_of(estimator: MixtureEstimator) -> dict[str, Any]:
+    """Return how long an estimator searches: its starts, tolerance and iterations."""
+    return {"n_init": estimator.n_init, "tol": estimator.tol, "max_iter": estimator.max_iter}
+
+
 def thread_count(n_jobs: Any) -> int:
     """Return the number of threads for scikit-learn's ``n_jobs``."""
     if n_jobs is None:

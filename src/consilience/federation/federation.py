@@ -29,6 +29,7 @@ from consilience.errors import DegenerateFitWarning, InvalidInputError, warn
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import specification_of
 from consilience.estimators.order import CRITERIA
+from consilience.estimators.validation import budget_of
 from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders, build_models, compare_orders, warn_of
 from consilience.federation.scores import Scores, collect_scores, plan_scores
@@ -545,9 +546,8 @@ def _task(models: Sequence[MixtureEstimator], sites: Sequence[Site], journal: ob
         seed = _drawn(seed)
     specifications = tuple(specification_of(model) for model in models)
     check_label_count(sites, max(specification.K for specification in specifications))
-    budgets: dict[str, Any] = {"n_init": first.n_init, "tol": first.tol, "max_iter": first.max_iter}
-    names = first.columns_.terms if hasattr(first, "feature_names_in_") else ()
-    return Task(specifications, *sites[0].shape, start=first.mixture_init, seed=int(seed), **budgets, names=names)
+    names, budget = first.columns_.terms if hasattr(first, "feature_names_in_") else (), budget_of(first)
+    return Task(specifications, *sites[0].shape, start=first.mixture_init, seed=int(seed), names=names, **budget)
 
 
 def _drawn(random_state: Any) -> int:

@@ -120,9 +120,8 @@ class QuestionLetter(Letter):
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
-        _check_fields(content, {"sites", "asks", "question", "totals"})
         return cls(
-            *_head(content),
+            *_head(content, {"sites", "asks", "question", "totals"}),
             tuple(as_name(site) for site in content["sites"]),
             as_name(content["asks"]),
             as_bytes(content["question"]),
@@ -155,9 +154,8 @@ class AnswerLetter(Letter):
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
-        _check_fields(content, {"site", "asked", "answer"})
         return cls(
-            *_head(content),
+            *_head(content, {"site", "asked", "answer"}),
             as_name(content["site"]),
             as_hash(content["asked"]),
             as_bytes(content["answer"]),
@@ -165,12 +163,10 @@ class AnswerLetter(Letter):
         )
 
 
-def _check_fields(content: Mapping[str, Any], own: set[str]) -> None:
+def _head(content: Mapping[str, Any], own: set[str]) -> tuple[str, str, int]:
+    """Return run, study and round of a letter; raise an error if it has other fields than these and its own."""
     if set(content) != own | {"run", "study", "round"}:
         raise ValueError
-
-
-def _head(content: Mapping[str, Any]) -> tuple[str, str, int]:
     number = content["round"]
     if type(number) is not int or not 1 <= number <= MOST_ROUNDS:
         raise ValueError

@@ -10,6 +10,7 @@ from consilience.errors import ConsilienceError, InvalidInputError
 from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import set_columns, specification_of
+from consilience.estimators.validation import budget_of
 from consilience.kit.study import Study
 from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, SharedCentre, Task
 from consilience.model import FAMILIES, GATES, Mixture
@@ -39,19 +40,9 @@ def _estimator(study: Study, K: int) -> MixtureEstimator:
 def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None, *, start: Mixture | None = None) -> Task:
     """Return the task of a study: the same at every site and at the coordinator."""
     models = estimators_of(study) if models is None else models
-    first = models[0]
-    terms = first.columns_.terms
-    return Task(
-        tuple(specification_of(model) for model in models),
-        len(terms),
-        1,
-        seed=study.seed,
-        n_init=first.n_init,
-        tol=first.tol,
-        max_iter=first.max_iter,
-        names=terms,
-        start=start,
-    )
+    terms, budget = models[0].columns_.terms, budget_of(models[0])
+    specifications = tuple(specification_of(model) for model in models)
+    return Task(specifications, len(terms), 1, start=start, seed=study.seed, names=terms, **budget)
 
 
 # ---------------------------------------------------------------- methods

@@ -74,14 +74,8 @@ def model_card(result: Result, *, title: str = "", **known: Any) -> str:
         "tags": ["mixture-model", "federated-learning", "interpretable"],
         "model_name": name,
     }
-    lines = [
-        "---",
-        *(f"{key}: {_yaml_text(value)}" for key, value in header.items()),
-        "---",
-        "",
-        f"# {_escape_markdown(name)}",
-        "",
-    ]
+    lines = ["---", *(f"{key}: {_yaml_text(value)}" for key, value in header.items()), "---", ""]
+    lines += [f"# {_escape_markdown(name)}", ""]
     lines += [f"**{found.use}**", "", _escape_markdown(found.about), "", _escape_markdown(found.left_out), ""]
     lines += [*(f"- {_escape_markdown(point.text)}" for point in found.points), ""]
     lines += [line for each in report_sections(subject, pictures=False) for line in _section_lines(each)]

@@ -103,15 +103,7 @@ def release_evidence(verdict: ReleaseVerdict) -> dict[str, Any]:
     return {
         "policy": verdict.policy.identity,
         "profile": verdict.policy.profile_text,
-        "rules": [
-            {
-                "rule": check.rule,
-                "scope": check.scope,
-                "limit": check.limit,
-                "result": "kept" if check.kept else "failed",
-            }
-            for check in verdict.checks
-        ],
+        "rules": [{**check.stated, "result": "kept" if check.kept else "failed"} for check in verdict.checks],
     }
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -67,6 +67,11 @@ class Check:
     kept: bool
     detail: str = ""
     place: int | None = None
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What may be said of the rule outside the site: its name, scope and limit."""
+        return {"rule": self.rule, "scope": self.scope, "limit": self.limit}
 
     @classmethod
     def at_least(cls, part: Part, rule: str, scope: str, limit: float, observed: float, *, detail: str = "") -> Check:
