@@ -62,11 +62,7 @@ class RowTags:
         return len(self.tags)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, RowTags)
-            and self.columns == other.columns
-            and np.array_equal(self.tags, other.tags)
-        )  # fmt: skip
+        return isinstance(other, RowTags) and self.columns == other.columns and np.array_equal(self.tags, other.tags)
 
     def __hash__(self) -> int:
         return hash((self.columns, self.n))

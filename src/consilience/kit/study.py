@@ -40,9 +40,7 @@ class NumberColumn(Part):
 
     def column(self) -> Column:
         """Return the column as the library reads it."""
-        rule = Rule(
-            self.unit, self.low, self.high, self.missing, self.fill, self.transform, self.centre, self.scale
-        )  # fmt: skip
+        rule = Rule(self.unit, self.low, self.high, self.missing, self.fill, self.transform, self.centre, self.scale)
         return Column(self.name, rule=rule)
 
 
@@ -158,9 +156,7 @@ class Study(TomlFile):
         if twice:
             raise ValueError(f"columns: {', '.join(twice)} is listed twice")
         read = {"model.response": [self.model.response], "model.exposure": [self.model.exposure or names[0]]}
-        read |= {
-            f"model.{part}": getattr(self.model, part) or [] for part in ("gate_columns", "expert_columns")
-        }  # fmt: skip
+        read |= {f"model.{part}": getattr(self.model, part) or [] for part in ("gate_columns", "expert_columns")}
         for place, wanted in read.items():
             for name in wanted:
                 if name not in names:

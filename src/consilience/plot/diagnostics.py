@@ -9,14 +9,8 @@ import numpy as np
 from scipy.special import betaincinv, ndtr, ndtri
 
 from consilience.errors import InvalidInputError
-from consilience.fitted.protocols import (
-    FederatedResult,
-    FittedMixture,
-    check_level,
-    generator,
-    is_federated_result,
-    noun,
-)
+from consilience.fitted import protocols
+from consilience.fitted.protocols import FederatedResult, FittedMixture, generator, is_federated_result, noun
 from consilience.model import Mixture, Rows
 from consilience.model.families.registry import gaussian
 from consilience.numerics.arrays import Array, IntArray
@@ -75,7 +69,7 @@ def calibration(
     'normal quantile'
     """
     estimator = drawing.estimator_of(model)
-    check_level(level)
+    protocols.check_level(level)
     r = drawing.response_place(estimator, response)
     rows = estimator.rows(X, y, **metadata)
     if rows.groups is not None:

@@ -17,14 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.columns import frames
 from consilience.errors import InvalidInputError
-from consilience.fitted.protocols import (
-    FederatedResult,
-    FittedMixture,
-    is_federated_result,
-    noun,
-    response_names,
-    term_names,
-)
+from consilience.fitted import protocols
+from consilience.fitted.protocols import FederatedResult, FittedMixture, noun, response_names, term_names
 from consilience.numerics.arrays import Array
 
 if TYPE_CHECKING:
@@ -121,7 +115,7 @@ NAMES_SHOWN = 20
 
 def estimator_of(model: FittedMixture | FederatedResult) -> FittedMixture:
     """Return the fitted estimator: ``model`` itself, or that of a federated result."""
-    found = model.model if is_federated_result(model) else model
+    found = model.model if protocols.is_federated_result(model) else model
     if isinstance(found, type) or not hasattr(found, "order_name"):
         raise InvalidInputError(
             f"model is a {type(model).__name__}: expected a fitted estimator of this library, or the result of "

@@ -10,19 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from consilience.errors import InvalidInputError
-from consilience.fitted.protocols import (
-    FederatedComparison,
-    FederatedResult,
-    FittedMixture,
-    LocalComparison,
-    check_level,
-    is_federated_comparison,
-    is_local_comparison,
-    noun,
-    parameter_table,
-    response_names,
-    term_names,
-)
+from consilience.fitted import protocols
+from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture, LocalComparison, noun
 from consilience.numerics.arrays import Array
 from consilience.plot import drawing
 
@@ -84,7 +73,7 @@ def coefficients(
     ['x0', 'x1', 'x2']
     """
     estimator = drawing.estimator_of(model)
-    check_level(level)
+    protocols.check_level(level)
     entries = _entries(estimator, part, response, level)
     if X is not None:
         deviations = estimator.covariates(X).std(axis=0)
@@ -130,12 +119,12 @@ def _unidentified_note(estimator: FittedMixture, groups: Iterable[list[Entry]]) 
 
 def _entries(estimator: FittedMixture, part: str, response: str | int | None, level: float) -> list[Entry]:
     """Return the rows of the tidy table of one part, and of one response if it is given."""
-    columns = parameter_table(estimator, level)
+    columns = protocols.parameter_table(estimator, level)
     entries = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     known = list(dict.fromkeys(entry["part"] for entry in entries))
     if part not in known:
         raise InvalidInputError(f"part={part!r}: expected one of {drawing.list_names(known)}")
-    outputs = response_names(estimator)
+    outputs = protocols.response_names(estimator)
     wanted = None if response is None else outputs[drawing.find_place(response, outputs, "response")]
     return [e for e in entries if e["part"] == part and (wanted is None or e["response"] in ("", wanted))]
 
@@ -160,7 +149,7 @@ def _group_entries(
     outputs = list(dict.fromkeys(entry["response"] for entry in entries))
     found: dict[str, list[Entry]] = {}
     for output, term in product(outputs, chosen):
-        parts = [output] * (len(outputs) > 1) + [term] * (term != "" and term_names(estimator) != [term])
+        parts = [output] * (len(outputs) > 1) + [term] * (term != "" and protocols.term_names(estimator) != [term])
         label = ": ".join(parts) or entries[0]["part"].replace("_", " ")
         found[label] = [entry for entry in entries if (entry["response"], entry["term"]) == (output, term)]
     return found
@@ -219,11 +208,11 @@ def orders(selection: LocalComparison | FederatedComparison, *, ax: Axes | None 
     >>> plot.orders(selection).get_legend_handles_labels()[1]
     ['AIC', 'BIC', 'ICL']
     """
-    if not (is_local_comparison(selection) or is_federated_comparison(selection)):
+    if not (protocols.is_local_comparison(selection) or protocols.is_federated_comparison(selection)):
         raise InvalidInputError(
             f"selection is a {type(selection).__name__}: expected the result of select_order or Federation.select_order"
         )
-    models = selection.estimators if is_local_comparison(selection) else [fitted.model for fitted in selection.fits]
+    models = selection.estimators if protocols.is_local_comparison(selection) else [fit.model for fit in selection.fits]
     orders_ = np.array(selection.orders)
     doubtful = np.array([not (model.converged_ and model.starts_agree_) for model in models])
     ax = drawing.prepare_axes(ax)
@@ -244,7 +233,7 @@ def orders(selection: LocalComparison | FederatedComparison, *, ax: Axes | None 
 
 def _criteria(selection: LocalComparison | FederatedComparison) -> Iterator[tuple[str, Array, Array | None, int]]:
     """Yield name, values, standard errors and preferred order of each criterion."""
-    if is_federated_comparison(selection):
+    if protocols.is_federated_comparison(selection):
         for name in ("aic", "bic"):
             values = np.array([float(getattr(fitted, name)) for fitted in selection.fits])
             yield name, values, None, selection.orders[int(values.argmin())]

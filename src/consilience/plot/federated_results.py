@@ -8,15 +8,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from consilience.errors import InvalidInputError
-from consilience.fitted.protocols import (
-    FederatedResult,
-    FittedMixture,
-    check_level,
-    is_federated_result,
-    response_names,
-    term_names,
-    terms_read,
-)
+from consilience.fitted import protocols
+from consilience.fitted.protocols import FederatedResult, FittedMixture, response_names, term_names, terms_read
 from consilience.methods import CombinedFit, SharedFit
 from consilience.numerics.arrays import Array
 from consilience.plot import drawing
@@ -85,7 +78,7 @@ def sites(
     ['north', 'south', 'east', 'all sites']
     """
     estimator = _estimator_over_sites(result)
-    check_level(level)
+    protocols.check_level(level)
     k, c, t = _choose_coefficient(estimator, expert, response, term)
     forest = site_forest(result, k, c, t)
     M = len(forest.names)
@@ -112,7 +105,7 @@ def site_forest(result: FederatedResult, k: int, c: int, t: int) -> Forest:
 
 
 def _estimator_over_sites(result: FederatedResult) -> FittedMixture:
-    if not is_federated_result(result):
+    if not protocols.is_federated_result(result):
         raise InvalidInputError(f"result is a {type(result).__name__}: expected the result of Federation.fit")
     if not isinstance(result.fit, CombinedFit) and not result.models:
         raise InvalidInputError(
@@ -250,7 +243,7 @@ def transport(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
 
 def _fit_of(result: FederatedResult, kind: type[F], method: str) -> F:
     """Return the fit of a result if it is of this kind."""
-    fit = result.fit if is_federated_result(result) else None
+    fit = result.fit if protocols.is_federated_result(result) else None
     if not isinstance(fit, kind):
         got = "the result of another method" if fit is not None else f"a {type(result).__name__}"
         raise InvalidInputError(f"result is {got}: expected the result of Federation.fit with method={method}(...)")

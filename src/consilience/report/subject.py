@@ -8,13 +8,8 @@ from typing import Any
 
 from consilience.errors import InvalidInputError
 from consilience.fit.survey import SiteReport
-from consilience.fitted.protocols import (
-    FederatedComparison,
-    FederatedResult,
-    FittedMixture,
-    is_federated_comparison,
-    is_federated_result,
-)
+from consilience.fitted import protocols
+from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture
 from consilience.plot.drawing import estimator_of
 
 Result = FittedMixture | FederatedResult | FederatedComparison
@@ -52,11 +47,11 @@ class Subject:
     @classmethod
     def of(cls, result: Result, **known: Any) -> Subject:
         """Return the subject of a fitted estimator, a federated fit, or a comparison of orders."""
-        if is_federated_comparison(result):
+        if protocols.is_federated_comparison(result):
             if known.get("orders") is not None:
                 raise InvalidInputError("orders: the result is a comparison of orders already")
             return cls(result.best.model, result.best, **{**known, "orders": result})
-        return cls(estimator_of(result), result if is_federated_result(result) else None, **known)
+        return cls(estimator_of(result), result if protocols.is_federated_result(result) else None, **known)
 
     @property
     def sites(self) -> list[SiteReport]:
