@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 
 from consilience import (
+    FederatedEM,
     Federation,
     MixtureOfExpertsClassifier,
     MixtureOfExpertsRegressor,
@@ -136,3 +137,11 @@ def combined(federation: Federation) -> Any:
 def shared(federation: Federation) -> Any:
     with warnings.catch_warnings(action="ignore"):  # far and tiny are not used
         return federation.fit(MixtureOfExpertsRegressor(2, n_init=2, random_state=0), method=SharedCentre())
+
+
+@pytest.fixture(scope="session")
+def own_gates(federation: Federation) -> Any:
+    with warnings.catch_warnings(action="ignore"):
+        return federation.fit(
+            MixtureOfExpertsRegressor(2, n_init=2, random_state=0), method=FederatedEM(per_site="gate")
+        )

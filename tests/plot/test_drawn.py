@@ -21,6 +21,7 @@ PICTURES = {
     "sites of a centre": lambda f, **ax: plot.sites(f("shared"), "x0", **ax),
     "transport": lambda f, **ax: plot.transport(f("combined"), **ax),
     "sharing": lambda f, **ax: plot.sharing(f("shared"), **ax),
+    "shares": lambda f, **ax: plot.shares(f("own_gates"), **ax),
 }
 
 

@@ -19,6 +19,7 @@ from consilience.estimators.order import CRITERIA
 from consilience.fit import Fit, StopReason, criteria
 from consilience.fit.selection import html_table, least_order, score_lines, set_aside_sentences
 from consilience.fit.survey import SiteReport
+from consilience.methods import OwnGatesFit
 from consilience.runs import Record, Run
 
 NAMES_SHOWN = 6
@@ -41,11 +42,13 @@ def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
         ("sites", _sites(fitted.sites, record.sites)),
         ("rows or groups", f"{fit.ascent.statistics.weight:,.10g}"),
         ("rounds", f"{len(record.rounds):,}, {record.bytes_sent:,} bytes sent, {record.bytes_received:,} received"),
-        ("log-likelihood", f"{fit.log_likelihood:.3f}" + ("" if fitted.models else f", BIC {fitted.bic:.3f}")),
+        ("log-likelihood", f"{fit.log_likelihood:.3f}" + (f", BIC {fitted.bic:.3f}" if fitted.has_criteria else "")),
         ("end", str(fit.ascent.stop)),
     ]
     if fitted.models:
         lines.append(("models", f"one for each of {len(fitted.models)} sites: {list_some(list(fitted.models))}"))
+    if isinstance(fit, OwnGatesFit):
+        lines.append(("gates", f"one of each site, common experts; {fit.test}. Shares by site: .shares()"))
     lines += [("doubt", _cut(doubt)) for doubt in fit.doubts]
     noted = [site for site in fitted.sites if site.reasons or site.remarks]
     lines += [("site", _cut(str(site))) for site in noted[:REMARKS_SHOWN]]
@@ -124,7 +127,7 @@ class FederatedFit:
 
         They do for a constant gate with Gaussian or Student-t experts, if the likelihood was computed at the sites.
         """
-        entropy = criteria.entropy_of_sums(self.fit.ascent.mixture, self.fit.ascent.statistics)
+        entropy = None if self.models else criteria.entropy_of_sums(self.fit.ascent.mixture, self.fit.ascent.statistics)
         return self.bic + 2 * (np.nan if entropy is None else entropy)
 
     def __repr__(self) -> str:
@@ -152,9 +155,28 @@ class FederatedFit:
 
         write_report(self, path, title=title)
 
+    def shares(self, level: float = 0.95) -> Any:
+        """Return a table of the experts' shares at each site with intervals, for a fit with a gate of each site.
+
+        Parameters
+        ----------
+        level : float
+            Confidence level.
+        """
+        if not isinstance(self.fit, OwnGatesFit):
+            raise errors.InvalidInputError(
+                'shares by site need a gate of each site: pass method=FederatedEM(per_site="gate")'
+            )
+        return frame_like(self.model, self.fit.shares(level))
+
+    @property
+    def has_criteria(self) -> bool:
+        """Whether AIC and BIC are defined: the result is the maximum of one likelihood of all rows."""
+        return not self.models or isinstance(self.fit, OwnGatesFit)
+
     def check_one_mixture(self, criterion: str) -> None:
         """Raise an error if the method fits one mixture per site, of which no criterion is defined."""
-        if self.models:
+        if not self.has_criteria:
             raise errors.InvalidInputError(
                 f"{criterion} is not defined for a method that fits one mixture per site: choose the number of experts "
                 "with FederatedEM or OneShot"

@@ -78,7 +78,9 @@ def method_of(study: Study) -> Method:
 
 
 def _is_alike(value: Any, default: Any) -> bool:
-    """Whether a value of a file has the type of a setting: a whole number may stand for a number."""
+    """Whether a value of a file has the type of a setting: a whole number may stand for a number, None is a word."""
+    if default is None:
+        return isinstance(value, str)
     if isinstance(default, float):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return type(value) is type(default)

@@ -3,6 +3,7 @@
 from consilience.methods.clustered import ClusteredClients, ClusteredFit
 from consilience.methods.federated_em import FederatedEM, ask_total
 from consilience.methods.one_shot import CombinedFit, OneShot
+from consilience.methods.own_gates import EqualGates, OwnGatesFit
 from consilience.methods.per_site import SharedCentre, SharedFit, SiteShare
 from consilience.methods.per_site.local_fits import LocalFits, local_fits
 from consilience.methods.task import Method, Task
@@ -11,10 +12,12 @@ __all__ = [
     "ClusteredClients",
     "ClusteredFit",
     "CombinedFit",
+    "EqualGates",
     "FederatedEM",
     "LocalFits",
     "Method",
     "OneShot",
+    "OwnGatesFit",
     "SharedCentre",
     "SharedFit",
     "SiteShare",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import chain
+from itertools import chain, islice
 from operator import add
 
 import numpy as np
@@ -33,6 +33,7 @@ from consilience.messages import (
     Total,
     together,
 )
+from consilience.methods.own_gates import check_own_gates, climb_own_gates, own_gates_fit, own_parameters
 from consilience.methods.score_steps import check_information_kind, check_simulable, scoring_ascent, simulated_inference
 from consilience.methods.site_reports import add_witnesses, cross_likelihood, survey_sites
 from consilience.methods.task import Method, Task
@@ -47,6 +48,8 @@ JUDGES = 300
 """Maximum number of sites that compute the likelihoods of all starts; evenly spaced if there are more."""
 GUESSES = 5
 """Number of starts drawn from the summary alone, if no site has enough rows to propose one."""
+SAME_MAXIMUM = 0.01
+"""Difference of the log-likelihoods at the ends of two climbs up to which they are taken for the same maximum."""
 Sites = tuple[str, ...] | None
 """Sites that take part; None for all."""
 
@@ -70,6 +73,10 @@ class FederatedEM(Method):
         Whether sites that a majority of the others does not resemble at all are set aside: the result explains their
         rows worse than their own model, by more than 0.25 in log-likelihood per row. The likelihood of the others is
         then maximised again. The result names them; sites that differ by less are named and used.
+    per_site : {None, "gate", "shares"}
+        What each site has of its own, while the experts are common: nothing, its gate, or the intercepts of its gate,
+        which are its shares. It is the model of sites with other patients and the same disease; the result has a model
+        of each site, their shares with intervals, and a test of equal gates (:class:`OwnGatesFit`).
     totals_only : bool
         Whether to ask for sums over sites only: sites can then check that every question is the study's
         (:mod:`consilience.kit.policy.rounds.guard`). Starts are the given one, or drawn without rows; no site is
@@ -92,6 +99,7 @@ class FederatedEM(Method):
     n_climbs: int = 4
     newton: bool = True
     screen: bool = True
+    per_site: str | None = None
     totals_only: bool = False
     information: str = "observed"
 
@@ -101,6 +109,10 @@ class FederatedEM(Method):
             raise InvalidInputError("information='simulated' takes Newton steps by totals: pass totals_only=True")
         if not 1 <= self.n_climbs <= CANDIDATES:
             raise InvalidInputError(f"n_climbs={self.n_climbs!r}: expected a whole number from 1 to {CANDIDATES}")
+        if self.per_site not in (None, "gate", "shares"):
+            raise InvalidInputError(f"per_site={self.per_site!r}: expected None, 'gate' or 'shares'")
+        if self.per_site is not None and self.totals_only:
+            raise InvalidInputError("a gate of each site needs the sums of each site: pass totals_only=False")
 
     def dialogue(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         """Return one fit for each specification; all are computed in the same messages."""
@@ -112,14 +124,15 @@ class FederatedEM(Method):
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         judging = judges(tuple(summaries), starters)
         starts = yield from together([starting_points(p, task, starters, self.n_climbs, judging) for p in problems])
-        climbed = yield from climbs(problems, starts, survey, None)
+        climbed, ends = yield from climbs(problems, starts, survey, None)
         named = most_flexible(climbed).survey.named if self.screen else {}
         if not named:
-            return climbed
+            return (yield from self._with_own_gates(problems, climbed, ends, tuple(summaries)))
         members = tuple(site for site in summaries if site not in named)
         problems = self._problems(task, {site: summaries[site] for site in members})
         again = [each.among(members, p, self.n_climbs) for each, p in zip(starts, problems, strict=True)]
-        return (yield from climbs(problems, again, survey.with_reasons(named), members))
+        climbed, ends = yield from climbs(problems, again, survey.with_reasons(named), members)
+        return (yield from self._with_own_gates(problems, climbed, ends, members))
 
     def _from_totals(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         summary: ColumnSummary = yield Total(Summarise(task.d, task.q))
@@ -128,7 +141,30 @@ class FederatedEM(Method):
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         starts = yield from together([public_starts(p, task, self.n_climbs) for p in problems])
-        return (yield from climbs(problems, starts, Survey(), None))
+        return (yield from climbs(problems, starts, Survey(), None))[0]
+
+    def _with_own_gates(
+        self,
+        problems: Sequence[Problem],
+        fits: tuple[Fit, ...],
+        ends: Sequence[Sequence[Ascent]],
+        sites: tuple[str, ...],
+    ) -> Dialogue[tuple[Fit, ...]]:
+        """Return the fits with a gate of each site, from the different ends of the climbs with a common gate."""
+        if self.per_site is None:
+            return fits
+        ends = [different_maxima(each) for each in ends]
+        for problem in problems:
+            check_own_gates(problem.blank)
+        own = [own_parameters(problem.blank, self.per_site) for problem in problems]
+        climbing = [
+            climb_own_gates(end.mixture, sites, places, problem)
+            for problem, places, found in zip(problems, own, ends, strict=True)
+            for end in found
+        ]
+        reached = iter((yield from together(climbing)))
+        by_problem = [list(islice(reached, len(each))) for each in ends]
+        return tuple(own_gates_fit(each, fit) for each, fit in zip(by_problem, fits, strict=True))
 
     def _problems(self, task: Task, summaries: Mapping[str, ColumnSummary]) -> list[Problem]:
         return [task.problem(each, total_summary(summaries), newton=self.newton) for each in task.specifications]
@@ -150,8 +186,11 @@ def fit_by_scores(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
 
 def climbs(
     problems: Sequence[Problem], starts: Sequence[Starts], survey: Survey, sites: Sites
-) -> Dialogue[tuple[Fit, ...]]:
-    """Maximise the likelihood of the rows of some sites, and ask how well the results explain those of each site."""
+) -> Dialogue[tuple[tuple[Fit, ...], list[list[Ascent]]]]:
+    """Maximise the likelihood of the rows of some sites, and ask how well the results explain those of each site.
+
+    The ends of all climbs of each problem are returned too, best first.
+    """
     ranked = yield from ranked_ends(problems, [each.mixtures for each in starts], sites)
     best = yield from together([ask_information(p, found[0], sites) for p, found in zip(problems, ranked, strict=True)])
     best = yield from over_same_data(problems, best, sites, information=True)
@@ -159,7 +198,16 @@ def climbs(
     best = yield from together([ask_total(each, sites) for each in steps])
     best, surveys = yield from ask_witnesses(problems, best, [each.cross for each in starts], survey, sites)
     fits = [p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True)]
-    return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True))
+    return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True)), ranked
+
+
+def different_maxima(ends: Sequence[Ascent]) -> list[Ascent]:
+    """Return the ends of climbs that are different maxima, best first."""
+    found: list[Ascent] = []
+    for end in ends:
+        if all(abs(end.penalised - other.penalised) > SAME_MAXIMUM for other in found):
+            found.append(end)
+    return found
 
 
 def most_flexible(fits: Sequence[Fit]) -> Fit:

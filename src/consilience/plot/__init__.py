@@ -22,7 +22,7 @@ True
 from consilience.plot.curves import experts, gate
 from consilience.plot.diagnostics import calibration, convergence, posteriors
 from consilience.plot.estimates import coefficients, orders
-from consilience.plot.federated_results import sharing, sites, transport
+from consilience.plot.federated_results import shares, sharing, sites, transport
 
 __all__ = [
     "calibration",
@@ -32,6 +32,7 @@ __all__ = [
     "gate",
     "orders",
     "posteriors",
+    "shares",
     "sharing",
     "sites",
     "transport",

@@ -10,7 +10,8 @@ from scipy.special import ndtri
 from consilience.errors import InvalidInputError
 from consilience.fitted import protocols
 from consilience.fitted.protocols import FederatedResult, FittedMixture, response_names, term_names, terms_read
-from consilience.methods import CombinedFit, SharedFit
+from consilience.methods import CombinedFit, OwnGatesFit, SharedFit
+from consilience.methods.own_gates import share_intervals
 from consilience.numerics.arrays import Array
 from consilience.plot import drawing
 
@@ -318,6 +319,56 @@ def sharing(result: FederatedResult, *, ax: Axes | None = None) -> Axes:
     ax.tick_params(axis="y", length=0)
     ax.set(xlim=(-0.03, 1.03), ylim=(len(found) - 0.5, -0.5))
     ax.set_xlabel("shrinkage: 0 keeps the site's own fit, 1 takes the centre's\nopen marker: not part of the centre")
+    drawing.add_legend(ax)
+    return ax
+
+
+def shares(result: FederatedResult, *, level: float = 0.95, ax: Axes | None = None) -> Axes:
+    """Draw the share of each expert at each site with its interval, for a fit with a gate of each site.
+
+    Parameters
+    ----------
+    result : FederatedFit
+        Result of :class:`~consilience.FederatedEM` with ``per_site="gate"`` or ``"shares"``.
+    level : float
+        Confidence level of the intervals.
+    ax
+        As in :func:`sites`.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import FederatedEM, Federation, GaussianMixture, plot
+    >>> rng = np.random.default_rng(0)
+    >>> def rows(first):
+    ...     return np.r_[rng.normal(0, 1, (first, 1)), rng.normal(6, 1, (100 - first, 1))]
+    >>> sites = Federation({"north": (rows(50),), "south": (rows(90),)})
+    >>> result = sites.fit(GaussianMixture(2, random_state=0), method=FederatedEM(per_site="shares"))
+    >>> [label.get_text() for label in plot.shares(result).get_yticklabels()]
+    ['north', 'south']
+    """
+    protocols.check_level(level)
+    fit = result.fit if protocols.is_federated_result(result) else None
+    if not isinstance(fit, OwnGatesFit):
+        got = "the result of another method" if fit is not None else f"a {type(result).__name__}"
+        raise InvalidInputError(f'result is {got}: expected that of Federation.fit with FederatedEM(per_site="gate")')
+    estimator, found = drawing.estimator_of(result), [share_intervals(each, level) for each in fit.fits.values()]
+    K = estimator.mixture_.K
+    ax = drawing.prepare_axes(ax, max(2.0, 1.1 + 0.26 * len(found)))
+    for k in range(K):
+        colour, marker, _ = drawing.mark(k)
+        at = np.arange(len(found)) + 0.5 * ((k + 0.5) / K - 0.5)
+        share, lower, upper = np.array([each[k] for each in found]).T
+        ax.hlines(at, lower, upper, color=colour, lw=1.5)
+        ax.plot(share, at, marker, color=colour, ms=5, label=drawing.expert_label(estimator, k))
+    ax.set_yticks(range(len(found)), list(fit.fits))
+    ax.tick_params(axis="y", length=0)
+    ax.set(xlim=(-0.02, 1.02), ylim=(len(found) - 0.5, -0.5))
+    ax.set_xlabel(f"share of the rows of a site, with {100 * level:g} % interval")
     drawing.add_legend(ax)
     return ax
 

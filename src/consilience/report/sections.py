@@ -18,7 +18,16 @@ from consilience.errors import InvalidInputError
 from consilience.files.documents import MixtureDocument
 from consilience.files.json_text import content_hash
 from consilience.fit.survey import SiteReport
-from consilience.fitted.protocols import FittedMixture, noun, parameter_table, response_names, term_names, terms_read
+from consilience.fitted.protocols import (
+    FederatedResult,
+    FittedMixture,
+    noun,
+    parameter_table,
+    response_names,
+    term_names,
+    terms_read,
+)
+from consilience.methods import OwnGatesFit
 from consilience.plot.drawing import around_mean
 from consilience.plot.federated_results import site_forest
 from consilience.report.page import Picture, Section, Table, format_percent, format_value, row_band
@@ -213,6 +222,8 @@ def difference_section(subject: Subject, draw: Any) -> Section | None:
     """Return I² and τ² of each coefficient, and forest plots of those in which sites differ most."""
     if subject.result is None or not (subject.combination is not None or subject.result.models):
         return None
+    if isinstance(subject.result.fit, OwnGatesFit):
+        return _share_section(subject.result, subject.result.fit, draw)
     model, chosen = subject.model, _most_different(subject)
     found: list[Table | Picture] = []
     between = model.inference_.between
@@ -225,6 +236,20 @@ def difference_section(subject: Subject, draw: Any) -> Section | None:
         "I² is the share of the variation between sites that chance does not explain, τ² the variance between sites.",
     )
     return Section("Differences between sites", said, tuple(found)) if found else None
+
+
+def _share_section(result: FederatedResult, fit: OwnGatesFit, draw: Any) -> Section:
+    """Return the shares of the experts at each site, and the test of equal gates."""
+    columns, kind = fit.shares(0.95), noun(result.model)
+    alt = f"Share of each {kind} at each site, with 95 % intervals"
+    header = ("site", kind, "share", "lower 95 %", "upper 95 %")
+    rows = [
+        (str(site), str(k), *map(format_value, figures)) for site, k, *figures in zip(*columns.values(), strict=True)
+    ]
+    table = Table(alt, header, tuple(rows), (2, 3, 4))
+    said = (f"The {kind}s are common to all sites; each site has a gate of its own. {str(fit.test).capitalize()}.",)
+    drawn = draw(alt, partial(plot.shares, result), table) if len(fit.fits) <= SITES_DRAWN else [table]
+    return Section("Differences between sites", said, tuple(drawn))
 
 
 def _heterogeneity(subject: Subject, between: Any) -> Table:

@@ -1,0 +1,497 @@
+r"""Common experts with a gate of each site: the model of sites whose cases differ and whose experts do not.
+
+At site :math:`m`
+
+.. math:: p_m(y \mid x) = \sum_k \pi_k(x; \alpha_m) f_k(y \mid x; \theta)
+
+with the experts :math:`\theta` of all sites. Sites send the statistics and the information that they send for a common
+gate, each at its own mixture. In the parameters of all sites the information is an arrow: blocks
+:math:`A_m` of each site's own parameters, :math:`B_m` of these with the common ones, and :math:`D` of the common ones.
+A shifted Newton step eliminates the own parameters,
+
+.. math:: (D - \sum_m B_m^\top A_m^{-1} B_m) \, \delta = g - \sum_m B_m^\top A_m^{-1} g_m,
+    \qquad \delta_m = A_m^{-1} (g_m - B_m \delta),
+
+so that its cost is linear in the number of sites. The same elimination gives the standard errors of each site's
+mixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, logit, ndtri
+from scipy.stats import chi2
+
+from consilience.errors import InvalidInputError
+from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem, StartEnds, StopReason, infer
+from consilience.fit.climb import (
+    CAUTIOUS_SHIFT,
+    CURVATURE_GROWTH,
+    LARGEST_FOR_CURVATURE,
+    ROUNDING,
+    NewtonStep,
+    adapt_shift,
+    decrement_bound,
+    grow_shift,
+)
+from consilience.fit.fitting import SMALLEST_DECREMENT, finish_fit
+from consilience.fit.inference import inverse_information
+from consilience.fit.specification import on_floor
+from consilience.messages import Dialogue, PerSite
+from consilience.model import Mixture, Penalty, Statistics
+from consilience.model.information import (
+    complete_information,
+    free_parameters,
+    gate_slice,
+    is_informable,
+    move_parameters,
+    ridge,
+    score,
+)
+from consilience.model.received import is_in_range
+from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, symmetrise
+
+
+@dataclass(frozen=True, eq=False)
+class EqualGates:
+    """Likelihood-ratio test of one gate for all sites against a gate of each site.
+
+    Parameters
+    ----------
+    statistic : float
+        Twice the log-likelihood that the sites' own gates gain.
+    degrees : int
+        Number of additional parameters.
+    """
+
+    statistic: float
+    degrees: int
+
+    @property
+    def p_value(self) -> float:
+        """Probability of a larger statistic if all sites have one gate."""
+        return float(chi2.sf(self.statistic, self.degrees)) if self.degrees else 1.0
+
+    def __str__(self) -> str:
+        shown = "P < 0.001" if self.p_value < 0.001 else f"P = {self.p_value:.3f}"
+        return f"likelihood ratio of equal gates: {self.statistic:.1f} on {self.degrees} degrees of freedom, {shown}"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnGatesFit(InferredFit):
+    """A fit of common experts with a gate of each site; its own mixture has the average of the gates.
+
+    Parameters
+    ----------
+    inference : Inference
+        Standard errors of the experts, and of the average gate of these sites.
+    fits : mapping of str to InferredFit
+        Fit of each site: the common experts with its own gate.
+    test : EqualGates
+
+    Examples
+    --------
+    >>> from consilience import FederatedEM, Federation, MixtureOfRegressions
+    >>> rng = np.random.default_rng(0)
+    >>> def site(share):
+    ...     x = rng.normal(size=(300, 1))
+    ...     first = rng.random(300) < share
+    ...     return x, np.where(first, 2 * x[:, 0], 4 - x[:, 0]) + 0.5 * rng.normal(size=300)
+    >>> sites = Federation({"north": site(0.5), "south": site(0.9)})
+    >>> result = sites.fit(MixtureOfRegressions(2, random_state=0), method=FederatedEM(per_site="shares"))
+    >>> [float(model.weights_[0].round(1)) for model in result.models.values()], result.fit.test.p_value < 0.001
+    ([0.5, 0.9], True)
+    """
+
+    fits: Mapping[str, InferredFit]
+    test: EqualGates
+
+    @property
+    def parameter_count(self) -> int:
+        """Number of free parameters of the experts and of all gates."""
+        return super().parameter_count + self.test.degrees
+
+    def site_fits(self) -> Mapping[str, Fit]:
+        """Return the fit of each site, with standard errors."""
+        return self.fits
+
+    def shares(self, level: float = 0.95) -> dict[str, list[Any]]:
+        """Return the shares of the experts at each site with intervals, as the columns of a table.
+
+        The share of an expert is the mean of its gate over the rows of the site. Intervals are symmetric in log odds.
+        """
+        columns: dict[str, list[Any]] = {name: [] for name in ("site", "expert", "share", "lower", "upper")}
+        for site, fit in self.fits.items():
+            for k, row in enumerate(share_intervals(fit, level)):
+                for column, value in zip(columns.values(), (site, k, *row.tolist()), strict=True):
+                    column.append(value)
+        return columns
+
+
+def share_intervals(fit: InferredFit, level: float) -> Array:
+    """Compute the mean gate of each expert over the rows of a fit with its interval, ``(K, 3)``; NaN if withheld."""
+    mixture, statistics, gate = fit.ascent.mixture, fit.ascent.statistics, gate_slice(fit.ascent.mixture)
+    shares = statistics.gate.plain[: mixture.K] / max(float(statistics.gate.plain[: mixture.K].sum()), 1.0)
+    spread = np.full(mixture.K, np.nan)
+    inverse = inverse_information(mixture, statistics, fit.penalty)
+    if inverse is not None and "experts" not in fit.inference.withheld:
+        C = mixture.gate.complete(statistics.gate) / max(statistics.weight, 1.0)
+        slopes = C[:: len(C) // max(mixture.K - 1, 1) or 1]  # of the mean gate: the rows of the intercepts
+        slopes = np.vstack([slopes, -slopes.sum(axis=0)])
+        variance = np.sum((slopes @ inverse[gate, gate]) * slopes, axis=1)
+        spread = np.sqrt(variance) / np.maximum(shares * (1 - shares), np.finfo(float).tiny)
+    reach = ndtri(0.5 + level / 2) * spread
+    found = np.column_stack([shares, expit(logit(shares) - reach), expit(logit(shares) + reach)])
+    return np.asarray(found[fit.permutation])
+
+
+# ---------------------------------------------------------------- which parameters are a site's own
+
+
+def own_parameters(mixture: Mixture, per_site: str) -> IntArray:
+    """Return the positions of the parameters that each site has of its own: the gate, or its intercepts."""
+    gate = gate_slice(mixture)
+    places = np.arange(gate.start, gate.stop)
+    if per_site == "gate" or not mixture.gate.reads_covariates:
+        return places
+    if not mixture.reads.intercept:
+        raise InvalidInputError("per_site='shares' needs a gate with an intercept: pass fit_intercept=True")
+    return places[:: mixture.reads.p]
+
+
+# ---------------------------------------------------------------- the arrow
+
+
+@dataclass(frozen=True, eq=False)
+class Arrow:
+    """A symmetric matrix of M sites' own and c common parameters, without blocks between sites.
+
+    Parameters
+    ----------
+    own : (M, o, o) array
+    cross : (M, o, c) array
+    common : (c, c) array
+    """
+
+    own: Array
+    cross: Array
+    common: Array
+
+    def __add__(self, other: Arrow) -> Arrow:
+        return Arrow(self.own + other.own, self.cross + other.cross, self.common + other.common)
+
+    def scaled(self, factor: float) -> Arrow:
+        """Return the matrix times a number."""
+        return Arrow(factor * self.own, factor * self.cross, factor * self.common)
+
+    @cached_property
+    def reduced(self) -> tuple[Array, Array] | None:
+        """``A⁻¹ B (M, o, c)`` and the factor of ``D - Σ Bᵀ A⁻¹ B``; None if the matrix is not positive definite."""
+        try:
+            np.linalg.cholesky(self.own)
+        except np.linalg.LinAlgError:
+            return None
+        X = np.asarray(np.linalg.solve(self.own, self.cross), dtype=np.float64)
+        L = cholesky_or_none(symmetrise(self.common - np.einsum("moc,mod->cd", self.cross, X)))
+        return None if L is None else (X, L)
+
+    def solve(self, own: Array, common: Array) -> tuple[Array, Array] | None:
+        """Solve for a right-hand side ``(M, o)`` and ``(c,)``; None if the matrix is not positive definite."""
+        if self.reduced is None:
+            return None
+        X, L = self.reduced
+        delta = cholesky_solve(L, common - np.einsum("moc,mo->c", X, own))
+        of_own: Array = np.linalg.solve(self.own, own[:, :, None])[:, :, 0] - X @ delta
+        return of_own, delta
+
+    def form(self, own: Array, common: Array) -> float:
+        """Compute the quadratic form of a vector."""
+        of_own = np.einsum("mo,mop,mp->", own, self.own, own) + 2 * np.einsum("mo,moc,c->", own, self.cross, common)
+        return float(of_own + common @ self.common @ common)
+
+
+@dataclass(frozen=True, eq=False)
+class JointPoint:
+    """Mixtures of the sites, with common experts, and the statistics of each site at its mixture.
+
+    Parameters
+    ----------
+    mixtures : mapping of str to Mixture
+    statistics : mapping of str to Statistics
+        With the information.
+    own : (o,) array of int
+        Positions of the parameters that each site has of its own.
+    penalty : Penalty
+    """
+
+    mixtures: Mapping[str, Mixture]
+    statistics: Mapping[str, Statistics]
+    own: IntArray
+    penalty: Penalty
+
+    @property
+    def first(self) -> Mixture:
+        """Mixture of the first site."""
+        return next(iter(self.mixtures.values()))
+
+    @cached_property
+    def common(self) -> IntArray:
+        """Positions of the common parameters."""
+        return np.setdiff1d(np.arange(self.first.parameter_count), self.own)
+
+    @cached_property
+    def total(self) -> Statistics:
+        """Sum of the statistics over sites."""
+        return reduce(add, self.statistics.values())
+
+    @cached_property
+    def ridge(self) -> Array:
+        """Second derivative of the ridges at one site."""
+        return ridge(self.first, self.penalty)
+
+    @cached_property
+    def _parameters(self) -> tuple[Array, Array]:
+        theta = np.array([free_parameters(mixture) for mixture in self.mixtures.values()])
+        return theta[:, self.own], theta[0, self.common]
+
+    @cached_property
+    def value(self) -> float:
+        """Penalised log-likelihood of all rows."""
+        own, common = self._parameters
+        R = self.ridge
+        of_own = np.einsum("mo,op,mp->", own, R[np.ix_(self.own, self.own)], own)
+        of_common = common @ R[np.ix_(self.common, self.common)] @ common
+        return float(self.total.log_likelihood - 0.5 * (of_own + of_common))
+
+    def _arrow(self, matrices: Array) -> Arrow:
+        """Return the sum of the sites' matrices ``(M, P, P)``, with the ridges."""
+        own, common = self.own, self.common
+        of_own, of_common = self.ridge[np.ix_(own, own)], self.ridge[np.ix_(common, common)]
+        return Arrow(
+            matrices[:, own[:, None], own] + of_own,
+            matrices[:, own[:, None], common],
+            symmetrise(matrices[:, common[:, None], common].sum(axis=0) + of_common),
+        )
+
+    @cached_property
+    def observed(self) -> Arrow:
+        """Observed information of all parameters, with the ridges."""
+        return self._arrow(np.array([statistics.information for statistics in self.statistics.values()]))
+
+    @cached_property
+    def complete(self) -> Arrow:
+        """Information if the labels were known, with the ridges."""
+        pairs = zip(self.mixtures.values(), self.statistics.values(), strict=True)
+        return self._arrow(np.array([complete_information(*pair) for pair in pairs]))
+
+    @cached_property
+    def gradient(self) -> tuple[Array, Array]:
+        """Gradient of the penalised likelihood in the own ``(M, o)`` and in the common ``(c,)`` parameters."""
+        pairs = zip(self.mixtures.values(), self.statistics.values(), strict=True)
+        scores, (own, common), R = np.array([score(*pair) for pair in pairs]), self._parameters, self.ridge
+        of_common = scores[:, self.common].sum(axis=0) - R[np.ix_(self.common, self.common)] @ common
+        return scores[:, self.own] - own @ R[np.ix_(self.own, self.own)], of_common
+
+    def step(self, shift: float) -> tuple[NewtonStep, Mapping[str, Mixture]] | None:
+        """Return the step with this shift and the mixtures after it; None if it does not exist."""
+        shifted = self.observed + self.complete.scaled(shift) if shift else self.observed
+        found = shifted.solve(*self.gradient)
+        if found is None:
+            return None
+        own, common = found
+        slope = float(np.sum(self.gradient[0] * own) + self.gradient[1] @ common)
+        taken = NewtonStep(common, slope - 0.5 * self.observed.form(own, common), shift)
+        delta, ahead = np.empty(self.first.parameter_count), {}
+        for (site, mixture), of_site in zip(self.mixtures.items(), own, strict=True):
+            delta[self.own], delta[self.common] = of_site, common
+            if not np.all(np.isfinite(delta)):
+                return None
+            ahead[site] = move_parameters(mixture, delta)
+        usable = all(each.experts.admissible(self.penalty) and is_in_range(each) for each in ahead.values())
+        return (taken, ahead) if usable else None
+
+    def ahead(self, shift: float) -> tuple[NewtonStep, Mapping[str, Mixture]] | None:
+        """Return the step with the smallest usable shift of at least ``shift``; None if there is none."""
+        while shift <= LARGEST_FOR_CURVATURE:
+            if (found := self.step(shift)) is not None:
+                return found
+            shift = grow_shift(shift, CURVATURE_GROWTH)
+        return None
+
+    def among(self, sites: Mapping[str, object]) -> JointPoint:
+        """Return the point without the sites that have left."""
+        if len(sites) == len(self.mixtures):
+            return self
+        kept = {site: self.mixtures[site] for site in self.mixtures if site in sites}
+        return JointPoint(kept, {site: self.statistics[site] for site in kept}, self.own, self.penalty)
+
+
+# ---------------------------------------------------------------- the climb
+
+
+@dataclass(frozen=True, eq=False)
+class OwnGatesEnd:
+    """End of a climb: the last accepted point, the values of all accepted points, passes, and the reason of the end."""
+
+    point: JointPoint
+    trace: tuple[float, ...]
+    passes: int
+    stop: StopReason
+
+
+def ask_own(mixtures: Mapping[str, Mixture]) -> Dialogue[Mapping[str, Statistics]]:
+    """Ask each site for the statistics at its own mixture, with the information."""
+    answers: Mapping[str, Statistics] = yield PerSite({s: Expect(m, information=True) for s, m in mixtures.items()})
+    return answers
+
+
+def climb_own_gates(start: Mixture, sites: Sequence[str], own: IntArray, problem: Problem) -> Dialogue[OwnGatesEnd]:
+    """Maximise the likelihood of all rows over the common experts and the gates of the sites, from a common mixture.
+
+    A step is kept if it raises the penalised likelihood; otherwise a shorter one is taken from the same point. After
+    convergence one more step takes the result to rounding.
+    """
+    mixtures: Mapping[str, Mixture] = dict.fromkeys(sites, start)
+    answers = yield from ask_own(mixtures)
+    at = JointPoint({site: mixtures[site] for site in answers}, answers, own, problem.penalty)
+    trace, shift, passes, stop = [at.value], CAUTIOUS_SHIFT, 1, StopReason.MAX_ITER
+    for _ in range(problem.max_iter):
+        newton, bound = at.step(0.0), decrement_bound(at.total.weight)
+        if newton is not None and newton[0].decrement < bound:
+            if stop is StopReason.CONVERGED_NEWTON or newton[0].decrement < SMALLEST_DECREMENT * at.total.weight:
+                return OwnGatesEnd(at, tuple(trace), passes, StopReason.CONVERGED_NEWTON)
+            stop, shift = StopReason.CONVERGED_NEWTON, 0.0
+        found = at.ahead(shift)
+        if found is None:
+            return OwnGatesEnd(at, tuple(trace), passes, StopReason.STALLED)
+        answers, passes = (yield from ask_own(found[1])), passes + 1
+        at = at.among(answers)
+        new = JointPoint({site: found[1][site] for site in answers}, answers, own, problem.penalty)
+        if not new.value >= at.value - ROUNDING * new.total.scale:
+            if stop is StopReason.CONVERGED_NEWTON:
+                return OwnGatesEnd(at, tuple(trace), passes, stop)
+            shift = grow_shift(found[0].shift)
+            continue
+        shift, at = adapt_shift(found[0], new.value - at.value), new
+        trace.append(at.value)
+    return OwnGatesEnd(at, tuple(trace), passes, stop)
+
+
+# ---------------------------------------------------------------- the fit
+
+
+def check_own_gates(mixture: Mixture) -> None:
+    """Raise an error if the information of a model is not available, which a gate of each site needs."""
+    if not is_informable(mixture):
+        raise InvalidInputError(
+            f"per_site needs the information of {mixture.parameter_count} parameters, which is not computed: use fewer "
+            "covariates or experts"
+        )
+
+
+def own_gates_fit(ends: Sequence[OwnGatesEnd], common: Fit) -> OwnGatesFit:
+    """Return the fit at the best end of several climbs, given the fit with one gate for all sites."""
+    penalty = common.penalty
+    end = min(ends, key=lambda each: (on_floor(each.point.first, penalty), -each.point.value))
+    point = end.point
+    starts = StartEnds(tuple(each.point.value for each in ends), tuple(f"start {i}" for i in range(len(ends))))
+    centre = _average(point)
+    ascent = Ascent(centre[0], centre[1], end.trace, end.passes, end.passes, 0, end.stop)
+    fit = finish_fit(ascent, penalty, starts)
+    fits = {}
+    for m, (site, mixture) in enumerate(point.mixtures.items()):
+        of_site = replace(ascent, mixture=mixture, statistics=_site_statistics(point, m))
+        own = Fit(mixture.permuted(fit.permutation).raw(), of_site, fit.permutation, penalty, StartEnds())
+        fits[site] = _with_errors(own)
+    gain = 2 * (point.total.log_likelihood - common.log_likelihood)
+    test = EqualGates(max(gain, 0.0), (len(fits) - 1) * len(point.own))
+    return OwnGatesFit(**vars(replace(_with_errors(fit), survey=common.survey)), fits=fits, test=test)
+
+
+def _with_errors(fit: Fit) -> InferredFit:
+    if fit.ascent.statistics.information is None:
+        return InferredFit.without(fit, "the information is not positive definite: the likelihood is flat")
+    return InferredFit(**vars(fit), inference=infer(fit))
+
+
+def _site_statistics(point: JointPoint, m: int) -> Statistics:
+    """Return the statistics of a site's mixture, for standard errors: the experts are known from all sites.
+
+    Its information is that of its own and the common parameters once the own parameters of the others are eliminated;
+    scores in common parameters are those of all sites.
+    """
+    statistics = replace(list(point.statistics.values())[m], experts=point.total.experts)
+    if point.first.gate.parameter_count > len(point.own):
+        first = point.total.gate.first.copy()
+        first[:, 0] = statistics.gate.first[:, 0]
+        statistics = replace(statistics, gate=replace(statistics.gate, first=first))
+    if point.observed.reduced is None:
+        return replace(statistics, information=None)
+    arrow, P = point.observed, point.first.parameter_count
+    J = np.empty((P, P))
+    own, common = point.own, point.common
+    J[np.ix_(own, own)], J[np.ix_(own, common)], J[np.ix_(common, own)] = arrow.own[m], arrow.cross[m], arrow.cross[m].T
+    J[np.ix_(common, common)] = arrow.common - _eliminated(arrow, [i for i in range(len(arrow.own)) if i != m])
+    return replace(statistics, information=symmetrise(J) - point.ridge)
+
+
+def _eliminated(arrow: Arrow, sites: Sequence[int]) -> Array:
+    """Compute ``Σ Bᵀ A⁻¹ B`` over sites, ``(c, c)``."""
+    cross = arrow.cross[sites]
+    return np.asarray(np.einsum("moc,mod->cd", cross, np.linalg.solve(arrow.own[sites], cross)))
+
+
+def _average(point: JointPoint) -> tuple[Mixture, Statistics]:
+    """Return the mixture with the average gate of the sites, by rows, and statistics with its information.
+
+    The variance of an average ``Σ w_m α_m`` is ``Σ w_m² A_m⁻¹ + X C Xᵀ`` with ``X = Σ w_m A_m⁻¹ B_m`` and the
+    covariance ``C`` of the common parameters; its covariance with these is ``-X C``.
+    """
+    weights = np.array([statistics.weight for statistics in point.statistics.values()])
+    weights = weights / max(weights.sum(), 1.0)
+    slopes = [w * slope for w, slope in zip(weights, _average_slopes(point, weights), strict=True)]
+    mixture = _with_average_gate(point, weights)
+    reduced = point.observed.reduced
+    if reduced is None:
+        return mixture, replace(point.total, information=None)
+    X, L = reduced
+    C = cholesky_solve(L, np.eye(len(L)))
+    of_common = sum((G @ x for G, x in zip(slopes, X, strict=True)), np.zeros(X.shape[1:]))
+    own = sum((G @ np.linalg.solve(A, G.T) for G, A in zip(slopes, point.observed.own, strict=True)), 0.0)
+    covariance = np.empty((point.first.parameter_count,) * 2)
+    covariance[np.ix_(point.own, point.own)] = own + of_common @ C @ of_common.T
+    covariance[np.ix_(point.own, point.common)] = -of_common @ C
+    covariance[np.ix_(point.common, point.own)] = -(of_common @ C).T
+    covariance[np.ix_(point.common, point.common)] = C
+    factor = cholesky_or_none(symmetrise(covariance))
+    if factor is None:
+        return mixture, replace(point.total, information=None)
+    information = symmetrise(cholesky_solve(factor, np.eye(len(factor)))) - point.ridge
+    return mixture, replace(point.total, information=information)
+
+
+def _with_average_gate(point: JointPoint, weights: Array) -> Mixture:
+    """Return the common experts with the average of coefficients, or of probabilities for a constant gate."""
+    gates = [mixture.gate for mixture in point.mixtures.values()]
+    read = sum(w * gate.read() for w, gate in zip(weights, gates, strict=True))
+    if not point.first.gate.reads_covariates:
+        return replace(point.first, gate=gates[0].with_shares(read[:, 0]))
+    change = (read - gates[0].read())[:-1] - (read - gates[0].read())[-1]
+    return replace(point.first, gate=gates[0].moved(change.ravel()))
+
+
+def _average_slopes(point: JointPoint, weights: Array) -> list[Array]:
+    """Compute the derivative of the average gate's own parameters by those of each site, without the weights."""
+    o = len(point.own)
+    if point.first.gate.reads_covariates:
+        return [np.eye(o)] * len(weights)
+    average = _with_average_gate(point, weights).gate.read()[:, 0]
+    to_odds = np.column_stack([np.diag(1 / average[:-1]), np.full(o, -1 / average[-1])])
+    return [to_odds @ mixture.gate.read_jacobian(np.eye(1)) for mixture in point.mixtures.values()]
