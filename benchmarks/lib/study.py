@@ -13,6 +13,7 @@ import json
 import platform
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,9 +63,9 @@ class Study:
         for name, meaning in options.items():
             parser.add_argument(f"--{name}", action="store_true", help=meaning)
         arguments = parser.parse_args()
-        self.options: dict[str, bool] = {name: getattr(arguments, name) for name in options}
+        self.options: dict[str, bool] = {name: getattr(arguments, name.replace("-", "_")) for name in options}
         self.quick: bool = arguments.quick
-        self.label = f"{self.name}-quick" if self.quick else self.name
+        self.label = self.name + "-hold-out" * self.options.get("hold-out", False) + "-quick" * self.quick
         self.fresh: bool = arguments.fresh or self.quick
         self.started = time.perf_counter()
         self.earlier = 0.0  # seconds of the replications of earlier runs
@@ -105,6 +106,17 @@ class Study:
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
         for each in tables:
             print_table(each)
+
+
+HOLD_OUT = {"hold-out": "the draws on which rules are judged, to be run once"}
+"""Option of studies of rules: without it, the draws on which they are tuned."""
+
+
+def protocol(study: Study, section: str) -> tuple[Record, range]:
+    """A section of the protocol of the rules about sites, and the seeds of its draws."""
+    found = tomllib.loads((HERE / "sites" / "protocol.toml").read_text(encoding="utf-8"))[section]
+    chosen = found["hold_out" if study.options["hold-out"] else "development"]
+    return found, range(chosen["first_seed"], chosen["first_seed"] + (2 if study.quick else chosen["draws"]))
 
 
 def versions() -> dict[str, str]:

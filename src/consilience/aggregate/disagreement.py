@@ -88,9 +88,14 @@ class CrossLikelihood:
         error = SIGMAS * np.sqrt(2 * self.parameters)
         return np.asarray(error * (1 / self.rows[:, None] + 1 / self.rows))
 
-    def losses(self, joint: Array) -> Array:
-        """Compute what each site loses per row under a joint mixture, beyond the optimism of its own fit, ``(M,)``."""
-        return np.asarray(np.diagonal(self.values) - joint - self.parameters / (2 * self.rows))
+    def losses(self, joint: Array, shared: Array | int | None = None) -> Array:
+        """Compute what each site loses per row under a joint mixture, beyond the optimism of its own fit, ``(M,)``.
+
+        ``shared`` is the number of parameters of the joint mixture that were not fitted to the site's rows, all by
+        default.
+        """
+        shared = self.parameters if shared is None else shared
+        return np.asarray(np.diagonal(self.values) - joint - shared / (2 * self.rows))
 
     def taken(self, kept: Mask) -> CrossLikelihood:
         """Return the sites ``kept``."""
@@ -110,21 +115,40 @@ class SiteAgreement:
         Whether sites disagree without a majority.
     unexplained : mapping of str to float
         Loss per row of every site that the joint mixture does not explain.
+    outside : tuple of str
+        Sites far from a majority: one of them may have taken an expert of the joint mixture for itself.
+    harmed : bool
+        Whether the joint mixture does not explain a site of the majority.
     """
 
     named: Mapping[str, float]
     undecided: bool
     unexplained: Mapping[str, float]
+    outside: tuple[str, ...] = ()
+    harmed: bool = False
 
 
-def judge_agreement(cross: CrossLikelihood, joint: Array) -> SiteAgreement:
-    """Judge the sites, given the log-likelihood per row of each under the joint mixture, ``joint (M,)``."""
+def judge_agreement(cross: CrossLikelihood, joint: Array, shared: Array | None = None) -> SiteAgreement:
+    """Judge the sites, given the log-likelihood per row of each under the joint mixture, ``joint (M,)``.
+
+    A site far from the majority is named if the joint mixture does not explain it.
+
+    Parameters
+    ----------
+    cross : CrossLikelihood
+    joint : (M,) array
+    shared : (M,) array or None
+        Number of parameters of the joint mixture that were not fitted to the rows of each site, all by default; fewer
+        for a site that is judged at a gate of its own.
+    """
+    shared = np.full(len(joint), cross.parameters) if shared is None else shared
     enough = cross.rows >= ROWS_PER_PARAMETER * cross.parameters
-    cross, joint = cross.taken(enough), joint[enough]
+    cross, joint, shared = cross.taken(enough), joint[enough], shared[enough]
     M = len(cross.sites)
-    loss = cross.losses(joint)
-    allowed = LOSS + SIGMAS * np.sqrt(cross.parameters / 2) / cross.rows
-    unexplained = {cross.sites[m]: round(float(loss[m]), 3) for m in np.flatnonzero(loss > allowed)}
+    loss = cross.losses(joint, shared)
+    allowed = LOSS + SIGMAS * np.sqrt(shared / 2) / cross.rows
+    lost = loss > allowed
+    unexplained = {cross.sites[m]: round(float(loss[m]), 3) for m in np.flatnonzero(lost)}
     if M < 2 or not unexplained:
         return SiteAgreement({}, False, {})
     agree = majority(cross)
@@ -135,8 +159,10 @@ def judge_agreement(cross: CrossLikelihood, joint: Array) -> SiteAgreement:
     usual = max(NEAR, FAR * float(np.median(inside)))
     far = np.array([np.median((J - slack)[m, agree]) > usual for m in range(len(J))])
     misfit = np.median((cross.misfit() - slack / 2)[agree], axis=0)  # a model may be far off only where it has no rows
-    far = np.flatnonzero(~agree & far & (misfit > NEAR / 2))
-    return SiteAgreement({cross.sites[m]: round(float(loss[m]), 3) for m in far}, False, unexplained)
+    far = ~agree & far & (misfit > NEAR / 2)
+    named = {cross.sites[m]: round(float(loss[m]), 3) for m in np.flatnonzero(far & lost)}
+    outside = tuple(cross.sites[m] for m in np.flatnonzero(far))
+    return SiteAgreement(named, False, unexplained, outside, bool(np.any(lost & agree)))
 
 
 def majority(cross: CrossLikelihood) -> Mask | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, islice
@@ -33,9 +33,9 @@ from consilience.messages import (
     Total,
     together,
 )
-from consilience.methods.own_gates import check_own_gates, climb_own_gates, own_gates_fit, own_parameters
+from consilience.methods.own_gates import check_own_gates, climb_gates, climb_own_gates, own_gates_fit, own_parameters
 from consilience.methods.score_steps import check_information_kind, check_simulable, scoring_ascent, simulated_inference
-from consilience.methods.site_reports import add_witnesses, cross_likelihood, survey_sites
+from consilience.methods.site_reports import UNLIKE, cross_likelihood, judge_sites, parameter_columns, survey_sites
 from consilience.methods.task import Method, Task
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, layout_of
 from consilience.model.families.registry import Requirement
@@ -48,6 +48,8 @@ JUDGES = 300
 """Maximum number of sites that compute the likelihoods of all starts; evenly spaced if there are more."""
 GUESSES = 5
 """Number of starts drawn from the summary alone, if no site has enough rows to propose one."""
+USUAL = 1.0
+"""Difference in log-likelihood per row between honest sites: one may have more noise than another."""
 SAME_MAXIMUM = 0.01
 """Difference of the log-likelihoods at the ends of two climbs up to which they are taken for the same maximum."""
 Sites = tuple[str, ...] | None
@@ -70,9 +72,10 @@ class FederatedEM(Method):
     newton : bool
         Whether to switch to Newton steps near the maximum.
     screen : bool
-        Whether sites that a majority of the others does not resemble at all are set aside: the result explains their
-        rows worse than their own model, by more than 0.25 in log-likelihood per row. The likelihood of the others is
-        then maximised again. The result names them; sites that differ by less are named and used.
+        Whether a site is left out whose rows the experts of the other sites do not explain: at a gate of its own they
+        explain them worse than its own model, by more than 0.25 in log-likelihood per row. The likelihood of the others
+        is then maximised again. The result names the site; one that differs by less is named and used, and one with
+        other shares of the same experts is used with a remark.
     per_site : {None, "gate", "shares"}
         What each site has of its own, while the experts are common: nothing, its gate, or the intercepts of its gate,
         which are its shares. It is the model of sites with other patients and the same disease; the result has a model
@@ -124,15 +127,17 @@ class FederatedEM(Method):
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         judging = judges(tuple(summaries), starters)
         starts = yield from together([starting_points(p, task, starters, self.n_climbs, judging) for p in problems])
-        climbed, ends = yield from climbs(problems, starts, survey, None)
+        columns = parameter_columns(task)[: task.d]
+        climbed, ends = yield from climbs(problems, starts, survey, None, columns)
         named = most_flexible(climbed).survey.named if self.screen else {}
-        if not named:
-            return (yield from self._with_own_gates(problems, climbed, ends, tuple(summaries)))
         members = tuple(site for site in summaries if site not in named)
-        problems = self._problems(task, {site: summaries[site] for site in members})
-        again = [each.among(members, p, self.n_climbs) for each, p in zip(starts, problems, strict=True)]
-        climbed, ends = yield from climbs(problems, again, survey.with_reasons(named), members)
-        return (yield from self._with_own_gates(problems, climbed, ends, members))
+        if named and members:
+            of_members = self._problems(task, {site: summaries[site] for site in members})
+            again = [each.among(members, p, self.n_climbs) for each, p in zip(starts, of_members, strict=True)]
+            without = yield from climbs(of_members, again, survey.with_reasons(named), members, columns)
+            if (yield from are_unlike(most_flexible(without[0]), starts, named)):
+                return (yield from self._with_own_gates(of_members, *without, members))
+        return (yield from self._with_own_gates(problems, climbed, ends, tuple(summaries)))
 
     def _from_totals(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         summary: ColumnSummary = yield Total(Summarise(task.d, task.q))
@@ -185,7 +190,11 @@ def fit_by_scores(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
 
 
 def climbs(
-    problems: Sequence[Problem], starts: Sequence[Starts], survey: Survey, sites: Sites
+    problems: Sequence[Problem],
+    starts: Sequence[Starts],
+    survey: Survey,
+    sites: Sites,
+    columns: tuple[str, ...] = (),
 ) -> Dialogue[tuple[tuple[Fit, ...], list[list[Ascent]]]]:
     """Maximise the likelihood of the rows of some sites, and ask how well the results explain those of each site.
 
@@ -196,9 +205,36 @@ def climbs(
     best = yield from over_same_data(problems, best, sites, information=True)
     steps = [polish(end, p.penalty) for p, end in zip(problems, best, strict=True)]
     best = yield from together([ask_total(each, sites) for each in steps])
-    best, surveys = yield from ask_witnesses(problems, best, [each.cross for each in starts], survey, sites)
+    best, surveys = yield from ask_witnesses(
+        problems, best, [each.cross for each in starts], survey, sites, columns=columns
+    )
     fits = [p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True)]
     return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True)), ranked
+
+
+def are_unlike(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -> Dialogue[bool]:
+    """Whether the experts of the other sites do not explain a named site, at a gate of its own.
+
+    A site whose own model is degenerate is compared with what is usual at the others.
+
+    Parameters
+    ----------
+    without : Fit
+        Fit to the rows of the other sites.
+    starts : sequence of Starts
+        With the likelihoods of the sites' own models.
+    named : iterable of str
+    """
+    mixture, statistics = without.ascent.mixture, without.ascent.statistics
+    cross = next((each.cross for each in reversed(starts) if each.cross is not None), None)
+    if cross is None or mixture.K == 1:
+        return True
+    found = yield from climb_gates(dict.fromkeys(named, mixture), without.penalty)
+    shared = mixture.parameter_count - mixture.gate.parameter_count
+    optimism = np.diagonal(cross.values) - shared / (2 * cross.rows)
+    own = dict(zip(cross.sites, optimism, strict=True))
+    usual = statistics.log_likelihood / max(statistics.weight, 1.0) - USUAL
+    return any(own.get(site, usual) - at.log_likelihood / max(at.weight, 1.0) > UNLIKE for site, at in found.items())
 
 
 def different_maxima(ends: Sequence[Ascent]) -> list[Ascent]:
@@ -345,6 +381,8 @@ def ask_witnesses(
     crosses: Sequence[CrossLikelihood | None],
     survey: Survey,
     sites: Sites = None,
+    *,
+    columns: tuple[str, ...] = (),
 ) -> Dialogue[tuple[tuple[Ascent, ...], list[Survey]]]:
     """Ask each site how well the final mixtures explain its rows; return the ascents and a survey for each.
 
@@ -353,10 +391,11 @@ def ask_witnesses(
     if len(survey.sites if sites is None else sites) < 2:
         return tuple(ends), [survey] * len(ends)
     found = yield from together([each_score(end.mixture, sites) for end in ends])
-    surveys = [
-        add_witnesses(survey, cross, joint, end.mixture.K)
-        for end, cross, joint in zip(ends, crosses, found, strict=True)
-    ]
+    surveys = []
+    largest = max(end.mixture.K for end in ends)  # a smaller order may explain no site
+    for problem, end, cross, joint in zip(problems, ends, crosses, found, strict=True):
+        penalty = problem.penalty if largest == end.mixture.K else None
+        surveys.append((yield from judge_sites(survey, cross, joint, end.mixture, penalty=penalty, columns=columns)))
     total = reduce(add, found[0].values())
     if is_over_same_data(total, ends[0].statistics):
         return tuple(ends), surveys

@@ -45,6 +45,7 @@ from consilience.fit.inference import inverse_information
 from consilience.fit.specification import on_floor
 from consilience.messages import Dialogue, PerSite
 from consilience.model import Mixture, Penalty, Statistics
+from consilience.model.gates import Gate
 from consilience.model.information import (
     complete_information,
     free_parameters,
@@ -382,6 +383,30 @@ def climb_own_gates(start: Mixture, sites: Sequence[str], own: IntArray, problem
         shift, at = adapt_shift(found[0], new.value - at.value), new
         trace.append(at.value)
     return OwnGatesEnd(at, tuple(trace), passes, stop)
+
+
+GATE_STEPS = 5
+"""Number of EM steps on a site's own gate by which it is told whether common experts explain its rows."""
+SMALL_GAIN = 0.003
+"""Log-likelihood per row that an EM step on a gate gains when the steps end."""
+
+
+def climb_gates(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[dict[str, Statistics]]:
+    """Take EM steps on the gate of each site alone, from its mixture; return its statistics at the best gate."""
+    best: dict[str, Statistics] = {}
+    for _ in range(GATE_STEPS + 1):
+        answers: Mapping[str, Statistics] = yield PerSite({site: Expect(at) for site, at in mixtures.items()})
+        gain = {s: found.log_likelihood - best[s].log_likelihood for s, found in answers.items() if s in best}
+        best |= {site: found for site, found in answers.items() if gain.get(site, 1.0) > 0}
+        ahead = {site: _gate_after(mixtures[site], found, penalty) for site, found in answers.items()}
+        mixtures = {site: replace(mixtures[site], gate=gate) for site, gate in ahead.items()}
+        if not mixtures or all(gain.get(s, np.inf) < SMALL_GAIN * answers[s].weight for s in answers):
+            break
+    return best
+
+
+def _gate_after(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Gate:
+    return mixture.gate.step(statistics.gate, penalty, intercept=mixture.reads.intercept, fraction=1.0)
 
 
 # ---------------------------------------------------------------- the fit

@@ -7,12 +7,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from consilience.aggregate import camps
-from consilience.aggregate.disagreement import CrossLikelihood, judge_agreement, own_components, unlikely_sites
+from consilience.aggregate.disagreement import (
+    CrossLikelihood,
+    SiteAgreement,
+    judge_agreement,
+    own_components,
+    unlikely_sites,
+)
 from consilience.aggregate.preflight import preflight
 from consilience.fit.survey import Survey
-from consilience.messages import Likelihood
+from consilience.messages import Dialogue, Likelihood
+from consilience.methods.own_gates import climb_gates
 from consilience.methods.task import Task
-from consilience.model import ColumnSummary, Mixture, Statistics
+from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.families.registry import gaussian
 from consilience.numerics.linalg import inverse_bounded
 
@@ -21,6 +28,13 @@ UNLIKE = 0.25
 
 WORSE = "the joint mixture explains its rows worse than its own model"
 """Remark on a site whose own model is better."""
+HARMS = "the experts of the other sites do not explain its rows, at a gate of its own either, and with it they change"
+"""Remark on a site that takes an expert of the joint mixture for itself."""
+OTHER_CASES = (
+    "the joint experts explain its rows, the joint gate does not: it has other shares of the experts than the other "
+    'sites (FederatedEM(per_site="gate") gives it a gate of its own)'
+)
+"""Remark on a site with another case mix."""
 
 
 def survey_sites(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
@@ -65,12 +79,70 @@ def cross_likelihood(
     return CrossLikelihood(tuple(best), values, rows, parameters)
 
 
-def add_witnesses(survey: Survey, cross: CrossLikelihood | None, joint: Mapping[str, Statistics], K: int) -> Survey:
-    """Add what the statistics of a joint mixture of K components at each site say about the sites."""
+def judge_sites(
+    survey: Survey,
+    cross: CrossLikelihood | None,
+    joint: Mapping[str, Statistics],
+    mixture: Mixture,
+    *,
+    penalty: Penalty | None = None,
+    columns: tuple[str, ...] = (),
+) -> Dialogue[Survey]:
+    """Add what the statistics of each site at a joint mixture say about the sites.
+
+    A site that the joint mixture does not explain is asked again at a gate of its own with the joint experts: if they
+    explain it then, it has other cases and not other experts.
+
+    Parameters
+    ----------
+    survey : Survey
+    cross : CrossLikelihood or None
+    joint : mapping of str to Statistics
+        Statistics of each site at the mixture.
+    mixture : Mixture
+    penalty : Penalty or None
+        None for a method whose messages are too short for a gate of a site: no site is asked again.
+    columns : tuple of str
+        Names of the terms of the experts, to name the coefficient that differs; empty if it is not named.
+    """
     if cross is not None:
-        survey = _with_disagreement(survey, cross, joint)
-    found = own_components(tuple(joint), np.array([statistics.gate.plain[:K] for statistics in joint.values()]))
-    return survey.with_suspicions({site: (_own(*own),) for site, own in found.items()})
+        cross = cross.taken(np.array([site in joint for site in cross.sites]))
+        found = judge_agreement(cross, np.array([_per_row(joint[site]) for site in cross.sites]))
+        asked = [site for site in cross.sites if site in {*found.unexplained, *found.outside}]
+        if found.unexplained and mixture.K > 1 and penalty is not None:
+            own = yield from climb_gates(dict.fromkeys(asked, mixture), penalty)
+            reached = np.array([_per_row(own.get(site, joint[site])) for site in cross.sites])
+            fitted = np.array([mixture.gate.parameter_count * (site in own) for site in cross.sites])
+            again = judge_agreement(cross, reached, cross.parameters - fitted)
+            cases = set(found.unexplained) - set(again.unexplained)
+            survey = survey.with_notes(dict.fromkeys(cases, (OTHER_CASES,)))
+            differs = {site: _differs(mixture, own[site], columns) for site in again.unexplained if site in own}
+            survey = _with_disagreement(survey, again, differs)
+            if found.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
+                strange = {*found.outside, *(site for site in joint if site not in cross.sites)}
+                survey = survey.with_unlike({site: HARMS for site in strange if site not in again.named})
+        else:
+            survey = _with_disagreement(survey, found, {})
+    found_own = own_components(tuple(joint), np.array([each.gate.plain[: mixture.K] for each in joint.values()]))
+    return survey.with_suspicions({site: (_own(*own),) for site, own in found_own.items()})
+
+
+def _per_row(statistics: Statistics) -> float:
+    return statistics.log_likelihood / max(statistics.weight, 1.0)
+
+
+def _differs(mixture: Mixture, statistics: Statistics, columns: tuple[str, ...]) -> str:
+    """Return the coefficient in which the experts differ most at a site, by one step in units of its standard error."""
+    coefficients, _ = mixture.experts.score(statistics.experts)
+    names = (*(("the intercept",) if mixture.design.intercept else ()), *columns)
+    largest, which = 0.0, ""
+    for g, C in zip(coefficients.reshape(mixture.K, -1), mixture.experts.complete(statistics.experts), strict=True):
+        inverse, _ = inverse_bounded(C[: len(g), : len(g)])
+        z = np.abs(inverse @ g) / np.sqrt(np.maximum(np.diagonal(inverse), np.finfo(float).tiny))
+        j = int(np.argmax(z)) % mixture.design.p
+        if len(names) == mixture.design.p and z.max() > largest:
+            largest, which = float(z.max()), f", above all in the coefficient of {names[j]}"
+    return which.replace("coefficient of the intercept", "intercept")
 
 
 def with_unlikely(survey: Survey, per_row: Mapping[str, float]) -> Survey:
@@ -111,17 +183,16 @@ def with_camps(survey: Survey, mixture: Mixture, joint: Mapping[str, Statistics]
     return survey.with_suspicions({}, (test.text,)) if test.found else survey
 
 
-def _with_disagreement(survey: Survey, cross: CrossLikelihood, joint: Mapping[str, Statistics]) -> Survey:
+def _with_disagreement(survey: Survey, found: SiteAgreement, differs: Mapping[str, str]) -> Survey:
     """Add the sites that the joint mixture does not explain."""
-    cross = cross.taken(np.array([site in joint for site in cross.sites]))
-    reached = np.array([joint[site].log_likelihood / max(joint[site].weight, 1.0) for site in cross.sites])
-    found = judge_agreement(cross, reached)
-    named = {site: f"{_worse(loss)}, and other sites' models do not fit it" for site, loss in found.named.items()}
-    rest = {site: (_worse(loss),) for site, loss in found.unexplained.items() if site not in named}
+    alone = "also at a gate of its own, and the experts of other sites do not fit it"
+    named = {site: f"{_worse(loss)}, {alone}{differs.get(site, '')}" for site, loss in found.named.items()}
+    rest = {
+        site: (_worse(loss) + differs.get(site, ""),) for site, loss in found.unexplained.items() if site not in named
+    }
     doubts = (_undecided(max(found.unexplained.values())),) if found.undecided else ()
-    far = {site: said for site, said in named.items() if found.named[site] > UNLIKE}
     suspect = {site: (said,) for site, said in named.items()}
-    return survey.with_unlike(far).with_suspicions(suspect, doubts).with_notes(rest)
+    return survey.with_unlike(named).with_suspicions(suspect, doubts).with_notes(rest)
 
 
 def _worse(loss: float) -> str:

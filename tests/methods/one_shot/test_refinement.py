@@ -18,10 +18,22 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Expect, fit_mixture
 from consilience.fit.climb import CAUTIOUS_SHIFT, LARGEST_SHIFT, Quadratic, StopReason, grow_shift, newton_step
 from consilience.fit.survey import Survey, SurveyedSite
-from consilience.messages import Answers, Each, Likelihood, LocalFit, LogLikelihood, Several, Total, decode, encode
+from consilience.messages import (
+    Answers,
+    Dialogue,
+    Each,
+    Likelihood,
+    LocalFit,
+    LogLikelihood,
+    PerSite,
+    Several,
+    Total,
+    decode,
+    encode,
+)
 from consilience.methods import CombinedFit, Task
-from consilience.methods.one_shot.refinement import EXPLAINED, opening, refine
-from consilience.methods.site_reports import add_witnesses
+from consilience.methods.one_shot.refinement import EXPLAINED, Opening, opening, refine
+from consilience.methods.site_reports import judge_sites
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import move_parameters
 from consilience.model.summary import column_summary
@@ -98,16 +110,33 @@ def one_regression() -> Mixture:
 
 
 def members_of(
-    combinations: list[Combination], fits: Mapping[str, LocalFit], reached: Mapping[str, tuple[float, ...]]
+    combinations: list[Combination],
+    fits: Mapping[str, LocalFit],
+    reached: Mapping[str, tuple[float, ...]],
+    **with_own_gates: float,
 ) -> tuple[tuple[str, ...] | None, list[Statistics]]:
-    """What the first round makes of answers that reach what is said."""
-    dialogue = opening(combinations, fits, one_regression())
+    """What the first round makes of answers that reach what is said; some more at a gate of their own."""
+    own = {name.replace("_", " "): value for name, value in with_own_gates.items()}
+    dialogue = opening(combinations, fits, one_regression(), Penalty())
     request = next(dialogue)
     assert isinstance(request, Each)
     assert request.sites is None
-    with pytest.raises(StopIteration) as end:
-        dialogue.send({name: reaching(request.question, rows, *reached[name]) for name, rows in parts().items()})
-    return end.value.value.members, end.value.value.firsts
+    answers = {name: reaching(request.question, rows, *reached[name]) for name, rows in parts().items()}
+    opened = ended(dialogue, answers, {name: max(values) for name, values in reached.items()} | own)
+    return opened.members, opened.firsts
+
+
+def ended(dialogue: Dialogue[Opening], answers: Mapping[str, Answers], per_row: Mapping[str, float]) -> Opening:
+    """The end of the first round; sites that are asked again at gates of their own reach what is said."""
+    try:
+        request = dialogue.send(answers)
+        while True:
+            assert isinstance(request, PerSite)
+            found = {name: expect(asked.mixture, parts()[name]) for name, asked in request.questions.items()}
+            claimed = {name: replace(at, log_likelihood=per_row[name] * at.weight) for name, at in found.items()}
+            request = dialogue.send(claimed)
+    except StopIteration as end:
+        return end.value
 
 
 LOWEST = -1.5
@@ -138,6 +167,15 @@ def test_a_doubted_site_returns_if_it_is_explained_as_it_was_and_as_the_others_a
     assert members == tuple(name for name in parts() if returns or name != "site 2")
     assert total.weight == sum(parts()[name].n for name in members)
     assert total.information is not None
+
+
+def test_a_doubted_site_with_other_shares_of_the_same_experts_returns() -> None:
+    doubted, reached = [judged_as(site_2=SET_ASIDE)], {**REACHED, "site 2": (-9.0,)}
+    members, (total,) = members_of(doubted, local_fits(site_2=-1.4), reached, site_2=-1.4 - 0.9 * EXPLAINED)
+    assert members == tuple(parts())
+    assert total.weight == 1_600
+    members, _ = members_of(doubted, local_fits(site_2=-1.4), reached, site_2=-1.4 - 1.1 * EXPLAINED)
+    assert members == ("site 0", "site 1", "site 3")
 
 
 def test_the_rows_of_sites_that_stay_out_are_in_no_sum() -> None:
@@ -181,24 +219,24 @@ def test_where_all_are_doubted_each_is_measured_by_its_own_model() -> None:
 
 def test_where_all_are_doubted_the_answers_of_all_tell_sites_that_disagree() -> None:
     doubted = judged_as(**{name.replace(" ", "_"): IN_PART for name in parts()})
-    dialogue = opening([doubted], local_fits(), one_regression())
+    dialogue = opening([doubted], local_fits(), one_regression(), Penalty())
     question = next(dialogue).question
-    honest = {name: answer(question, Site(name, rows)) for name, rows in parts().items()}
-    with pytest.raises(StopIteration) as end:
-        dialogue.send(honest)
-    opened = end.value.value
+    opened = ended(dialogue, {name: answer(question, Site(name, rows)) for name, rows in parts().items()}, {})
     (joint,) = opened.each
     assert set(joint) == set(parts())
     everyone = Survey(tuple(SurveyedSite(name, 400.0) for name in parts()))
-    assert add_witnesses(everyone, opened.cross, joint, doubted.mixture.K).suspicions == {}
+    with pytest.raises(StopIteration) as judged:  # nobody is asked again
+        next(judge_sites(everyone, opened.cross, joint, doubted.mixture, penalty=Penalty()))
+    assert judged.value.value.suspicions == {}
 
 
 def test_where_no_site_is_explained_there_is_nothing_to_refine() -> None:
     doubted = judged_as(**{name.replace(" ", "_"): IN_PART for name in parts()})
-    dialogue = opening([doubted], local_fits(), one_regression())
+    dialogue = opening([doubted], local_fits(), one_regression(), Penalty())
     question = next(dialogue).question
+    answers = {name: reaching(question, rows, -50.0) for name, rows in parts().items()}
     with pytest.raises(InvalidInputError, match="explains the rows of no site"):
-        dialogue.send({name: reaching(question, rows, -50.0) for name, rows in parts().items()})
+        ended(dialogue, answers, dict.fromkeys(parts(), -50.0))
 
 
 @pytest.mark.parametrize("other", [USED, SiteEvidence.without_model("", 400.0)], ids=["used", "no model"])
@@ -264,8 +302,8 @@ def test_a_site_that_claims_to_do_better_alone_is_left_alone(more: float, return
 
 def test_later_rounds_are_asked_of_members_only() -> None:
     done = one_shot(refine=4, elsewhere=flipped())
-    later = {site for r in done.record.rounds[2:] for exchange in r.exchanges for site in exchange.sites}
-    assert later == set(parts())
+    sums = [each for each in done.record.rounds[2:] if each.request != "PerSite"]  # gates of their own come before
+    assert {site for r in sums for exchange in r.exchanges for site in exchange.sites} == set(parts())
 
 
 # ---------------------------------------------------------------------- steps

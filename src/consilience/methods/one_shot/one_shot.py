@@ -27,7 +27,7 @@ from consilience.messages import Dialogue, Each, LocalFit, together
 from consilience.methods.federated_em import total_summary
 from consilience.methods.one_shot.refinement import Contest, Opening, Rivals, opening, refine, unrefined_rivals
 from consilience.methods.score_steps import check_information_kind, check_simulable, simulated_inference
-from consilience.methods.site_reports import add_witnesses, survey_sites
+from consilience.methods.site_reports import judge_sites, survey_sites
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty
 from consilience.numerics.arrays import Array
@@ -122,7 +122,7 @@ class OneShot(Method):
         else:
             one = task.specifications[0].with_order(1).blank(summary)
             simulation = self._simulation(fits, task.seed)
-            opened = yield from opening(found, fits, one, scores=simulation is not None)
+            opened = yield from opening(found, fits, one, penalty, scores=simulation is not None)
             done = yield from self._refined(found, opened, one, (penalty, simulation), survey)
         rest = iter(done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
@@ -155,7 +155,8 @@ class OneShot(Method):
         for contest, mine, c, joint in zip(contests, by_order, found, opened.each, strict=True):
             best, rivals = contest.ended(mine, of_one)
             fit = refined_fit(best, penalty, c, opened.members, simulation)
-            witnessed = add_witnesses(survey, opened.cross, joint, c.mixture.K)
+            asked = penalty if c is found[-1] else None  # a smaller order may explain no site
+            witnessed = yield from judge_sites(survey, opened.cross, joint, c.mixture, penalty=asked)
             done.append(replace(fit, rivals=rivals, survey=witnessed))
         return done
 

@@ -25,6 +25,7 @@ from consilience.fit import Ascent, Expect, StopReason, climb
 from consilience.fit.climb import NEWTON_DECREMENT_AT_MOST
 from consilience.fit.simulated_information import SimulatedInformation
 from consilience.messages import Answers, Dialogue, Each, LocalFit, LogLikelihood, ScoreSums, Several, Total
+from consilience.methods.own_gates import climb_gates
 from consilience.methods.score_steps import by_scores
 from consilience.methods.site_reports import cross_likelihood
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
@@ -73,7 +74,12 @@ class Opening:
 
 
 def opening(
-    combinations: Sequence[Combination], fits: Mapping[str, LocalFit], one: Mixture, *, scores: bool = False
+    combinations: Sequence[Combination],
+    fits: Mapping[str, LocalFit],
+    one: Mixture,
+    penalty: Penalty,
+    *,
+    scores: bool = False,
 ) -> Dialogue[Opening]:
     """Run the first round of refinement for all mixtures, in which each site answers on its own.
 
@@ -81,8 +87,8 @@ def opening(
 
     Sites also compute the likelihoods of the models of at most ten sites, which tell sites that disagree. If all models
     were used, all sites take part in refinement. Otherwise a site whose model was not fully used takes part if its rows
-    are like the others': the combined mixture explains them as well as the site's own model does, and no worse than it
-    explains the rows of the sites that were used. Sites without a model take part.
+    are like the others': the combined experts, at a gate of its own, explain them as well as the site's own model does,
+    and no worse than they explain the rows of the sites that were used. Sites without a model take part.
     """
     mixtures = [combination.mixture for combination in combinations]
     models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
@@ -95,7 +101,7 @@ def opening(
     each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
     heard = {site: found.items[len(expectations) :] for site, found in answers.items()}
     cross = cross_likelihood(asked, heard, max((models[site].mixture.parameter_count for site in asked), default=0))
-    members = _members(combinations, models, each)
+    members = yield from _members(combinations, models, each, penalty)
     taking = each if members is None else members
     firsts = [reduce(add, (each[site][i] for site in taking)) for i in range(len(mixtures))]
     of_one = reduce(add, (answers[site].items[len(mixtures)] for site in taking))
@@ -117,8 +123,11 @@ def _doubted(combinations: Sequence[Combination]) -> set[str]:
 
 
 def _members(
-    combinations: Sequence[Combination], models: Mapping[str, SiteModel], each: Mapping[str, Sequence[Statistics]]
-) -> tuple[str, ...] | None:
+    combinations: Sequence[Combination],
+    models: Mapping[str, SiteModel],
+    each: Mapping[str, Sequence[Statistics]],
+    penalty: Penalty,
+) -> Dialogue[tuple[str, ...] | None]:
     """Return the sites that take part in refinement; None for all."""
     doubted = _doubted(combinations)
     if not doubted:
@@ -128,13 +137,15 @@ def _members(
     believed = {site.name for site in combinations[0].sites if site.status == "used"} - doubted
     lowest = min((reached[site] for site in believed if site in reached), default=-np.inf)
 
-    def is_member(site: str) -> bool:
-        if site not in doubted:
-            return True
+    def is_unlike(site: str) -> bool:
         own = max(lowest, models[site].log_likelihood_per_row) if site in models else lowest
-        return site not in copied and reached[site] >= own - EXPLAINED
+        return site in doubted and (site in copied or reached[site] < own - EXPLAINED)
 
-    members = tuple(filter(is_member, each))
+    asked = [site for site in each if is_unlike(site) and site not in copied]
+    if asked and combinations[-1].mixture.K > 1:
+        found = yield from climb_gates(dict.fromkeys(asked, combinations[-1].mixture), penalty)
+        reached |= {site: max(reached[site], _best_per_row([answer])) for site, answer in found.items()}
+    members = tuple(site for site in each if not is_unlike(site))
     if not members:
         raise InvalidInputError("the combined mixture explains the rows of no site: use FederatedEM")
     return members
