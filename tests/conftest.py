@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: threads only slow down tiny products
 
@@ -48,15 +48,26 @@ def group_of(path: Path) -> str | None:
     return str(path.relative_to(TESTS)) if "@cache" in text or 'scope="module"' in text else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest chooses by mark, and pytest-xdist reads the groups
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not item.path.is_relative_to(TESTS):
-            continue
         if any(item.path.is_relative_to(TESTS / name) for name in PUBLISHED):
             item.add_marker("published")
-        if group := group_of(item.path):
-            item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(optionalhook=True)  # there may be no pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Send tests of one group to one process, by their paths: pytest-xdist 3.8 loses marks of groups in pytest 9.2."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class LoadGroups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = config.rootpath / nodeid.partition("::")[0]
+            return (path.is_relative_to(TESTS) and group_of(path)) or nodeid
+
+    return LoadGroups(config, log)
 
 
 @pytest.fixture
