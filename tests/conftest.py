@@ -48,10 +48,15 @@ def group_of(path: Path) -> str | None:
     return str(path.relative_to(TESTS)) if "@cache" in text or 'scope="module"' in text else None
 
 
+@cache  # thousands of tests are in hundreds of files
+def is_published(path: Path) -> bool:
+    return any(path.is_relative_to(TESTS / name) for name in PUBLISHED)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest chooses by mark
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.path.is_relative_to(TESTS / name) for name in PUBLISHED):
+        if is_published(item.path):
             item.add_marker("published")
 
 
