@@ -129,17 +129,45 @@ class Carrier:
 ENGINES = {"inprocess": lambda: using(InProcess(threads=2)), "dask": dask, "mailbox": mailbox}
 
 
+BOTH = {"in_memory": [False, True]}
+FACTORS: dict[str, dict[str, list[Any]]] = {
+    "test_bits_are_those_of_the_reference": {"number": [1, 2, 5, 16, 40], **BOTH},
+    "test_own_questions_have_the_bits_of_asking_one_by_one": {"number": [1, 5, 16], **BOTH},
+    "test_every_model_has_the_bits_of_the_reference": {
+        "family": list(FAMILIES), "gate": ["softmax", "constant"], "group_size": [1, 4], **BOTH,
+    },
+}  # fmt: skip
+"""What a test depends on beside the engine, if not only on rows that are streamed or kept.
+
+Of 40 sites more than two are neighbours in a block.
+"""
+
+
+def in_every_change(factors: dict[str, list[Any]], cases: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Choose the cases that every change runs; the long lane runs the others."""
+    names = factors["chosen"]
+    if "family" in factors:  # each on one of the engines, in turn
+        turn = {family: names[i % len(names)] for i, family in enumerate(factors["family"])}
+        return [case for case in cases if case[0] == turn[case[1]]]
+    if "number" in factors:
+        return every_pair(cases)
+    return [case for case in cases if case != ("mailbox", True)]  # letters do not know what a site keeps
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "chosen" not in metafunc.fixturenames:
         return
     named = metafunc.config.getoption("--engine", default=None)
     names = [named] if named else [name for name in ENGINES if name != "mailbox" or "over" in metafunc.fixturenames]
-    if metafunc.function is test_every_model_has_the_bits_of_the_reference:
-        levels = product(names, FAMILIES, ["softmax", "constant"], [1, 4], [False, True])
-        factors = ("chosen", "family", "gate", "group_size", "in_memory")
-        metafunc.parametrize(factors, every_pair(levels), indirect=["chosen"])
-    else:
-        metafunc.parametrize("chosen", names, indirect=True)
+    other = BOTH if "in_memory" in metafunc.fixturenames else {}
+    factors = {"chosen": names, **FACTORS.get(metafunc.function.__name__, other)}
+    cases = list(product(*factors.values()))
+    cases = every_pair(cases) if "family" in factors else cases
+    kept = in_every_change(factors, cases)
+    marked = [pytest.param(*case, marks=() if case in kept else pytest.mark.long) for case in cases]
+    words = {False: "streamed", True: "in memory"}
+    ids = lambda level: words[level] if isinstance(level, bool) else None  # noqa: E731
+    metafunc.parametrize(tuple(factors), marked, indirect=["chosen"], ids=ids)
 
 
 @contextmanager
@@ -195,8 +223,6 @@ def all_kinds(mixture: Mixture, some: tuple[str, ...]) -> Dialogue[list[Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
-@pytest.mark.parametrize("number", [1, 2, 5, 16, 40])  # of 40, more than two are neighbours in a block
 def test_bits_are_those_of_the_reference(over: Over, tmp_path: Path, number: int, in_memory: bool) -> None:
     sites, mixture = write_sites(tmp_path, number, 3_000)
     some = tuple(site.name for site in sites[1::3])
@@ -225,8 +251,6 @@ def answered(question: Expect, site: Site) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
-@pytest.mark.parametrize("number", [1, 5, 16])
 def test_own_questions_have_the_bits_of_asking_one_by_one(
     over: Over, tmp_path: Path, number: int, in_memory: bool
 ) -> None:
@@ -270,7 +294,6 @@ def test_every_model_has_the_bits_of_the_reference(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_a_one_shot_study_has_the_bits_of_the_reference(over: Over, tmp_path: Path, in_memory: bool) -> None:
     sites, truth = write_sites(tmp_path, 5, 3_000)
     sites[2] = replace(sites[2], data=replace(sites[2].data, columns=Columns(("x0", "x1", "x2"), ("x1",))))  # foreign
@@ -300,7 +323,6 @@ def about_clients(mixture: Mixture) -> Dialogue[list[bytes]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_clients_have_the_bits_of_the_reference(over: Over, tmp_path: Path, in_memory: bool) -> None:
     data = simulated("gaussian", gate="constant", n=800, group_size=4, weights=True)
     sites = write_rows(tmp_path, data, 17)
@@ -333,7 +355,6 @@ def test_digests_are_of_each_sites_own_answer(over: Over, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_sites_that_cannot_be_read_are_named_and_the_others_go_on(over: Over, tmp_path: Path, in_memory: bool) -> None:
     sites, mixture = write_sites(tmp_path, 16, 3_000)
     Path(sites[3].data.uri).unlink()
@@ -348,7 +369,6 @@ def test_sites_that_cannot_be_read_are_named_and_the_others_go_on(over: Over, tm
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_a_site_whose_numbers_overflow_is_blamed_and_no_other(over: Over, tmp_path: Path, in_memory: bool) -> None:
     sites, mixture = write_sites(tmp_path, 32, 3_000)
     path = sites[13].data.uri
@@ -373,7 +393,6 @@ def test_a_failure_stops_a_run_that_says_so(over: Over, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe in place of a file is what hangs here")
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
 def test_a_site_that_hangs_is_left_out_and_no_other(over: Over, tmp_path: Path, in_memory: bool) -> None:
     sites, mixture = write_sites(tmp_path, 16, 3_000)
     engine = over(sites, in_memory)
