@@ -31,17 +31,17 @@ def named_classes(tree: ast.AST) -> set[str]:
     return (names | attributes | imported) & CLASSES
 
 
-def words_of(node: ast.AST) -> set[str]:
-    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
-
-
 def words_tested_for(tree: ast.AST) -> set[str]:
     """Names of families or gates that something is compared with, looked up by, or listed under."""
-    if not words_of(tree) & NAMES:  # most modules: what follows visits nested nodes many times
-        return set()
     kinds = ast.Compare | ast.match_case | ast.Subscript | ast.Dict | ast.Tuple | ast.List | ast.Set
-    tests = [node for node in ast.walk(tree) if isinstance(node, kinds)]
-    return set().union(*map(words_of, tests)) & NAMES if tests else set()
+    found, open_nodes = set(), [(tree, False)]
+    while open_nodes:  # each node once, with whether it is inside of one of these
+        node, inside = open_nodes.pop()
+        inside = inside or isinstance(node, kinds)
+        if inside and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+        open_nodes += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return found & NAMES
 
 
 def names_listed(tree: ast.AST) -> set[str]:
