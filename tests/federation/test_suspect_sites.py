@@ -62,10 +62,11 @@ METHODS = [
     (OneShot(refine=1), MODEL),
     (SharedCentre(), MODEL),
     (SharedCentre(participation=0.9), MODEL),
-    (GradientEM(), MODEL),
-    (MinimaxRegression(), PAIR),
     (ClusteredClients(), PAIR),
-    (FedMomentDescent(rounds=3), PAIR),
+    *(
+        pytest.param(method, model, marks=pytest.mark.published)
+        for method, model in ((GradientEM(), MODEL), (MinimaxRegression(), PAIR), (FedMomentDescent(rounds=3), PAIR))
+    ),
 ]
 
 
@@ -84,7 +85,7 @@ def test_every_method_names_a_column_in_other_units(method: Method, model: Any) 
     assert "x0 is about 10 times the others': units?" in result.sites[1].remarks
 
 
-@pytest.mark.slow
+@pytest.mark.published
 def test_fedgrem_reports_on_every_site() -> None:
     rng = np.random.default_rng(0)
     sites = {name: (np.r_[rng.normal(0, 1, (60, 2)), rng.normal(6, 1, (40, 2))],) for name in "abcd"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,12 @@ def fit(data: Data, method: Any = None, **options: Any) -> Any:
     return result, said
 
 
+@cache
+def fit_of_all() -> Any:
+    """The fit to honest sites, with which three tests compare."""
+    return fit(honest())
+
+
 def harm(result: Any, pooled: Any) -> float:
     """The largest change of a coefficient, in standard errors of the pooled fit."""
     found, truth = result.model.mixture_, pooled.model.mixture_
@@ -60,7 +67,7 @@ def harm(result: Any, pooled: Any) -> float:
 @pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("lie", LIES.values(), ids=list(LIES))
 def test_liars_are_set_aside_by_name_and_do_no_harm(lie: Lie, many: int) -> None:
-    pooled, quiet = fit(honest())
+    pooled, quiet = fit_of_all()
     assert not quiet
     result, said = fit(lying(lie, many))
     assert {site.name for site in result.sites if site.status == "set aside"} == {f"s{m}" for m in range(many)}
@@ -77,7 +84,7 @@ def test_without_screening_they_are_named_and_used() -> None:
     assert result.fit.ascent.statistics.weight == 10 * N
 
 
-@pytest.mark.slow
+@pytest.mark.published
 def test_gradient_em_names_them() -> None:
     result, _ = fit(lying(LIES["sign flip"], 1), GradientEM())
     assert [site.name for site in result.sites if site.status == "suspect"] == ["s0"]
