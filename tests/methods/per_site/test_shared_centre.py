@@ -39,7 +39,14 @@ from simulated import FAMILIES, Simulated, simulated
 MEANS = np.array([[0.0, 0.0, 0.0, 0.0], [6.0, 0.0, 2.0, 0.0], [2.0, 7.0, 0.0, -3.0]])
 SHARES = np.array([0.5, 0.3, 0.2])
 SLOW = pytest.mark.slow
+LONG = pytest.mark.long
 GATES = ("constant", "softmax")
+IN_TURN = [
+    pytest.param(family, gate, id=f"{family}-{gate}", marks=() if (i + j) % 2 else LONG)
+    for i, family in enumerate(FAMILIES)
+    for j, gate in enumerate(GATES)
+]
+"""Every family with every gate; every change runs each family with one of them."""
 
 
 def mixture_of(means: np.ndarray, structure: str = "full") -> Mixture:
@@ -133,7 +140,7 @@ def test_one_site_has_its_own_fit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "gate"), [(f, g) for f in FAMILIES for g in GATES])
+@pytest.mark.parametrize(("family", "gate"), IN_TURN)
 def test_one_site_of_any_family_has_nearly_its_own_fit(family: str, gate: str) -> None:
     case = case_of(family, gate, 400)
     (fit,) = study({"only": case.rows}, case.specification, case.truth).value
@@ -144,7 +151,7 @@ def test_one_site_of_any_family_has_nearly_its_own_fit(family: str, gate: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("M", [2, 3, 6])
+@pytest.mark.parametrize("M", [2, 3, pytest.param(6, marks=LONG)])
 def test_identical_sites_have_the_pooled_fit(M: int) -> None:
     rows = gaussian_sites(1)[0]["site 0"]
     (fit,) = study({f"site {m}": rows for m in range(M)}).value
@@ -227,9 +234,9 @@ def question_of(question: Any) -> Any:
 @pytest.mark.parametrize(
     ("family", "gate"),
     [
-        pytest.param("gaussian", "constant", marks=SLOW),
+        pytest.param("gaussian", "constant", marks=LONG),
         ("gaussian", "softmax"),
-        pytest.param("poisson", "softmax", marks=SLOW),
+        ("poisson", "softmax"),
     ],
 )
 def test_units_of_covariates_do_not_matter(family: str, gate: str) -> None:
@@ -265,9 +272,9 @@ def test_the_unit_of_responses_does_not_matter() -> None:
 @pytest.mark.parametrize(
     ("family", "gate"),
     [
-        pytest.param("gaussian", "constant", marks=SLOW),
+        pytest.param("gaussian", "constant", marks=LONG),
         ("gaussian", "softmax"),
-        pytest.param("poisson", "constant", marks=SLOW),
+        ("poisson", "constant"),
     ],
 )
 def test_a_weight_is_so_many_rows(family: str, gate: str) -> None:
@@ -291,21 +298,17 @@ def test_a_weight_is_so_many_rows(family: str, gate: str) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        *(
-            pytest.param((family, gate, {}), id=f"{family}-{gate}", marks=SLOW if family == "categorical" else ())
-            for family in FAMILIES
-            for gate in GATES
-        ),
+        *(pytest.param((*each.values, {}), id=each.id, marks=each.marks) for each in IN_TURN),
         *(
             pytest.param(
                 ("gaussian", "constant", {"q": 2, "structure": structure}),
                 id=f"two responses, {structure}",
-                marks=() if structure == "tied" else SLOW,
+                marks=() if structure in {"full", "tied"} else LONG,
             )
             for structure in ("full", "diag", "spherical", "tied")
         ),
-        pytest.param(("gaussian", "softmax", {"q": 2}), id="two responses, softmax", marks=SLOW),
-        pytest.param(("gaussian", "constant", {"intercept": False}), id="no intercept", marks=SLOW),
+        pytest.param(("gaussian", "softmax", {"q": 2}), id="two responses, softmax", marks=LONG),
+        pytest.param(("gaussian", "constant", {"intercept": False}), id="no intercept"),
         pytest.param(("gaussian", "softmax", {"group_size": 4}), id="groups"),
     ],
 )
@@ -330,7 +333,7 @@ def test_every_model_has_a_centre_and_a_mixture_for_each_site(case: tuple[str, s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("structure", ["full", "tied", *(pytest.param(s, marks=SLOW) for s in ("diag", "spherical"))])
+@pytest.mark.parametrize("structure", ["full", "tied", *(pytest.param(s, marks=LONG) for s in ("diag", "spherical"))])
 def test_gaussian_mixtures_of_every_structure(structure: str) -> None:
     parts, own = gaussian_sites(5, h=0.3)
     specification = Specification(K=3, gate="constant", structure=structure)
@@ -590,7 +593,7 @@ def test_the_method_is_deterministic() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("participation", [pytest.param(0.25, marks=SLOW), 0.5, pytest.param(0.9, marks=SLOW)])
+@pytest.mark.parametrize("participation", [pytest.param(0.25, marks=LONG), 0.5, pytest.param(0.9, marks=LONG)])
 def test_no_round_asks_more_than_its_share_and_a_roll_call_comes_first(participation: float) -> None:
     done = study(gaussian_sites(8)[0], method=SharedCentre(participation=participation, rounds=6))
     first, fits, *rounds, last = done.record.rounds
@@ -688,7 +691,7 @@ def test_with_a_share_of_the_sites_the_result_is_nearly_that_of_all() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("time", "participation"), [(1, 0.5), pytest.param(2, 1.0, marks=SLOW)])
+@pytest.mark.parametrize(("time", "participation"), [(1, 0.5), pytest.param(2, 1.0, marks=LONG)])
 def test_a_journal_resumes_where_a_run_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: int, participation: float
 ) -> None:
@@ -718,7 +721,7 @@ def test_a_site_that_drops_out_is_named_and_its_last_word_stays(monkeypatch: pyt
     assert "site 1" in fit.fits
 
 
-@SLOW
+@LONG  # tests/contracts has questions to each site, tests/kit/test_mail.py this method on a cluster
 def test_a_cluster_has_the_bits_of_this_process(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     sites, truth = write_sites(tmp_path, 3, 900)
@@ -737,7 +740,7 @@ def test_a_cluster_has_the_bits_of_this_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=SLOW)])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=LONG)])
 def test_sites_that_differ_are_nearer_to_their_truth_than_alone_or_in_common(seed: int) -> None:
     means = 4 * np.random.default_rng(9).normal(size=(3, 6))
     specification, start = Specification(K=3, gate="constant", structure="diag"), mixture_of(means, "diag")
@@ -877,7 +880,7 @@ REGRESSIONS = Specification(K=2, gate="constant")
 
 
 @SLOW
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("seed", [0, pytest.param(3, marks=LONG)])
 def test_sites_centred_elsewhere_are_not_worse_than_alone(seed: int) -> None:
     parts, new = regression_sites(8, 200, seed=seed, elsewhere=3.0)
     (fit,) = study(parts, REGRESSIONS, TWO_REGRESSIONS, SharedCentre()).value
@@ -951,7 +954,7 @@ def test_a_site_whose_rows_do_not_determine_a_coefficient_gets_it_from_the_other
 
 
 @SLOW
-@pytest.mark.parametrize("M", [6, 8])
+@pytest.mark.parametrize("M", [6, pytest.param(8, marks=LONG)])
 def test_two_camps_of_regressions_are_not_trusted(M: int) -> None:
     parts, _ = regression_sites(M, 200, apart=2.0)
     (fit,) = study(parts, REGRESSIONS, TWO_REGRESSIONS).value
