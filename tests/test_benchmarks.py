@@ -86,7 +86,7 @@ def test_a_round_over_many_sites_costs_little_more_than_its_sums() -> None:
     assert max(costs()) <= 3 or max(costs()) <= 3  # once more, since other programs use the machine too
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_of_many_honest_sites_none_is_named() -> None:
     ((row,),) = quick("benchmarks.one_shot.one_shot_scale")
     assert row["sites"] == 50

@@ -48,8 +48,15 @@ def test_insurance_claims_converge_in_few_iterations() -> None:
     assert model.n_iter_ < 60
 
 
-@pytest.mark.parametrize("gate", [MixtureOfExpertsRegressor, MixtureOfRegressions])
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize(
+    ("K", "gate"),
+    [
+        (2, MixtureOfExpertsRegressor),
+        (2, MixtureOfRegressions),
+        (3, MixtureOfExpertsRegressor),
+        pytest.param(3, MixtureOfRegressions, marks=pytest.mark.long),
+    ],
+)
 def test_seeds_end_at_the_same_maximum_or_do_not_claim_that_starts_agree(gate: type, K: int) -> None:
     Z = columns("tonedata", "stretchratio", "tuned")
     fits = [gate(K, random_state=seed).fit(Z[:, :1], Z[:, 1]) for seed in range(5)]
@@ -58,6 +65,7 @@ def test_seeds_end_at_the_same_maximum_or_do_not_claim_that_starts_agree(gate: t
     assert sum(fit.log_likelihood_ > best - 2 for fit in fits) >= 4
 
 
+@pytest.mark.long
 def test_federated_climbs_do_not_end_below_the_fit_to_all_rows() -> None:
     result = Federation(hospitals()).fit(MixtureOfExpertsRegressor(3, random_state=0), method=FederatedEM())
     assert result.fit.log_likelihood > POOLED_BEFORE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ def code(found: Any) -> str:
     return str(found.exception.problem.value.code)
 
 
+@cache
+def simulated() -> Any:
+    """Coefficients of the study in one process, with which two tests compare."""
+    return simulate_study(STUDY, TABLES).best.model.mixture_.coefficients
+
+
 def answered(name: str, *more: object) -> Any:
     return done("site", "answer", name, "box", "--in", "sites", *more, answer="y\n")
 
@@ -65,7 +72,7 @@ def test_one_study_has_one_model_by_simulation_by_files_and_on_engines(place: Pa
         for name in NAMES:
             answered(name)
     done("run", "study.toml", "--data", "*.parquet", "-o", "inprocess.json")
-    expected = simulate_study(STUDY, TABLES).best.model.mixture_.coefficients
+    expected = simulated()
     for file in ("mail.json", "inprocess.json"):
         np.testing.assert_array_equal(load(place / file).mixture_.coefficients, expected)
     shown = done("status", "box").stdout
@@ -78,7 +85,7 @@ def test_one_study_has_one_model_by_simulation_by_files_and_on_engines(place: Pa
 def test_a_study_runs_on_a_cluster(place: Path) -> None:
     pytest.importorskip("distributed")
     done("run", "study.toml", "--data", "*.parquet", "--engine", "dask", "-o", "dask.json")
-    expected = simulate_study(STUDY, TABLES).best.model.mixture_.coefficients
+    expected = simulated()
     np.testing.assert_allclose(load(place / "dask.json").mixture_.coefficients, expected, rtol=1e-10, atol=1e-10)
 
 

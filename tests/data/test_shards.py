@@ -499,7 +499,7 @@ print(total, (peak() - before) // 1024)
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("compression", ["snappy", "none"])
+@pytest.mark.parametrize("compression", ["snappy", pytest.param("none", marks=pytest.mark.long)])
 def test_memory_does_not_grow_with_the_row_group(tmp_path, compression):
     n = 2_000_000
     rng = np.random.default_rng(0)

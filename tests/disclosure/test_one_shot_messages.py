@@ -48,9 +48,16 @@ def study(parts: dict[str, Rows], specification: Specification, start: Mixture, 
     run(dialogue, InProcess().over([Site(name, rows) for name, rows in parts.items()]))
 
 
+LONG = {("student", "constant"), ("negative_binomial", "softmax")}
+CASES = [
+    pytest.param(family, gate, marks=pytest.mark.long if (family, gate) in LONG else ())
+    for family in FAMILIES
+    for gate in ("softmax", "constant")
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("gate", ["softmax", "constant"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "gate"), CASES)
 def test_no_message_of_a_study_has_a_value_of_the_data(family: str, gate: str, messages: list[bytes]) -> None:
     case = simulated(family, gate=gate, n=600, seed=1)
     study(parted(case.rows, 2), case.specification, case.truth, refine=2)

@@ -430,7 +430,9 @@ needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a pipe in pl
 
 
 @needs_pipes
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+@pytest.mark.parametrize(
+    "in_memory", [False, pytest.param(True, marks=pytest.mark.long)], ids=["streamed", "in memory"]
+)
 def test_a_slow_site_has_nearly_all_of_the_deadline(cluster: DaskCluster, tmp_path: Path, in_memory: bool) -> None:
     sites, mixture = write_sites(tmp_path, 16, 1_000)  # two to a block
     expected = run(totals(mixture, 2), InProcess().over(sites, in_memory=in_memory))

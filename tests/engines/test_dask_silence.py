@@ -109,7 +109,9 @@ def test_blocks_of_a_worker_stopped_for_good_are_answered_by_the_other(
     assert len(engine._watch.workers) == 1
 
 
-@pytest.mark.parametrize("in_memory", [False, True], ids=["streamed", "in memory"])
+@pytest.mark.parametrize(
+    "in_memory", [False, pytest.param(True, marks=pytest.mark.long)], ids=["streamed", "in memory"]
+)
 def test_a_worker_that_goes_on_does_no_harm_and_is_used_again(
     cluster: DaskCluster,
     study: tuple[list[Site], Mixture, bytes],

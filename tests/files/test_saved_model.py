@@ -235,7 +235,7 @@ def outcome(data: bytes, path: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [200, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [200, pytest.param(2000, marks=pytest.mark.long)])
 def test_mutated_files_are_read_or_refused_with_a_sentence(number: int, tmp_path: Path) -> None:
     texts = [path.read_text(encoding="utf-8") for path in FILES]
     rng = random.Random(number)

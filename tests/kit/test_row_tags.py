@@ -152,7 +152,7 @@ def test_used_rows_are_those_that_are_not_dropped():
         UsedRows(TABLE, ("weight",), KEY).tags  # noqa: B018
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_million_rows_take_seconds():
     rng = np.random.default_rng(0)
     n = 10**6

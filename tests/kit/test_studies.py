@@ -93,7 +93,9 @@ def files(study: Study) -> list[SiteFile]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::consilience.errors.SetAsideWarning")  # few rows of two classes tell little
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.long if kind == "constant" else ()) for kind in FAMILIES]
+)
 def test_files_and_simulation_give_the_same_model_to_the_bit(kind: str) -> None:
     chosen = Study.from_text(FAMILIES[kind])
     sent = [SiteFile.from_text(site_file(chosen, name, each).to_text()) for name, each in tables(kind).items()]

@@ -17,6 +17,8 @@ from consilience.site import Site
 from simulated import Simulated, simulated
 
 SCALES = [(0.0, 1e-9), (0.0, 1e9), (1e6, 1.0), (-1e4, 1e-2), (1e9, 1e2)]
+ENDS = (SCALES[0], SCALES[-1])
+"""Scales that every change tries with each kind; fits that take many iterations meet the others in the long lane."""
 KINDS = [
     {"family": "gaussian", "gate": "softmax"},
     {"family": "gaussian", "gate": "constant", "weights": True},
@@ -33,9 +35,17 @@ def badly_scaled(case: Simulated, shift: float, scale: float) -> Rows:
     return replace(case.rows, X=X, Y=Y)
 
 
+CASES = [
+    pytest.param(kind, *scale, marks=() if kind["family"] == "gaussian" or scale in ENDS else pytest.mark.long)
+    for scale in SCALES
+    for kind in KINDS
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind['family']}-{kind['gate']}")
-@pytest.mark.parametrize(("shift", "scale"), SCALES)
+@pytest.mark.parametrize(
+    ("kind", "shift", "scale"), CASES, ids=lambda each: f"{each['family']}-{each['gate']}" if each in KINDS else None
+)
 def test_honest_answers_are_accepted(kind: dict[str, object], shift: float, scale: float) -> None:
     case = simulated(n=600, **kind)  # type: ignore[arg-type]
     rows = badly_scaled(case, shift, scale)

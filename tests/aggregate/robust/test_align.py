@@ -169,7 +169,7 @@ def test_honest_sites_agree_whatever_a_third_of_the_sites_send(kind: str) -> Non
         assert_honest_sites_agree(kind, seed, K=5, M=30, D=6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hundred_honest_sites_agree_in_every_draw(kind: str) -> None:
     for seed in range(20):

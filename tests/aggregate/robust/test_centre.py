@@ -526,7 +526,7 @@ def test_without_differences_shrinkage_is_nearly_as_good_as_the_centre() -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("between", [0.0, 1.0])
-@pytest.mark.parametrize("D", [1, 2, 10, 50])
+@pytest.mark.parametrize("D", [1, 2, 10, pytest.param(50, marks=pytest.mark.long)])
 def test_honest_sites_are_kept_and_their_variance_is_found(D: int, between: float) -> None:
     rng = np.random.default_rng(D)
     found = [shrink(*honest(rng, M=40, D=D, between=between)[1:]) for _ in range(40)]

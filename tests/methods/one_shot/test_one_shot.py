@@ -156,8 +156,14 @@ def test_in_the_end_it_is_the_pooled_fit(apart: float) -> None:
     assert in_errors(fit.inference, infer(exact)) < 1e-3
 
 
+LONG = {
+    *(("negative_binomial", gate) for gate in ("softmax", "constant")),
+    *((family, "constant") for family in ("student", "categorical", "zero_inflated_poisson")),
+}
+HARD_TO_DESCRIBE = {("negative_binomial", "summaries"), ("student", "summaries")}
+"""They take most of the time of a test in which the other families do the same."""
 CASES = [
-    pytest.param(family, gate, marks=[pytest.mark.long] if family == "negative_binomial" else [])
+    pytest.param(family, gate, marks=pytest.mark.long if (family, gate) in LONG else ())
     for family in FAMILIES
     for gate in ("softmax", "constant")
 ]
@@ -680,8 +686,14 @@ def test_covariates_are_described_where_they_are_asked_for_and_needed(family: st
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_points")
-@pytest.mark.parametrize("support", ["summaries", "given", "public"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "support"),
+    [
+        pytest.param(family, support, marks=pytest.mark.long if (family, support) in HARD_TO_DESCRIBE else ())
+        for family in FAMILIES
+        for support in ("summaries", "given", "public")
+    ],
+)
 def test_where_a_support_is_given_no_description_leaves_a_site(
     support: str, family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
