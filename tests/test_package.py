@@ -21,6 +21,7 @@ print(",".join(sorted({"numpy", "scipy", "sklearn", "pyarrow", "rich", "matplotl
     assert out.stdout.strip() == ""
 
 
+@pytest.mark.slow
 def test_estimators_add_little_to_the_import_of_scikit_learn():
     code = """
 import sys, sklearn.base, sklearn.utils.parallel

@@ -35,6 +35,7 @@ def test_the_symmetric_methods_find_both_signs(method) -> None:
     np.testing.assert_allclose(one * np.sign(one[0]), TRUTH, atol=0.15)
 
 
+@pytest.mark.slow
 def test_fedgrem_finds_means() -> None:
     rng = np.random.default_rng(0)
     sites = {name: (np.r_[rng.normal(0, 1, (60, 2)), rng.normal(6, 1, (40, 2))],) for name in "abcd"}

@@ -43,6 +43,7 @@ def test_three_sites_give_the_fit_of_all_rows_without_an_alarm(names):
     assert [str(site) for site in result.sites] == ["north: used", "south: used", "east: used"]
 
 
+@pytest.mark.slow
 def test_what_is_said_of_the_picture_is_so(names):
     model, X, y = names["model"], names["X"], names["y"]
     setosa = load_iris().target == 0

@@ -90,6 +90,7 @@ def test_both_tests_must_agree(gap: float, spread: float, found: bool) -> None:
     assert Camps(gap, spread, np.zeros(4, dtype=bool), np.ones(4, dtype=bool)).found == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [0.8, *(pytest.param(apart, marks=pytest.mark.long) for apart in (0.0, 2.0))])
 def test_products_of_coordinates_find_what_those_of_sites_find(monkeypatch: pytest.MonkeyPatch, apart: float) -> None:
     cases = [drawn(M, seed, apart=apart) for M in (101, 160) for seed in range(2)]

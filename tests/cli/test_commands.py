@@ -101,6 +101,7 @@ def test_combine_show_and_predict(folder, tmp_path):
     assert np.corrcoef(found.days, found.prediction)[0, 1] > 0.5
 
 
+@pytest.mark.slow
 def test_reports_are_written_and_named_before_work_is_done(folder, tmp_path):
     files = [folder / f"{name}.json" for name in ("ash", "birch", "elm")]
     model, page = tmp_path / "model.json", tmp_path / "report.html"

@@ -143,6 +143,7 @@ def test_one_row_less_is_refused_and_recorded(place):
         assert "a later fit was refused" in str(later.exception)
 
 
+@pytest.mark.slow
 def test_a_recoded_table_needs_the_statement_that_these_are_other_people(place):
     fitted()
     done("site", "release", "ash", "-o", "ash.json", answer="y\n")
@@ -233,6 +234,7 @@ def test_a_policy_changed_after_the_fit_needs_another_fit(place):
     assert "policy was changed" in str(refused.exception)
 
 
+@pytest.mark.slow
 def test_a_fit_made_before_another_release_needs_another_fit(place):
     fitted()
     (place / "other.toml").write_text(STUDY.replace('name = "hospital-stay"', 'name = "other"'))

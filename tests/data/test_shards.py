@@ -524,6 +524,7 @@ def test_the_model_reads_chunks_as_it_reads_the_whole(tmp_path):
     np.testing.assert_allclose((first + second).experts.second, whole.experts.second, rtol=1e-10, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_pass_holds_the_current_chunk_and_the_next(tmp_path):
     n = 4 * CHUNK
     uri = write({"x": np.arange(float(n)), "y": np.arange(float(n))}, tmp_path / "a.parquet")

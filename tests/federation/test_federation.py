@@ -611,6 +611,7 @@ def means():
     return (yield Total(Summarise(d=2, q=1))).y_mean
 
 
+@pytest.mark.slow
 def test_what_a_run_opened_is_closed_after_it() -> None:
     sites, engine = counted()
     sites.run(means())
@@ -661,6 +662,7 @@ def test_an_engine_that_lacks_a_method_is_refused() -> None:
         Federation(split(simulated(n=60)), Unable()).run(means())
 
 
+@pytest.mark.slow
 def test_options_of_a_run_are_honoured_or_refused() -> None:
     sites, _ = counted()
     shown = []

@@ -286,6 +286,7 @@ def test_a_deadline_stops_or_drops_and_can_be_moved(tmp_path: Path, start: Any) 
     assert office.latest("ash").hash == letter.hash
 
 
+@pytest.mark.slow
 def test_a_late_answer_is_not_counted(tmp_path: Path, start: Any) -> None:
     office = Office(tmp_path, TOTALS, start=start, on_drop="continue")
     assert office.advance() is None

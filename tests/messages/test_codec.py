@@ -956,6 +956,7 @@ print(type(decode(bytes.fromhex(sys.argv[1]))).__name__)
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_knows_only_the_entry_point_reads_a_published_question() -> None:
     done = subprocess.run(
         [sys.executable, "-c", NEW_PROCESS, encode(SquaredResponses(DESIGN)).hex()],

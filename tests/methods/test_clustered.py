@@ -557,6 +557,7 @@ def test_four_of_ten_sites_with_other_signs_are_named_or_a_doubt(seed: int) -> N
     assert named == {f"site {m}" for m in range(4)} or "two camps, 4 against 6" in done.fit.survey.doubts[0]
 
 
+@pytest.mark.slow
 def test_honest_sites_are_not_two_camps() -> None:
     for seed in range(10):
         done = fitted(two_camps(0, seed), model=MixtureOfRegressions(K, random_state=0))

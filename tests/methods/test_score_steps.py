@@ -49,6 +49,7 @@ def standard_errors_apart(one: FederatedFit, other: FederatedFit) -> np.ndarray:
     return np.abs(gap[errors > 0] / errors[errors > 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [1, 3])
 def test_refinement_by_scores_ends_near_the_pooled_maximum(steps: int) -> None:
     pooled = fitted(OneShot(refine=8))
@@ -77,6 +78,7 @@ def test_shares_and_order_of_experts_are_those_of_the_rows() -> None:
     np.testing.assert_allclose(found.model.weights_, pooled.model.weights_, atol=0.002)
 
 
+@pytest.mark.slow
 def test_totals_by_scores_end_near_the_maximum() -> None:
     start = fitted(OneShot(refine=0)).model.mixture_
     found, pooled = fitted(TOTALS, start), fitted(OneShot(refine=8))

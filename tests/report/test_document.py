@@ -155,6 +155,7 @@ def test_values_of_a_table_are_in_no_report() -> None:
         assert "mail" not in made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "method"),
     [
@@ -170,6 +171,7 @@ def test_other_methods_have_reports(model: Any, method: Any, tmp_path: Path) -> 
     Page((tmp_path / "report.html").read_text())
 
 
+@pytest.mark.slow
 def test_models_of_one_machine_have_reports(tmp_path: Path) -> None:
     data = soft(900, n_experts=2, n_features=2, random_state=0)
     regression = MixtureOfExpertsRegressor(2, random_state=0).fit(data.X, data.y)

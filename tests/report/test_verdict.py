@@ -71,6 +71,7 @@ def test_all_cases_are_expected() -> None:
     assert len(CASES) == 12
 
 
+@pytest.mark.slow
 def test_every_suspect_site_is_named_wherever_it_stands() -> None:
     data = soft(4000, n_experts=2, n_features=3, random_state=0)
     tables = {f"site {i}": (data.X[i::10], data.y[i::10]) for i in range(10)}

@@ -29,6 +29,7 @@ def test_the_components_of_a_site_are_where_its_number_is() -> None:
         np.testing.assert_array_equal(np.arange(len(pool.owner))[own], np.flatnonzero(pool.owner == m))
 
 
+@pytest.mark.slow
 def test_the_points_of_a_site_are_those_drawn_for_it() -> None:
     models = soft_models(70, 60, K=2, d=2)  # in three groups
     pool = pool_of(models, 2)

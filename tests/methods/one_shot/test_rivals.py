@@ -83,6 +83,7 @@ def test_a_model_carried_over_is_said_to_be_one() -> None:
     assert issubclass(UntrustedWarning, ConsilienceWarning)
 
 
+@pytest.mark.slow
 def test_without_refinement_a_mixture_is_held_against_the_distribution_of_the_responses() -> None:
     parts = strangers(0)
     result, said = quiet_fit(parts, OneShot(refine=0))

@@ -93,6 +93,7 @@ def test_few_rows_and_many_features_are_left_to_numpy():
     assert kernel_for(10**9, panels.SHARED_PRODUCTS_UP_TO + 1) is NUMPY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hidden",
     ["sys.modules['numba'] = None", "import os; os.environ['NUMBA_DISABLE_JIT'] = '1'"],
@@ -113,6 +114,7 @@ print(kernel_for(choice.COMPILED_FROM, 21).name)
     assert out.stdout.strip() == "numpy"
 
 
+@pytest.mark.slow
 def test_machine_code_that_cannot_be_kept_leaves_passes_to_numpy(tmp_path):
     pytest.importorskip("numba")
     pytest.importorskip("resource")
@@ -136,6 +138,7 @@ def test_a_file_of_cached_functions_changes_with_those_that_are_compiled_into_it
     assert sha256((folder / other).read_text(encoding="utf-8").encode()).hexdigest()[:16] == stamp
 
 
+@pytest.mark.slow
 def test_a_small_fit_does_not_load_numba():
     code = """
 import sys
