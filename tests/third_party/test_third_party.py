@@ -137,7 +137,7 @@ print(np.abs(found.coef_ - pooled.coef_).max() < 1e-6, pooled.converged_, found.
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long  # the test of its entry point runs the same program
 def test_the_family_fits_here_and_over_sites(tmp_path: Path) -> None:
     code = FAMILY.format(registered='FAMILIES["third_party_zip"] = ZeroInflatedPoissonExperts')
     assert python(code, tmp_path) == "True True 0.2"
@@ -159,7 +159,7 @@ def test_the_family_is_found_by_its_entry_point(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_engine_keeps_the_contracts_by_its_name() -> None:
     contracts = [sys.executable, "-m", "pytest", "tests/contracts", "--engine", "conmedian.pool:ProcessPool", "-q"]
-    some = "order or digests or views or each or closed or stops_a_run or (bits_are and streamed-2)"
+    some = "order or digests or views or each or closed or stops_a_run or (bits_are and 2-streamed)"
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
     command = [*contracts, "-p", "no:cacheprovider", "-k", some]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
