@@ -175,7 +175,7 @@ def test_another_version_on_a_worker_names_both(clusters: Any, tmp_path: Path) -
         DaskCluster(address)
 
 
-@pytest.mark.parametrize("where", ["__init__.py", "site/answer.py"])
+@pytest.mark.parametrize("where", [pytest.param("__init__.py", marks=pytest.mark.long), "site/answer.py"])
 def test_a_worker_that_cannot_import_us_is_named(clusters: Any, tmp_path: Path, where: str) -> None:
     (copy_of_package(tmp_path) / where).write_text("raise ModuleNotFoundError(\"No module named 'numpy'\")\n")
     address = clusters.start(path=str(tmp_path))

@@ -61,7 +61,8 @@ def fitted(name, X, y):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] if name == "classes" else []) for name in ESTIMATORS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.long if name in {"classes", "poisson"} else ()) for name in ESTIMATORS],
 )
 def test_criteria_and_predictions_do_not_depend_on_the_coding(name):
     x, level, mean, rng = data()

@@ -18,7 +18,7 @@ from strategies import unweighted
 
 GATES = ("softmax", "constant")
 
-CLASSES_SLOW = [pytest.param(f, marks=pytest.mark.slow) if f == "categorical" else f for f in FAMILIES]
+CLASSES_LONG = [pytest.param(f, marks=pytest.mark.long) if f == "categorical" else f for f in FAMILIES]
 
 
 def fitted(rows: Rows, specification: Specification, start: Mixture | None = None) -> tuple[Fit, Inference]:
@@ -61,7 +61,7 @@ def test_weight_two_is_the_row_twice_and_weight_zero_is_the_row_gone(family: str
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", CLASSES_SLOW)
+@pytest.mark.parametrize("family", CLASSES_LONG)
 def test_starts_too_see_weights_as_repetition_and_no_order(family: str) -> None:
     data = data_of(family, n=120, weights=True)
     rows = ungrouped(data)
@@ -148,7 +148,7 @@ def test_units_of_covariates_change_nothing_but_units(family: str, gate: str, D,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", CLASSES_SLOW)
+@pytest.mark.parametrize("family", CLASSES_LONG)
 def test_own_starts_do_not_depend_on_positive_units(family: str) -> None:
     data = data_of(family, n=120)
     D, c = np.array([1e4, 1e-3]), np.array([-2e3, 7.0])

@@ -50,7 +50,7 @@ def standard_errors_apart(one: FederatedFit, other: FederatedFit) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("steps", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_refinement_by_scores_ends_near_the_pooled_maximum(steps: int) -> None:
     pooled = fitted(OneShot(refine=8))
     found = fitted(OneShot(refine=steps, information="simulated"))

@@ -103,7 +103,7 @@ def test_bad_sites_are_named_and_honest_ones_are_not(attack: str, apart: float) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 6))])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_bad_sites_are_named_whoever_they_are(attack: str, seed: int) -> None:
     models, bad = attacked(honest_models(SITES, 600, seed=seed, apart=0.5), ATTACKS[attack], seed=seed)
