@@ -35,6 +35,9 @@ ATTACKS = {
 }
 HIDDEN = ("label flip", "collusion at 1")
 """Cured by alignment, and no more than chance."""
+IN_LANES = [pytest.param(name, marks=pytest.mark.long if name == "collusion at 3" else ()) for name in ATTACKS]
+"""Of two collusions every change drills the one that is harder to see."""
+SEEN = [each for each in IN_LANES if each.values[0] not in HIDDEN]
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::consilience.errors.SetAsideWarning"),  # that liars are named is looked at
@@ -104,24 +107,24 @@ def test_models_of_honest_sites_withstand_three_liars_in_ten(name: str) -> None:
     assert harm(attacked(name), honest()) < 0.6
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", IN_LANES)
 def test_the_centre_withstands_three_liars_in_ten(name: str) -> None:
     gap = np.linalg.norm(means_of(attacked(name).model) - means_of(honest().model), axis=1)
     assert gap.max() < 0.6
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name not in HIDDEN])
+@pytest.mark.parametrize("name", SEEN)
 def test_liars_are_named(name: str) -> None:
     found = named(attacked(name)) & set(LIARS)
     assert len(found) >= len(LIARS) - (name == "collusion at 3")  # chance may hide one of them
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name not in HIDDEN])
+@pytest.mark.parametrize("name", SEEN)
 def test_honest_sites_are_not_named_with_the_liars(name: str) -> None:
     assert len(named(attacked(name)) - set(LIARS)) <= 1  # chance names one in 200 experts, too
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", IN_LANES)
 def test_three_liars_in_ten_do_not_destroy_trust(name: str) -> None:
     assert attacked(name).fit.trusted
 
