@@ -62,7 +62,7 @@ def one_site_expert() -> Any:
     own = np.arange(len(y)) % 3 == 0
     y[own] = 40 + X[own, 0] + 0.3 * np.random.default_rng(2).standard_normal(own.sum())
     tables["south"] = (X, y)
-    return fitted(tables, model=MixtureOfRegressions(3, random_state=0))
+    return fitted(tables, model=MixtureOfRegressions(3, random_state=0, n_init=2))
 
 
 def sharp_gate() -> Any:
@@ -100,14 +100,14 @@ def too_many_experts() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)
         chosen = Federation(tables).select_order(
-            MixtureOfRegressions(random_state=0), orders=[1, 3], method=FederatedEM()
+            MixtureOfRegressions(random_state=0, n_init=2), orders=[1, 3], method=FederatedEM()
         )
     return chosen.fits[1], chosen
 
 
 def too_few_rows() -> Any:
     tables = {name: (X[:12], y[:12]) for name, (X, y) in parts().items()}
-    return fitted(tables, K=4, method=FederatedEM(n_climbs=1))
+    return fitted(tables, model=MixtureOfExpertsRegressor(4, random_state=0, n_init=1), method=FederatedEM())
 
 
 def worse_than_one() -> Any:
