@@ -40,9 +40,9 @@ from families import SIZED
 from simulated import Simulated, simulated
 
 ESTIMATORS = {
-    "gaussian": MixtureOfExpertsRegressor(2, random_state=0),
-    "categorical": MixtureOfExpertsClassifier(2, random_state=0),
-    "poisson": MixtureOfExpertsRegressor(2, family="poisson", random_state=0),
+    "gaussian": MixtureOfExpertsRegressor(2, random_state=0, n_init=2),
+    "categorical": MixtureOfExpertsClassifier(2, random_state=0, n_init=2),
+    "poisson": MixtureOfExpertsRegressor(2, family="poisson", random_state=0, n_init=2),
 }
 
 
@@ -144,7 +144,7 @@ def test_a_given_start_needs_no_round_of_starts() -> None:
 @pytest.mark.slow
 def test_orders_are_compared_in_one_run() -> None:
     case = simulated(n=900, seed=3)
-    chosen = Federation(split(case)).select_order(MixtureOfExpertsRegressor(random_state=0), orders=[1, 2, 3])
+    chosen = Federation(split(case)).select_order(MixtureOfExpertsRegressor(random_state=0, n_init=2), orders=[1, 2, 3])
     assert chosen.best_order == 2
     assert chosen.best.model.n_experts == 2
     assert len({id(fitted.record) for fitted in chosen.fits}) == 1

@@ -46,7 +46,7 @@ LIES: dict[str, Lie] = {
 def fit(data: Data, method: Any = None, **options: Any) -> Any:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        result = Federation(data).fit(MixtureOfRegressions(3, random_state=0), method=method, **options)
+        result = Federation(data).fit(MixtureOfRegressions(3, random_state=0, n_init=2), method=method, **options)
     return result, said
 
 
