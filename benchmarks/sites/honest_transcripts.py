@@ -32,7 +32,8 @@ SEEN = {2000: "one site", 8000: "totals of 4 sites with 2,000 rows", 40000: "tot
 
 def transcript(site: Site) -> list[tuple[Any, Any]]:
     """Mixtures that are asked in an honest run, with the answers."""
-    dialogue = FederatedEM(n_climbs=1, totals_only=True).dialogue(Task([Specification(K=EXPERTS)], FEATURES, 1))
+    task = Task([Specification(K=EXPERTS)], FEATURES, 1, sandwich=False)
+    dialogue = FederatedEM(n_climbs=1, totals_only=True).dialogue(task)
     found, question = [], next(dialogue).question
     while True:
         total = answer(question, site)

@@ -39,6 +39,7 @@ from consilience.messages import (
     Pairs,
     PerSite,
     Sample,
+    ScoreProducts,
     ScoreSums,
     Several,
     Summarise,
@@ -48,7 +49,7 @@ from consilience.messages import (
 )
 from consilience.messages.dialogue import Dialogue
 from consilience.methods import ClusteredClients, OneShot, Task
-from consilience.model import Mixture, Rows
+from consilience.model import Mixture, Rows, layout_of
 from consilience.runs import EngineOverSites, run
 from consilience.site import Site, respond
 from dask_work import len_of_both
@@ -314,6 +315,7 @@ def about_clients(mixture: Mixture) -> Dialogue[list[bytes]]:
     basis = np.eye(design.p)[:, :2]
     answers = [
         (yield Total(ScoreSums(mixture))),
+        (yield Total(ScoreProducts(mixture, layout_of(mixture).zeros(information=False).experts.second))),
         (yield Total(Sample(Expect(mixture, information=True), 0.5, seed=3))),
         (yield Total(Several((Pairs(design, theta), Pairs(design, theta, basis), ScoreSums(mixture))))),
         *(yield Each(Clients(design, theta, basis))).values(),

@@ -247,9 +247,9 @@ def test_where_refusals_begin_tells_nothing() -> None:
 # ---------------------------------------------------------------------- the replay check
 
 
-def study_run(M: int = 2, n: int = 600) -> tuple[Any, list[Site]]:
+def study_run(M: int = 2, n: int = 600, *, sandwich: bool = False) -> tuple[Any, list[Site]]:
     data = soft(M * n, n_experts=2, n_features=2, random_state=0)
-    task = Task([Specification(K=2)], 2, 1, start=data.truth)
+    task = Task([Specification(K=2)], 2, 1, start=data.truth, sandwich=sandwich)
     sites = [Site(str(i), Rows(data.X[i::M], data.y[i::M][:, None])) for i in range(M)]
     return (lambda: FederatedEM(totals_only=True).dialogue(task)), sites
 
@@ -261,13 +261,16 @@ def bent(question: Expect, by: float) -> Expect:
     return replace(question, mixture=replace(question.mixture, gate=type(gate)(alpha)))
 
 
-def test_a_site_answers_only_what_its_own_dialogue_asks() -> None:
-    make, sites = study_run()
-    guards = [GuardedSite(site, RoundsOf(policy_with(**NO_L), dialogue=make)) for site in sites]
+@pytest.mark.parametrize("more", [[], ["ScoreProducts"]])
+def test_a_site_answers_only_what_its_own_dialogue_asks(more: list[str]) -> None:
+    make, sites = study_run(sandwich=bool(more))
+    policy = policy_with(**NO_L, questions=[*Policy.of_profile().rounds.questions, *more])
+    guards = [GuardedSite(site, RoundsOf(policy, dialogue=make)) for site in sites]
     guided, free = run(make(), GuardedSites(guards)), run(make(), InProcess().over(sites))
     assert guided.value[0].log_likelihood == free.value[0].log_likelihood
     assert all(not guard.refusals for guard in guards)
     assert guards[0].asked.rounds == len(free.record.rounds) > 3
+    assert (guided.value[0].meat is not None) == bool(more)
 
 
 @pytest.mark.parametrize(("by", "refused"), [(1e-5, True), (1e-12, False)])
@@ -352,7 +355,7 @@ def test_an_honest_run_with_a_sharp_gate_discloses_rows(seed: int) -> None:
     site = Site("north", Rows(data.X, data.y[:, None]))
 
     def make() -> Any:
-        return FederatedEM(n_climbs=1, totals_only=True).dialogue(Task([Specification(K=4)], 20, 1))
+        return FederatedEM(n_climbs=1, totals_only=True).dialogue(Task([Specification(K=4)], 20, 1, sandwich=False))
 
     seen = []
     ask, _ = guarded_ask(site, Policy.of_profile())

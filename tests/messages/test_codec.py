@@ -35,12 +35,21 @@ from consilience.messages import (
 )
 from consilience.messages import table as table_module
 from consilience.messages.codec import FORMAT, HEADER, MARK, Message, Number, Struct
-from consilience.messages.questions import Bundle, Clients, Identify, Pairs, Sample, ScoreSums, TotalWeight
+from consilience.messages.questions import (
+    Bundle,
+    Clients,
+    Identify,
+    Pairs,
+    Sample,
+    ScoreProducts,
+    ScoreSums,
+    TotalWeight,
+)
 from consilience.messages.table import MOST_SITES, Row, kinds, receive, register, table
 from consilience.model import GaussianExperts, Mixture, Rows, expect
 from consilience.model.clients import ClientMoments, client_moments, pair_sums
 from consilience.model.design import Design
-from consilience.model.expectation import score_sums
+from consilience.model.expectation import score_products, score_sums
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.statistics import Additive
 from consilience.model.summary import ColumnSummary, column_summary
@@ -131,6 +140,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         Sizes(),
         Anchors(design, (0,), *step),
         LocalSteps(mixture, steps=3, rate=0.1),
+        ScoreProducts(mixture, expect(mixture, rows).experts.second),
     ]
     answers = [
         pair_sums(rows, design, theta),
@@ -140,6 +150,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         client_sizes(rows),
         anchor_steps([rows], (0,), design, *step),
         local_steps(mixture, rows, steps=3, rate=0.1),
+        score_products(mixture, rows, expect(mixture, rows).experts.second),
     ]
     return questions, answers
 
@@ -753,7 +764,7 @@ def test_answers_about_clients_of_another_shape_are_failures() -> None:
         _, answers = about_clients(other)
         mixture, rows = regressions(other)
         strange = [score_sums(mixture, rows), answers[0], None, expect(mixture, rows), *answers[2:4], None, None]
-        for question, answer in zip(questions, [*strange, answers[6]], strict=True):
+        for question, answer in zip(questions, [*strange, *answers[6:]], strict=True):
             if answer is not None:  # of clients in two directions, sizes and steps the shape is the same
                 assert receive(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
     mixture, rows = regressions(Shape(n=40))
@@ -825,6 +836,7 @@ SAYS = {
     Summarise: "means and covariances of 2 covariates",
     Expect: "sums over rows, weighted by responsibilities",
     ScoreSums: "squared residuals and residuals times x for",
+    ScoreProducts: "the products of the scores of",
     Sample: "for a random sample of 25 % of the rows or clients: sums over rows",
     LogLikelihood: "log-likelihood of one mixture",
     ProposeStart: "at most 3 mixtures of 3 experts fitted to at most 3,000 rows",
@@ -880,6 +892,8 @@ NUMBERS = [
     "AnchorSteps",
     "ClusterSums",
     "TotalWeight",
+    "ScoreProducts",
+    "Meat",
 ]
 
 

@@ -26,10 +26,11 @@ from consilience.messages import (
     encode,
 )
 from consilience.messages.codec import FORMAT, HEADER, MARK, Message
-from consilience.messages.questions import Clients, Pairs
+from consilience.messages.questions import Clients, Pairs, ScoreProducts
 from consilience.messages.table import kinds, receive
 from consilience.model import ConstantGate, Design, GaussianExperts, Groups, Mixture, Rows, SoftmaxGate, expect
 from consilience.model.clients import ClientMoments, PairSums, as_clients, client_moments, pair_sums
+from consilience.model.expectation import score_products
 from consilience.model.statistics import Statistics
 from consilience.model.summary import ColumnSummary, column_summary
 from consilience.numerics import arrays
@@ -63,6 +64,8 @@ def critic() -> tuple[CriticSums, Any]:
     return CriticSums(mixture, B, B + 1), minimax_sums(mixture, B, B + 1, rows)
 
 
+PRODUCTS = ScoreProducts(MIXTURE, SUMS.experts.second)
+MEAT = score_products(MIXTURE, ROWS, SUMS.experts.second)
 IMPOSSIBLE: dict[str, Callable[[], tuple[Any, Any]]] = {
     "covariance not symmetric": lambda: (
         Summarise(2, 2),
@@ -85,6 +88,8 @@ IMPOSSIBLE: dict[str, Callable[[], tuple[Any, Any]]] = {
     ),
     "all 1e200": lambda: (Expect(MIXTURE), SUMS.scaled(1e200)),
     "likelihood of -3 rows": lambda: (LogLikelihood(MIXTURE), Likelihood(1e9, -3.0)),
+    "products of scores negative": lambda: (PRODUCTS, replace(MEAT, products=-MEAT.products)),
+    "products of scores of -1 rows": lambda: (PRODUCTS, replace(MEAT, weight=-1.0)),
     "-7 pairs": lambda: (
         Pairs(DESIGN, np.zeros(3)),
         replace(pair_sums(CLIENT_ROWS, DESIGN, np.zeros(3)), pairs=-7.0),
@@ -141,6 +146,8 @@ SENSELESS: dict[str, Any] = {
         replace(SIMPLE, experts=replace(SIMPLE.experts, covariance=np.full_like(SIMPLE.experts.covariance, 1e-300)))
     ),
     "scales of 1e-300": Expect(replace(SIMPLE, design=replace(SIMPLE.design, scale=np.full(2, 1e-300)))),
+    "negative second moments": replace(PRODUCTS, second=-PRODUCTS.second),
+    "second moments of other experts": replace(PRODUCTS, second=PRODUCTS.second[1:]),
     "NaN in coefficients": Pairs(DESIGN, np.full(3, np.nan)),
     "more directions than covariates": Pairs(DESIGN, np.zeros(3), np.ones((3, 4))),
 }

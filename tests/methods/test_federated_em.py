@@ -15,6 +15,7 @@ from consilience.engines import InProcess
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Ascent, climb, drive, fit_mixture, infer
 from consilience.fit.fitting import finish_fit
+from consilience.fit.inference import inference_from_fit
 from consilience.messages import Answers, Likelihood, ProposeStart, StartCandidates
 from consilience.methods import FederatedEM, Task
 from consilience.methods.federated_em import ask_total, best_candidates
@@ -129,7 +130,10 @@ def test_a_whole_fit_is_the_pooled_one_with_its_standard_errors(family: str, gat
     ours, theirs = infer(apart), infer(pooled, case.rows)
     difference = np.abs(ours.estimates.flat() - theirs.estimates.flat())
     assert np.nanmax(difference / np.where(se > 0, se, 1.0)) <= 1e-6
-    np.testing.assert_allclose(ours.standard_errors().flat(), se, rtol=1e-6)
+    for kind in ("observed", "sandwich", "larger"):
+        ours, theirs = infer(apart, kind=kind), infer(pooled, case.rows, kind=kind)
+        np.testing.assert_allclose(ours.standard_errors().flat(), theirs.standard_errors().flat(), rtol=1e-8)
+    assert inference_from_fit(apart).kind == "larger"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from consilience.datasets import soft
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError
 from consilience.federation import FederatedFit
-from consilience.fit import Specification
+from consilience.fit import Specification, infer
 from consilience.fit.climb import StopReason
 from consilience.fit.simulated_information import SimulatedInformation
 from consilience.messages import LogLikelihood, ScoreSums, Several
@@ -59,7 +59,7 @@ def test_refinement_by_scores_ends_near_the_pooled_maximum(steps: int) -> None:
     assert apart.max() < 0.1
     assert found.fit.log_likelihood > pooled.fit.log_likelihood - 0.05
     assert found.fit.log_likelihood >= found.fit.rivals.unrefined
-    own, theirs = (np.sqrt(np.diag(fit.fit.inference.covariance)) for fit in (found, pooled))
+    own, theirs = (np.sqrt(np.diag(each.covariance)) for each in (found.fit.inference, infer(pooled.fit)))
     np.testing.assert_allclose(own, theirs, rtol=0.05)
     assert found.fit.inference.kind == "simulated"
     assert not found.fit.inference.withheld
@@ -126,7 +126,7 @@ def test_intervals_are_withheld_after_a_long_step() -> None:
 
 
 def test_summaries_of_covariates_give_the_observed_standard_errors() -> None:
-    found, pooled = (fitted(method).fit.inference for method in (SCORES, OneShot(refine=8)))
+    found, pooled = fitted(SCORES).fit.inference, infer(fitted(OneShot(refine=8)).fit)
     own, theirs = (np.sqrt(np.diag(each.covariance)) for each in (found, pooled))
     np.testing.assert_allclose(own, theirs, rtol=0.05)
 

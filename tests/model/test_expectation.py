@@ -20,7 +20,7 @@ def assert_same_pass(mixture, a, b):
     scale = contributions(mixture, a)
     informed = expect(mixture, a, information=True)
     assert_same_sums(informed, expect(mixture, b, information=True), scale)
-    difference = pack(np.abs(score_products(mixture, a) - score_products(mixture, b)))
+    difference = pack(np.abs(score_products(mixture, a).products - score_products(mixture, b).products))
     assert np.all(difference <= SUM_TOLERANCE * scale[-len(difference) :])
 
 
@@ -121,9 +121,10 @@ def test_given_responsibilities_are_read_block_by_block(monkeypatch):
 @pytest.mark.parametrize("by_leverage", [False, True])
 def test_score_products_are_summed_over_all_blocks(monkeypatch, by_leverage: bool) -> None:
     mixture, rows = Shape(K=3, n=50).problem()
-    whole = score_products(mixture, rows, by_leverage=by_leverage)
+    second = expect(mixture, rows).experts.second if by_leverage else None
+    whole = score_products(mixture, rows, second).products
     monkeypatch.setattr("consilience.model.kernels.panels.BLOCK_ROWS", 7)
-    in_blocks = score_products(mixture, rows, by_leverage=by_leverage)
+    in_blocks = score_products(mixture, rows, second).products
     np.testing.assert_allclose(in_blocks, whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
 
 
@@ -133,7 +134,7 @@ def test_weights_of_grouped_rows_are_frequencies_in_their_leverages() -> None:
     X, y, codes2 = np.r_[data.X, data.X], np.r_[data.y, data.y][:, None], Groups.of(np.r_[codes, codes])
 
     def meat(rows: Rows) -> Array:
-        return score_products(data.truth, rows, by_leverage=True)
+        return score_products(data.truth, rows, expect(data.truth, rows).experts.second).products
 
     twice = meat(Rows(data.X, data.y[:, None], np.full(300, 2.0), groups=Groups.of(codes)))
     np.testing.assert_allclose(twice, meat(Rows(X, y, groups=codes2)), rtol=1e-9)

@@ -32,8 +32,8 @@ class Columns:
         Covariates, in the order of the model; empty for a Gaussian mixture.
     target : tuple of str
         Responses: usually one column; all columns of a Gaussian mixture.
-    weight, exposure, groups : str, optional
-        Columns of case weights, of exposures of counts, and of group labels.
+    weight, exposure, groups, clusters : str, optional
+        Columns of case weights, of exposures of counts, and of labels of groups and of clusters.
     classes : tuple of str, int, float or bool, optional
         Sorted labels of a categorical response, which is read as codes 0, 1, ...
     dictionary : Dictionary, optional
@@ -56,6 +56,7 @@ class Columns:
     classes: tuple[Label, ...] | None = None
     dictionary: Dictionary | None = None
     others: tuple[Column, ...] = ()
+    clusters: str | None = None
 
     def __post_init__(self) -> None:
         if not (self.features or self.target):
@@ -91,7 +92,12 @@ class Columns:
     @property
     def names(self) -> tuple[str, ...]:
         """All columns to read, in order, without repetition."""
-        return tuple(dict.fromkeys(name for name in (*self.numeric, self.groups) if name is not None))
+        return tuple(dict.fromkeys((*self.numeric, *self.labels)))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Columns of labels: of groups and of clusters."""
+        return tuple(name for name in (self.groups, self.clusters) if name is not None)
 
     @property
     def numeric(self) -> tuple[str, ...]:
@@ -123,8 +129,8 @@ class Chunk:
         self.columns = columns
         self.n = 0
         self.buffer = np.empty((columns.terms + len(columns.numeric) - len(columns.features), size))
-        self._index: dict[Any, int] = {}  # label of a group -> its code
-        self._codes: list[IntArray] = []
+        self._index: dict[str, dict[Any, int]] = {name: {} for name in columns.labels}  # label -> its code
+        self._codes: dict[str, list[IntArray]] = {name: [] for name in columns.labels}
 
     @property
     def is_full(self) -> bool:
@@ -139,8 +145,8 @@ class Chunk:
             part[:, rows] = read(batch.column(name).slice(start, length), name)
             _check_finite(part[:, rows], name)
         self._check_signs(rows)
-        if self.columns.groups is not None:
-            self._add_labels(batch.column(self.columns.groups).slice(start, length), self.columns.groups)
+        for name in self._index:
+            self._add_labels(batch.column(name).slice(start, length), name)
         self.n += length
         return length
 
@@ -150,8 +156,8 @@ class Chunk:
         buffer = self.buffer if self.is_full else np.ascontiguousarray(self.buffer[:, : self.n])
         weight = None if columns.weight is None else buffer[d + q]
         exposure = None if columns.exposure is None else buffer[-1]
-        groups = None if columns.groups is None else Groups.of(self._ranks())
-        return Rows(buffer[:d].T, buffer[d : d + q].T, weight, exposure, groups)
+        labels = [None if name is None else Groups.of(self._ranks(name)) for name in (columns.groups, columns.clusters)]
+        return Rows(buffer[:d].T, buffer[d : d + q].T, weight, exposure, *labels)
 
     def _readers(self) -> Iterator[tuple[str, Array, Any]]:
         """Yield each column with its part of the buffer, ``(rows, size)``, and the function that reads it."""
@@ -177,14 +183,16 @@ class Chunk:
 
     def _add_labels(self, column: pa.Array, name: str) -> None:
         values, codes = encode_labels(column, name)
-        known = [self._index.setdefault(value, len(self._index)) for value in values]
-        self._codes.append(np.asarray(known, dtype=np.intp)[codes])
+        index = self._index[name]
+        known = [index.setdefault(value, len(index)) for value in values]
+        self._codes[name].append(np.asarray(known, dtype=np.intp)[codes])
 
-    def _ranks(self) -> IntArray:
-        """Return the group of each row, numbered in the sort order of the labels."""
-        ranks = np.empty(len(self._index), dtype=np.intp)
-        ranks[[self._index[value] for value in sorted(self._index)]] = np.arange(len(ranks))
-        return ranks[np.concatenate(self._codes)]
+    def _ranks(self, name: str) -> IntArray:
+        """Return the label of each row, numbered in the sort order of the labels."""
+        index = self._index[name]
+        ranks = np.empty(len(index), dtype=np.intp)
+        ranks[[index[value] for value in sorted(index)]] = np.arange(len(ranks))
+        return ranks[np.concatenate(self._codes[name])]
 
 
 def encode_labels(column: pa.Array, name: str) -> tuple[list[Any], IntArray]:

@@ -104,7 +104,7 @@ class Shard:
             yield from held
 
     def _chunks(self) -> Iterator[Rows]:
-        size = CHUNK if self.columns.groups is None else max(1, self.count())
+        size = CHUNK if not self.columns.labels else max(1, self.count())
         chunk = Chunk(self.columns, size)
         for batch in self._complete():
             start = 0
@@ -260,7 +260,7 @@ def _check_columns(schema: pa.Schema, columns: Columns, uri: str) -> None:
 def _csv_type(name: str, columns: Columns, schema: pa.Schema) -> Any:
     """Return the type to read a CSV column as: number, unless it has labels or its first block is boolean."""
     inferred = _type_of(schema, name)
-    if name == columns.groups and name not in columns.numeric:
+    if name in columns.labels and name not in columns.numeric:
         return pa.string()
     if columns.classes is not None and name in columns.target and str(inferred) in TEXT:
         return inferred

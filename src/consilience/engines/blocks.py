@@ -104,8 +104,8 @@ def _aligned_site(site: Site) -> Site:
     if not isinstance(site.data, Rows):
         return site
     old = site.data
-    rows = Rows(_aligned(old.X), _aligned(old.Y), _aligned(old.weight), _aligned(old.exposure), old.groups)
-    return replace(site, data=rows)
+    arrays = {name: _aligned(getattr(old, name)) for name in ("X", "Y", "weight", "exposure")}
+    return replace(site, data=replace(old, **arrays))
 
 
 def _aligned(array: Any) -> Any:

@@ -67,10 +67,10 @@ def _is_small(site: Site) -> bool:
     return isinstance(site.data, Rows) and 0 < site.data.n <= SMALL
 
 
-def _columns(site: Site) -> tuple[int, int, bool, bool, bool]:
+def _columns(site: Site) -> tuple[int, int, bool, bool, bool, bool]:
     """Return what the rows of sites that answer together have in common."""
     rows, (d, q) = next(site.chunks()), site.shape
-    return d, q, rows.weight is None, rows.exposure is None, rows.groups is None
+    return d, q, rows.weight is None, rows.exposure is None, rows.groups is None, site.clustered
 
 
 def respond_together(question: Question, sites: Sequence[Site]) -> bytes | None:

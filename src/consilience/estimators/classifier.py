@@ -120,7 +120,7 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
             raise InvalidInputError(f"y has classes that were not in the fit: expected {self.classes_.tolist()}")
         return codes
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, clusters: Any = None) -> Self:
         """Fit the mixture.
 
         Parameters
@@ -132,8 +132,10 @@ class MixtureOfExpertsClassifier(ClassifierMixin, ConditionalMixture):
             Frequency weights: weight 2 counts the row twice.
         groups : (n,) array, optional
             Groups of rows that share one latent label; the gate then reads the group's mean covariates.
+        clusters : (n,) array, optional
+            Rows that are not independent, such as those of a patient: standard errors then count clusters, not rows.
         """
-        return self._fit(X, y, sample_weight=sample_weight, groups=groups)
+        return self._fit(X, y, sample_weight=sample_weight, groups=groups, clusters=clusters)
 
     def predict_proba(self, X: Any) -> Array:
         """Compute class probabilities ``(n, C)``, in the order of ``classes_``."""

@@ -59,7 +59,7 @@ class MixtureEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
-        """Return validated rows; ``metadata`` are ``sample_weight``, ``groups``, ``exposure`` and ``trials``."""
+        """Return validated rows; ``metadata`` as in ``fit``: weights, groups, clusters and sizes."""
         raise NotImplementedError
 
     def _set_attributes(self, mixture: Mixture) -> None:
@@ -245,14 +245,15 @@ class MixtureEstimator(BaseEstimator):
         groups: Any = None,
         exposure: Any = None,
         trials: Any = None,
+        clusters: Any = None,
         draws: int = 50,
     ) -> Inference:
         """Compute standard errors of another kind from the data of the fit.
 
         Parameters
         ----------
-        X, y, sample_weight, groups, exposure, trials
-            The data the model was fitted on.
+        X, y, sample_weight, groups, exposure, trials, clusters
+            The data the model was fitted on; clusters of rows may be others than those of the fit.
         kind : {"observed", "sandwich", "larger", "bootstrap"}
             Inverse observed information, sandwich, the larger of the two for each parameter, or parametric bootstrap.
         draws : int
@@ -263,7 +264,8 @@ class MixtureEstimator(BaseEstimator):
         Inference
             Has ``standard_errors()`` and ``interval(level)``. Assign it to ``inference_`` to use it in ``summary()``.
         """
-        rows = self.rows(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
+        labels = {"groups": groups, "clusters": clusters}
+        rows = self.rows(X, y, sample_weight=sample_weight, exposure=exposure, trials=trials, **labels)
         if not hasattr(self, "_fit_result"):
             raise InvalidInputError(
                 "this model was loaded from a file, which has its parameters and not its fit: standard errors of "

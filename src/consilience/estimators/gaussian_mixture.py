@@ -100,7 +100,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         self.means_ = experts.B[:, :, 0].copy()
         self.covariances_ = experts.covariance
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, clusters: Any = None) -> Self:
         """Fit the mixture.
 
         Parameters
@@ -112,8 +112,10 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
             Frequency weights: weight 2 counts the row twice.
         groups : (n,) array, optional
             Groups of rows that share one latent label.
+        clusters : (n,) array, optional
+            Rows that are not independent, such as those of a patient: standard errors then count clusters, not rows.
         """
-        self._fit(X, None, sample_weight=sample_weight, groups=groups)
+        self._fit(X, None, sample_weight=sample_weight, groups=groups, clusters=clusters)
         return self
 
     def responsibilities(self, X: Any, *, groups: Any = None) -> Array:

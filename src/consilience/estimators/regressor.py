@@ -52,7 +52,14 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
         return rows
 
     def fit(  # noqa: PLR0917 - the data of a fit, in scikit-learn's order
-        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, exposure: Any = None, trials: Any = None
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        exposure: Any = None,
+        trials: Any = None,
+        clusters: Any = None,
     ) -> Self:
         """Fit the mixture.
 
@@ -68,8 +75,11 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             Exposure of each count, for count families.
         trials : (n,) array, optional
             Number of trials of each row, for binomial families; 1 by default.
+        clusters : (n,) array, optional
+            Rows that are not independent, such as those of a patient: standard errors then count clusters, not rows.
         """
-        self._fit(X, y, sample_weight=sample_weight, groups=groups, exposure=exposure, trials=trials)
+        sizes = {"exposure": exposure, "trials": trials}
+        self._fit(X, y, sample_weight=sample_weight, groups=groups, clusters=clusters, **sizes)
         self._size_of_fit = validation.size_name(exposure=exposure, trials=trials)
         return self
 

@@ -165,14 +165,19 @@ def check_feature_names(estimator: MixtureEstimator, names: np.ndarray) -> None:
 
 
 def build_rows(X: Array, Y: Array, family: str, **metadata: Any) -> Rows:
-    """Return rows with validated weights, groups and sizes; ``metadata`` as in ``fit``."""
+    """Return rows with validated weights, groups, clusters and sizes; ``metadata`` as in ``fit``."""
     sample_weight, groups = metadata.get("sample_weight"), metadata.get("groups")
     weight = None
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if groups is not None:
-        groups = Groups.of(validate_groups(groups, len(Y)))
-    return Rows(X, Y, weight, validate_sizes(family, metadata, len(Y)), groups)
+        groups = Groups.of(validate_labels("groups", groups, len(Y)))
+    clusters = metadata.get("clusters")
+    if clusters is not None:
+        clusters = Groups.of(validate_labels("clusters", clusters, len(Y)))
+        if groups is not None and len(np.unique(np.c_[groups.codes, clusters.codes], axis=0)) >= len(groups.bounds):
+            raise InvalidInputError("a group has rows in two clusters: pass clusters that hold whole groups")
+    return Rows(X, Y, weight, validate_sizes(family, metadata, len(Y)), groups, clusters)
 
 
 def validate_sizes(family: str, metadata: Mapping[str, Any], n: int) -> Array | None:
@@ -215,15 +220,15 @@ def check_structure(covariance_type: str) -> None:
         raise InvalidInputError(f"covariance_type={covariance_type!r}: expected one of {', '.join(STRUCTURES)}")
 
 
-def validate_groups(groups: Any, n: int) -> np.ndarray:
-    """Return validated group labels ``(n,)``: no missing values, one type."""
-    labels = np.asarray(frames.as_array(groups))
+def validate_labels(name: str, given: Any, n: int) -> np.ndarray:
+    """Return validated labels ``(n,)`` of groups or clusters: no missing values, one type."""
+    labels = np.asarray(frames.as_array(given))
     if labels.shape not in ((n,), (n, 1)):
-        raise InvalidInputError(f"groups has shape {labels.shape} for {n} rows: pass one group label per row")
+        raise InvalidInputError(f"{name} has shape {labels.shape} for {n} rows: pass one label per row")
     labels = labels.ravel()
     kinds = {type(label) for label in labels} if labels.dtype == object else set()
     if len(kinds) > 1 or not np.array_equal(labels, labels):  # NaN differs from itself
-        raise InvalidInputError("groups: expected labels of one type without missing values; fill or drop those rows")
+        raise InvalidInputError(f"{name}: expected labels of one type without missing values; fill or drop those rows")
     return labels
 
 

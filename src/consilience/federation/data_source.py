@@ -28,7 +28,9 @@ from consilience.model import Groups, Rows
 from consilience.site import Site
 
 COLUMNS_SHOWN = 20
-PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials")
+PARTS = ("X", "y", "sample_weight", "groups", "exposure", "trials", "clusters")
+LABELS = ("groups", "clusters")
+"""Those that are labels of rows, not numbers."""
 
 
 class DataSource(Protocol):
@@ -57,8 +59,9 @@ class Arrays:
             raise InvalidInputError("a federation needs at least one site")
         names = site_names(sites)
         parts = {name: _part(name, data) for name, data in zip(names, sites.values(), strict=True)}
-        if len({part.get("groups") is None for part in parts.values()}) > 1:
-            raise InvalidInputError("some sites have groups and some do not: pass groups for all sites")
+        for name in LABELS:
+            if len({part.get(name) is None for part in parts.values()}) > 1:
+                raise InvalidInputError(f"some sites have {name} and some do not: pass {name} for all sites")
         return cls(parts)
 
     @property
@@ -88,14 +91,14 @@ def _plain(part: Mapping[str, Any]) -> Rows:
     arrays = {
         name: np.asarray(part[name], dtype=np.float64)
         for name in PARTS
-        if part.get(name) is not None and name != "groups"
+        if part.get(name) is not None and name not in LABELS
     }
     if arrays["X"].ndim != 2 or not all(np.all(np.isfinite(array)) for array in arrays.values()):
         raise InvalidInputError("expected X with rows and columns, and finite numbers in all arrays")
     n = len(arrays["X"])
     X, Y = (np.empty((n, 0)), arrays["X"]) if "y" not in arrays else (arrays["X"], arrays["y"].reshape(n, -1))
-    groups = None if part.get("groups") is None else Groups.of(np.asarray(part["groups"]))
-    return Rows(X, Y, arrays.get("sample_weight"), arrays.get("exposure", arrays.get("trials")), groups)
+    labels = [None if part.get(name) is None else Groups.of(np.asarray(part[name])) for name in LABELS]
+    return Rows(X, Y, arrays.get("sample_weight"), arrays.get("exposure", arrays.get("trials")), *labels)
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ class Shards:
         groups: str | None = None,
         exposure: str | None = None,
         trials: str | None = None,
+        clusters: str | None = None,
     ) -> Shards:
         """Build from a pattern or a list of addresses; features are by default all columns without another role."""
         uris = expand(pattern)
@@ -124,14 +128,14 @@ class Shards:
         responses = () if target is None else (target,) if isinstance(target, str) else tuple(target)
         if exposure is not None and trials is not None:
             raise InvalidInputError("expected a column for exposure or for trials, not both")
-        taken = {*responses, weight, groups, exposure, trials} - {None}
+        taken = {*responses, weight, groups, clusters, exposure, trials} - {None}
         known = column_names_in(uris[0])
         check_file_columns(uris[0], known, {"target": responses, "features": features or (), "other roles": taken})
         if features is None:
             features = [name for name in known if name not in taken]
-        columns = Columns(tuple(features), responses, weight=weight, exposure=exposure or trials, groups=groups)
-        if groups is not None:
-            _check_groups(uris, groups)
+        columns = Columns(tuple(features), responses, weight, exposure or trials, groups, clusters=clusters)
+        for labels in filter(None, (groups, clusters)):
+            _check_groups(uris, labels)
         return cls(uris, columns, "exposure" if exposure else "trials" if trials else None)
 
     @property

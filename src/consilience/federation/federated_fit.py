@@ -16,7 +16,8 @@ from consilience import errors
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import adopt_fit, frame_like
 from consilience.estimators.order import CRITERIA
-from consilience.fit import Fit, StopReason, criteria
+from consilience.fit import Fit, Inference, StopReason, criteria, infer
+from consilience.fit.inference import BY_SITE, SANDWICH_UP_TO
 from consilience.fit.selection import html_table, least_order, score_lines, set_aside_sentences
 from consilience.fit.survey import SiteReport
 from consilience.methods import OwnGatesFit
@@ -69,6 +70,9 @@ def _cut(text: str) -> str:
 
 
 # ---------------------------------------------------------------- federated fit
+
+KINDS = ("observed", "sandwich", "larger", BY_SITE)
+"""Kinds of standard errors that the answers of sites give."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,6 +133,32 @@ class FederatedFit:
         """
         entropy = None if self.models else criteria.entropy_of_sums(self.fit.ascent.mixture, self.fit.ascent.statistics)
         return self.bic + 2 * (np.nan if entropy is None else entropy)
+
+    def infer(self, kind: str) -> Inference:
+        """Compute standard errors of another kind from what the sites have sent, without the variance between sites.
+
+        Parameters
+        ----------
+        kind : {"observed", "sandwich", "larger", "clustered by site"}
+            As in ``infer`` of the model; the sandwich whose clusters are the sites needs 20 of them.
+
+        Returns
+        -------
+        Inference
+            Assign it to ``model.inference_`` to use it in ``model.summary()``.
+        """
+        if self.models:
+            raise errors.InvalidInputError(
+                f"kind={kind!r} is for one mixture of all sites: fit with FederatedEM or OneShot"
+            )
+        if kind not in KINDS:
+            raise errors.InvalidInputError(f"kind={kind!r}: expected one of {', '.join(map(repr, KINDS))}")
+        if kind in ("sandwich", "larger") and self.fit.meat is None:
+            raise errors.InvalidInputError(
+                f"kind={kind!r}: the sites were not asked for products of scores; FederatedEM and OneShot(refine=1) "
+                f"ask for them if all sites together have at most {SANDWICH_UP_TO:,} rows or groups, or have clusters"
+            )
+        return infer(self.fit, kind=kind)
 
     def __repr__(self) -> str:
         lines = [f"  {label:<16}{text}" for label, text in fit_lines(self)]

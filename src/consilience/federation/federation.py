@@ -223,7 +223,7 @@ class Federation:
     ----------
     sites : mapping of str to (X, y) or to a mapping, or Shards
         Data of each site: ``(X, y)``, ``(X,)`` for a Gaussian mixture, or a mapping with ``X``, ``y``,
-        ``sample_weight``, ``groups``, ``exposure``, ``trials``. A group belongs to one site.
+        ``sample_weight``, ``groups``, ``exposure``, ``trials``, ``clusters``. A group or cluster belongs to one site.
     engine : Engine
         Engine that carries the questions to the sites: :class:`InProcess` (the default), :class:`DaskCluster` or one of
         your own (:class:`Engine`).
@@ -261,6 +261,7 @@ class Federation:
         features: Sequence[str] | None = None,
         weight: str | None = None,
         groups: str | None = None,
+        clusters: str | None = None,
         exposure: str | None = None,
         trials: str | None = None,
         engine: Engine | None = None,
@@ -279,8 +280,8 @@ class Federation:
             Column(s) of the response; None for a Gaussian mixture.
         features : sequence of str, optional
             Columns of the covariates, in order; by default all columns without another role.
-        weight, groups, exposure, trials : str, optional
-            Columns with these roles. The rows of a group must be in one shard.
+        weight, groups, clusters, exposure, trials : str, optional
+            Columns with these roles. The rows of a group, or of a cluster, must be in one shard.
         engine : Engine
         in_memory : bool
             Whether to keep the rows in memory instead of reading the files again in every round.
@@ -302,7 +303,7 @@ class Federation:
         (('part-0.parquet', 'part-1.parquet'), ['a', 'b'])
         >>> folder.cleanup()
         """
-        roles = {"weight": weight, "groups": groups, "exposure": exposure, "trials": trials}
+        roles = {"weight": weight, "groups": groups, "clusters": clusters, "exposure": exposure, "trials": trials}
         shards = Shards.of(pattern, target=target, features=features, **roles)
         return cls(shards, engine, in_memory=in_memory)
 
@@ -547,7 +548,9 @@ def _task(models: Sequence[MixtureEstimator], sites: Sequence[Site], journal: ob
     specifications = tuple(specification_of(model) for model in models)
     check_label_count(sites, max(specification.K for specification in specifications))
     names, budget = first.columns_.terms if hasattr(first, "feature_names_in_") else (), budget_of(first)
-    return Task(specifications, *sites[0].shape, start=first.mixture_init, seed=int(seed), names=names, **budget)
+    d, q = sites[0].shape
+    asked: dict[str, Any] = {"start": first.mixture_init, "seed": int(seed), "names": names, **budget}
+    return Task(specifications, d, q, **asked, clustered=sites[0].clustered)
 
 
 def _drawn(random_state: Any) -> int:

@@ -386,13 +386,16 @@ class InferenceDocument(Part):
     shown has a reason in withheld.
     """
 
-    kind: Literal["observed", "sandwich", "larger", "bootstrap", "simulated", "summed", "between sites"]
+    kind: Literal[
+        "observed", "sandwich", "larger", "bootstrap", "simulated", "summed", "between sites", "clustered by site"
+    ]
     decrement: Number
     withheld: dict[Literal["gate", "experts", "shapes"], Words]
     not_identified: UnidentifiedDocument
     covariance: Annotated[list[BlockDocument], Field(max_length=100_000)]
     degrees_of_freedom: Vector | None = None
     between_sites: BetweenDocument | None = None
+    clusters: Count | None = None
 
     @classmethod
     def of(cls, inference: Inference, terms: Sequence[str]) -> dict[str, Any]:
@@ -406,6 +409,7 @@ class InferenceDocument(Part):
             covariance=BlockDocument.of(inference),
             degrees_of_freedom=inference.degrees,
             between_sites=between and {"I2": jsonable(between.I2.flat()), "tau2": jsonable(between.tau2.flat())},
+            clusters=inference.clusters or None,
         )
 
     def value(self, estimates: Parameters, terms: Sequence[str]) -> Inference:
@@ -424,6 +428,7 @@ class InferenceDocument(Part):
                 estimates.like(documents.shaped(between.tau2, shape, "inference.between_sites.tau2")),
             ),
             self.not_identified.value(estimates, terms),
+            self.clusters or 0,
         )  # fmt: skip
 
 

@@ -32,7 +32,9 @@ from consilience.fit.specification import (
 from consilience.fit.starts import Found, Progress, StartEnds, responder, search
 from consilience.fit.survey import SiteReport, Survey
 from consilience.model import Mixture, Penalty, Rows
+from consilience.model.expectation import Meat
 from consilience.model.summary import column_summary
+from consilience.numerics.arrays import Array
 from consilience.numerics.threads import one_blas_thread
 
 STEPS = 3
@@ -89,6 +91,10 @@ class Fit:
         Where climbs from independent starts ended; empty for a given start.
     survey : Survey
         What is known of the sites of a federated fit besides; empty for a fit to rows on one machine.
+    meat : Meat or None
+        Products of scores at the ascent's mixture, summed over sites, for the sandwich; None if it was not asked for.
+    site_scores : (M, P) array or None
+        Score of each site at the ascent's mixture, if every site stated its own.
 
     Examples
     --------
@@ -105,6 +111,8 @@ class Fit:
     penalty: Penalty
     starts: StartEnds
     survey: Survey = field(default=Survey(), kw_only=True)
+    meat: Meat | None = field(default=None, kw_only=True)
+    site_scores: Array | None = field(default=None, kw_only=True)
 
     @property
     def log_likelihood(self) -> float:

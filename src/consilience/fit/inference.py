@@ -15,7 +15,7 @@ from consilience.fit.fitting import Fit, fit_mixture
 from consilience.fit.parameters import Parameters, coded_jacobian, identification_mask, jacobian, parameters, to_raw
 from consilience.fit.specification import Specification, on_floor
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
-from consilience.model.expectation import has_short_scores, score_products
+from consilience.model.expectation import Meat, has_short_scores, score_products
 from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable, ridge
 from consilience.model.mixture import matching
 from consilience.numerics.arrays import Array, IntArray
@@ -124,6 +124,12 @@ ROWLESS = ("observed", "simulated")
 """Kinds of standard errors that need no pass over the rows."""
 SANDWICH_UP_TO = 20_000
 """Number of labels up to which the standard errors of a fit are compared with the sandwich: one more pass."""
+BY_SITE = "clustered by site"
+"""Kind of standard errors for which the rows of a site are one cluster."""
+FEWEST_SITES = 20
+"""Minimum number of sites for it."""
+FEW_CLUSTERS = 10
+"""Number of clusters below which standard errors are said to be rough."""
 
 
 MOST_OPERATIONS = 1e10
@@ -157,7 +163,7 @@ class Inference:
         Covariance of ``estimates.flat()``, exactly symmetric; NaN where it is not available.
     kind : str
         ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"simulated"`` from the
-        mixture; ``"summed"`` over sites; ``"between sites"``.
+        mixture; ``"summed"`` over sites; ``"between sites"``; ``"clustered by site"``.
     decrement : float
         Newton decrement at the estimates: an estimate of the log-likelihood still to be gained.
     withheld : mapping of str to str
@@ -170,6 +176,8 @@ class Inference:
     identified : Parameters or None
         1 for each parameter that is identified and NaN for the others
         (:func:`~consilience.fit.parameters.identification_mask`); None if all are.
+    clusters : int
+        Number of clusters that the sandwich counts; 0 if it counts rows or groups, or if there is none.
 
     Examples
     --------
@@ -192,6 +200,7 @@ class Inference:
     degrees: Array | None = None
     between: Between | None = None
     identified: Parameters | None = None
+    clusters: int = 0
 
     def standard_errors(self) -> Parameters:
         """Return standard errors; NaN for withheld parts and for coefficients that are not identified."""
@@ -234,18 +243,21 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     Both are corrected for the residual degrees of freedom of each expert
     (:func:`~consilience.fit.inference.correct_covariance`), the sandwich also for the leverage of single rows (HC3,
     :func:`~consilience.model.expectation.score_products`), and intervals take the quantiles of Student's distribution.
+    With G clusters of rows, scores are summed within clusters instead, the products are multiplied by ``G / (G - 1)``,
+    and intervals have at most ``G - 1`` degrees of freedom.
 
     Parameters
     ----------
     fit : Fit
     rows : Rows or None
-        The rows of the fit; used for the sandwich, and if the fit ended without the information.
-    kind : {"observed", "sandwich", "larger", "simulated"}
+        The rows of the fit; used for the sandwich, unless the fit has its products of scores, and if the fit ended
+        without the information.
+    kind : {"observed", "sandwich", "larger", "simulated", "clustered by site"}
         ``"larger"`` takes for each parameter (for the intercept at the mean of the covariates) the larger of the two
         standard errors: the observed information is exact for few rows but wrong if the variance depends on the
         covariates, and the sandwich the other way round. ``"simulated"`` is for statistics whose information was
         simulated from the mixture (:mod:`consilience.fit.simulated_information`); convergence is then not judged by the
-        decrement.
+        decrement. ``"clustered by site"`` is the sandwich whose clusters are the sites, from 20 sites on.
 
     Examples
     --------
@@ -259,7 +271,8 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     """
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     estimates = parameters(fit.mixture)
-    if rows is None and (kind not in ROWLESS or (statistics.information is None and is_informable(mixture))):
+    rowless = kind in (*ROWLESS, BY_SITE) or fit.meat is not None
+    if rows is None and (not rowless or (statistics.information is None and is_informable(mixture))):
         raise InvalidInputError(f"kind={kind!r} standard errors of this fit need its rows: pass them")
     if not is_informable(mixture):
         reason = f"{mixture.parameter_count} parameters: too many for the full information"
@@ -276,15 +289,35 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     n, p = effective_rows_of_experts(mixture, statistics, inverse), coefficients_per_row(mixture)
     withheld = withholding_reasons(mixture, statistics, fit.penalty, inverse, decrement)
     withheld |= crowding_reasons(mixture, n, p)
-    meat = None if kind in ROWLESS or rows is None else score_products(mixture, rows, by_leverage=True)
-    scores = None if meat is None else inverse @ meat @ inverse
-    covariance = _reported(fit, inverse, scores, kind)
+    meat = None if kind in ROWLESS else products_of_scores(fit, statistics, rows, kind)
+    clusters = 0 if meat is None else int(meat.clusters)
+    if clusters == 1:
+        withheld = dict.fromkeys(("gate", "experts"), "all rows are in one cluster, which says nothing about another")
+    few = clusters / (clusters - 1) if clusters > 1 else 1.0
+    sandwich = None if meat is None else few * (inverse @ meat.products @ inverse)
+    covariance = _reported(fit, inverse, sandwich, kind)
     known = identification_mask(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
-        return Inference(estimates, covariance, kind, decrement, withheld, identified=known)
+        return Inference(estimates, covariance, kind, decrement, withheld, identified=known, clusters=clusters)
     n = n[fit.permutation]
     shown, degrees = correct_covariance(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
-    return Inference(estimates, shown, kind, decrement, withheld, degrees, identified=known)
+    degrees = np.minimum(degrees, clusters - 1) if clusters else degrees
+    return Inference(estimates, shown, kind, decrement, withheld, degrees, identified=known, clusters=clusters)
+
+
+def products_of_scores(fit: Fit, statistics: Statistics, rows: Rows | None, kind: str) -> Meat:
+    """Return the meat of the sandwich: from rows, from the sums that sites sent, or from the scores of sites."""
+    if kind != BY_SITE:
+        found = fit.meat if rows is None else score_products(fit.ascent.mixture, rows, statistics.experts.second)
+        assert found is not None  # noqa: S101 - for the type checker: the caller has looked
+        return found
+    S = np.empty((0, 0)) if fit.site_scores is None else fit.site_scores
+    if len(S) < FEWEST_SITES:
+        raise InvalidInputError(
+            f"kind={kind!r}: the scores of {len(S)} sites are known, and at least {FEWEST_SITES} are needed; fit at "
+            "least as many sites with FederatedEM() or use kind='larger'"
+        )
+    return Meat(S.T @ S, statistics.weight, float(len(S)))
 
 
 def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
@@ -294,7 +327,7 @@ def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
     (:func:`~consilience.model.expectation.has_short_scores`): a Gaussian mixture with 8 components and 20 columns has
     1,847 parameters.
     """
-    mixture, kind = fit.ascent.mixture, default_kind(labels)
+    mixture, kind = fit.ascent.mixture, default_kind(labels, clustered=rows.clusters is not None)
     work = labels * mixture.parameter_count**2
     known = fit.ascent.statistics.information is not None or has_short_scores(mixture)
     if work <= MOST_OPERATIONS or known or not is_informable(mixture):
@@ -303,9 +336,9 @@ def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
     return withhold_inference(parameters(fit.mixture), kind, f"the information of {size}: infer() computes it")
 
 
-def default_kind(labels: float) -> str:
-    """Return the kind of standard errors of a fit on one machine to this number of labels."""
-    return "larger" if labels <= SANDWICH_UP_TO else "observed"
+def default_kind(labels: float, *, clustered: bool = False) -> str:
+    """Return the kind of standard errors of a fit to this number of labels, on one machine or over sites."""
+    return "larger" if clustered or labels <= SANDWICH_UP_TO else "observed"
 
 
 def _reported(fit: Fit, inverse: Array, sandwich: Array | None, kind: str) -> Array:
@@ -396,8 +429,10 @@ class InferredFit(Fit):
 
 
 def inference_from_fit(fit: Fit) -> Inference:
-    """Return the standard errors that a fit brings along, else those from the information of its last pass."""
-    return fit.inference if isinstance(fit, InferredFit) else infer(fit)
+    """Return the standard errors that a fit brings along, else those from the sums of its last pass."""
+    if isinstance(fit, InferredFit):
+        return fit.inference
+    return infer(fit, kind="observed" if fit.meat is None else "larger")
 
 
 def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array | None:
@@ -509,7 +544,7 @@ def simulate(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Rows:
     """Draw responses from ``mixture`` for the covariates, exposures and groups of ``rows``."""
     labels = None if rows.groups is None else _group_labels(mixture, rows, rng)[rows.groups.codes]
     Y, _ = mixture.sample(rows.X, rng, labels, rows.exposure)
-    return Rows(rows.X, Y, rows.weight, rows.exposure, rows.groups)
+    return Rows(rows.X, Y, rows.weight, rows.exposure, rows.groups, rows.clusters)
 
 
 def _group_labels(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> IntArray:

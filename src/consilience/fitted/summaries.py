@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import ndtr, stdtr
 
 from consilience.fit import Parameters, StopReason, criteria
-from consilience.fit.inference import quantile
+from consilience.fit.inference import BY_SITE, FEW_CLUSTERS, quantile
 from consilience.fitted.protocols import FittedMixture, follows_noise, noun, response_names, term_names, terms_read
 from consilience.numerics.arrays import Array
 
@@ -256,16 +256,20 @@ def _stack(parts: Parameters) -> Array:
 def fit_notes(estimator: FittedMixture) -> list[str]:
     """Return notes on the standard errors, the log-likelihood and the starts."""
     inference = estimator.inference_
+    over = f" over {inference.clusters:,} clusters" if inference.clusters else ""
     kind = {
-        "observed": "observed information",
-        "sandwich": "sandwich",
-        "larger": "larger of observed information and sandwich",
+        "observed": "observed information, right if the model is right",
+        "sandwich": f"sandwich{over}",
+        "larger": f"larger of observed information and sandwich{over}",
+        BY_SITE: f"sandwich over {inference.clusters:,} sites",
         "bootstrap": "parametric bootstrap",
-        "simulated": "information simulated from the mixture",
-        "summed": "sampling error at the sites",
+        "simulated": "information simulated from the mixture, right if the model is right",
+        "summed": "summed information of the sites, right if the model is right",
         "between sites": "sampling error at the sites and variance between sites",
     }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]
+    if 0 < inference.clusters < FEW_CLUSTERS:
+        said.append(f"Fewer than {FEW_CLUSTERS} clusters: standard errors may be far too small.")
     if inference.between is not None:
         said.append("They include the variance between sites, τ², where Cochran's Q has a p-value below 0.01.")
     said += [f"Intervals withheld ({part}): {reason}." for part, reason in inference.withheld.items()]

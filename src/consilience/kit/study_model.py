@@ -42,7 +42,8 @@ def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None, *, s
     models = estimators_of(study) if models is None else models
     terms, budget = models[0].columns_.terms, budget_of(models[0])
     specifications = tuple(specification_of(model) for model in models)
-    return Task(specifications, len(terms), 1, start=start, seed=study.seed, names=terms, **budget)
+    given: dict[str, Any] = {"start": start, "seed": study.seed, "names": terms}
+    return Task(specifications, len(terms), 1, **given, **budget, sandwich=False)  # no policy lists ScoreProducts
 
 
 # ---------------------------------------------------------------- methods

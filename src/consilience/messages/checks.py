@@ -16,9 +16,10 @@ from consilience.messages import questions
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import ColumnSummary, Layout, Mixture, Moments, Rows, Statistics, layout_of
 from consilience.model.clients import ClientMoments, PairSums
+from consilience.model.expectation import Meat
 from consilience.model.families.base import MomentExperts
 from consilience.model.families.registry import Regressions
-from consilience.model.information import complete_information, shape_slice
+from consilience.model.information import complete_information, is_informable, shape_slice
 from consilience.model.received import CrossProducts, is_moderate, products_of_summary
 from consilience.model.statistics import StatisticsLayout
 from consilience.numerics.arrays import Array, triangle_size, unpack
@@ -64,6 +65,15 @@ def check_sample(question: questions.Sample) -> None:
     """Raise an error unless the share is above 0 and at most 1."""
     if not 0 < question.share <= 1:
         raise MessageError("the share of a sample must be above 0 and at most 1")
+
+
+def check_score_products(question: questions.ScoreProducts) -> None:
+    """Raise an error unless the information of the mixture can be computed and second moments are those of rows."""
+    mixture, second = question.mixture, question.second
+    if not is_informable(mixture) or second.shape != (layout_of(mixture).experts.h, triangle_size(mixture.design.p)):
+        raise MessageError("products of scores need a mixture with an information, and its second moments")
+    if not (is_moderate(second) and is_semidefinite(unpack(second[mixture.experts.curvature_rows()]))):
+        raise MessageError("second moments are not finite, or not positive semidefinite")
 
 
 def check_local_fit(question: questions.ProposeStart) -> None:
@@ -384,6 +394,13 @@ def in_likelihood(asked: questions.LogLikelihood, given: questions.Likelihood) -
     """Check a log-likelihood: probabilities of discrete responses are at most 1."""
     if asked.mixture.experts.discrete and given.log_likelihood > ROUNDING * given.weight:
         return "a log-likelihood above its bound"
+    return weight_problem(given.weight)
+
+
+def in_meat(_: Any, given: Meat) -> str:
+    """Check products of scores: they are positive semidefinite."""
+    if given.clusters < 0 or not is_semidefinite(given.products):
+        return "products of scores that are not positive semidefinite"
     return weight_problem(given.weight)
 
 

@@ -95,6 +95,37 @@ class ScoreSums:
 
 
 @dataclass(frozen=True, eq=False)
+class ScoreProducts:
+    """Ask for the products of scores at a mixture, the meat of the sandwich: ``Meat``.
+
+    The question shows every site the experts' second moments over all of them, which give the leverage of a row.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    second : (h, p (p + 1) / 2) array
+        As in :func:`~consilience.model.expectation.score_products`.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> from consilience.model import layout_of
+    >>> truth = soft(10, random_state=0).truth
+    >>> ScoreProducts(truth, layout_of(truth).zeros(information=False).experts.second).second.shape
+    (4, 231)
+    """
+
+    mixture: Mixture
+    second: Array
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        P = self.mixture.parameter_count
+        return f"the products of the scores of {P} parameters, summed over rows, or over clusters if rows have them"
+
+
+@dataclass(frozen=True, eq=False)
 class LogLikelihood:
     """Ask for the log-likelihood of the site's rows under a mixture: :class:`Likelihood`.
 

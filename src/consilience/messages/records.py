@@ -17,7 +17,7 @@ from consilience.messages.codec import Choice, Flag, Floats, Maybe, Number, OneO
 from consilience.messages.table import Row, answers, register, row_of
 from consilience.model import FAMILIES, GATES, ColumnSummary, Design, Experts, Gate, Mixture, Statistics, received
 from consilience.model.clients import ClientMoments, PairSums, client_moments, pair_sums
-from consilience.model.expectation import expect, score_sums
+from consilience.model.expectation import Meat, expect, score_products, score_sums
 from consilience.model.families.covariance import STRUCTURES
 from consilience.model.families.registry import OWN, family_of
 from consilience.model.mixture import layout_of, score_layout
@@ -264,6 +264,17 @@ ROWS: tuple[Row, ...] = (
         products=lambda asked, given: received.CrossProducts.counted(
             float(given.experts.plain[: asked.mixture.K].sum()), given.weight
         ),
+    ),
+    Row(
+        kinds=(32, 33),
+        question=Struct(questions.ScoreProducts, {"mixture": MIXTURE, "second": MATRIX}, checks.check_score_products),
+        answer=Struct(Meat, {"products": Symmetric(), "weight": NUMBER, "clusters": NUMBER}),
+        reads=checks.reads_mixture,
+        contribution=lambda asked, rows: score_products(asked.mixture, rows, asked.second),
+        fits=lambda asked, given: given.products.shape == (asked.mixture.parameter_count,) * 2,
+        largest=lambda asked: checks.HEADS + triangle_size(asked.mixture.parameter_count),
+        impossible=checks.in_meat,
+        products=lambda _, given: received.CrossProducts.counted(labels=given.weight),
     ),
     Row(
         kinds=(10, 20),

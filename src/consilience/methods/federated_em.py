@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, islice
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -33,14 +34,16 @@ from consilience.messages import (
     Total,
     together,
 )
+from consilience.methods.meats import ask_meats
 from consilience.methods.own_gates import check_own_gates, climb_gates, climb_own_gates, own_gates_fit, own_parameters
 from consilience.methods.score_steps import check_information_kind, check_simulable, scoring_ascent, simulated_inference
 from consilience.methods.site_reports import UNLIKE, cross_likelihood, judge_sites, parameter_columns, survey_sites
 from consilience.methods.task import Method, Task
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, layout_of
 from consilience.model.families.registry import Requirement
-from consilience.model.information import is_informable
+from consilience.model.information import is_informable, score
 from consilience.model.mixture import score_layout
+from consilience.numerics.arrays import Array
 
 CANDIDATES = 10
 """Maximum number of sites that are asked for a start."""
@@ -62,7 +65,8 @@ class FederatedEM(Method):
 
     Rounds: one for means and scales; without a given start, one in which large sites (at most 10) fit a sample of their
     rows and one in which all sites compute the likelihood of those mixtures; then one per step, and a last one in which
-    each site says how well the result explains its rows. The climbs from several starts share these rounds; the result
+    each site says how well the result explains its rows, and sends the products of scores that standard errors of one
+    table would use. The climbs from several starts share these rounds; the result
     says how many of them ended at its log-likelihood.
 
     Parameters
@@ -127,14 +131,13 @@ class FederatedEM(Method):
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         judging = judges(tuple(summaries), starters)
         starts = yield from together([starting_points(p, task, starters, self.n_climbs, judging) for p in problems])
-        columns = parameter_columns(task)[: task.d]
-        climbed, ends = yield from climbs(problems, starts, survey, None, columns)
+        climbed, ends = yield from climbs(problems, starts, survey, None, task)
         named = most_flexible(climbed).survey.named if self.screen else {}
         members = tuple(site for site in summaries if site not in named)
         if named and members:
             of_members = self._problems(task, {site: summaries[site] for site in members})
             again = [each.among(members, p, self.n_climbs) for each, p in zip(starts, of_members, strict=True)]
-            without = yield from climbs(of_members, again, survey.with_reasons(named), members, columns)
+            without = yield from climbs(of_members, again, survey.with_reasons(named), members, task)
             if (yield from are_unlike(most_flexible(without[0]), starts, named)):
                 return (yield from self._with_own_gates(of_members, *without, members))
         return (yield from self._with_own_gates(problems, climbed, ends, tuple(summaries)))
@@ -146,7 +149,7 @@ class FederatedEM(Method):
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         starts = yield from together([public_starts(p, task, self.n_climbs) for p in problems])
-        return (yield from climbs(problems, starts, Survey(), None))[0]
+        return (yield from climbs(problems, starts, Survey(), None, task))[0]
 
     def _with_own_gates(
         self,
@@ -190,11 +193,7 @@ def fit_by_scores(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
 
 
 def climbs(
-    problems: Sequence[Problem],
-    starts: Sequence[Starts],
-    survey: Survey,
-    sites: Sites,
-    columns: tuple[str, ...] = (),
+    problems: Sequence[Problem], starts: Sequence[Starts], survey: Survey, sites: Sites, task: Task
 ) -> Dialogue[tuple[tuple[Fit, ...], list[list[Ascent]]]]:
     """Maximise the likelihood of the rows of some sites, and ask how well the results explain those of each site.
 
@@ -205,11 +204,16 @@ def climbs(
     best = yield from over_same_data(problems, best, sites, information=True)
     steps = [polish(end, p.penalty) for p, end in zip(problems, best, strict=True)]
     best = yield from together([ask_total(each, sites) for each in steps])
-    best, surveys = yield from ask_witnesses(
-        problems, best, [each.cross for each in starts], survey, sites, columns=columns
-    )
-    fits = [p.fit(end, found) for p, end, found in zip(problems, best, ranked, strict=True)]
-    return tuple(replace(fit, survey=each) for fit, each in zip(fits, surveys, strict=True)), ranked
+    columns = parameter_columns(task)[: task.d]
+    witnesses = ask_witnesses(problems, best, [each.cross for each in starts], survey, sites, columns=columns)
+    request = Each if survey.sites else Total
+    last: list[Dialogue[Any]] = [witnesses, ask_meats(best, task, sites, request=request)]  # in one message
+    (final, surveys, scores), meats = yield from together(last)
+    if any(a is not b for a, b in zip(final, best, strict=True)):  # a site has left in this round
+        scores, meats = [None] * len(final), (yield from ask_meats(final, task, sites))
+    fits = [p.fit(end, found) for p, end, found in zip(problems, final, ranked, strict=True)]
+    known = zip(fits, surveys, meats, scores, strict=True)
+    return tuple(replace(fit, survey=each, meat=meat, site_scores=own) for fit, each, meat, own in known), ranked
 
 
 def are_unlike(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -> Dialogue[bool]:
@@ -383,13 +387,13 @@ def ask_witnesses(
     sites: Sites = None,
     *,
     columns: tuple[str, ...] = (),
-) -> Dialogue[tuple[tuple[Ascent, ...], list[Survey]]]:
-    """Ask each site how well the final mixtures explain its rows; return the ascents and a survey for each.
+) -> Dialogue[tuple[tuple[Ascent, ...], list[Survey], list[Array | None]]]:
+    """Ask each site how well the final mixtures explain its rows; return the ascents, surveys and scores of sites.
 
     A site that leaves in this round is left out of the fits, as in any other round.
     """
     if len(survey.sites if sites is None else sites) < 2:
-        return tuple(ends), [survey] * len(ends)
+        return tuple(ends), [survey] * len(ends), [None] * len(ends)
     found = yield from together([each_score(end.mixture, sites) for end in ends])
     surveys = []
     largest = max(end.mixture.K for end in ends)  # a smaller order may explain no site
@@ -397,11 +401,14 @@ def ask_witnesses(
         penalty = problem.penalty if largest == end.mixture.K else None
         surveys.append((yield from judge_sites(survey, cross, joint, end.mixture, penalty=penalty, columns=columns)))
     total = reduce(add, found[0].values())
+    scores: list[Array | None] = [
+        np.array([score(end.mixture, own) for own in joint.values()]) for end, joint in zip(ends, found, strict=True)
+    ]
     if is_over_same_data(total, ends[0].statistics):
-        return tuple(ends), surveys
+        return tuple(ends), surveys, scores
     again = [resume(p, end, sites, information=True) for p, end in zip(problems, ends, strict=True)]
     ends = yield from together(again)
-    return (yield from over_same_data(problems, ends, sites, information=True)), surveys
+    return (yield from over_same_data(problems, ends, sites, information=True)), surveys, scores
 
 
 def each_score(mixture: Mixture, sites: Sites = None) -> Dialogue[Mapping[str, Statistics]]:

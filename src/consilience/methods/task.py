@@ -39,6 +39,10 @@ class Task:
         Maximum number of iterations.
     names : tuple of str
         Names of the columns of ``X``, for remarks on sites; empty if they have none.
+    clustered : bool
+        Whether the rows of sites have clusters.
+    sandwich : bool
+        Whether sites may be asked for products of scores, so that standard errors are those of one table.
 
     Examples
     --------
@@ -55,6 +59,8 @@ class Task:
     tol: float = 1e-9
     max_iter: int = 500
     names: tuple[str, ...] = ()
+    clustered: bool = False
+    sandwich: bool = True
 
     def only(self, method: str) -> Specification:
         """Return the only specification; raise an error that names the method if there are several."""

@@ -32,8 +32,8 @@ from consilience.model.information import (
 from consilience.model.kernels import Products, Workspace
 from consilience.model.mixture import Mixture, Posterior, layout_of, posterior, score_layout
 from consilience.model.rows import Block, Piece, Rows
-from consilience.model.statistics import Layout, Moments, ProductWeights, Statistics, Weights
-from consilience.numerics.arrays import Array, IntArray, triangle_size, upper_triangle
+from consilience.model.statistics import Additive, Layout, Moments, ProductWeights, Statistics, Weights
+from consilience.numerics.arrays import Array, IntArray, triangle_size, unpack, upper_triangle
 from consilience.numerics.linalg import solve_symmetric
 from consilience.numerics.threads import in_order
 
@@ -291,47 +291,72 @@ def moments_of(block: Block, parts: Sequence[Weights | ProductWeights], panel: A
     return moments
 
 
-def score_products(mixture: Mixture, rows: Rows, *, by_leverage: bool = False) -> Array:
-    """Compute ``Σ w s sᵀ`` over rows, or ``Σ_g s_g s_gᵀ`` over groups, ``(P, P)``: the meat of the sandwich.
+@dataclass(frozen=True, eq=False)
+class Meat(Additive):
+    """Sums of products of scores at a mixture: the meat of the sandwich.
+
+    Parameters
+    ----------
+    products : (P, P) array
+    weight : float
+        Total weight of the rows, or number of groups.
+    clusters : float
+        Number of clusters within which scores were summed first; 0 if rows have none.
+    """
+
+    products: Array
+    weight: float
+    clusters: float
+
+
+def score_products(mixture: Mixture, rows: Rows, second: Array | None = None) -> Meat:
+    """Compute ``Σ w s sᵀ`` over rows, ``Σ_g s_g s_gᵀ`` over groups, or ``Σ_c (Σ w s) (Σ w s)ᵀ`` over clusters.
 
     Parameters
     ----------
     mixture : Mixture
     rows : Rows
-    by_leverage : bool
-        Whether the scores of the coefficients of expert k are divided by ``1 - h_ik``, where
-        ``h_ik = τ_ik x_iᵀ (Σ w τ_k x xᵀ)⁻¹ x_i`` is the leverage of the row (HC3): a fit follows the rows of high
-        leverage, whose residuals are then too small. For a group it is the sum over its rows, divided by the smaller
-        of their weight and of the number of the covariates: the mean over the directions that the group informs.
+    second : (h, p (p + 1) / 2) array or None
+        The experts' second moments at ``mixture``, ``Σ w τ_k v_k x xᵀ`` with the curvature ``v`` of the family (1 for
+        Gaussian experts), over all rows of the fit. If given, the scores of the coefficients of expert k are divided
+        by ``1 - h_ik``, where ``h_ik = τ_ik v_ik x_iᵀ (Σ w τ_k v_k x xᵀ)⁻¹ x_i`` is the leverage of the row (HC3): a
+        fit follows the rows of high leverage, whose residuals are then too small. For a group it is the sum over its
+        rows, divided by the smaller of their weight and of the number of the covariates: the mean over the directions
+        that the group informs. Scores that are summed over clusters are not divided.
     """
-    meat = np.zeros((mixture.parameter_count, mixture.parameter_count))
-    at_coefficients = coefficient_slice(mixture)
-    designs = _designs(mixture, rows) if by_leverage else None
+    P, at_coefficients = mixture.parameter_count, coefficient_slice(mixture)
+    codes = rows.label_clusters()
+    designs = None if second is None or codes is not None else _designs(mixture, second)
+    meat, weight, done = np.zeros((P, P)), 0.0, 0
+    sums = np.zeros((0 if codes is None else int(codes.max(initial=-1)) + 1, P + 1))  # of scores and weights
     for block, at in mixture.posteriors(rows):
-        S = observed_scores(mixture, block, at)
+        S, mass = observed_scores(mixture, block, at), np.broadcast_to(at.mass, at.log_density.shape)
+        weight += float(mass.sum())
+        if codes is not None:
+            np.add.at(sums, codes[done : done + len(mass)], (np.vstack([S, np.ones(len(mass))]) * mass).T)
+            done += len(mass)
+            continue
         if designs is not None:
-            share = 1 - np.minimum(at.tau * _leverages(block, designs), MOST_LEVERAGE)
-            S[at_coefficients] /= np.repeat(share, (at_coefficients.stop - at_coefficients.start) // mixture.K, axis=0)
-        meat += (S * at.mass) @ S.T
-    return meat
+            S[at_coefficients] /= 1 - np.minimum(_leverages(mixture, block, at, designs), MOST_LEVERAGE)
+        meat += (S * mass) @ S.T
+    return Meat(meat + sums[:, :-1].T @ sums[:, :-1], weight, float(np.count_nonzero(sums[:, -1])))
 
 
-def _leverages(block: Block, designs: list[Array]) -> Array:
-    """Compute ``xᵀ M_k x`` of each row, or its mean over the directions that a group informs, ``(K, m)``."""
-    h = np.stack([np.sum(block.panel * (M @ block.panel), axis=0) for M in designs])
-    if block.groups is None:
-        return h
-    starts, sizes = block.groups.starts, block.groups.sizes
-    if block.weight is not None:
-        h, sizes = h * block.weight, np.add.reduceat(block.weight, starts)
-    return np.asarray(np.add.reduceat(h, starts, axis=1) / np.clip(sizes, 1, len(designs[0])))
+def _leverages(mixture: Mixture, block: Block, at: Posterior, designs: Array) -> Array:
+    """Compute the leverage of each label in each coefficient, ``(K c p, m)``; over a group, the mean of directions."""
+    p, shape = block.panel.shape[0], (mixture.K, block.panel.shape[1])
+    curvature = mixture.experts.weights(at.at, np.ones(shape), p).second
+    place = mixture.experts.curvature_rows()
+    h = curvature[place] * np.stack([np.sum(block.panel * (M @ block.panel), axis=0) for M in designs])
+    if block.groups is not None:
+        starts, sizes = block.groups.starts, block.groups.sizes
+        if block.weight is not None:
+            h, sizes = h * block.weight, np.add.reduceat(block.weight, starts)
+        h = np.add.reduceat(h, starts, axis=1) / np.clip(sizes, 1, p)
+    return np.repeat(np.repeat(at.tau, len(place) // mixture.K, axis=0) * h, p, axis=0)
 
 
-def _designs(mixture: Mixture, rows: Rows) -> list[Array]:
-    """Compute ``(Σ w τ_k x xᵀ)⁻¹`` of each expert."""
-    p = mixture.design.p
-    sums = np.zeros((mixture.K, p, p))
-    for block, at in mixture.posteriors(rows):
-        for k, tau in enumerate(at.row_tau):
-            sums[k] += (block.panel * tau) @ block.panel.T
-    return [solve_symmetric(M, np.eye(p))[0] for M in sums]
+def _designs(mixture: Mixture, second: Array) -> Array:
+    """Compute ``(Σ w τ_k v_k x xᵀ)⁻¹`` of each linear predictor of each expert, ``(K c, p, p)``."""
+    sums = unpack(second[mixture.experts.curvature_rows()])
+    return np.array([solve_symmetric(M, np.eye(len(M)))[0] for M in sums])

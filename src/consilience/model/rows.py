@@ -126,6 +126,8 @@ class Rows:
         Size of each row, if its family has one: the exposure of a count, or the number of trials.
     groups : Groups or None
         With groups, the latent label belongs to the group.
+    clusters : Groups or None
+        Rows that are not independent, such as those of a patient: standard errors count clusters. No group is in two.
 
     Examples
     --------
@@ -139,6 +141,7 @@ class Rows:
     weight: Array | None = None
     exposure: Array | None = None
     groups: Groups | None = None
+    clusters: Groups | None = None
 
     def __post_init__(self) -> None:
         """Copy strided views: sums over them have other last bits than over the same rows in another process."""
@@ -151,6 +154,12 @@ class Rows:
     def n(self) -> int:
         """Number of rows."""
         return len(self.Y)
+
+    def label_clusters(self) -> IntArray | None:
+        """Return the cluster of each label, ``(m,)``; None without clusters."""
+        if self.clusters is None or self.groups is None:
+            return None if self.clusters is None else self.clusters.codes
+        return self.clusters.codes[self.groups.order[self.groups.bounds[:-1]]]
 
     def blocks(self, design: Design, size: int, gate_design: Design | None = None) -> Iterator[Block]:
         """Yield blocks of about ``size`` rows in the coordinates of ``design``; groups are never split.
@@ -196,6 +205,7 @@ class Rows:
             None if self.weight is None else self.weight[index],
             None if self.exposure is None else self.exposure[index],
             None if self.groups is None else Groups.of(self.groups.codes[index]),
+            None if self.clusters is None else Groups.of(self.clusters.codes[index]),
         )
 
 

@@ -67,6 +67,7 @@ def _columns(rows: Rows) -> Iterator[Array | None]:
     yield None if rows.groups is None else rows.groups.codes.astype(np.float64)
     yield from rows.X.T
     yield from rows.Y.T
+    yield None if rows.clusters is None else rows.clusters.codes.astype(np.float64)
 
 
 @lru_cache(maxsize=16)
@@ -206,6 +207,11 @@ class Site:
         return self._memory[0]
 
     @property
+    def clustered(self) -> bool:
+        """Whether the rows have clusters."""
+        return (self.data if isinstance(self.data, Rows) else self.data.columns).clusters is not None
+
+    @property
     def shape(self) -> tuple[int, int]:
         """Number of covariates and number of responses."""
         if isinstance(self.data, Rows):
@@ -250,12 +256,14 @@ def join_chunks(parts: list[Rows]) -> Rows:
     weights = [part.weight for part in parts if part.weight is not None]
     exposures = [part.exposure for part in parts if part.exposure is not None]
     groups = [part.groups for part in parts if part.groups is not None]
+    clusters = [part.clusters for part in parts if part.clusters is not None]
     return Rows(
         X,
         Y,
         np.concatenate(weights) if weights else None,
         np.concatenate(exposures) if exposures else None,
         _joined_groups(groups) if groups else None,
+        _joined_groups(clusters) if clusters else None,
     )
 
 

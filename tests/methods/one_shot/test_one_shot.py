@@ -258,7 +258,10 @@ def test_the_estimator_takes_the_fit_without_a_warning() -> None:
 def test_the_summary_says_where_standard_errors_come_from() -> None:
     parts = {name: (rows.X, rows.Y[:, 0]) for name, rows in soft_parts(3, 1_000).items()}
     estimator = MixtureOfExpertsRegressor(3, mixture_init=soft_truth(), random_state=0)
-    assert "sampling error at the sites" in Federation(parts).fit(estimator, method=OneShot(refine=0)).model.summary()
+    assert (
+        "summed information of the sites, right if"
+        in Federation(parts).fit(estimator, method=OneShot(refine=0)).model.summary()
+    )
 
 
 # ---------------------------------------------------------------------- sites that are small, doubted or foreign
@@ -461,7 +464,7 @@ def test_the_right_order_is_selected() -> None:
     estimator = MixtureOfExpertsRegressor(n_init=1, mixture_init=case.truth, random_state=0)
     chosen = Federation(parts).select_order(estimator, orders=[1, 2], method=OneShot(refine=1))
     assert chosen.best_order == 2
-    assert len(chosen.best.record.rounds) == 3
+    assert len(chosen.best.record.rounds) == 4
     assert chosen.best.fit.combination.set_aside == {}
 
 

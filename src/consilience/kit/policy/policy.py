@@ -22,7 +22,7 @@ from consilience.kit.toml_file import TomlFile, write_toml
 Profile = Literal["hospital", "research", "open"]
 Question = Literal[
     "Summarise", "FitSite", "Expect", "LogLikelihood", "ScoreSums", "Sample", "ProposeStart", "SquaredResponses",
-    "Pairs", "Clients", "Anchors", "Sizes", "LocalSteps", "CriticSums", "Identify",
+    "Pairs", "Clients", "Anchors", "Sizes", "LocalSteps", "CriticSums", "Identify", "ScoreProducts",
 ]  # fmt: skip
 Count = Annotated[int, Field(ge=1, le=10**9)]
 

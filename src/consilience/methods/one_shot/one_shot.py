@@ -17,19 +17,21 @@ from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_
 from consilience.aggregate.combine.combiner import PlanKind
 from consilience.aggregate.combine.points import SupportKind, check_support
 from consilience.errors import InvalidInputError
-from consilience.fit import Ascent, Fit, Inference, InferredFit, Parameters, Specification, StartEnds, StopReason, infer
+from consilience.fit import Ascent, Fit, Inference, InferredFit, Parameters, Specification, StartEnds, StopReason
 from consilience.fit.fitting import finish_fit
-from consilience.fit.inference import infer_coefficients, widen_inference
+from consilience.fit.inference import infer_coefficients, inference_from_fit, widen_inference
 from consilience.fit.simulated_information import Covariates, NormalCovariates, SimulatedInformation
 from consilience.fit.specification import check_fittable, check_start
 from consilience.fit.survey import Survey
 from consilience.messages import Dialogue, Each, LocalFit, together
 from consilience.methods.federated_em import total_summary
+from consilience.methods.meats import ask_meats
 from consilience.methods.one_shot.refinement import Contest, Opening, Rivals, opening, refine, unrefined_rivals
 from consilience.methods.score_steps import check_information_kind, check_simulable, simulated_inference
 from consilience.methods.site_reports import judge_sites, survey_sites
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty
+from consilience.model.expectation import Meat
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import solve_symmetric
 
@@ -48,9 +50,10 @@ class OneShot(Method):
     refine : int
         Maximum number of refinement steps on the likelihood of all rows, from the combined mixture. Each step is
         evaluated by a round and kept only if it raises the likelihood, so ``refine`` steps take up to ``refine + 1``
-        rounds. With 0, only the local fits are used, and the gate has no standard errors. If sites are alike and have
-        some thousand rows, one step is enough; sites that differ, as real ones do, need up to 10. Refinement ends early
-        at the maximum.
+        rounds, and one more for standard errors as of one table. With 0, only the local fits are used: the gate has no
+        standard errors, and those of the experts are right if the model is right. If sites are alike and have some
+        thousand rows, one step is enough; sites that differ, as real ones do, need up to 10. Refinement ends early at
+        the maximum.
     plan : {"expert", "row"}
         Whether each expert of a site is assigned to one combined expert as a whole, or anew at every point of the
         support (the paper's plan, which is inaccurate for sharp gates).
@@ -72,7 +75,7 @@ class OneShot(Method):
     >>> sites = Federation({name: (data.X[i::3], data.y[i::3]) for i, name in enumerate(["north", "south", "east"])})
     >>> result = sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=OneShot(refine=1))
     >>> len(result.record.rounds), result.fit.combination.set_aside
-    (3, {})
+    (4, {})
     """
 
     refine: int = 1
@@ -123,7 +126,7 @@ class OneShot(Method):
             one = task.specifications[0].with_order(1).blank(summary)
             simulation = self._simulation(fits, task.seed)
             opened = yield from opening(found, fits, one, penalty, scores=simulation is not None)
-            done = yield from self._refined(found, opened, one, (penalty, simulation), survey)
+            done = yield from self._refined(found, opened, one, (penalty, simulation), survey, task=task)
         rest = iter(done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
@@ -142,6 +145,8 @@ class OneShot(Method):
         one: Mixture,
         by: tuple[Penalty, SimulatedInformation | None],
         survey: Survey,
+        *,
+        task: Task,
     ) -> Dialogue[list[CombinedFit]]:
         """Refine all combinations, and one regression for all rows as a rival, in the same rounds."""
         penalty, simulation = by
@@ -151,10 +156,12 @@ class OneShot(Method):
         ends = iter((yield from together([*chain(*climbs), single])))
         by_order = [list(islice(ends, len(each))) for each in climbs]
         (of_one,) = ends
+        ended = [contest.ended(mine, of_one) for contest, mine in zip(contests, by_order, strict=True)]
+        task = replace(task, sandwich=task.sandwich and simulation is None)
+        meats = yield from ask_meats([best for best, _ in ended], task, opened.members)
         done = []
-        for contest, mine, c, joint in zip(contests, by_order, found, opened.each, strict=True):
-            best, rivals = contest.ended(mine, of_one)
-            fit = refined_fit(best, penalty, c, opened.members, simulation)
+        for (best, rivals), meat, c, joint in zip(ended, meats, found, opened.each, strict=True):
+            fit = refined_fit(best, penalty, c, opened.members, simulation, meat=meat)
             asked = penalty if c is found[-1] else None  # a smaller order may explain no site
             witnessed = yield from judge_sites(survey, opened.cross, joint, c.mixture, penalty=asked)
             done.append(replace(fit, rivals=rivals, survey=witnessed))
@@ -301,11 +308,13 @@ def refined_fit(
     combination: Combination,
     members: tuple[str, ...] | None,
     simulation: SimulatedInformation | None = None,
+    *,
+    meat: Meat | None = None,
 ) -> CombinedFit:
     """Return the refined fit, with the likelihood and the information of its own mixture."""
-    fit = finish_fit(end, penalty, StartEnds())
+    fit = replace(finish_fit(end, penalty, StartEnds()), meat=meat)
     evidence = combination.permuted(fit.permutation)
-    own = infer(fit) if simulation is None else simulated_inference(fit, simulation)
+    own = inference_from_fit(fit) if simulation is None else simulated_inference(fit, simulation)
     inference = with_sites(own, evidence)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=members)
 

@@ -403,6 +403,10 @@ class Experts(ABC):
     def scores(self, at: Any) -> ExpertScores:
         """Compute the complete-data scores."""
 
+    def curvature_rows(self) -> IntArray:
+        """Return which second moments are the curvature of each linear predictor, ``(K channels,)``."""
+        return np.repeat(np.arange(self.K), self.channels)
+
     @property
     def full_curvature(self) -> bool:
         """Whether the moments contain the full curvature rather than a bound on it."""

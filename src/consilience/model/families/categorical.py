@@ -13,7 +13,7 @@ from consilience.model.families.base import Evaluated, Experts, ExpertScores, Me
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, kronecker, log_softmax, log_sum_exp
+from consilience.numerics.arrays import Array, IntArray, kronecker, log_softmax, log_sum_exp, upper_triangle
 from consilience.numerics.linalg import is_semidefinite
 
 SHARP = 1e-6
@@ -154,6 +154,11 @@ class CategoricalExperts(Experts):
         """Compute the full curvature of each expert's contrasts, ``(K, (C - 1) p, (C - 1) p)``."""
         curvatures = moments.second.reshape(self.K, -1, moments.second.shape[1])
         return np.array([multinomial.blocks_to_matrix(H, self.channels, self.p) for H in curvatures])
+
+    def curvature_rows(self) -> IntArray:
+        """Return which second moments have the weights ``τ π_c (1 - π_c)`` of each contrast."""
+        i, j = upper_triangle(self.channels)
+        return np.flatnonzero(np.tile(i == j, self.K))
 
     @property
     def full_curvature(self) -> bool:

@@ -117,6 +117,7 @@ WHY_OFF = {
     "LocalSteps": "it shows sums over the clients of each cluster, which can be one client",
     "CriticSums": "it weighs rows by the responsibilities of three mixtures at once, and not all are in the leverage",
     "Identify": "it shows the number of rows, and whether they have changed",
+    "ScoreProducts": "with the information, products of scores divided by 1 - leverage single out extreme rows",
 }
 """Why a question is not answered unless the site's policy lists it."""
 
@@ -203,7 +204,7 @@ def _sums(weighting: Weighting) -> int:
 
 def order_of(question: Question) -> int:
     """Return the order of the moments that a question asks for: 4 if products of four columns are in the sums."""
-    fourth = {"SquaredResponses", "Pairs"}
+    fourth = {"SquaredResponses", "Pairs", "ScoreProducts"}
     informed = [part for part in parts_of(question) if isinstance(part, Expect) and part.information]
     return 4 if informed or any(type(part).__name__ in fourth for part in parts_of(question)) else 2
 

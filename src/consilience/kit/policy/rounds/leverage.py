@@ -34,7 +34,7 @@ from scipy.linalg import solve_triangular
 
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect
-from consilience.messages import LogLikelihood, Question, Sample, ScoreSums, Several
+from consilience.messages import LogLikelihood, Question, Sample, ScoreProducts, ScoreSums, Several
 from consilience.messages.table import row_of
 from consilience.model import Mixture, Rows
 from consilience.model.mixture import Posterior
@@ -139,6 +139,8 @@ def weightings_of(question: Question) -> tuple[Weighting, ...]:
             return (Weighting(asked.mixture, information=asked.information),)
         case ScoreSums() as asked:
             return (Weighting(asked.mixture, curvature=False),)
+        case ScoreProducts() as asked:
+            return (Weighting(asked.mixture, information=True),)
         case LogLikelihood() as asked:
             return (Weighting(asked.mixture, sums=False),)
         case asked:
