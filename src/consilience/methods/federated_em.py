@@ -37,7 +37,7 @@ from consilience.messages import (
 from consilience.methods.meats import ask_meats
 from consilience.methods.own_gates import check_own_gates, climb_gates, climb_own_gates, own_gates_fit, own_parameters
 from consilience.methods.score_steps import check_information_kind, check_simulable, scoring_ascent, simulated_inference
-from consilience.methods.site_reports import UNLIKE, cross_likelihood, judge_sites, parameter_columns, survey_sites
+from consilience.methods.site_reports import UNLIKE, compare_sites, cross_likelihood, parameter_columns, survey_sites
 from consilience.methods.task import Method, Task
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, layout_of
 from consilience.model.families.registry import Requirement
@@ -399,7 +399,7 @@ def ask_witnesses(
     largest = max(end.mixture.K for end in ends)  # a smaller order may explain no site
     for problem, end, cross, joint in zip(problems, ends, crosses, found, strict=True):
         penalty = problem.penalty if largest == end.mixture.K else None
-        surveys.append((yield from judge_sites(survey, cross, joint, end.mixture, penalty=penalty, columns=columns)))
+        surveys.append((yield from compare_sites(survey, cross, joint, end.mixture, penalty=penalty, columns=columns)))
     total = reduce(add, found[0].values())
     scores: list[Array | None] = [
         np.array([score(end.mixture, own) for own in joint.values()]) for end, joint in zip(ends, found, strict=True)

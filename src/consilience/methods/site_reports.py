@@ -79,7 +79,7 @@ def cross_likelihood(
     return CrossLikelihood(tuple(best), values, rows, parameters)
 
 
-def judge_sites(
+def compare_sites(
     survey: Survey,
     cross: CrossLikelihood | None,
     joint: Mapping[str, Statistics],

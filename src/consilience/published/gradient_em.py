@@ -20,7 +20,7 @@ from consilience.fit.climb import HALVINGS, ROUNDING, is_over_same_data
 from consilience.messages import Answers, Dialogue, ScoreSums, Several, Total
 from consilience.methods import Method, Task
 from consilience.methods.federated_em import GRADIENT_EM, each_score, judges, starting_points, survey_columns
-from consilience.methods.site_reports import judge_sites
+from consilience.methods.site_reports import compare_sites
 from consilience.model import Mixture, Moments, Penalty, Statistics, multinomial
 from consilience.model.families.registry import gaussian, standard_regression
 from consilience.numerics.arrays import Array, pack, unpack
@@ -83,7 +83,7 @@ class GradientEM(Method):
         ascent = yield from _climbed(mixture, statistics, preconditioner, problem)
         if len(survey.sites) > 1:
             each = yield from each_score(ascent.mixture)
-            survey = yield from judge_sites(survey, cross, each, ascent.mixture)
+            survey = yield from compare_sites(survey, cross, each, ascent.mixture)
         return (InferredFit.without(replace(problem.fit(ascent, [ascent]), survey=survey), SHORT),)
 
     def _check(self, specification: Specification, q: int) -> None:

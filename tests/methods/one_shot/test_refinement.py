@@ -33,7 +33,7 @@ from consilience.messages import (
 )
 from consilience.methods import CombinedFit, Task
 from consilience.methods.one_shot.refinement import EXPLAINED, Opening, opening, refine
-from consilience.methods.site_reports import judge_sites
+from consilience.methods.site_reports import compare_sites
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import move_parameters
 from consilience.model.summary import column_summary
@@ -226,7 +226,7 @@ def test_where_all_are_doubted_the_answers_of_all_tell_sites_that_disagree() -> 
     assert set(joint) == set(parts())
     everyone = Survey(tuple(SurveyedSite(name, 400.0) for name in parts()))
     with pytest.raises(StopIteration) as judged:  # nobody is asked again
-        next(judge_sites(everyone, opened.cross, joint, doubted.mixture, penalty=Penalty()))
+        next(compare_sites(everyone, opened.cross, joint, doubted.mixture, penalty=Penalty()))
     assert judged.value.value.suspicions == {}
 
 

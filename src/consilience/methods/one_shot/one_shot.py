@@ -28,7 +28,7 @@ from consilience.methods.federated_em import total_summary
 from consilience.methods.meats import ask_meats
 from consilience.methods.one_shot.refinement import Contest, Opening, Rivals, opening, refine, unrefined_rivals
 from consilience.methods.score_steps import check_information_kind, check_simulable, simulated_inference
-from consilience.methods.site_reports import judge_sites, survey_sites
+from consilience.methods.site_reports import compare_sites, survey_sites
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty
 from consilience.model.expectation import Meat
@@ -163,7 +163,7 @@ class OneShot(Method):
         for (best, rivals), meat, c, joint in zip(ended, meats, found, opened.each, strict=True):
             fit = refined_fit(best, penalty, c, opened.members, simulation, meat=meat)
             asked = penalty if c is found[-1] else None  # a smaller order may explain no site
-            witnessed = yield from judge_sites(survey, opened.cross, joint, c.mixture, penalty=asked)
+            witnessed = yield from compare_sites(survey, opened.cross, joint, c.mixture, penalty=asked)
             done.append(replace(fit, rivals=rivals, survey=witnessed))
         return done
 
