@@ -65,7 +65,7 @@ class Study:
         arguments = parser.parse_args()
         self.options: dict[str, bool] = {name: getattr(arguments, name.replace("-", "_")) for name in options}
         self.quick: bool = arguments.quick
-        self.label = self.name + "-hold-out" * self.options.get("hold-out", False) + "-quick" * self.quick
+        self.label = self.name + "_hold-out" * self.options.get("hold-out", False) + "-quick" * self.quick
         self.fresh: bool = arguments.fresh or self.quick
         self.started = time.perf_counter()
         self.earlier = 0.0  # seconds of the replications of earlier runs
