@@ -107,7 +107,6 @@ def summary(regime: str, way: str, records: list[Record]) -> Record:
 def main() -> None:
     study = Study(__file__, __doc__, {"hold-out": "the draws on which the result is judged"})
     draws = PROTOCOL["hold_out" if study.options["hold-out"] else "development"]
-    study.label += "-hold-out" if study.options["hold-out"] else ""
     seeds = range(draws["first_seed"], draws["first_seed"] + (2 if study.quick else draws["draws"]))
     warnings.simplefilter("ignore")
     records = study.replicate((f"{regime}/{seed}" for seed, regime in product(seeds, PROTOCOL["regimes"])), replication)
