@@ -21,6 +21,7 @@ Each error message says what was received, what was expected and what to do. The
         ├── RankDeficientWarning           the design has linearly dependent columns
         ├── SetAsideWarning                a site's model was excluded, wholly or in part
         ├── SuspectDataWarning             columns of a site, or its fit, suggest that its data are wrong
+        ├── InfluentialSiteWarning         a coefficient depends on one site
         └── UntrustedWarning               too many sites disagree for the result to be reliable
 
 Catch :class:`ConsilienceError` to catch every error the library raises on purpose; filter on
@@ -37,6 +38,7 @@ __all__ = [
     "ConvergenceWarning",
     "DegenerateFitWarning",
     "EngineError",
+    "InfluentialSiteWarning",
     "InvalidInputError",
     "JournalError",
     "MessageError",
@@ -209,6 +211,10 @@ class SetAsideWarning(ConsilienceWarning):
 
 class SuspectDataWarning(ConsilienceWarning):
     """The data of a site look wrong, for example a column in other units; the message names site and column."""
+
+
+class InfluentialSiteWarning(ConsilienceWarning):
+    """A coefficient would change by more than two standard errors without one site; the message names both."""
 
 
 class UntrustedWarning(ConsilienceWarning):

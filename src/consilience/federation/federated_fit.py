@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from consilience import errors
+from consilience.aggregate.disagreement import SIGMAS
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import adopt_fit, frame_like
 from consilience.estimators.order import CRITERIA
 from consilience.fit import Fit, Inference, StopReason, criteria, infer
-from consilience.fit.inference import BY_SITE, SANDWICH_UP_TO
+from consilience.fit.inference import BY_SITE, SANDWICH_UP_TO, site_influence
 from consilience.fit.selection import html_table, least_order, score_lines, set_aside_sentences
 from consilience.fit.survey import SiteReport
+from consilience.fitted.protocols import noun, parameter_keys
 from consilience.methods import OwnGatesFit
 from consilience.runs import Record, Run
 
@@ -51,6 +53,7 @@ def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
     if isinstance(fit, OwnGatesFit):
         lines.append(("gates", f"one of each site, common experts; {fit.test}. Shares by site: .shares()"))
     lines += [("doubt", _cut(doubt)) for doubt in fit.doubts]
+    lines += [("influence", f"{site}: {said}") for site, said in fitted.influential.items()]
     noted = [site for site in fitted.sites if site.reasons or site.remarks]
     lines += [("site", _cut(str(site))) for site in noted[:REMARKS_SHOWN]]
     if len(noted) > REMARKS_SHOWN:
@@ -71,6 +74,8 @@ def _cut(text: str) -> str:
 
 # ---------------------------------------------------------------- federated fit
 
+INFLUENTIAL = 2.0
+"""Change of a coefficient in standard errors, without a site, from which the site is named."""
 KINDS = ("observed", "sandwich", "larger", BY_SITE)
 """Kinds of standard errors that the answers of sites give."""
 
@@ -198,6 +203,36 @@ class FederatedFit:
                 'shares by site need a gate of each site: pass method=FederatedEM(per_site="gate")'
             )
         return frame_like(self.model, self.fit.shares(level))
+
+    def influence(self) -> Any:
+        """Return a table of how each coefficient would change without each site, in its standard errors.
+
+        It is estimated by one step from the scores of the sites at the result, after :class:`FederatedEM` with a common
+        gate; the table is empty for other methods.
+        """
+        keys = parameter_keys(self.model)
+        rows = [
+            (site, *key, float(change))
+            for site, changes in site_influence(self.fit, self.model.inference_).items()
+            for key, change in zip(keys, changes, strict=True)
+            if key is not None
+        ]
+        names = ("site", "part", "expert", "response", "term", "change")
+        return frame_like(self.model, {name: [row[i] for row in rows] for i, name in enumerate(names)})
+
+    @property
+    def influential(self) -> dict[str, str]:
+        """Return the sites without which a coefficient would change by more than two standard errors and chance."""
+        keys, weight, found = parameter_keys(self.model), self.fit.ascent.statistics.weight, {}
+        shares = {site.name: site.weight / max(weight, 1.0) for site in self.fit.survey.sites}
+        for site, changes in site_influence(self.fit, self.model.inference_).items():
+            known = [(abs(z), key) for z, key in zip(changes, keys, strict=True) if key and np.isfinite(z)]
+            largest, key = max(((z, key) for z, key in known if key[0] == "expert"), default=(0.0, ("", 0, "", "")))
+            chance = SIGMAS * np.sqrt(shares.get(site, 0.0) / max(1 - shares.get(site, 0.0), 0.01))
+            if largest > max(INFLUENTIAL, chance):
+                what = f"{key[3]} of {noun(self.model)} {key[1]}"
+                found[site] = f"without it {what} would change by {largest:.1f} standard errors"
+        return found
 
     @property
     def has_criteria(self) -> bool:
@@ -342,6 +377,11 @@ def warn_of(fitted: FederatedFit) -> None:
     left = "; ".join(f"{site}: {why}" for site, why in fitted.record.dropped.items() if site not in explained)
     if left:
         errors.warn(f"some sites left the run: {left}. See FederatedFit.record", errors.SetAsideWarning)
+    if influential := fitted.influential:
+        listed = "; ".join(f"{site}: {said}" for site, said in influential.items())
+        errors.warn(
+            f"the result depends on single sites: {listed}. See FederatedFit.influence()", errors.InfluentialSiteWarning
+        )
     suspicions = fitted.fit.survey.suspicions
     if suspicions:
         listed = "; ".join(f"{site}: {', '.join(said)}" for site, said in suspicions.items())

@@ -93,7 +93,7 @@ class Fit:
         What is known of the sites of a federated fit besides; empty for a fit to rows on one machine.
     meat : Meat or None
         Products of scores at the ascent's mixture, summed over sites, for the sandwich; None if it was not asked for.
-    site_scores : (M, P) array or None
+    site_scores : mapping of str to (P,) array or None
         Score of each site at the ascent's mixture, if every site stated its own.
 
     Examples
@@ -112,7 +112,7 @@ class Fit:
     starts: StartEnds
     survey: Survey = field(default=Survey(), kw_only=True)
     meat: Meat | None = field(default=None, kw_only=True)
-    site_scores: Array | None = field(default=None, kw_only=True)
+    site_scores: Mapping[str, Array] | None = field(default=None, kw_only=True)
 
     @property
     def log_likelihood(self) -> float:

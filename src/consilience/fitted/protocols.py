@@ -216,7 +216,7 @@ def join_words(parts: Sequence[str]) -> str:
 def parameter_table(estimator: FittedMixture, level: float) -> dict[str, list[Any]]:
     """Return the columns of the tidy table: one entry per parameter."""
     inference = estimator.inference_
-    keys = _keys(estimator)
+    keys = parameter_keys(estimator)
     lower, upper = inference.interval(level)
     kept = [i for i, key in enumerate(keys) if key is not None]
     columns: dict[str, list[Any]] = {
@@ -238,7 +238,7 @@ def parameter_table(estimator: FittedMixture, level: float) -> dict[str, list[An
 Key = tuple[str, int, str, str]
 
 
-def _keys(estimator: FittedMixture) -> list[Key | None]:
+def parameter_keys(estimator: FittedMixture) -> list[Key | None]:
     """Return part, expert, response and term of each parameter; None for those of terms that are not read."""
     K, names, outputs = estimator.mixture_.K, term_names(estimator), response_names(estimator)
     part, (read, expert_read) = estimator.mixture_.gate.part, map(set, terms_read(estimator))

@@ -387,7 +387,7 @@ def ask_witnesses(
     sites: Sites = None,
     *,
     columns: tuple[str, ...] = (),
-) -> Dialogue[tuple[tuple[Ascent, ...], list[Survey], list[Array | None]]]:
+) -> Dialogue[tuple[tuple[Ascent, ...], list[Survey], list[Mapping[str, Array] | None]]]:
     """Ask each site how well the final mixtures explain its rows; return the ascents, surveys and scores of sites.
 
     A site that leaves in this round is left out of the fits, as in any other round.
@@ -401,8 +401,8 @@ def ask_witnesses(
         penalty = problem.penalty if largest == end.mixture.K else None
         surveys.append((yield from compare_sites(survey, cross, joint, end.mixture, penalty=penalty, columns=columns)))
     total = reduce(add, found[0].values())
-    scores: list[Array | None] = [
-        np.array([score(end.mixture, own) for own in joint.values()]) for end, joint in zip(ends, found, strict=True)
+    scores: list[Mapping[str, Array] | None] = [
+        {site: score(end.mixture, own) for site, own in joint.items()} for end, joint in zip(ends, found, strict=True)
     ]
     if is_over_same_data(total, ends[0].statistics):
         return tuple(ends), surveys, scores
