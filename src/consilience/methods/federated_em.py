@@ -34,10 +34,22 @@ from consilience.messages import (
     Total,
     together,
 )
-from consilience.methods.meats import ask_meats
 from consilience.methods.own_gates import check_own_gates, climb_gates, climb_own_gates, own_gates_fit, own_parameters
-from consilience.methods.score_steps import check_information_kind, check_simulable, scoring_ascent, simulated_inference
-from consilience.methods.site_reports import UNLIKE, compare_sites, cross_likelihood, parameter_columns, survey_sites
+from consilience.methods.score_steps import (
+    ask_meats,
+    check_information_kind,
+    check_simulable,
+    scoring_ascent,
+    simulated_inference,
+)
+from consilience.methods.site_reports import (
+    UNLIKE,
+    compare_sites,
+    cross_likelihood,
+    parameter_columns,
+    survey_sites,
+    total_summary,
+)
 from consilience.methods.task import Method, Task
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, layout_of
 from consilience.model.families.registry import Requirement
@@ -259,12 +271,6 @@ def each_summary(task: Task) -> Dialogue[Mapping[str, ColumnSummary]]:
     """Ask each site for its summary."""
     summaries: Mapping[str, ColumnSummary] = yield Each(Summarise(task.d, task.q))
     return summaries
-
-
-def total_summary(summaries: Mapping[str, ColumnSummary]) -> ColumnSummary:
-    """Return the summary of the rows of all sites."""
-    with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
-        return reduce(add, summaries.values())
 
 
 def survey_columns(task: Task) -> Dialogue[tuple[ColumnSummary, tuple[str, ...], Survey]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -42,6 +44,12 @@ def survey_sites(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
     compared = np.ones(task.d + task.q, dtype=bool)
     compared[task.d :] = not task.specifications[0].experts.classes
     return preflight(summaries, parameter_columns(task), compared)
+
+
+def total_summary(summaries: Mapping[str, ColumnSummary]) -> ColumnSummary:
+    """Return the summary of the rows of all sites."""
+    with np.errstate(over="ignore", invalid="ignore"):  # check_fittable names the columns that overflow
+        return reduce(add, summaries.values())
 
 
 def parameter_columns(task: Task) -> tuple[str, ...]:

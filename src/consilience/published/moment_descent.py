@@ -18,8 +18,7 @@ from consilience.fit import Ascent, Fit, InferredFit, Specification, StartEnds, 
 from consilience.fit.specification import check_fittable, check_no_ridge, check_start
 from consilience.messages import Answers, Dialogue, Each, Pairs, PerSite, Several, Summarise, Total
 from consilience.methods import Method, Task
-from consilience.methods.federated_em import total_summary
-from consilience.methods.site_reports import survey_sites
+from consilience.methods.site_reports import survey_sites, total_summary
 from consilience.methods.task import check_whole
 from consilience.model import ColumnSummary, Design, Mixture, Penalty
 from consilience.model.families.registry import Requirement, gaussian

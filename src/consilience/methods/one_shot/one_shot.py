@@ -24,11 +24,9 @@ from consilience.fit.simulated_information import Covariates, NormalCovariates, 
 from consilience.fit.specification import check_fittable, check_start
 from consilience.fit.survey import Survey
 from consilience.messages import Dialogue, Each, LocalFit, together
-from consilience.methods.federated_em import total_summary
-from consilience.methods.meats import ask_meats
 from consilience.methods.one_shot.refinement import Contest, Opening, Rivals, opening, refine, unrefined_rivals
-from consilience.methods.score_steps import check_information_kind, check_simulable, simulated_inference
-from consilience.methods.site_reports import compare_sites, survey_sites
+from consilience.methods.score_steps import ask_meats, check_information_kind, check_simulable, simulated_inference
+from consilience.methods.site_reports import compare_sites, survey_sites, total_summary
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty
 from consilience.model.expectation import Meat
