@@ -123,7 +123,7 @@ class KeptFits:
 
     def __init__(self, rows: Sequence[Rows], fits: Mapping[str, LocalFit]) -> None:
         self._sites = {name: Site(name, part) for name, part in zip(fits, rows, strict=True)}
-        self._fits = {name: encode(fit) for name, fit in fits.items()}
+        self._fits = {name: encode(fit, self._sites[name].watched().fingerprint) for name, fit in fits.items()}
         self.sites = tuple(fits)
 
     def ask(
