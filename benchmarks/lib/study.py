@@ -117,15 +117,11 @@ class Study:
             print_table(each)
 
 
-HOLD_OUT = {"hold-out": "the draws on which rules are judged, to be run once"}
-"""Option of studies of rules: without it, the draws on which they are tuned."""
-
-
 def protocol(study: Study, section: str) -> tuple[Record, range]:
-    """A section of the protocol of the rules about sites, and the seeds of its draws."""
+    """A section of the protocol of the rules about sites, and the seeds of its draws; two in a quick study."""
     found = tomllib.loads((HERE / "sites" / "protocol.toml").read_text(encoding="utf-8"))[section]
-    chosen = found["hold_out" if study.options["hold-out"] else "development"]
-    return found, range(chosen["first_seed"], chosen["first_seed"] + (2 if study.quick else chosen["draws"]))
+    seeds = study.draws(section)
+    return found, seeds[:2] if study.quick else seeds
 
 
 def versions() -> dict[str, str]:

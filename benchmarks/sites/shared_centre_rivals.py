@@ -101,8 +101,6 @@ def summed(key: tuple[int, float, float], records: list[Record]) -> Record:
 
 def main() -> None:
     study = Study(__file__, __doc__, HOLD_OUT)
-    if study.options["hold-out"]:
-        study.label += "-hold-out"
     cells = CELLS[:4:3] if study.quick else CELLS
     keys = {(M, a, h): [f"{M}/{a}/{h}/{seed}" for seed in study.draws("shared_centre")] for M, a, h in cells}
     records = {r["key"]: r for r in study.replicate([key for own in keys.values() for key in own], replication)}
