@@ -53,5 +53,7 @@ def test_a_site_that_codes_missing_responses_as_99_is_left_out_by_name():
     sites["last"] = (x, np.where(np.random.default_rng(0).random(len(y)) < 0.02, 99.0, y))
     result = fit(sites, FederatedEM())
     assert [site.name for site in result.sites if site.reasons] == ["last"]
+    assert "with all sites" in result.sites[-1].reasons[-1]
+    assert "standard errors apart" in result.sites[-1].reasons[-1]
     alone = fit({name: rows for name, rows in sites.items() if name != "last"}, FederatedEM())
     assert result.fit.log_likelihood == pytest.approx(alone.fit.log_likelihood, rel=1e-9)

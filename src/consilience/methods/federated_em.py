@@ -13,9 +13,10 @@ import numpy as np
 
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError, LargeMessagesWarning, warn
-from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem
+from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem, infer
 from consilience.fit.climb import Climb, is_over_same_data
 from consilience.fit.fitting import polish
+from consilience.fit.parameters import parameters
 from consilience.fit.simulated_information import SimulatedInformation
 from consilience.fit.specification import on_floor
 from consilience.fit.starts import SUBSAMPLE
@@ -54,7 +55,7 @@ from consilience.methods.task import Method, Task
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, layout_of
 from consilience.model.families.registry import Requirement
 from consilience.model.information import is_informable, score
-from consilience.model.mixture import score_layout
+from consilience.model.mixture import alignment, score_layout
 from consilience.numerics.arrays import Array
 
 CANDIDATES = 10
@@ -151,7 +152,9 @@ class FederatedEM(Method):
             again = [each.among(members, p, self.n_climbs) for each, p in zip(starts, of_members, strict=True)]
             without = yield from climbs(of_members, again, survey.with_reasons(named), members, task)
             if (yield from are_unlike(most_flexible(without[0]), starts, named)):
-                return (yield from self._with_own_gates(of_members, *without, members))
+                pairs = zip(climbed, without[0], strict=True)
+                fits = tuple(say_change(fit, whole, named, parameter_columns(task)[: task.d]) for whole, fit in pairs)
+                return (yield from self._with_own_gates(of_members, fits, without[1], members))
         return (yield from self._with_own_gates(problems, climbed, ends, tuple(summaries)))
 
     def _from_totals(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
@@ -251,6 +254,31 @@ def are_unlike(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -> 
     own = dict(zip(cross.sites, optimism, strict=True))
     usual = statistics.log_likelihood / max(statistics.weight, 1.0) - USUAL
     return any(own.get(site, usual) - at.log_likelihood / max(at.weight, 1.0) > UNLIKE for site, at in found.items())
+
+
+def say_change(fit: Fit, whole: Fit, left_out: Iterable[str], columns: tuple[str, ...]) -> Fit:
+    """Return a fit without some sites, whose survey says how the coefficient that differs most would be with them.
+
+    Parameters
+    ----------
+    fit, whole : Fit
+        Without these sites, and with all.
+    left_out : iterable of str
+    columns : tuple of str
+        Names of the covariates.
+    """
+    if fit.ascent.statistics.information is None:
+        return fit
+    there = parameters(whole.mixture.permuted(alignment(whole.mixture, fit.mixture))).experts
+    here, error = parameters(fit.mixture).experts, infer(fit).standard_errors().experts
+    z = np.nan_to_num(np.abs(there - here) / error)
+    k, c, t = (int(i) for i in np.unravel_index(z.argmax(), z.shape))
+    names = ("the intercept", *columns) if fit.mixture.design.intercept else columns
+    if len(names) != z.shape[2] or z[k, c, t] == 0:
+        return fit
+    change = f"{there[k, c, t]:.3g} instead of {here[k, c, t]:.3g}, {z[k, c, t]:.1f} standard errors apart"
+    said = f"with all sites {names[t]} of expert {k} would be {change}"
+    return replace(fit, survey=fit.survey.with_reasons(dict.fromkeys(left_out, said)))
 
 
 def different_maxima(ends: Sequence[Ascent]) -> list[Ascent]:
