@@ -104,6 +104,7 @@ def test_shares_have_intervals_and_equal_gates_are_rejected(sites):
     assert found.fit.test.degrees == 2
     assert found.fit.test.p_value < 1e-6
     assert "equal gates" in repr(found)
+    assert "per_site" not in repr(found)
     assert np.isfinite(found.bic)
 
 

@@ -385,6 +385,11 @@ def climb_own_gates(start: Mixture, sites: Sequence[str], own: IntArray, problem
     return OwnGatesEnd(at, tuple(trace), passes, stop)
 
 
+OTHER_CASES = (
+    "the joint experts explain its rows, the joint gate does not: it has other shares of the experts than the other "
+    'sites (FederatedEM(per_site="gate") gives it a gate of its own)'
+)
+"""Remark on a site with another case mix."""
 GATE_STEPS = 5
 """Number of EM steps on a site's own gate by which it is told whether common experts explain its rows."""
 SMALL_GAIN = 0.003
@@ -437,7 +442,9 @@ def own_gates_fit(ends: Sequence[OwnGatesEnd], common: Fit) -> OwnGatesFit:
         fits[site] = _with_errors(own)
     gain = 2 * (point.total.log_likelihood - common.log_likelihood)
     test = EqualGates(max(gain, 0.0), (len(fits) - 1) * len(point.own))
-    return OwnGatesFit(**vars(replace(_with_errors(fit), survey=common.survey)), fits=fits, test=test)
+    sites = (replace(s, notes=tuple(said for said in s.notes if said != OTHER_CASES)) for s in common.survey.sites)
+    survey = replace(common.survey, sites=tuple(sites))  # a gate of each site is no longer advised
+    return OwnGatesFit(**vars(replace(_with_errors(fit), survey=survey)), fits=fits, test=test)
 
 
 def _with_errors(fit: Fit) -> InferredFit:

@@ -19,7 +19,7 @@ from consilience.aggregate.disagreement import (
 from consilience.aggregate.preflight import preflight
 from consilience.fit.survey import Survey
 from consilience.messages import Dialogue, Likelihood
-from consilience.methods.own_gates import climb_gates
+from consilience.methods.own_gates import OTHER_CASES, climb_gates
 from consilience.methods.task import Task
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.families.registry import gaussian
@@ -32,11 +32,6 @@ WORSE = "the joint mixture explains its rows worse than its own model"
 """Remark on a site whose own model is better."""
 HARMS = "the experts of the other sites do not explain its rows, at a gate of its own either, and with it they change"
 """Remark on a site that takes an expert of the joint mixture for itself."""
-OTHER_CASES = (
-    "the joint experts explain its rows, the joint gate does not: it has other shares of the experts than the other "
-    'sites (FederatedEM(per_site="gate") gives it a gate of its own)'
-)
-"""Remark on a site with another case mix."""
 
 
 def survey_sites(task: Task, summaries: Mapping[str, ColumnSummary]) -> Survey:
