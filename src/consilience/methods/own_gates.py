@@ -431,7 +431,8 @@ def own_gates_fit(ends: Sequence[OwnGatesEnd], common: Fit) -> OwnGatesFit:
     penalty = common.penalty
     end = min(ends, key=lambda each: (on_floor(each.point.first, penalty), -each.point.value))
     point = end.point
-    starts = StartEnds(tuple(each.point.value for each in ends), tuple(f"start {i}" for i in range(len(ends))))
+    values = tuple(each.point.value for each in ends)
+    starts = StartEnds(values, tuple(f"start {i}" for i in range(len(ends)))) if len(ends) > 1 else common.starts
     centre = _average(point)
     ascent = Ascent(centre[0], centre[1], end.trace, end.passes, end.passes, 0, end.stop)
     fit = finish_fit(ascent, penalty, starts)

@@ -247,7 +247,7 @@ def _share_section(result: FederatedResult, fit: OwnGatesFit, draw: Any) -> Sect
         (str(site), str(k), *map(format_value, figures)) for site, k, *figures in zip(*columns.values(), strict=True)
     ]
     table = Table(alt, header, tuple(rows), (2, 3, 4))
-    said = (f"The {kind}s are common to all sites; each site has a gate of its own. {str(fit.test).capitalize()}.",)
+    said = (f"The {kind}s are common to all sites; each site has a gate of its own; {fit.test}.",)
     drawn = draw(alt, partial(plot.shares, result), table) if len(fit.fits) <= SITES_DRAWN else [table]
     return Section("Differences between sites", said, tuple(drawn))
 
