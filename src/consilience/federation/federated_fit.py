@@ -18,7 +18,7 @@ from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import adopt_fit, frame_like
 from consilience.estimators.order import CRITERIA
 from consilience.fit import Fit, Inference, StopReason, criteria, infer
-from consilience.fit.inference import BY_SITE, SANDWICH_UP_TO, site_influence
+from consilience.fit.inference import BY_SITE, SANDWICH_UP_TO, site_influence, site_shares
 from consilience.fit.selection import html_table, least_order, score_lines, set_aside_sentences
 from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import noun, parameter_keys
@@ -223,12 +223,11 @@ class FederatedFit:
     @property
     def influential(self) -> dict[str, str]:
         """Return the sites without which a coefficient would change by more than two standard errors and chance."""
-        keys, weight, found = parameter_keys(self.model), self.fit.ascent.statistics.weight, {}
-        shares = {site.name: site.weight / max(weight, 1.0) for site in self.fit.survey.sites}
+        keys, shares, found = parameter_keys(self.model), site_shares(self.fit), {}
         for site, changes in site_influence(self.fit, self.model.inference_).items():
             known = [(abs(z), key) for z, key in zip(changes, keys, strict=True) if key and np.isfinite(z)]
             largest, key = max(((z, key) for z, key in known if key[0] == "expert"), default=(0.0, ("", 0, "", "")))
-            chance = SIGMAS * np.sqrt(shares.get(site, 0.0) / max(1 - shares.get(site, 0.0), 0.01))
+            chance = SIGMAS * np.sqrt(shares[site] / (1 - shares[site]))
             if largest > max(INFLUENTIAL, chance):
                 what = f"{key[3]} of {noun(self.model)} {key[1]}"
                 found[site] = f"without it {what} would change by {largest:.1f} standard errors"

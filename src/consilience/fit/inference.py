@@ -522,18 +522,24 @@ def site_influence(fit: Fit, inference: Inference) -> dict[str, Array]:
     """Estimate the change of each reported parameter if a site is left out, in its standard errors, ``(D,)`` by site.
 
     One step from the scores of the sites at the maximum: ``-(J - J_m)⁻¹ s_m``, with the information of a site taken as
-    its share of the rows, ``J_m = (w_m / W) J``. Empty if the scores of single sites are not known.
+    its share of the rows, ``J_m = (w_m / W) J``. Empty if the scores of single sites are not known, or the fit is not
+    at a maximum.
     """
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     inverse = inverse_information(mixture, statistics, fit.penalty)
-    if fit.site_scores is None or inverse is None or len(fit.site_scores) < 2:
+    if fit.site_scores is None or inverse is None or len(fit.site_scores) < 2 or not fit.ascent.stop.converged:
         return {}
     D, errors = jacobian(mixture, fit.permutation) @ inverse, inference.standard_errors().flat()
-    shares = {site.name: site.weight / max(statistics.weight, 1.0) for site in fit.survey.sites}
-    return {
-        site: -(D @ own) / ((1 - min(shares.get(site, 0.0), LARGEST_SHARE)) * errors)
-        for site, own in fit.site_scores.items()
-    }
+    errors = np.where(errors > 0, errors, np.nan)
+    shares = site_shares(fit)
+    return {site: -(D @ own) / ((1 - shares[site]) * errors) for site, own in fit.site_scores.items()}
+
+
+def site_shares(fit: Fit) -> dict[str, float]:
+    """Return the share of each site in the rows of the sites whose scores are known, at most 0.99."""
+    weights = {site.name: site.weight for site in fit.survey.sites if site.name in (fit.site_scores or {})}
+    total = max(sum(weights.values()), 1.0)
+    return {site: min(weight / total, LARGEST_SHARE) for site, weight in weights.items()}
 
 
 # ---------------------------------------------------------------- between
