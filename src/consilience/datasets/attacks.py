@@ -307,7 +307,7 @@ class Drill:
     ...     return np.r_[rng.normal(0, 1, (60, 2)), rng.normal(6, 1, (40, 2))]
     >>> sites = Federation({name: (rows(),) for name in "abcde"}, engine=Drill({"b": Blown()}))
     >>> with warnings.catch_warnings(action="ignore"):  # that b is not used
-    ...     result = sites.fit(GaussianMixture(2, random_state=0), method=SharedCentre(), on_drop="continue")
+    ...     result = sites.fit(GaussianMixture(2, n_init=1, random_state=0), method=SharedCentre(), on_drop="continue")
     >>> [site.name for site in result.sites if site.reasons]
     ['b']
     """

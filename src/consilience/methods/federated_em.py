@@ -109,9 +109,9 @@ class FederatedEM(Method):
     --------
     >>> from consilience import Federation, FederatedEM, MixtureOfExpertsRegressor
     >>> from consilience.datasets import soft
-    >>> data = soft(2000, random_state=0)
+    >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)
     >>> sites = Federation({"north": (data.X[:900], data.y[:900]), "south": (data.X[900:], data.y[900:])})
-    >>> fit = sites.fit(MixtureOfExpertsRegressor(4, random_state=0), method=FederatedEM())
+    >>> fit = sites.fit(MixtureOfExpertsRegressor(2, random_state=0), method=FederatedEM())
     >>> fit.model.converged_
     True
     """
