@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from consilience import FederatedEM, Federation, GaussianMixture, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.errors import InvalidInputError
-from consilience.fit import Problem, Specification
+from consilience.fit import Problem, Specification, infer
 from consilience.methods.own_gates import climb_own_gates, own_parameters
 from consilience.model import Rows, expect
 from consilience.model.summary import column_summary
@@ -68,8 +68,11 @@ def test_the_likelihood_is_the_maximum_of_an_independent_optimiser(sites, own):
     assert found.fit.parameter_count == len(start)
 
 
-def test_standard_errors_are_those_of_the_whole_information(sites):
-    found = fit(sites, MixtureOfRegressions(2, random_state=0, n_init=2), "shares")
+@pytest.fixture(scope="module")
+def derivatives(sites):
+    """Return a fit, its order of experts, and the numerical Hessian and scores of rows in all parameters."""
+    each = {name: {"X": x, "y": y, "clusters": np.arange(len(y))} for name, (x, y) in sites.items()}
+    found = fit(each, MixtureOfRegressions(2, random_state=0, n_init=2), "shares")
     mixture = found.model.mixture_
     order = np.argsort(mixture.experts.B[:, 0, 0])
     gates = [np.log(m.mixture_.gate.probabilities[order]) for m in found.models.values()]
@@ -85,12 +88,47 @@ def test_standard_errors_are_those_of_the_whole_information(sites):
             at = [theta + step * (s * np.eye(P)[i] + t * np.eye(P)[j]) for s in (1, -1) for t in (1, -1)]
             a, b, c, d = (negative(each, sites, "constant") for each in at)
             H[i, j] = (a - b - c + d) / (4 * step**2)
+    rows = [(site, i) for site, (_, y) in sites.items() for i in range(len(y))]
+    scores = np.array([[slope(theta, e, sites, row) for e in 1e-5 * np.eye(P)] for row in rows])
+    return found, order, H, scores
+
+
+def slope(theta, step, sites, row):
+    """Compute the derivative of the log density of one row."""
+    site, i = row
+    one = {name: (x[i : i + 1], y[i : i + 1]) if name == site else (x[:0], y[:0]) for name, (x, y) in sites.items()}
+    return (negative(theta - step, one, "constant") - negative(theta + step, one, "constant")) / (2 * step.max())
+
+
+def errors_of(inference, order):
+    n = infer(inference[0], kind="observed").degrees_of_freedom().experts[:, 0] + 2
+    errors = inference[1].standard_errors().experts[:, 0] / np.sqrt(n / (n - 2))  # corrected for two coefficients
+    return errors[order].ravel()
+
+
+def test_standard_errors_are_those_of_the_whole_information(derivatives):
+    found, order, H, _ = derivatives
     expected = np.sqrt(np.diagonal(np.linalg.inv(H)))[:4]
-    for model in (found.model, *found.models.values()):
-        inference = model.inference_
-        n = inference.degrees_of_freedom().experts[:, 0] + 2  # standard errors are corrected for two coefficients
-        errors = inference.standard_errors().experts[:, 0] / np.sqrt(n / (n - 2))
-        assert errors[order].ravel() == pytest.approx(expected, rel=1e-4)
+    for each in (found.fit, *found.fit.fits.values()):
+        assert errors_of((each, infer(each, kind="observed")), order) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_sandwich_is_that_of_all_parameters(derivatives):
+    found, order, H, scores = derivatives
+    inverse, n = np.linalg.inv(H), len(scores)
+    covariance = n / (n - 1) * inverse @ scores.T @ scores @ inverse
+    for each in (found.fit, *found.fit.fits.values()):
+        expected = np.sqrt(np.diagonal(covariance))[:4]
+        assert errors_of((each, infer(each, kind="sandwich")), order) == pytest.approx(expected, rel=1e-3)
+        assert each.inference.kind == "larger"
+        assert each.inference.clusters == n
+    shares = np.array([each.mixture.gate.probabilities[order[0]] for each in found.fit.fits.values()])
+    spread = shares * (1 - shares)  # of a share, by the log odds
+    own = [infer(each, kind="sandwich").standard_errors().gate[0, 0] for each in found.fit.fits.values()]
+    assert own == pytest.approx(spread * np.sqrt(np.diagonal(covariance)[6:]), rel=1e-3)
+    G = np.r_[np.zeros(6), spread / len(shares)]
+    average = infer(found.fit, kind="sandwich").standard_errors().gate[0, 0]
+    assert average == pytest.approx(np.sqrt(G @ covariance @ G), rel=1e-3)
 
 
 def test_shares_have_intervals_and_equal_gates_are_rejected(sites):
@@ -120,7 +158,8 @@ def test_a_site_that_leaves_has_no_part_in_the_result(sites):
     start = fit(sites, MixtureOfRegressions(2, random_state=0, n_init=2), None).fit
     rows = {site: Rows(x, y[:, None]) for site, (x, y) in sites.items()}
     problem = Problem(Specification(2, gate="constant"), reduce(add, map(column_summary, rows.values())))
-    climbing = climb_own_gates(start.ascent.mixture, tuple(rows), own_parameters(start.ascent.mixture, "gate"), problem)
+    own = own_parameters(start.ascent.mixture, "gate")
+    climbing = climb_own_gates(dict.fromkeys(rows, start.ascent.mixture), own, problem.penalty, problem.max_iter)
     request, asked = next(climbing), 0
     try:
         while True:

@@ -35,7 +35,15 @@ from consilience.messages import (
     Total,
     together,
 )
-from consilience.methods.own_gates import check_own_gates, climb_gates, climb_own_gates, own_gates_fit, own_parameters
+from consilience.methods.own_gates import (
+    ask_own_meats,
+    best_end,
+    check_own_gates,
+    climb_gates,
+    climb_own_gates,
+    own_gates_fit,
+    own_parameters,
+)
 from consilience.methods.score_steps import (
     ask_meats,
     check_information_kind,
@@ -146,16 +154,18 @@ class FederatedEM(Method):
         starts = yield from together([starting_points(p, task, starters, self.n_climbs, judging) for p in problems])
         climbed, ends = yield from climbs(problems, starts, survey, None, task)
         named = most_flexible(climbed).survey.named if self.screen else {}
-        members = tuple(site for site in summaries if site not in named)
-        if named and members:
+        while named and len(named) < len(summaries):  # sites that the others explain after all are taken back
+            members = tuple(site for site in summaries if site not in named)
             of_members = self._problems(task, {site: summaries[site] for site in members})
             again = [each.among(members, p, self.n_climbs) for each, p in zip(starts, of_members, strict=True)]
             without = yield from climbs(of_members, again, survey.with_reasons(named), members, task)
-            if (yield from are_unlike(most_flexible(without[0]), starts, named)):
+            unlike = yield from unlike_sites(most_flexible(without[0]), starts, named)
+            if len(unlike) == len(named):
                 pairs = zip(climbed, without[0], strict=True)
                 fits = tuple(say_change(fit, whole, named, parameter_columns(task)[: task.d]) for whole, fit in pairs)
-                return (yield from self._with_own_gates(of_members, fits, without[1], members))
-        return (yield from self._with_own_gates(problems, climbed, ends, tuple(summaries)))
+                return (yield from self._with_own_gates(of_members, fits, without[1], members, task))
+            named = {site: said for site, said in named.items() if site in unlike}
+        return (yield from self._with_own_gates(problems, climbed, ends, tuple(summaries), task))
 
     def _from_totals(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         summary: ColumnSummary = yield Total(Summarise(task.d, task.q))
@@ -172,6 +182,7 @@ class FederatedEM(Method):
         fits: tuple[Fit, ...],
         ends: Sequence[Sequence[Ascent]],
         sites: tuple[str, ...],
+        task: Task,
     ) -> Dialogue[tuple[Fit, ...]]:
         """Return the fits with a gate of each site, from the different ends of the climbs with a common gate."""
         if self.per_site is None:
@@ -181,13 +192,15 @@ class FederatedEM(Method):
             check_own_gates(problem.blank)
         own = [own_parameters(problem.blank, self.per_site) for problem in problems]
         climbing = [
-            climb_own_gates(end.mixture, sites, places, problem)
+            climb_own_gates(dict.fromkeys(sites, end.mixture), places, problem.penalty, problem.max_iter)
             for problem, places, found in zip(problems, own, ends, strict=True)
             for end in found
         ]
         reached = iter((yield from together(climbing)))
         by_problem = [list(islice(reached, len(each))) for each in ends]
-        return tuple(own_gates_fit(each, fit) for each, fit in zip(by_problem, fits, strict=True))
+        best = [best_end(each, fit.penalty) for each, fit in zip(by_problem, fits, strict=True)]
+        meats = yield from together([ask_own_meats(end, task) for end in best])
+        return tuple(own_gates_fit(*each) for each in zip(by_problem, fits, meats, strict=True))
 
     def _problems(self, task: Task, summaries: Mapping[str, ColumnSummary]) -> list[Problem]:
         return [task.problem(each, total_summary(summaries), newton=self.newton) for each in task.specifications]
@@ -231,8 +244,8 @@ def climbs(
     return tuple(replace(fit, survey=each, meat=meat, site_scores=own) for fit, each, meat, own in known), ranked
 
 
-def are_unlike(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -> Dialogue[bool]:
-    """Whether the experts of the other sites do not explain a named site, at a gate of its own.
+def unlike_sites(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -> Dialogue[set[str]]:
+    """Return the named sites that the experts of the other sites do not explain, at a gate of its own each.
 
     A site whose own model is degenerate is compared with what is usual at the others.
 
@@ -247,13 +260,14 @@ def are_unlike(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -> 
     mixture, statistics = without.ascent.mixture, without.ascent.statistics
     cross = next((each.cross for each in reversed(starts) if each.cross is not None), None)
     if cross is None or mixture.K == 1:
-        return True
+        return set(named)
     found = yield from climb_gates(dict.fromkeys(named, mixture), without.penalty)
     shared = mixture.parameter_count - mixture.gate.parameter_count
     optimism = np.diagonal(cross.values) - shared / (2 * cross.rows)
     own = dict(zip(cross.sites, optimism, strict=True))
     usual = statistics.log_likelihood / max(statistics.weight, 1.0) - USUAL
-    return any(own.get(site, usual) - at.log_likelihood / max(at.weight, 1.0) > UNLIKE for site, at in found.items())
+    reached = {site: at.log_likelihood / max(at.weight, 1.0) for site, at in found.items()}
+    return {site for site in named if own.get(site, usual) - reached.get(site, -np.inf) > UNLIKE}
 
 
 def say_change(fit: Fit, whole: Fit, left_out: Iterable[str], columns: tuple[str, ...]) -> Fit:

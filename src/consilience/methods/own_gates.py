@@ -18,7 +18,7 @@ mixture.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
@@ -29,7 +29,7 @@ from scipy.special import expit, logit, ndtri
 from scipy.stats import chi2
 
 from consilience.errors import InvalidInputError
-from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem, StartEnds, StopReason, infer
+from consilience.fit import Ascent, Expect, Fit, InferredFit, StartEnds, StopReason
 from consilience.fit.climb import (
     CAUTIOUS_SHIFT,
     CURVATURE_GROWTH,
@@ -41,11 +41,14 @@ from consilience.fit.climb import (
     grow_shift,
 )
 from consilience.fit.fitting import SMALLEST_DECREMENT, finish_fit
-from consilience.fit.inference import inverse_information
+from consilience.fit.inference import inference_from_fit, inverse_information
 from consilience.fit.specification import on_floor
-from consilience.messages import Dialogue, PerSite
+from consilience.fit.survey import SiteReport, Survey
+from consilience.messages import Dialogue, PerSite, ScoreProducts
+from consilience.methods.score_steps import uses_sandwich
+from consilience.methods.task import Task
 from consilience.model import Mixture, Penalty, Statistics
-from consilience.model.gates import Gate
+from consilience.model.expectation import Meat
 from consilience.model.information import (
     complete_information,
     free_parameters,
@@ -67,7 +70,7 @@ class EqualGates:
     Parameters
     ----------
     statistic : float
-        Twice the log-likelihood that the sites' own gates gain.
+        Twice the log-likelihood that the sites' own gates gain; NaN if no round evaluated it.
     degrees : int
         Number of additional parameters.
     """
@@ -77,10 +80,12 @@ class EqualGates:
 
     @property
     def p_value(self) -> float:
-        """Probability of a larger statistic if all sites have one gate."""
+        """Probability of a larger statistic if all sites have one gate; NaN if the statistic is not known."""
         return float(chi2.sf(self.statistic, self.degrees)) if self.degrees else 1.0
 
     def __str__(self) -> str:
+        if np.isnan(self.statistic):
+            return "equal gates are tested after a round of refinement only"
         shown = "P < 0.001" if self.p_value < 0.001 else f"P = {self.p_value:.3f}"
         return f"likelihood ratio of equal gates: {self.statistic:.1f} on {self.degrees} degrees of freedom, {shown}"
 
@@ -96,6 +101,8 @@ class OwnGatesFit(InferredFit):
     fits : mapping of str to InferredFit
         Fit of each site: the common experts with its own gate.
     test : EqualGates
+    reports : tuple of SiteReport
+        How each site was used, if the method has reports of its own.
 
     Examples
     --------
@@ -113,11 +120,16 @@ class OwnGatesFit(InferredFit):
 
     fits: Mapping[str, InferredFit]
     test: EqualGates
+    reports: tuple[SiteReport, ...] = ()
 
     @property
     def parameter_count(self) -> int:
         """Number of free parameters of the experts and of all gates."""
         return super().parameter_count + self.test.degrees
+
+    def evidence(self) -> Sequence[SiteReport]:
+        """Return what is known of each site."""
+        return self.survey.added_to(self.reports) if self.reports else super().evidence()
 
     def site_fits(self) -> Mapping[str, Fit]:
         """Return the fit of each site, with standard errors."""
@@ -353,17 +365,29 @@ def ask_own(mixtures: Mapping[str, Mixture]) -> Dialogue[Mapping[str, Statistics
     return answers
 
 
-def climb_own_gates(start: Mixture, sites: Sequence[str], own: IntArray, problem: Problem) -> Dialogue[OwnGatesEnd]:
-    """Maximise the likelihood of all rows over the common experts and the gates of the sites, from a common mixture.
+def climb_own_gates(
+    starts: Mapping[str, Mixture], own: IntArray, penalty: Penalty, max_iter: int, *, shift: float = CAUTIOUS_SHIFT
+) -> Dialogue[OwnGatesEnd]:
+    """Maximise the likelihood of all rows over the common experts and the gates of the sites.
 
     A step is kept if it raises the penalised likelihood; otherwise a shorter one is taken from the same point. After
     convergence one more step takes the result to rounding.
+
+    Parameters
+    ----------
+    starts : mapping of str to Mixture
+        Mixture of each site, with common experts.
+    own : (o,) array of int
+        Positions of the parameters that each site has of its own.
+    penalty : Penalty
+    max_iter : int
+    shift : float
+        Of the first step: 0 for a Newton step.
     """
-    mixtures: Mapping[str, Mixture] = dict.fromkeys(sites, start)
-    answers = yield from ask_own(mixtures)
-    at = JointPoint({site: mixtures[site] for site in answers}, answers, own, problem.penalty)
-    trace, shift, passes, stop = [at.value], CAUTIOUS_SHIFT, 1, StopReason.MAX_ITER
-    for _ in range(problem.max_iter):
+    answers = yield from ask_own(starts)
+    at = JointPoint({site: starts[site] for site in answers}, answers, own, penalty)
+    trace, passes, stop = [at.value], 1, StopReason.MAX_ITER
+    for _ in range(max_iter):
         newton, bound = at.step(0.0), decrement_bound(at.total.weight)
         if newton is not None and newton[0].decrement < bound:
             if stop is StopReason.CONVERGED_NEWTON or newton[0].decrement < SMALLEST_DECREMENT * at.total.weight:
@@ -374,7 +398,7 @@ def climb_own_gates(start: Mixture, sites: Sequence[str], own: IntArray, problem
             return OwnGatesEnd(at, tuple(trace), passes, StopReason.STALLED)
         answers, passes = (yield from ask_own(found[1])), passes + 1
         at = at.among(answers)
-        new = JointPoint({site: found[1][site] for site in answers}, answers, own, problem.penalty)
+        new = JointPoint({site: found[1][site] for site in answers}, answers, own, penalty)
         if not new.value >= at.value - ROUNDING * new.total.scale:
             if stop is StopReason.CONVERGED_NEWTON:
                 return OwnGatesEnd(at, tuple(trace), passes, stop)
@@ -390,28 +414,41 @@ OTHER_CASES = (
     'sites (FederatedEM(per_site="gate") gives it a gate of its own)'
 )
 """Remark on a site with another case mix."""
-GATE_STEPS = 5
-"""Number of EM steps on a site's own gate by which it is told whether common experts explain its rows."""
+GATE_STEPS = 8
+"""Maximum number of EM steps on a site's own gate by which it is told whether common experts explain its rows."""
+SHORTER = 0.25
+"""Factor of a step that follows one by which the likelihood fell: a Newton step from a sharp gate can be far too long.
+"""
 SMALL_GAIN = 0.003
 """Log-likelihood per row that an EM step on a gate gains when the steps end."""
 
 
 def climb_gates(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[dict[str, Statistics]]:
-    """Take EM steps on the gate of each site alone, from its mixture; return its statistics at the best gate."""
-    best: dict[str, Statistics] = {}
+    """Take EM steps on the gate of each site alone, from its mixture; return its statistics at the best gate.
+
+    A step by which the likelihood falls is taken again, shorter.
+    """
+    best: dict[str, tuple[Mixture, Statistics]] = {}
+    fraction = dict.fromkeys(mixtures, 1.0)
     for _ in range(GATE_STEPS + 1):
         answers: Mapping[str, Statistics] = yield PerSite({site: Expect(at) for site, at in mixtures.items()})
-        gain = {s: found.log_likelihood - best[s].log_likelihood for s, found in answers.items() if s in best}
-        best |= {site: found for site, found in answers.items() if gain.get(site, 1.0) > 0}
-        ahead = {site: _gate_after(mixtures[site], found, penalty) for site, found in answers.items()}
-        mixtures = {site: replace(mixtures[site], gate=gate) for site, gate in ahead.items()}
-        if not mixtures or all(gain.get(s, np.inf) < SMALL_GAIN * answers[s].weight for s in answers):
+        asked = {}
+        for site, found in answers.items():
+            gain = found.log_likelihood - best[site][1].log_likelihood if site in best else np.inf
+            if gain > 0:
+                best[site] = mixtures[site], found
+            fraction[site] = min(2 * fraction[site], 1.0) if gain > 0 else SHORTER * fraction[site]
+            if not 0 <= gain < SMALL_GAIN * found.weight:
+                asked[site] = _with_gate_after(*best[site], penalty, fraction[site])
+        if not asked:
             break
-    return best
+        mixtures = asked
+    return {site: found for site, (_, found) in best.items()}
 
 
-def _gate_after(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Gate:
-    return mixture.gate.step(statistics.gate, penalty, intercept=mixture.reads.intercept, fraction=1.0)
+def _with_gate_after(mixture: Mixture, statistics: Statistics, penalty: Penalty, fraction: float) -> Mixture:
+    gate = mixture.gate.step(statistics.gate, penalty, intercept=mixture.reads.intercept, fraction=fraction)
+    return replace(mixture, gate=gate)
 
 
 # ---------------------------------------------------------------- the fit
@@ -426,32 +463,52 @@ def check_own_gates(mixture: Mixture) -> None:
         )
 
 
-def own_gates_fit(ends: Sequence[OwnGatesEnd], common: Fit) -> OwnGatesFit:
+def best_end(ends: Sequence[OwnGatesEnd], penalty: Penalty) -> OwnGatesEnd:
+    """Return the end with the highest likelihood; one with an expert on the variance floor is likely spurious."""
+    return min(ends, key=lambda each: (on_floor(each.point.first, penalty), -each.point.value))
+
+
+def ask_own_meats(end: OwnGatesEnd, task: Task) -> Dialogue[Mapping[str, Meat] | None]:
+    """Ask each site for the products of scores at its own mixture; None where one table would not use them."""
+    point = end.point
+    if not uses_sandwich(point.total, point.first, task):
+        return None
+    second = point.total.experts.second
+    answers: Mapping[str, Meat] = yield PerSite({s: ScoreProducts(m, second) for s, m in point.mixtures.items()})
+    return answers if len(answers) == len(point.mixtures) else None
+
+
+def own_gates_fit(ends: Sequence[OwnGatesEnd], common: Fit, meats: Mapping[str, Meat] | None = None) -> OwnGatesFit:
     """Return the fit at the best end of several climbs, given the fit with one gate for all sites."""
     penalty = common.penalty
-    end = min(ends, key=lambda each: (on_floor(each.point.first, penalty), -each.point.value))
+    end = best_end(ends, penalty)
     point = end.point
     values = tuple(each.point.value for each in ends)
     starts = StartEnds(values, tuple(f"start {i}" for i in range(len(ends)))) if len(ends) > 1 else common.starts
-    centre = _average(point)
-    ascent = Ascent(centre[0], centre[1], end.trace, end.passes, end.passes, 0, end.stop)
-    fit = finish_fit(ascent, penalty, starts)
+    joint = Sandwich.of(point, meats)
+    centre = _average(point, joint)
+    ascent = Ascent(centre.mixture, centre.statistics, end.trace, end.passes, end.passes, 0, end.stop)
+    fit = replace(finish_fit(ascent, penalty, starts), meat=centre.meat)
     fits = {}
     for m, (site, mixture) in enumerate(point.mixtures.items()):
         of_site = replace(ascent, mixture=mixture, statistics=_site_statistics(point, m))
         own = Fit(mixture.permuted(fit.permutation).raw(), of_site, fit.permutation, penalty, StartEnds())
-        fits[site] = _with_errors(own)
+        fits[site] = _with_errors(replace(own, meat=None if joint is None else joint.of_site(m)))
     gain = 2 * (point.total.log_likelihood - common.log_likelihood)
     test = EqualGates(max(gain, 0.0), (len(fits) - 1) * len(point.own))
-    sites = (replace(s, notes=tuple(said for said in s.notes if said != OTHER_CASES)) for s in common.survey.sites)
-    survey = replace(common.survey, sites=tuple(sites))  # a gate of each site is no longer advised
-    return OwnGatesFit(**vars(replace(_with_errors(fit), survey=survey)), fits=fits, test=test)
+    return OwnGatesFit(**vars(replace(_with_errors(fit), survey=unadvised(common.survey))), fits=fits, test=test)
+
+
+def unadvised(survey: Survey) -> Survey:
+    """Return the survey without the advice to give each site a gate of its own."""
+    sites = (replace(s, notes=tuple(said for said in s.notes if said != OTHER_CASES)) for s in survey.sites)
+    return replace(survey, sites=tuple(sites))
 
 
 def _with_errors(fit: Fit) -> InferredFit:
     if fit.ascent.statistics.information is None:
         return InferredFit.without(fit, "the information is not positive definite: the likelihood is flat")
-    return InferredFit(**vars(fit), inference=infer(fit))
+    return InferredFit(**vars(fit), inference=inference_from_fit(fit))
 
 
 def _site_statistics(point: JointPoint, m: int) -> Statistics:
@@ -481,33 +538,120 @@ def _eliminated(arrow: Arrow, sites: Sequence[int]) -> Array:
     return np.asarray(np.einsum("moc,mod->cd", cross, np.linalg.solve(arrow.own[sites], cross)))
 
 
-def _average(point: JointPoint) -> tuple[Mixture, Statistics]:
-    """Return the mixture with the average gate of the sites, by rows, and statistics with its information.
+@dataclass(frozen=True, eq=False)
+class Sandwich:
+    r"""Products of the scores of each site at its mixture, for standard errors of all mixtures.
 
-    The variance of an average ``Σ w_m α_m`` is ``Σ w_m² A_m⁻¹ + X C Xᵀ`` with ``X = Σ w_m A_m⁻¹ B_m`` and the
-    covariance ``C`` of the common parameters; its covariance with these is ``-X C``.
+    Rows of different sites are independent, so that the products of the scores of all parameters are an arrow, as the
+    information is. Eliminating a site's own parameters turns its scores into
+    :math:`s_c - B_m^\top A_m^{-1} s_m` in the common ones.
+
+    Parameters
+    ----------
+    point : JointPoint
+    meats : tuple of Meat
+        One for each site.
+    """
+
+    point: JointPoint
+    meats: tuple[Meat, ...]
+
+    @classmethod
+    def of(cls, point: JointPoint, meats: Mapping[str, Meat] | None) -> Sandwich | None:
+        """Return the sandwich; None without products, or where the information is not positive definite."""
+        if meats is None or point.observed.reduced is None:
+            return None
+        return cls(point, tuple(meats[site] for site in point.mixtures))
+
+    @cached_property
+    def _reduced(self) -> Array:
+        """Products of each site's scores in the common parameters, its own ones eliminated, ``(M, c, c)``."""
+        own, common = self.point.own, self.point.common
+        assert self.point.observed.reduced is not None  # noqa: S101 - for the type checker: `of` has looked
+        found = []
+        for X, meat in zip(self.point.observed.reduced[0], self.meats, strict=True):
+            M = meat.products
+            cross = X.T @ M[np.ix_(own, common)]
+            found.append(M[np.ix_(common, common)] - cross - cross.T + X.T @ M[np.ix_(own, own)] @ X)
+        return np.array(found)
+
+    def of_site(self, m: int) -> Meat:
+        """Return the products for the own parameters of site ``m`` and the common ones."""
+        common = self.point.common
+        products = self.meats[m].products.copy()
+        products[np.ix_(common, common)] += self._reduced.sum(axis=0) - self._reduced[m]
+        return self._with(products)
+
+    def of_linear(self, maps: Sequence[Array], information: Array) -> Meat:
+        """Return the products that give estimates ``Σ T_m s_m`` their covariance by way of an information."""
+        covariance = _sum_products(maps, [meat.products for meat in self.meats])
+        return self._with(symmetrise(information @ covariance @ information))
+
+    def _with(self, products: Array) -> Meat:
+        total = reduce(add, self.meats)
+        return Meat(products, total.weight, total.clusters)
+
+
+def _sum_products(maps: Sequence[Array], matrices: Iterable[Array]) -> Array:
+    """Compute ``Σ T_m M_m T_mᵀ``."""
+    return symmetrise(np.sum([T @ M @ T.T for T, M in zip(maps, matrices, strict=True)], axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class _Centre:
+    """The mixture with the average gate, statistics with its information, and products of scores."""
+
+    mixture: Mixture
+    statistics: Statistics
+    meat: Meat | None = None
+
+
+def _average(point: JointPoint, joint: Sandwich | None) -> _Centre:
+    """Return the mixture with the average gate of the sites, by rows, and what its standard errors need.
+
+    An average ``Σ w_m α_m`` and the common parameters change with the scores of site m by the matrix ``T_m``
+    (:func:`_changes`); their covariance is ``Σ T_m J_m T_mᵀ`` with the information of each site.
     """
     weights = np.array([statistics.weight for statistics in point.statistics.values()])
     weights = weights / max(weights.sum(), 1.0)
-    slopes = [w * slope for w, slope in zip(weights, _average_slopes(point, weights), strict=True)]
     mixture = _with_average_gate(point, weights)
     reduced = point.observed.reduced
     if reduced is None:
-        return mixture, replace(point.total, information=None)
-    X, L = reduced
-    C = cholesky_solve(L, np.eye(len(L)))
-    of_common = sum((G @ x for G, x in zip(slopes, X, strict=True)), np.zeros(X.shape[1:]))
-    own = sum((G @ np.linalg.solve(A, G.T) for G, A in zip(slopes, point.observed.own, strict=True)), 0.0)
-    covariance = np.empty((point.first.parameter_count,) * 2)
-    covariance[np.ix_(point.own, point.own)] = own + of_common @ C @ of_common.T
-    covariance[np.ix_(point.own, point.common)] = -of_common @ C
-    covariance[np.ix_(point.common, point.own)] = -(of_common @ C).T
-    covariance[np.ix_(point.common, point.common)] = C
-    factor = cholesky_or_none(symmetrise(covariance))
+        return _Centre(mixture, replace(point.total, information=None))
+    slopes = [w * slope for w, slope in zip(weights, _average_slopes(point, weights), strict=True)]
+    maps = _changes(point, reduced, slopes)
+    covariance = _sum_products(maps, _site_information(point))
+    factor = cholesky_or_none(covariance)
     if factor is None:
-        return mixture, replace(point.total, information=None)
-    information = symmetrise(cholesky_solve(factor, np.eye(len(factor)))) - point.ridge
-    return mixture, replace(point.total, information=information)
+        return _Centre(mixture, replace(point.total, information=None))
+    information = symmetrise(cholesky_solve(factor, np.eye(len(factor))))
+    statistics = replace(point.total, information=information - point.ridge)
+    return _Centre(mixture, statistics, None if joint is None else joint.of_linear(maps, information))
+
+
+def _changes(point: JointPoint, reduced: tuple[Array, Array], slopes: Sequence[Array]) -> list[Array]:
+    """Compute the change of ``Σ G_m α_m`` and of the common parameters by the scores of each site, ``(P, P)`` each."""
+    X, L = reduced
+    own, common, C = point.own, point.common, cholesky_solve(L, np.eye(len(L)))
+    of_common = sum((G @ x for G, x in zip(slopes, X, strict=True)), np.zeros(X.shape[1:])) @ C
+    maps = []
+    for G, x, A in zip(slopes, X, point.observed.own, strict=True):
+        T = np.empty((point.first.parameter_count,) * 2)
+        T[np.ix_(common, common)], T[np.ix_(common, own)] = C, -C @ x.T
+        T[np.ix_(own, common)] = -of_common
+        T[np.ix_(own, own)] = np.linalg.solve(A, G.T).T + of_common @ x.T
+        maps.append(T)
+    return maps
+
+
+def _site_information(point: JointPoint) -> Array:
+    """Return the information of each site, ``(M, P, P)``; that of the common parameters is divided equally."""
+    arrow, own, common = point.observed, point.own, point.common
+    J = np.empty((len(arrow.own), point.first.parameter_count, point.first.parameter_count))
+    J[:, own[:, None], own], J[:, own[:, None], common] = arrow.own, arrow.cross
+    J[:, common[:, None], own] = arrow.cross.transpose(0, 2, 1)
+    J[:, common[:, None], common] = arrow.common / len(arrow.own)
+    return J
 
 
 def _with_average_gate(point: JointPoint, weights: Array) -> Mixture:

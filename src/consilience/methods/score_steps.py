@@ -188,7 +188,7 @@ def ask_meats(
 
     ``request`` is the kind of the other requests of the round: with ``Each`` the answers are added here.
     """
-    wanted = [is_wanted(end, task) for end in ends]
+    wanted = [uses_sandwich(end.statistics, end.mixture, task) for end in ends]
     asked = [
         ScoreProducts(end.mixture, end.statistics.experts.second) for end, w in zip(ends, wanted, strict=True) if w
     ]
@@ -202,8 +202,7 @@ def _summed(request: Total | Each) -> Dialogue[Meat]:
     return total
 
 
-def is_wanted(end: Ascent, task: Task) -> bool:
+def uses_sandwich(statistics: Statistics, mixture: Mixture, task: Task) -> bool:
     """Whether standard errors of one table with the same labels would use the sandwich, and sites may be asked."""
-    labels = end.statistics.weight
-    kind = default_kind(labels, clustered=task.clustered)
-    return task.sandwich and kind == "larger" and end.statistics.information is not None and is_informable(end.mixture)
+    kind = default_kind(statistics.weight, clustered=task.clustered)
+    return task.sandwich and kind == "larger" and statistics.information is not None and is_informable(mixture)

@@ -121,7 +121,7 @@ def compare_sites(
             survey = survey.with_notes(dict.fromkeys(cases, (OTHER_CASES,)))
             differs = {site: _differs(mixture, own[site], columns) for site in again.unexplained if site in own}
             survey = _with_disagreement(survey, again, differs)
-            if found.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
+            if again.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
                 strange = {*found.outside, *(site for site in joint if site not in cross.sites)}
                 survey = survey.with_unlike({site: HARMS for site in strange if site not in again.named})
         else:
