@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from consilience.messages.checks import impossible_statistics
-from consilience.model import Statistics, expect
+from consilience.model import Design, GaussianExperts, Mixture, Rows, SoftmaxGate, Statistics, expect
 from consilience.model.expectation import score_sums
 from consilience.model.information import is_informable
 from strategies import FAMILIES, Shape, shapes
@@ -116,3 +116,13 @@ def test_saturated_classes_are_possible(sharper: float) -> None:
         mixture, rows = Shape(family="categorical", n=40, K=3, C=4, seed=seed).problem()
         sharp = replace(mixture, experts=replace(mixture.experts, B=sharper * mixture.experts.B))
         assert impossible_statistics(sharp, expect(sharp, rows, information=True)) == ""
+
+
+def test_an_expert_that_fits_a_few_equal_responses_exactly_raises_no_alarm() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.where(np.arange(300) < 3, 99.0, X @ [1.0, 0.5] + rng.normal(size=300))
+    experts = GaussianExperts(np.array([[[99.0, 1e-8, -3e-8]], [[0.0, 1.0, 0.5]]]), np.array([[[2e-5]], [[1.0]]]))
+    gate = SoftmaxGate(np.array([[-2.0, 0.2, 0.0], [2.0, -0.2, 0.0]]))
+    mixture = Mixture(Design.raw(2), gate, experts)
+    assert impossible_statistics(mixture, expect(mixture, Rows(X, y[:, None]), information=True)) == ""

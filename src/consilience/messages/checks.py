@@ -491,6 +491,7 @@ def _uninformed(mixture: Mixture, statistics: Statistics) -> str:
     if np.any(np.abs(slopes) < SHARP * statistics.weight):
         return ""
     missing = complete - statistics.information
-    scale = np.sqrt(np.maximum(np.diagonal(complete), 0.0) + np.maximum(np.diagonal(missing), 0.0))
+    least = SHARP * statistics.weight  # an expert that fits its rows exactly has no information on its shape
+    scale = np.sqrt(least + np.maximum(np.diagonal(complete), 0.0) + np.maximum(np.diagonal(missing), 0.0))
     slack = SEMIDEFINITE * (1 + surprise**2)  # squared scores cancel in the missing information
     return "" if is_semidefinite(missing, scale, slack) else "more information than complete data have"
