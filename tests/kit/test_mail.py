@@ -361,7 +361,8 @@ def test_the_answer_of_one_site_for_another_is_refused_in_signed_runs(tmp_path: 
 
 def test_settings_of_methods_are_checked() -> None:
     assert method_of(PLAN).refine == 0
-    assert method_of(study_with('name = "FederatedEM", per_site = "gate"')).per_site == "gate"
+    for method in ("FederatedEM", "OneShot"):
+        assert method_of(study_with(f'name = "{method}", per_site = "gate"')).per_site == "gate"
     for method, said in (
         ('name = "OneShot", plan = 3', "another type"),
         ('name = "OneShot", path = "x"', "no setting"),

@@ -39,6 +39,7 @@ from consilience.methods.own_gates import (
     ask_own_meats,
     best_end,
     check_own_gates,
+    check_per_site,
     climb_gates,
     climb_own_gates,
     own_gates_fit,
@@ -137,8 +138,7 @@ class FederatedEM(Method):
             raise InvalidInputError("information='simulated' takes Newton steps by totals: pass totals_only=True")
         if not 1 <= self.n_climbs <= CANDIDATES:
             raise InvalidInputError(f"n_climbs={self.n_climbs!r}: expected a whole number from 1 to {CANDIDATES}")
-        if self.per_site not in (None, "gate", "shares"):
-            raise InvalidInputError(f"per_site={self.per_site!r}: expected None, 'gate' or 'shares'")
+        check_per_site(self.per_site)
         if self.per_site is not None and self.totals_only:
             raise InvalidInputError("a gate of each site needs the sums of each site: pass totals_only=False")
 

@@ -168,6 +168,12 @@ def share_intervals(fit: InferredFit, level: float) -> Array:
 # ---------------------------------------------------------------- which parameters are a site's own
 
 
+def check_per_site(per_site: str | None) -> None:
+    """Raise an error for a setting of a method that is none."""
+    if per_site not in (None, "gate", "shares"):
+        raise InvalidInputError(f"per_site={per_site!r}: expected None, 'gate' or 'shares'")
+
+
 def own_parameters(mixture: Mixture, per_site: str) -> IntArray:
     """Return the positions of the parameters that each site has of its own: the gate, or its intercepts."""
     gate = gate_slice(mixture)

@@ -18,6 +18,7 @@ LOW = 0.25
 """Distance below the median of the upper half of the sites at which a likelihood per row counts as low."""
 MOST = 0.5
 """Fraction of all rows above which a site dominates the result."""
+FOREIGN_GATE = "its gate is far from those of the other sites"
 NO_MODEL = "it has too few rows for a fit of its own, or the fit failed"
 
 
@@ -140,7 +141,7 @@ class Witness:
                 f"(the combined ones would cost it {distance:.2g} in log-likelihood per row){self._low(m)}"
             )
         elif m not in self.copied and not self.trusted[m]:
-            yield "its gate is far from those of the other sites"
+            yield FOREIGN_GATE
 
     def _remarks(self, m: int, mine: slice) -> Iterator[str]:
         if m in self._copied_from:

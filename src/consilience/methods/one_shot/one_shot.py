@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain, islice
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,17 @@ from consilience.fit.specification import check_fittable, check_start
 from consilience.fit.survey import Survey
 from consilience.messages import Dialogue, Each, LocalFit, together
 from consilience.methods.one_shot.refinement import Contest, Opening, Rivals, opening, refine, unrefined_rivals
+from consilience.methods.one_shot.site_gates import site_mixtures, unrefined_gates_fit, with_reports
+from consilience.methods.own_gates import (
+    OwnGatesEnd,
+    OwnGatesFit,
+    ask_own_meats,
+    check_own_gates,
+    check_per_site,
+    climb_own_gates,
+    own_gates_fit,
+    own_parameters,
+)
 from consilience.methods.score_steps import ask_meats, check_information_kind, check_simulable, simulated_inference
 from consilience.methods.site_reports import compare_sites, survey_sites, total_summary
 from consilience.methods.task import Method, Task, check_whole
@@ -64,6 +76,10 @@ class OneShot(Method):
         ``"simulated"`` sites send the score alone, and the information is that of responses simulated from the
         mixture, with covariates from the sites' summaries: for Gaussian experts, and if the model is right. Shares of
         the experts are then those of the mixture before the last step.
+    per_site : {None, "gate", "shares"}
+        Whether each site has a gate of its own with the common experts, or its own shares of the experts
+        (:class:`OwnGatesFit`), as in :class:`FederatedEM`. Without refinement these are the gates of the sites' own
+        fits, without intervals.
 
     Examples
     --------
@@ -80,9 +96,13 @@ class OneShot(Method):
     plan: PlanKind = "expert"
     support: SupportKind = "summaries"
     information: str = "observed"
+    per_site: str | None = None
 
     def __post_init__(self) -> None:
         check_information_kind(self.information)
+        check_per_site(self.per_site)
+        if self.per_site is not None and self.information == "simulated":
+            raise InvalidInputError("per_site needs the information of the sites' rows: pass information='observed'")
         check_whole("refine", self.refine, "a whole number of steps, 0 or more", least=0)
         if self.plan not in ("expert", "row"):
             raise InvalidInputError(f"plan={self.plan!r}: expected 'expert' or 'row'")
@@ -91,9 +111,10 @@ class OneShot(Method):
 
     def __repr__(self) -> str:
         where = "" if self.information == "observed" else f", information={self.information!r}"
+        where += "" if self.per_site is None else f", per_site={self.per_site!r}"
         return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)}{where})"
 
-    def dialogue(self, task: Task) -> Dialogue[tuple[CombinedFit | None, ...]]:
+    def dialogue(self, task: Task) -> Dialogue[tuple[CombinedFit | OwnGatesFit | None, ...]]:
         """Return one fit for each number of experts; each site selects one of these numbers for its own fit.
 
         A fit is None if the sites have too few experts for its number.
@@ -104,6 +125,8 @@ class OneShot(Method):
         check_support(self.support, (), task.d)
         if self.information == "simulated":
             check_simulable(task.specifications[0])
+        if self.per_site is not None:
+            own_parameters(task.specifications[0].blank(ColumnSummary.unit(task.d, task.q)), self.per_site)  # or error
         fits: Mapping[str, LocalFit] = yield Each(task.fit_site(describe=isinstance(self.support, str)))
         summaries = {site: fit.summary for site, fit in fits.items()}
         summary = total_summary(summaries)
@@ -115,16 +138,24 @@ class OneShot(Method):
         penalty = task.specifications[0].penalty(summary)
         survey = survey_sites(task, summaries)
         found = [combination for combination in combinations if combination is not None]
+        done: Sequence[CombinedFit | OwnGatesFit]
         if self.refine == 0:
-            done = [
+            combined = [
                 replace(unrefined_fit(each, penalty), survey=survey, rivals=unrefined_rivals(each, summary))
                 for each in found
             ]
+            done = [self._with_gates(*each, fits, task.seed) for each in zip(combined, found, strict=True)]
         else:
             one = task.specifications[0].with_order(1).blank(summary)
             simulation = self._simulation(fits, task.seed)
-            opened = yield from opening(found, fits, one, penalty, scores=simulation is not None)
-            done = yield from self._refined(found, opened, one, (penalty, simulation), survey, task=task)
+            own = [self._mixtures(each, fits, penalty, task.seed) for each in found]
+            opened = yield from opening(found, fits, one, penalty, gates=own[-1], scores=simulation is not None)
+            sites = tuple(fits) if opened.members is None else opened.members
+            gates = together([self._climb_gates(*each, sites, penalty) for each in zip(found, own, strict=True)])
+            refined = self._refined(found, opened, one, (penalty, simulation), survey, task=task, gates=own[-1])
+            both: list[Dialogue[Any]] = [refined, gates]  # in the same rounds
+            combined, ends = yield from together(both)
+            done = yield from self._with_ends(combined, ends, task)
         rest = iter(done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
@@ -145,6 +176,7 @@ class OneShot(Method):
         survey: Survey,
         *,
         task: Task,
+        gates: Mapping[str, Mixture],
     ) -> Dialogue[list[CombinedFit]]:
         """Refine all combinations, and one regression for all rows as a rival, in the same rounds."""
         penalty, simulation = by
@@ -161,8 +193,59 @@ class OneShot(Method):
         for (best, rivals), meat, c, joint in zip(ended, meats, found, opened.each, strict=True):
             fit = refined_fit(best, penalty, c, opened.members, simulation, meat=meat)
             asked = penalty if c is found[-1] else None  # a smaller order may explain no site
-            witnessed = yield from compare_sites(survey, opened.cross, joint, c.mixture, penalty=asked)
+            witnessed = yield from compare_sites(survey, opened.cross, joint, c.mixture, penalty=asked, starts=gates)
             done.append(replace(fit, rivals=rivals, survey=witnessed))
+        return done
+
+    def _mixtures(
+        self, combination: Combination, fits: Mapping[str, LocalFit], penalty: Penalty, seed: int
+    ) -> dict[str, Mixture]:
+        """Return the combined experts with the gate of each site that was used."""
+        models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
+        covariates = {site: _covariates_of(fits[site]) for site in models}
+        return site_mixtures(
+            combination, models, covariates, per_site=self.per_site or "gate", penalty=penalty, seed=seed
+        )
+
+    def _with_gates(
+        self, common: CombinedFit, combination: Combination, fits: Mapping[str, LocalFit], seed: int
+    ) -> CombinedFit | OwnGatesFit:
+        """Return the fit of one exchange with a gate of each site, if it is asked for."""
+        if self.per_site is None:
+            return common
+        mixtures = self._mixtures(combination, fits, common.penalty, seed)
+        models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
+
+        def infer_site(fit: Fit) -> Inference:
+            return with_sites(summed_inference(fit, combination.precision), common.combination)
+
+        own = unrefined_gates_fit(common, combination, mixtures, models, per_site=self.per_site, infer_site=infer_site)
+        return with_reports(own, common.combination.sites, common.doubts_at(own.log_likelihood))
+
+    def _climb_gates(
+        self, combination: Combination, found: Mapping[str, Mixture], sites: Sequence[str], penalty: Penalty
+    ) -> Dialogue[OwnGatesEnd | None]:
+        """Take the steps of refinement with a gate of each site, from the gates of their own fits."""
+        if self.per_site is None:
+            return None
+        check_own_gates(combination.mixture)
+        starts = {site: found.get(site, combination.mixture) for site in sites}
+        own = own_parameters(combination.mixture, self.per_site)
+        end = yield from climb_own_gates(starts, own, penalty, self.refine, shift=0.0)
+        return replace(end, stop=StopReason.REFINED) if end.stop is StopReason.MAX_ITER else end
+
+    def _with_ends(
+        self, combined: Sequence[CombinedFit], ends: Sequence[OwnGatesEnd | None], task: Task
+    ) -> Dialogue[list[CombinedFit | OwnGatesFit]]:
+        """Return the refined fits, with a gate of each site where it was climbed."""
+        meats = iter((yield from together([ask_own_meats(end, task) for end in ends if end is not None])))
+        done: list[CombinedFit | OwnGatesFit] = []
+        for common, end in zip(combined, ends, strict=True):
+            if end is None:
+                done.append(common)
+                continue
+            own = own_gates_fit([end], common, next(meats))
+            done.append(with_reports(own, common.combination.sites, common.doubts_at(own.log_likelihood)))
         return done
 
     def _combined(
@@ -276,9 +359,13 @@ class CombinedFit(InferredFit):
     @property
     def doubts(self) -> tuple[str, ...]:
         """Return the reasons not to trust the combined mixture: sites that disagree or form two camps, and rivals."""
+        return (*super().doubts, *self.doubts_at(self.log_likelihood))
+
+    def doubts_at(self, log_likelihood: float) -> tuple[str, ...]:
+        """Return the doubts about a mixture of these sites with another likelihood."""
         camps = self.combination.camps
         of_camps = (camps.text,) if camps is not None and camps.found else ()
-        return (*super().doubts, *of_camps, *self.rivals.doubts(self.log_likelihood))
+        return (*of_camps, *self.rivals.doubts(log_likelihood))
 
 
 def unrefined_fit(combination: Combination, penalty: Penalty) -> CombinedFit:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from types import MappingProxyType
 
 import numpy as np
 
@@ -79,11 +80,13 @@ def opening(
     one: Mixture,
     penalty: Penalty,
     *,
+    gates: Mapping[str, Mixture] = MappingProxyType({}),
     scores: bool = False,
 ) -> Dialogue[Opening]:
     """Run the first round of refinement for all mixtures, in which each site answers on its own.
 
-    With ``scores``, sites send no products of covariates at these mixtures, and no information.
+    With ``scores``, sites send no products of covariates at these mixtures, and no information. ``gates`` has the last
+    mixture with the gate of a site, where it is known.
 
     Sites also compute the likelihoods of the models of at most ten sites, which tell sites that disagree. If all models
     were used, all sites take part in refinement. Otherwise a site whose model was not fully used takes part if its rows
@@ -101,7 +104,7 @@ def opening(
     each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
     heard = {site: found.items[len(expectations) :] for site, found in answers.items()}
     cross = cross_likelihood(asked, heard, max((models[site].mixture.parameter_count for site in asked), default=0))
-    members = yield from _members(combinations, models, each, penalty)
+    members = yield from _members(combinations, models, each, penalty, gates)
     taking = each if members is None else members
     firsts = [reduce(add, (each[site][i] for site in taking)) for i in range(len(mixtures))]
     of_one = reduce(add, (answers[site].items[len(mixtures)] for site in taking))
@@ -127,6 +130,7 @@ def _members(
     models: Mapping[str, SiteModel],
     each: Mapping[str, Sequence[Statistics]],
     penalty: Penalty,
+    gates: Mapping[str, Mixture],
 ) -> Dialogue[tuple[str, ...] | None]:
     """Return the sites that take part in refinement; None for all."""
     doubted = _doubted(combinations)
@@ -143,7 +147,7 @@ def _members(
 
     asked = [site for site in each if is_unlike(site) and site not in copied]
     if asked and combinations[-1].mixture.K > 1:
-        found = yield from climb_gates(dict.fromkeys(asked, combinations[-1].mixture), penalty)
+        found = yield from climb_gates({s: gates.get(s, combinations[-1].mixture) for s in asked}, penalty)
         reached |= {site: max(reached[site], _best_per_row([answer])) for site, answer in found.items()}
     members = tuple(site for site in each if not is_unlike(site))
     if not members:
