@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from consilience import FederatedEM, Federation, MixtureOfRegressions, OneShot
+from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, MixtureOfRegressions, OneShot
 
 
 def draw(n, share, rng):
@@ -14,10 +14,10 @@ def draw(n, share, rng):
     return x, np.where(first, 1.5 * x[:, 0], 3 - x[:, 0]) + 0.6 * rng.normal(size=n)
 
 
-def fit(sites, method):
+def fit(sites, method, K=2, kind=MixtureOfRegressions):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return Federation(sites).fit(MixtureOfRegressions(2, random_state=0, n_init=2), method=method)
+        return Federation(sites).fit(kind(K, random_state=0, n_init=2), method=method)
 
 
 def with_last(share, seed=50):
@@ -55,5 +55,36 @@ def test_a_site_that_codes_missing_responses_as_99_is_left_out_by_name():
     assert [site.name for site in result.sites if site.reasons] == ["last"]
     assert "with all sites" in result.sites[-1].reasons[-1]
     assert "standard errors apart" in result.sites[-1].reasons[-1]
+    assert repr(result).splitlines()[1].split()[:3] == ["left", "out", "last:"]
     alone = fit({name: rows for name, rows in sites.items() if name != "last"}, FederatedEM())
     assert result.fit.log_likelihood == pytest.approx(alone.fit.log_likelihood, rel=1e-9)
+
+
+def draw_softmax(n, intercept, rng):
+    X = rng.standard_normal((n, 2))
+    first = rng.random(n) < 1 / (1 + np.exp(-(intercept + 0.8 * X[:, 0] + 0.8 * X[:, 1])))
+    B = np.where(first[:, None], [0.0, 1.5, -0.5], [3.0, -1.0, 0.5])
+    return X, np.sum(np.c_[np.ones(n), X] * B, axis=1) + 0.7 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sites_with_gates_far_from_the_joint_one_are_used(seed):
+    rng = np.random.default_rng(seed)
+    odds = np.log([0.95, 0.05, 0.95, 0.02, 0.05, 0.5]) - np.log([0.05, 0.95, 0.05, 0.98, 0.95, 0.5])
+    sites = {f"s{i}": draw_softmax(400, each, rng) for i, each in enumerate(odds)}
+    result = fit(sites, FederatedEM(), kind=MixtureOfExpertsRegressor)
+    assert [site.status for site in result.sites] == ["used"] * 6
+    assert not result.fit.survey.suspicions
+
+
+def test_a_site_that_has_most_of_one_expert_is_used():
+    rng = np.random.default_rng(2)
+    B = np.array([[0.0, 1.5], [3.0, -1.0], [-3.0, 0.5]])
+
+    def site(shares):
+        x, z = rng.normal(size=(200, 1)), rng.choice(3, 200, p=shares)
+        return x, B[z, 0] + B[z, 1] * x[:, 0] + 0.7 * rng.normal(size=200)
+
+    few, most = [0.05, 0.475, 0.475], [0.85, 0.075, 0.075]
+    result = fit({"a": site(few), "b": site(most), "c": site(few)}, FederatedEM(), 3)
+    assert [site.status for site in result.sites] == ["used"] * 3

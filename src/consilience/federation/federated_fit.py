@@ -38,9 +38,11 @@ def list_some(names: Sequence[str]) -> str:
 
 
 def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
-    """Return labels and texts of the overview of a fit."""
+    """Return labels and texts of the overview of a fit; sites that were left out come first."""
     fit, record = fitted.fit, fitted.record
-    lines = [
+    left_out = [site for site in fitted.sites if getattr(site, "status", "") == "set aside"]
+    lines = [("left out", f"{site.name}: {'; '.join(site.reasons)}") for site in left_out]
+    lines += [
         ("model", f"{type(fitted.model).__name__}, {fitted.model.order_name}={fit.mixture.K}"),
         ("sites", _sites(fitted.sites, record.sites)),
         ("rows or groups", f"{fit.ascent.statistics.weight:,.10g}"),
@@ -54,7 +56,7 @@ def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
         lines.append(("gates", f"one of each site, common experts; {fit.test}. Shares by site: .shares()"))
     lines += [("doubt", _cut(doubt)) for doubt in fit.doubts]
     lines += [("influence", f"{site}: {said}") for site, said in fitted.influential.items()]
-    noted = [site for site in fitted.sites if site.reasons or site.remarks]
+    noted = [site for site in fitted.sites if (site.reasons or site.remarks) and site not in left_out]
     lines += [("site", _cut(str(site))) for site in noted[:REMARKS_SHOWN]]
     if len(noted) > REMARKS_SHOWN:
         lines.append(("", f"… and {len(noted) - REMARKS_SHOWN} more sites with remarks"))
