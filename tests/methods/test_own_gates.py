@@ -13,8 +13,8 @@ from scipy.stats import norm
 from consilience import FederatedEM, Federation, GaussianMixture, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.errors import InvalidInputError
 from consilience.fit import Problem, Specification, infer
-from consilience.methods.own_gates import climb_own_gates, own_parameters
-from consilience.model import Rows, expect
+from consilience.methods.own_gates import climb_gates, climb_own_gates, own_parameters
+from consilience.model import Design, GaussianExperts, Mixture, Penalty, Rows, SoftmaxGate, expect
 from consilience.model.summary import column_summary
 
 SHARES = {"a": 0.3, "b": 0.5, "c": 0.95}
@@ -190,3 +190,26 @@ def test_wrong_settings_are_answered_with_a_sentence(wrong):
 def test_shares_of_another_method_are_answered_with_a_sentence(sites):
     with pytest.raises(InvalidInputError, match="per_site"):
         fit(sites, MixtureOfRegressions(2, random_state=0, n_init=2), None).shares()
+
+
+@pytest.mark.parametrize("intercept", [-4.0, 0.0, 4.0])
+def test_a_gate_far_from_that_of_a_site_climbs_to_it(intercept):
+    x, y = draw(600, 0.9, np.random.default_rng(0), slope=1.0)
+    rows = Rows(x, y[:, None])
+    experts = GaussianExperts(np.array([[[0.0, 1.5]], [[3.0, -1.0]]]), np.full((2, 1, 1), 0.36))
+    gate = SoftmaxGate(np.array([[intercept, -1.0], [-intercept, 1.0]]))
+    climbing = climb_gates({"s": Mixture(Design.raw(1), gate, experts)}, Penalty())
+    request = next(climbing)
+    try:
+        while True:
+            request = climbing.send({"s": expect(request.questions["s"].mixture, rows)})
+    except StopIteration as ended:
+        reached = ended.value["s"].log_likelihood
+
+    def minus(a):
+        odds = a[0] + a[1] * x[:, 0]
+        log_pi = log_softmax(np.stack([odds, np.zeros_like(odds)]), axis=0)
+        return -logsumexp(log_pi + norm.logpdf(y, [1.5 * x[:, 0], 3 - x[:, 0]], 0.6), axis=0).sum()
+
+    best = -minimize(minus, np.zeros(2)).fun
+    assert best - 0.02 * len(y) < reached <= best + 1e-6

@@ -432,7 +432,7 @@ SMALL_GAIN = 0.003
 def climb_gates(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[dict[str, Statistics]]:
     """Take EM steps on the gate of each site alone, from its mixture; return its statistics at the best gate.
 
-    A step by which the likelihood falls is taken again, shorter.
+    After a step by which the likelihood falls, a gate without slopes is tried, and then shorter steps.
     """
     best: dict[str, tuple[Mixture, Statistics]] = {}
     fraction = dict.fromkeys(mixtures, 1.0)
@@ -444,12 +444,19 @@ def climb_gates(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[d
             if gain > 0:
                 best[site] = mixtures[site], found
             fraction[site] = min(2 * fraction[site], 1.0) if gain > 0 else SHORTER * fraction[site]
-            if not 0 <= gain < SMALL_GAIN * found.weight:
+            if fraction[site] == SHORTER and gain <= 0 and mixtures[site].reads.intercept:
+                asked[site] = _with_flat_gate(*best[site])
+            elif not 0 <= gain < SMALL_GAIN * found.weight:
                 asked[site] = _with_gate_after(*best[site], penalty, fraction[site])
         if not asked:
             break
         mixtures = asked
     return {site: found for site, (_, found) in best.items()}
+
+
+def _with_flat_gate(mixture: Mixture, statistics: Statistics) -> Mixture:
+    shares = np.maximum(statistics.gate.plain[: mixture.K], 0.5)
+    return replace(mixture, gate=mixture.gate.with_shares(shares / shares.sum()))
 
 
 def _with_gate_after(mixture: Mixture, statistics: Statistics, penalty: Penalty, fraction: float) -> Mixture:
