@@ -123,7 +123,7 @@ class KeptFits:
 
     def __init__(self, rows: Sequence[Rows], fits: Mapping[str, LocalFit]) -> None:
         self._sites = {name: Site(name, part) for name, part in zip(fits, rows, strict=True)}
-        self._fits = {name: encode(fit) for name, fit in fits.items()}
+        self._fits = {name: encode(fit, self._sites[name].watched().fingerprint) for name, fit in fits.items()}
         self.sites = tuple(fits)
 
     def ask(
@@ -157,9 +157,11 @@ def _bottleneck(cost: np.ndarray) -> float:
 
 
 def parameters_of(mixture: Mixture) -> tuple[np.ndarray, np.ndarray]:
-    """``θ (K, D)`` and the shares ``(K,)``."""
+    """``θ (K, D)`` and the shares ``(K,)``; one regression is K equal ones."""
     raw = mixture.raw()
-    return raw.experts.B.reshape(K, D), raw.gate.probabilities
+    return np.broadcast_to(raw.experts.B.reshape(-1, D), (K, D)), np.broadcast_to(
+        raw.gate.probabilities / (K / raw.K), K
+    )
 
 
 # ---------------------------------------------------------------------- the baselines

@@ -28,6 +28,9 @@ from threadpoolctl import threadpool_limits
 import consilience
 
 HERE = Path(__file__).parents[1]
+PROTOCOL = HERE / "sites" / "protocol.toml"
+HOLD_OUT = {"hold-out": "the draws on which rules are judged, once, instead of those on which they are tuned"}
+"""Option of studies whose draws the protocol fixes."""
 RESULTS, RECORDS, SCRATCH = HERE / "results", HERE / "records", HERE / "scratch"
 Record = dict[str, Any]
 
@@ -70,6 +73,12 @@ class Study:
         self.started = time.perf_counter()
         self.earlier = 0.0  # seconds of the replications of earlier runs
 
+    def draws(self, section: str) -> range:
+        """Seeds of a section of the protocol: of development, or with ``--hold-out`` those that judge the rules."""
+        kind = "hold_out" if self.options.get("hold-out") else "development"
+        found = tomllib.loads(PROTOCOL.read_text(encoding="utf-8"))[section][kind]
+        return range(found["first_seed"], found["first_seed"] + (1 if self.quick else found["draws"]))
+
     def replicate(self, keys: Iterable[str], run: Callable[[str], Record]) -> list[Record]:
         """``run(key)`` for each key that has no record yet; all records, in the order of the keys."""
         log = (SCRATCH if self.quick else RECORDS) / f"{self.label}.jsonl"
@@ -108,15 +117,11 @@ class Study:
             print_table(each)
 
 
-HOLD_OUT = {"hold-out": "the draws on which rules are judged, to be run once"}
-"""Option of studies of rules: without it, the draws on which they are tuned."""
-
-
 def protocol(study: Study, section: str) -> tuple[Record, range]:
     """A section of the protocol of the rules about sites, and the seeds of its draws; two in a quick study."""
     found = tomllib.loads((HERE / "sites" / "protocol.toml").read_text(encoding="utf-8"))[section]
-    chosen = found["hold_out" if study.options["hold-out"] else "development"]
-    return found, range(chosen["first_seed"], chosen["first_seed"] + (2 if study.quick else chosen["draws"]))
+    seeds = study.draws(section)
+    return found, seeds[:2] if study.quick else seeds
 
 
 def versions() -> dict[str, str]:

@@ -109,8 +109,10 @@ def federated(data: Simulated, fits, method, seed: int) -> Record:
 
 
 def covered(fit) -> list[int]:
-    """How many of the centre's coefficients have the truth in their 95 % interval, and of how many."""
+    """How many coefficients of the centre have the truth in their 95 % interval, and of how many; none if withheld."""
     lower, upper = (part.experts.reshape(K, -1) for part in fit.inference.interval())
+    if np.isnan(lower).any():
+        return [0, 0]
     centre = parameters_of(fit.mixture)[0]
     cost = np.linalg.norm(centre[:, None] - THETA, axis=2)
     order = PERMUTATIONS[cost[PERMUTATIONS, np.arange(K)].sum(axis=1).argmin()]
@@ -168,7 +170,7 @@ def aims(groups: dict[float, list[Record]], bars: dict[float, tuple[float, float
                 "most rounds": max(r["errors"]["SharedCentre"]["rounds"] for r in records),
                 "noise named": f"{sum('9' in r['errors']['SharedCentre']['named'] for r in records)} of {len(records)}",
                 "honest named": rounded(np.mean([_honest_named(r) for r in records])),
-                "centre's 95 % intervals": rounded(inside[0] / inside[1]),
+                "centre's 95 % intervals": rounded(inside[0] / inside[1]) if inside[1] else "withheld",
             }
         )
     return rows

@@ -37,7 +37,7 @@ from consilience.errors import (
 from consilience.estimators.federated import adopt_fit, set_columns
 from consilience.federation.federated_fit import FederatedFit
 from consilience.messages import FailureCode
-from consilience.methods.per_site.shared_fit import OF_A_SITE
+from consilience.methods.per_site.shared_fit import GETS, OF_A_SITE
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
 from simulated import Simulated, simulated
 
@@ -191,7 +191,7 @@ def test_what_fedgrem_withholds_is_said() -> None:
 def test_sites_are_read_as_text(shared: FederatedFit) -> None:
     for site in shared.sites:
         assert str(site).startswith(f"{site.name}: shared: shrinkage ")
-        assert str(site).endswith(" %")
+        assert str(site).endswith(" %" if site.model == "shared" else GETS[site.model])
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -343,6 +343,6 @@ def test_a_random_state_draws_who_is_asked() -> None:
 
 
 def test_the_record_counts_what_was_sent(shared: FederatedFit) -> None:
-    assert [r.question for r in shared.record.rounds[:2]] == ["FitSite", "Expect"]
+    assert [r.question for r in shared.record.rounds[:2]] == ["FitSite", "Several"]  # with one regression
     assert all(exchange.bytes_sent > 0 for r in shared.record.rounds for exchange in r.exchanges)
     assert any("the observed information" in r.discloses for r in shared.record.rounds)

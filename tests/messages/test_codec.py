@@ -321,8 +321,8 @@ def test_bundles_that_no_one_sent_are_refused(head: tuple[int, ...]) -> None:
         decode(Message(BUNDLE, head, np.empty(0)).to_bytes())
 
 
-@pytest.mark.parametrize("part", [Bundle((), ()), Several(()), Likelihood(0.0, 1.0), "text"], ids=repr)
-def test_what_is_no_single_question_cannot_be_sent_in_a_bundle(part: object) -> None:
+@pytest.mark.parametrize("part", [Bundle((), ()), Several((Several(()),)), Likelihood(0.0, 1.0), "text"], ids=repr)
+def test_what_is_no_question_of_a_site_cannot_be_sent_in_a_bundle(part: object) -> None:
     with pytest.raises(MessageError, match="cannot be sent"):
         encode(Bundle((0,), (part,)))  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ import pytest
 
 from answering import Calls, failing, slow, small_sites
 from consilience.engines import InProcess
-from consilience.errors import InvalidInputError, MessageError, RoundStoppedError
+from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect
 from consilience.messages import (
     Each,
@@ -116,13 +116,16 @@ def test_questions_of_several_kinds_or_none_are_refused() -> None:
         PerSite({"west": LogLikelihood(QUESTIONS["west"].mixture), "east": QUESTIONS["east"]})
 
 
-def test_several_questions_for_each_are_refused_before_anyone_is_asked(calls: Calls, sites: list[Site]) -> None:
+def test_a_site_may_be_asked_several_questions_of_its_own(sites: list[Site]) -> None:
     def ask() -> Dialogue[Any]:
-        return (yield PerSite({"west": Several((QUESTIONS["west"],))}))
+        return (yield PerSite({site: Several((QUESTIONS[site], Summarise(2, 1))) for site in ("west", "south")}))
 
-    with pytest.raises(MessageError, match="Several cannot be sent"):
-        run(ask(), InProcess().over(sites))
-    assert calls.asked == []
+    answers = run(ask(), InProcess().over(sites)).value
+    for site in sites:
+        if site.name in answers:
+            first, _ = answers[site.name].items
+            assert encode(first) == alone(site)
+    assert list(answers) == ["west", "south"]
 
 
 @pytest.mark.parametrize("other", ["west", "south"])

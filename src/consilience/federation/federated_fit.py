@@ -361,7 +361,8 @@ def build_models(models: Sequence[MixtureEstimator], done: Run[Sequence[Fit | No
 def build_model(model: MixtureEstimator, fit: Fit, record: Record) -> FederatedFit:
     """Return the fitted model, and a copy of it for each site that has its own fit."""
     fit = fit.with_dropped(record.dropped)
-    models = {site: adopt_fit(copy(model), own) for site, own in fit.site_fits().items()}
+    orders = {site: {model.order_name: own.mixture.K} for site, own in fit.site_fits().items()}  # 1 at some sites
+    models = {s: adopt_fit(copy(model).set_params(**orders[s]), own) for s, own in fit.site_fits().items()}
     return FederatedFit(adopt_fit(model, fit), record, fit, models)
 
 

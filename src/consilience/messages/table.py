@@ -193,22 +193,30 @@ def _record_of(kind: int) -> Struct:
 
 @dataclass(frozen=True)
 class PartCodec:
-    """Codec of a question or an answer within a message: its number, counted from the first of its sort."""
+    """Codec of a question or an answer within a message: its number, counted from the first of its sort.
+
+    A part may be several questions, with the number ``MOST_KINDS``, only if ``several``.
+    """
 
     first: int
     question: bool
+    several: bool = False
 
     def write(self, value: Any, to: Writer) -> None:
         """Append the number to the head, then write the record."""
         kind = _KIND_OF.get(type(value))
-        if kind is None or not self._has(type(value)):
+        several = self.several and isinstance(value, Several)
+        if kind is None or not (several or self._has(type(value))):
             raise MessageError(f"{type(value).__name__} cannot be sent: expected {self._expected}")
-        to.head.append(kind - self.first)
+        to.head.append(MOST_KINDS if several else kind - self.first)
         _RECORDS[kind].write(value, to)
 
     def read(self, source: Reader) -> Any:
         """Read a number, then that record."""
-        record = _record_of(self.first + source.whole(0, MOST_KINDS))
+        number = source.whole(0, MOST_KINDS)
+        if self.several and number == MOST_KINDS:
+            return WRAPPERS[Several].read(source)
+        record = _record_of(self.first + number)
         if not self._has(record.type):
             raise MessageError(f"message has a part {record.type.__name__}; expected {self._expected}")
         return record.read(source)
@@ -222,6 +230,7 @@ class PartCodec:
 
 
 ANY_QUESTION, ANY_ANSWER = PartCodec(4, question=True), PartCodec(19, question=False)
+PER_SITE_QUESTION = PartCodec(4, question=True, several=True)
 WRAPPERS: dict[type, Struct] = {
     record.type: record
     for record in (
@@ -230,7 +239,10 @@ WRAPPERS: dict[type, Struct] = {
         Struct(Answers, {"items": Tuple(ANY_ANSWER, MOST_QUESTIONS)}),
         Struct(
             Bundle,
-            {"places": Tuple(Whole(0, MOST_SITES), MOST_SITES), "questions": Tuple(ANY_QUESTION, MOST_SITES)},
+            {
+                "places": Tuple(Whole(0, MOST_SITES), MOST_SITES),
+                "questions": Tuple(PER_SITE_QUESTION, MOST_SITES),
+            },
             check_bundle,
         ),
     )

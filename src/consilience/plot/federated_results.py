@@ -156,9 +156,8 @@ def _combined_forest(result: FederatedResult, k: int, c: int, t: int) -> Forest:
 def _shrunk_forest(result: FederatedResult, k: int, c: int, t: int) -> Forest:
     """Return the shrunk estimates of the sites."""
     names = [site.name for site in result.fit.evidence()]
-    own = [
-        result.models[name].inference_.estimates.experts[k, c, t] if name in result.models else np.nan for name in names
-    ]
+    found = {name: model.inference_.estimates.experts for name, model in result.models.items()}
+    own = [found[name][k, c, t] if name in found and k < len(found[name]) else np.nan for name in names]
     remark = "\nestimates of sites are shrunk towards the centre,\nand have no intervals"
     return Forest(names, np.array(own), np.full(len(names), np.nan), remark)
 

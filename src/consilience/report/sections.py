@@ -334,12 +334,7 @@ def rival_section(subject: Subject, _draw: Any) -> Section | None:
     found, model = subject.rivals, subject.model
     own = [("this result", model.log_likelihood_)]
     if found is not None:
-        own += [
-            ("before refinement", found.unrefined),
-            ("one regression for all rows", found.one_regression),
-            (f"model of {found.best_site} for all sites", found.carried_over),
-            ("one normal distribution without covariates", found.constant),
-        ]
+        own += found.shown
     elif model.single_bic_ is not None:
         bic = -2 * model.log_likelihood_ + model.n_parameters_ * np.log(model.n_labels_)
         both = (("this result", bic), (f"one {noun(model)} for all rows", model.single_bic_))

@@ -21,11 +21,12 @@ from consilience.engines import DaskCluster, InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect, Fit, Specification, fit_mixture
 from consilience.fit.climb import StopReason
-from consilience.messages import FitSite, Likelihood, LogLikelihood, decode, encode
+from consilience.messages import Answers, FitSite, Likelihood, LogLikelihood, Several, decode, encode
 from consilience.methods import Task
 from consilience.methods.per_site import shared_centre as module
 from consilience.methods.per_site import shared_fit as module_text
 from consilience.methods.per_site.local_fits import LocalFits
+from consilience.methods.per_site.rivals import RegressionRivals, SharedRivals
 from consilience.methods.per_site.shared_fit import OF_A_SITE, SharedFit, SiteShare
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Rows, expect
 from consilience.model.mixture import alignment
@@ -536,7 +537,8 @@ def test_the_rounds_are_the_fits_and_questions_of_their_own() -> None:
     done = study(gaussian_sites(4)[0], method=SharedCentre())
     kinds = [(r.request, r.question) for r in done.record.rounds]
     steps = len(kinds) - 2
-    assert kinds == [("Each", "FitSite"), *[("PerSite", "Expect")] * steps, ("PerSite", "LogLikelihood")]
+    several, expect_only = ("PerSite", "Several"), ("PerSite", "Expect")  # the regressions of rivals, and rivals
+    assert kinds == [("Each", "FitSite"), several, *[expect_only] * (steps - 1), several]
     assert done.value[0].ascent.passes == steps <= 20
     assert done.value[0].ascent.stop is StopReason.SETTLED
 
@@ -555,7 +557,8 @@ def test_information_is_asked_for_in_every_fifth_round_once_sites_may_differ() -
     with suppress(StopIteration):
         while True:
             own = own_questions(request, parts)
-            asked += [{question.information for question in own.values() if isinstance(question, Expect)}]
+            firsts = [each.questions[0] if isinstance(each, Several) else each for each in own.values()]
+            asked += [{question.information for question in firsts if isinstance(question, Expect)}]
             request = dialogue.send({site.name: answer(own[site.name], site) for site in sites})
     assert asked[:2] == [set(), {False}]
     informed = [True in found for found in asked]
@@ -568,7 +571,7 @@ def test_information_is_asked_for_in_every_fifth_round_once_sites_may_differ() -
 def test_few_rounds_are_no_more_than_asked_for(rounds: int) -> None:
     done = study(gaussian_sites(4)[0], method=SharedCentre(rounds=rounds))
     (fit,) = done.value
-    assert [r.question for r in done.record.rounds] == ["FitSite", *["Expect"] * rounds, "LogLikelihood"]
+    assert [r.question for r in done.record.rounds] == ["FitSite", "Several", *["Expect"] * (rounds - 1), "Several"]
     assert fit.ascent.passes == rounds
     assert np.abs(fit.mixture.experts.B[:, :, 0] - MEANS).max() < 0.6
 
@@ -601,7 +604,7 @@ def test_no_round_asks_more_than_its_share_and_a_roll_call_comes_first(participa
     assert (fits.request, fits.question) == ("Each", "FitSite")
     assert {len(r.exchanges) for r in (fits, *rounds)} == {round(8 * participation)}
     assert len({asked_in(r) for r in rounds}) > 1
-    assert (last.request, last.question) == ("PerSite", "LogLikelihood")
+    assert (last.request, last.question) == ("PerSite", "Several")
     assert set(asked_in(last)) == {site for r in rounds for site in asked_in(r)} == set(done.value[0].fits)
 
 
@@ -665,7 +668,8 @@ def test_a_site_that_joins_late_starts_from_the_centre(monkeypatch: pytest.Monke
         while True:
             number += 1
             own = own_questions(request, parts)
-            for name, question in own.items():
+            for name, asked in own.items():
+                question = asked.questions[0] if isinstance(asked, Several) else asked
                 if isinstance(question, Expect) and name not in seen:
                     seen.add(name)
                     late += number > 3
@@ -683,8 +687,8 @@ def test_with_a_share_of_the_sites_the_result_is_nearly_that_of_all() -> None:
     (fit,) = study(parts, method=SharedCentre(participation=0.5, rounds=14)).value
     (everyone,) = plain(8).value
     assert set(fit.fits) == set(parts)
-    for name, own in fit.fits.items():
-        assert gap(own.mixture, everyone.fits[name].mixture) < 0.2
+    for name, mixture in fit.sharing.mixtures.items():  # which of them a site gets may differ
+        assert gap(mixture, everyone.sharing.mixtures[name]) < 0.2
 
 
 # ---------------------------------------------------------------------- interruptions and engines
@@ -892,32 +896,115 @@ def test_sites_centred_elsewhere_are_not_worse_than_alone(seed: int) -> None:
     assert np.mean(loss) < 0
 
 
-def guarding(shared: float, *, shrinkage: float = 0.5, n: float = 100.0) -> SharedFit:
-    """A fit whose sites state that their shared mixtures have this log-likelihood, and their own fits 0."""
+KINDS = ("shared", "centre", "one", "regression")
+
+
+def contested(values: Mapping[str, float], *, shrinkage: float = 0.5, n: float = 1e4) -> SharedFit:
+    """A fit in which ``site 1`` states these log-likelihoods of its rivals (-1e6 if not given); all own fits have 0."""
     parts, _ = gaussian_sites(4)
     own = own_fit(parts["site 0"]).mixture
     fits = LocalFits(dict.fromkeys(parts, own), dict.fromkeys(parts, n), dict.fromkeys(parts, 0.0), None, {})
-    state = module._Rounds(fits, own, Specification(K=3, gate="constant").penalty(column_summary(parts["site 0"])), {})
-    state.take({site: expect(own, rows) for site, rows in parts.items()})
+    specification, summary = Specification(K=3, gate="constant"), column_summary(parts["site 0"])
+    one = RegressionRivals(specification.with_order(1).blank(summary), specification.penalty(summary), exact=True)
+    state = module._Rounds(fits, own, one.penalty, {}, one)
+    state.take({site: Answers((expect(own, rows), expect(one.mixture, rows))) for site, rows in parts.items()})
     state.share(last=True)
     state.share(last=True)
     state.sharing = replace(state.sharing, shrinkage=np.full_like(state.sharing.shrinkage, shrinkage))
-    values = {site: Likelihood(shared if site == "site 1" else 0.0, n) for site in parts}
-    return state.ending(values).fit(state.penalty)
+    plainly = {"shared": 0.0}
+    stated = {
+        site: Answers(tuple(Likelihood((values if site == "site 1" else plainly).get(kind, -1e6), n) for kind in KINDS))
+        for site in parts
+    }
+    return state.ending(stated).fit(one.penalty)
 
 
 @pytest.mark.slow
-def test_a_site_keeps_its_own_fit_where_the_shared_mixture_is_worse() -> None:
-    own = own_fit(gaussian_sites(4)[0]["site 0"]).mixture
-    bound = 0.5 * module.optimism(own, 1e4)
-    for gap, kept in ((bound + 201.0, True), (bound, False), (199.0, False)):  # 200 are 0.02 a row
-        fit = guarding(-gap, n=1e4)
+def test_a_site_keeps_its_own_fit_only_where_it_is_better_by_more_than_its_parameters_cost() -> None:
+    P = own_fit(gaussian_sites(4)[0]["site 0"]).mixture.parameter_count
+    bound = 4 * P - (0.5 * 2 + 0.5 / 4) * P  # 4 for each parameter; the shared mixture has half of them, at 2
+    for gap, kept in ((bound + 1.0, True), (bound - 1.0, False)):
+        fit = contested({"shared": -gap})
         one = fit.sites[1]
         assert one.own == kept
-        assert (module_text.GUARDED in one.remarks) == kept
+        assert (module_text.GETS["own"] in one.remarks) == kept
         assert (one.status == "on its own") == kept
         assert fit.fits["site 1"].log_likelihood == (0.0 if kept else -gap)
         assert not any(site.own for i, site in enumerate(fit.sites) if i != 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["centre", "one", "regression"])
+def test_a_site_gets_a_simpler_model_that_explains_its_rows_as_well(kind: str) -> None:
+    fit = contested({"shared": 0.0, kind: 1000.0})
+    site, own = fit.sites[1], fit.fits["site 1"]
+    assert site.model == kind
+    assert module_text.GETS[site.model] in site.remarks
+    assert len(own.mixture.experts.B) == (3 if kind == "centre" else 1)
+    assert own.log_likelihood == 1000.0
+    assert site.status == ("shared" if kind == "centre" else "one regression")
+    assert fit.site_fits()["site 1"].borrowed == (kind != "regression")
+    assert fit.trusted  # the mixtures of the other sites are far better
+
+
+def test_regressions_that_explain_all_rows_better_than_mixtures_are_a_doubt() -> None:
+    totals = {"shared": (-100.0, 40.0), "centre": (-130.0, 9.0), "one": (-120.0, 5.0), "own": (-10.0, 200.0)}
+    (doubt,) = SharedRivals(totals, {"one": 3, "shared": 1}).doubts
+    assert doubt.startswith("one regression for all rows explains the rows better than mixtures do")
+    assert doubt.endswith("-125 against -140; 3 of 4 sites get one regression")
+    assert SharedRivals(totals | {"shared": (-80.0, 40.0)}, {"shared": 4}).doubts == ()
+    assert SharedRivals().doubts == ()
+
+
+def test_sites_whose_mixtures_are_hardly_there_get_one_regression_and_the_fit_is_in_doubt() -> None:
+    rng = np.random.default_rng(4000)
+    parts, new = {}, {}
+    for m, n in enumerate((57, 66, 72, 99, 108, 111)):
+        B = np.array([1.0, 0.5, -0.5, 0.3]) + 0.05 * rng.normal(size=4)
+        for kept, size in ((parts, n), (new, 2_000)):
+            X = rng.normal(size=(size, 3))
+            y = np.c_[np.ones(size), X] @ B + 0.3 * rng.choice(2, size) + 0.6 * rng.normal(size=size)
+            kept[f"site {m}"] = Rows(X, y[:, None])
+    dialogue = SharedCentre().dialogue(Task([REGRESSIONS], 3, 1, seed=0, n_init=2))
+    (fit,) = run(dialogue, InProcess().over(sites_of(parts))).value
+    assert "one regression for all rows" in fit.doubts[-1]
+    assert "one regression explains the rows better" in fit.inference.withheld["experts"]
+    assert sum(site.model == "one" for site in fit.sites) >= 4
+    pooled = Rows(*(np.concatenate([getattr(rows, name) for rows in parts.values()]) for name in ("X", "Y")))
+    one = fit_mixture(pooled, REGRESSIONS.with_order(1), rng=rng).mixture
+    given = next(site.name for site in fit.sites if site.model == "one")
+    assert gap(fit.fits[given].mixture, one) < 1e-8
+    loss = [np.mean(one.log_density(rows) - fit.fits[name].mixture.log_density(rows)) for name, rows in new.items()]
+    assert max(loss) < 0.1
+    assert np.mean(loss) < 0.02
+
+
+@pytest.mark.parametrize("family", ["poisson", "gamma"])
+def test_the_rounds_find_one_regression_of_families_without_sufficient_sums(family: str) -> None:
+    case = case_of(family, "constant", 600)
+    parts = parted(case.rows, 3)
+    one = case.specification.with_order(1)
+    summary = column_summary(case.rows)
+    found = RegressionRivals(one.blank(summary), one.penalty(summary), exact=False)
+    for _ in range(30):
+        questions = found.beside(dict.fromkeys(parts, Expect(one.blank(summary))))
+        if found.settled:
+            break
+        found.take({site: answer(questions[site].questions[1], Site(site, rows)) for site, rows in parts.items()})
+    best = fit_mixture(case.rows, one, rng=np.random.default_rng(0)).log_likelihood
+    assert found.mixture.log_density(case.rows).sum() > best - 0.5
+    assert set(found.of_sites) == set(parts)
+
+
+def test_intervals_of_the_centre_need_rows_for_each_coefficient() -> None:
+    parts, _ = regression_sites(5, 40)  # 20 rows of each of two experts for 5 coefficients
+    (fit,) = study(parts, REGRESSIONS, TWO_REGRESSIONS, SharedCentre(rounds=4)).value
+    assert "rows of an expert at a typical site for its 5 coefficients" in fit.inference.withheld["experts"]
+    parts, _ = regression_sites(5, 150)
+    (fit,) = study(parts, REGRESSIONS, TWO_REGRESSIONS, SharedCentre(rounds=4)).value
+    assert "experts" not in fit.inference.withheld
+    degrees = fit.inference.degrees_of_freedom().experts
+    np.testing.assert_array_equal(np.isfinite(degrees[:, 0, 0]), fit.sharing.between > 0)
 
 
 def test_the_optimism_of_a_fit_with_few_rows_is_bounded() -> None:

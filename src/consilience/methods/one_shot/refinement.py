@@ -229,6 +229,16 @@ class Rivals:
     from_site: bool = False
     constant: float = float("nan")
 
+    @property
+    def shown(self) -> tuple[tuple[str, float], ...]:
+        """Return names and log-likelihoods."""
+        return (
+            ("before refinement", self.unrefined),
+            ("one regression for all rows", self.one_regression),
+            (f"model of {self.best_site} for all sites", self.carried_over),
+            ("one normal distribution without covariates", self.constant),
+        )
+
     def doubts(self, log_likelihood: float) -> tuple[str, ...]:
         """Return the reasons not to trust a fit with this log-likelihood."""
         found = []

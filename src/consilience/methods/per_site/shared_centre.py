@@ -3,7 +3,8 @@
 Every site fits its own mixture. Labels are aligned, and all sites restart from the geometric median of the fits, which
 corrects poor local fits. In the first rounds all sites have the centre's mixture; in later rounds each site's estimate
 is shrunk towards the centre by empirical Bayes, without a tuning constant. A site whose local fit explains its rows
-much better than its shrunk mixture continues from the local fit.
+much better than its shrunk mixture continues from the local fit. In the end a site gets the best of its shrunk mixture
+and its rivals: the centre as it is, one regression for all rows or for its own, and its local fit.
 """
 
 from __future__ import annotations
@@ -19,8 +20,18 @@ from consilience.aggregate.robust.sharing import camps_of
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect, StopReason
 from consilience.fit.inference import inverse_information
-from consilience.messages import Dialogue, Each, Likelihood, LogLikelihood, PerSite, Summarise
+from consilience.messages import Answers, Dialogue, Each, PerSite, Several, Summarise
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
+from consilience.methods.per_site.rivals import (
+    Kind,
+    RegressionRivals,
+    Rival,
+    best_rival,
+    final_question,
+    local_rival,
+    rivals_of_site,
+    sum_rivals,
+)
 from consilience.methods.per_site.shared_fit import LastRound, SharedFit
 from consilience.methods.site_reports import survey_sites
 from consilience.methods.task import Method, Task, check_participation, check_whole
@@ -43,8 +54,6 @@ DAMPED = 8
 """Number of rounds, of the stage in which sites differ, after which steps are halved."""
 WIDE = 0.25
 """Fraction of the responses' covariance that experts have at the restart."""
-TOLERATED = 0.02
-"""Log-likelihood a row by which a site's own fit may be better on its rows before the site keeps it."""
 MOST_OPTIMISM = 2.5
 """Maximum optimism of a local fit, per parameter."""
 REPLAYED = "it repeated the answer of an earlier round to a different question"
@@ -58,7 +67,7 @@ class SharedCentre(Method):
     ----------
     rounds : int
         Maximum number of rounds after the local fits; they end once no coefficient changes by 0.1 standard errors. One
-        more round evaluates each site's mixture on its rows.
+        more round evaluates each site's mixture and its rivals on its rows.
     participation : float
         Fraction of the sites, drawn at random, that are asked in each round; below 1, all sites are first asked for a
         summary. A site that joins late starts from the centre. The last round, in which sites evaluate the mixtures
@@ -97,7 +106,9 @@ class SharedCentre(Method):
             summaries = present
             weights = {site: fits.weights.get(site, summary.weight) for site, summary in present.items()}
         sites, penalty = tuple(weights), specification.penalty(fits.summary)
-        state = _Rounds(fits, restart(fits), penalty, weights)
+        blank = specification.with_order(1).blank(fits.summary)
+        one = RegressionRivals(blank, penalty, exact=specification.has_moments)
+        state = _Rounds(fits, restart(fits), penalty, weights, one)
         for number in range(1, self.rounds + 1):
             answers = yield PerSite(state.questions(self._drawn(sites, task.seed, number)))
             state.take(answers)
@@ -122,6 +133,7 @@ class _Rounds:
     centre: Mixture
     penalty: Penalty
     weights: dict[str, float]
+    regressions: RegressionRivals
     stand: dict[str, Mixture] = field(default_factory=dict)
     asked: dict[str, Mixture] = field(default_factory=dict)
     answers: dict[str, Statistics] = field(default_factory=dict)
@@ -135,15 +147,20 @@ class _Rounds:
     settled: bool = False
     number: int = 0
 
-    def questions(self, drawn: tuple[str, ...]) -> dict[str, Expect]:
+    def questions(self, drawn: tuple[str, ...]) -> Mapping[str, Expect | Several]:
         """Return the question to each site: the statistics at its mixture, in some rounds with the information."""
         informed = not self.equal and self.differing % INFORMED == 0 and information.is_informable(self.centre)
-        return {site: Expect(self.stand.get(site, self.centre), information=informed) for site in drawn}
+        asked = {site: Expect(self.stand.get(site, self.centre), information=informed) for site in drawn}
+        return self.regressions.beside(asked)
 
-    def take(self, answers: Mapping[str, Statistics]) -> None:
+    def take(self, answers: Mapping[str, Statistics | Answers]) -> None:
         """Store the answers; those that overflow are ignored."""
         self.number += 1
-        for site, statistics in answers.items():
+        several = {site: each.items for site, each in answers.items() if isinstance(each, Answers)}
+        if several:
+            self.regressions.take({site: of_one for site, (_, of_one) in several.items()})
+        for site, given in answers.items():
+            statistics = given.items[0] if isinstance(given, Answers) else given
             stand = self.stand.get(site, self.centre)
             with np.errstate(over="ignore", invalid="ignore"):
                 found = curvature(stand, statistics, self.penalty)
@@ -189,42 +206,50 @@ class _Rounds:
         statistics, own = self.answers[site], self.fits.mixtures[site]
         return self.fits.log_likelihoods[site] > statistics.log_likelihood + optimism(own, statistics.weight)
 
-    def finals(self) -> dict[str, LogLikelihood]:
-        """Return the last question to each site: the likelihood of the mixture that it gets."""
-        assert self.sharing is not None  # at least one round  # noqa: S101
-        return {site: LogLikelihood(mixture) for site, mixture in self.sharing.mixtures.items()}
+    def finals(self) -> dict[str, Several]:
+        """Return the last question to each site: the likelihoods of the mixtures that it may get."""
+        return {site: final_question(self._contenders(site)) for site in self._shared.mixtures}
 
-    def ending(self, values: Mapping[str, Likelihood]) -> LastRound:
-        """Return the state after the last round, in which sites evaluated their shared mixtures."""
+    @property
+    def _shared(self) -> Sharing:
         assert self.sharing is not None  # at least one round  # noqa: S101
+        return self.sharing
+
+    def _contenders(self, site: str) -> dict[Kind, Mixture]:
+        """Return the mixtures that a site evaluates in the last round."""
+        regressions = self.regressions.candidates(site) if self.centre.K > 1 else {}
+        return {"shared": self._shared.mixtures[site], "centre": self.centre, **regressions}
+
+    def ending(self, values: Mapping[str, Answers]) -> LastRound:
+        """Return the state after the last round, in which sites evaluated their shared mixtures and the rivals."""
         heard = {site: each for site, each in self.aligned.items() if site not in self.remarks}
+        rivals = self._rivals(values)
         return LastRound(
-            self.sharing,
+            self._shared,
             self.asked,
             self.answers,
             self.weights,
             self.remarks,
             self.number,
             StopReason.SETTLED if self.settled else StopReason.ROUNDS,
-            {site: value.log_likelihood for site, value in values.items()},
-            self._kept_fits(self.sharing, values),
+            {site: best_rival(own) for site, own in rivals.items()},
             {site: estimate.undetermined for site, estimate in self.estimates.items()},
             camps_of(heard or self.aligned),
+            sum_rivals(rivals),
         )
 
-    def _kept_fits(self, sharing: Sharing, values: Mapping[str, Likelihood]) -> dict[str, tuple[Mixture, float]]:
-        """Return the local fits, and their likelihoods, of sites that are better off with them.
-
-        A shrunk mixture has fewer effective parameters, so that its optimism is smaller by the fraction that is shrunk.
-        A local fit that is better by more than that, and by more than 0.02 a row, is expected to be better on new rows.
-        """
+    def _rivals(self, values: Mapping[str, Answers]) -> dict[str, dict[Kind, Rival]]:
+        """Return the rivals at each site."""
+        rows = sum(each.items[0].weight for each in values.values())
         found = {}
-        for site, fraction in zip(sharing.mixtures, sharing.shrinkage.mean(axis=1), strict=True):
-            if site in values and site in self.fits.mixtures:
-                own, value, n = self.fits.mixtures[site], self.fits.log_likelihoods[site], values[site].weight
-                expected = fraction * optimism(own, n) if fraction > 0 else 0.0
-                if value - values[site].log_likelihood > max(TOLERATED * n, expected):
-                    found[site] = (own.permuted(alignment(own, self.centre)), value)
+        for site, fraction in zip(self._shared.mixtures, self._shared.shrinkage.mean(axis=1), strict=True):
+            if site in values:
+                items = values[site].items
+                found[site] = rivals_of_site(self._contenders(site), items, fraction, items[0].weight / rows)
+            if site in found and site in self.fits.mixtures:
+                own = self.fits.mixtures[site]
+                aligned = own.permuted(alignment(own, self.centre))
+                found[site]["own"] = local_rival(aligned, self.fits.log_likelihoods[site])
         return found
 
 

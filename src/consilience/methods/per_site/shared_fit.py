@@ -9,8 +9,14 @@ import numpy as np
 
 from consilience.aggregate import Camps, Sharing
 from consilience.fit import Ascent, Fit, Inference, InferredFit, StartEnds, StopReason
-from consilience.fit.inference import infer_coefficients, withhold_inference
+from consilience.fit.inference import (
+    coefficients_per_row,
+    degrees_of_freedom,
+    infer_coefficients,
+    withhold_inference,
+)
 from consilience.fit.parameters import parameters
+from consilience.methods.per_site.rivals import Kind, Rival, SharedRivals
 from consilience.model import Mixture, Penalty, Statistics
 from consilience.numerics.arrays import Array, IntArray, Mask
 
@@ -18,8 +24,16 @@ ENOUGH = 0.6
 """Fraction of the sites that must agree for the result to be trusted."""
 UNUSUAL = 10.0
 """Multiple of the median number of rows above which a site's reported number gets a remark."""
-GUARDED = "its own fit explains its rows better than the shared mixture: it keeps its own"
+GETS: dict[Kind, str] = {
+    "own": "its own fit explains its rows better than the shared mixture: it keeps its own",
+    "centre": "the common mixture explains its rows as well with fewer parameters: it gets that",
+    "one": "one regression for all rows explains its rows as well with fewer parameters: it gets that",
+    "regression": "one regression explains its rows as well with fewer parameters: it gets one of its own rows",
+}
+"""Remarks on a site that gets another model than the shared mixture."""
 NOTHING = "it was not asked, has too few rows for a fit, or sent values that are not usable"
+ROWS_AT_A_SITE = 5.0
+"""Minimum of an expert's rows per coefficient at a typical site, for intervals of the centre."""
 OF_A_SITE = "no standard errors for the mixture of a site: its shrinkage towards the centre is not accounted for"
 
 
@@ -43,8 +57,8 @@ class SiteShare:
         Reasons why it was not used as a whole.
     remarks : tuple of str
         Other remarks on the site.
-    own : bool
-        Whether the site keeps its own fit, because the shared mixture explains its rows worse.
+    model : {"shared", "centre", "one", "regression", "own"}
+        What the site gets: the shared mixture, or a rival that explains its rows better.
 
     Examples
     --------
@@ -60,18 +74,31 @@ class SiteShare:
     gate_shrinkage: float
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
-    own: bool = False
+    model: Kind = "shared"
 
     @classmethod
     def gone(cls, name: str, reason: str) -> SiteShare:
         """Return the entry of a site without a usable answer."""
         return cls(name, np.nan, np.zeros(0), np.zeros(0, dtype=bool), np.nan, (reason,))
 
-    def guarded(self) -> SiteShare:
-        """Return the entry of a site that keeps its own fit, because that explains its rows better."""
-        nothing = np.zeros_like(self.shrinkage)
-        gate = self.gate_shrinkage * 0
-        return replace(self, shrinkage=nothing, gate_shrinkage=gate, own=True, remarks=(*self.remarks, GUARDED))
+    def with_model(self, model: Kind) -> SiteShare:
+        """Return the entry of a site that gets a rival of the shared mixture."""
+        if model == "shared":
+            return self
+        found = replace(self, model=model, remarks=(*self.remarks, GETS[model]))
+        if model != "own":
+            return found
+        return replace(found, shrinkage=np.zeros_like(self.shrinkage), gate_shrinkage=self.gate_shrinkage * 0)
+
+    @property
+    def own(self) -> bool:
+        """Whether the site keeps its own fit."""
+        return self.model == "own"
+
+    @property
+    def borrowed(self) -> float:
+        """Return the fraction of its model that comes from other sites."""
+        return {"centre": 1.0, "one": 1.0, "regression": 0.0}.get(self.model, float(self.shrinkage.mean()))
 
     @property
     def agreement(self) -> float:
@@ -81,9 +108,14 @@ class SiteShare:
 
     @property
     def status(self) -> str:
-        """Return ``"shared"``, ``"shared in part"``, ``"on its own"``, ``"borrows all"`` or ``"no answer"``."""
+        """Return how the site was used, such as ``"shared"``, ``"one regression"`` or ``"on its own"``.
+
+        The others are ``"shared in part"``, ``"borrows all"`` and ``"no answer"``.
+        """
         if not len(self.kept):
             return "no answer"
+        if self.model in ("one", "regression"):
+            return "one regression"
         if np.all(~self.kept & (self.shrinkage == 1)):
             return "borrows all"
         if self.own or self.agreement == 0:
@@ -130,6 +162,8 @@ class SharedFit(InferredFit):
     sites : tuple of SiteShare
     camps : Camps or None
         Whether the sites form two camps; None if not tested.
+    rivals : SharedRivals
+        Simpler models of the same rows.
 
     Examples
     --------
@@ -149,6 +183,7 @@ class SharedFit(InferredFit):
     fits: Mapping[str, Fit]
     sites: tuple[SiteShare, ...]
     camps: Camps | None = None
+    rivals: SharedRivals = field(default=SharedRivals(), kw_only=True)
 
     def evidence(self) -> tuple[SiteShare, ...]:
         """Return how each site was used, and its shrinkage."""
@@ -156,7 +191,7 @@ class SharedFit(InferredFit):
 
     def site_fits(self) -> Mapping[str, ShrunkFit]:
         """Return each site's own fit, without standard errors."""
-        borrowed = {site.name: float(site.shrinkage.mean()) for site in self.sites if len(site.shrinkage)}
+        borrowed = {site.name: site.borrowed for site in self.sites if len(site.shrinkage)}
         return {
             site: ShrunkFit(
                 **vars(fit),
@@ -168,7 +203,7 @@ class SharedFit(InferredFit):
 
     @property
     def trusted(self) -> bool:
-        """Whether there are no :attr:`doubts`: at least 60 % of the sites agree, and they do not form groups."""
+        """Whether there are no :attr:`doubts`: most sites agree, form no groups, and mixtures beat regressions."""
         return not self.doubts
 
     @property
@@ -190,7 +225,7 @@ class SharedFit(InferredFit):
                 "the sites form groups: their differences have a common direction beyond sampling error, and the "
                 "centre lies between the groups"
             )
-        return (*found, *self.survey.doubts)
+        return (*found, *self.rivals.doubts, *self.survey.doubts)
 
     @property
     def agreeing(self) -> int:
@@ -222,14 +257,14 @@ class LastRound:
         Reasons to distrust a site, other than its distance from the centre.
     rounds : int
     stop : StopReason
-    values : mapping of str to float
-        Log-likelihood of each site's rows under its mixture; of sites that are missing, that of the last question.
-    own : mapping of str to (Mixture, float)
-        Local fit and its log-likelihood of the sites that keep it.
+    best : mapping of str to Rival
+        Best model of each site; a site that is missing gets its shared mixture, with the log-likelihood of the last
+        question.
     undetermined : mapping of str to int
         Number of directions of a site's coefficients that its rows do not determine.
     camps : Camps or None
         Whether the sites form two camps.
+    rivals : SharedRivals
     """
 
     sharing: Sharing
@@ -239,16 +274,17 @@ class LastRound:
     remarks: Mapping[str, Sequence[str]]
     rounds: int
     stop: StopReason
-    values: Mapping[str, float] = field(default_factory=dict)
-    own: Mapping[str, tuple[Mixture, float]] = field(default_factory=dict)
+    best: Mapping[str, Rival] = field(default_factory=dict)
     undetermined: Mapping[str, int] = field(default_factory=dict)
     camps: Camps | None = None
+    rivals: SharedRivals = field(default_factory=SharedRivals)
 
     def fit(self, penalty: Penalty) -> SharedFit:
         """Return the fit, with experts by decreasing weight in the centre."""
         sites = tuple(self.sharing.mixtures)
         labels = np.array([self.statistics[site].gate.plain[: self.sharing.centre.K] for site in sites])
         permutation = np.argsort(-np.median(labels / labels.sum(axis=1, keepdims=True), axis=0), kind="stable")
+        rows = np.array([self.statistics[site].experts.plain[: self.sharing.centre.K] for site in sites])
         value = sum(self._mixture(site)[1] for site in sites)
         weight = sum(self.statistics[site].weight for site in sites)
         ascent = Ascent.without_steps(
@@ -263,25 +299,38 @@ class LastRound:
         centre = Fit(self.sharing.centre.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
         return SharedFit(
             **vars(centre),
-            inference=centre_inference(centre, self.sharing.covariance),
+            inference=centre_inference(centre, self.sharing, rows, self.rivals),
             sharing=self.sharing.permuted(permutation),
             fits={site: self._site_fit(site, permutation, penalty) for site in sites},
             sites=self._shares(sites, permutation),
             camps=self.camps,
+            rivals=self.rivals,
         )
 
     def _site_fit(self, site: str, permutation: IntArray, penalty: Penalty) -> Fit:
         mixture, value = self._mixture(site)
         statistics = replace(self.statistics[site], log_likelihood=value)
-        trace = (mixture.penalised(statistics, penalty),)
-        ascent = Ascent(self.asked[site], statistics, trace, self.rounds, 0, 0, self.stop)
+        if len(permutation) > mixture.K:  # one regression
+            weight, permutation = statistics.weight, np.zeros(1, dtype=np.intp)
+            ascent = Ascent.without_steps(
+                mixture,
+                np.array([weight]),
+                log_likelihood=value,
+                weight=weight,
+                penalty=penalty,
+                passes=self.rounds,
+                stop=self.stop,
+            )
+        else:
+            trace = (mixture.penalised(statistics, penalty),)
+            ascent = Ascent(self.asked[site], statistics, trace, self.rounds, 0, 0, self.stop)
         return Fit(mixture.permuted(permutation).raw(), ascent, permutation, penalty, StartEnds())
 
     def _mixture(self, site: str) -> tuple[Mixture, float]:
         """Return the mixture that a site gets, and its log-likelihood."""
-        if site in self.own:
-            return self.own[site]
-        return self.sharing.mixtures[site], self.values.get(site, self.statistics[site].log_likelihood)
+        if site in self.best:
+            return self.best[site].mixture, self.best[site].log_likelihood
+        return self.sharing.mixtures[site], self.statistics[site].log_likelihood
 
     def _shares(self, sites: tuple[str, ...], permutation: IntArray) -> tuple[SiteShare, ...]:
         sharing, usual = self.sharing, float(np.median(list(self.weights.values())))
@@ -293,7 +342,7 @@ class LastRound:
             reasons = (*self.remarks.get(name, ()), *_reasons(kept, shrinkage))
             remarks = tuple(_remarks(kept, shrinkage, weight / usual, self.undetermined.get(name, 0)))
             site = SiteShare(name, weight, shrinkage, kept, gate, reasons, remarks)
-            found.append(site.guarded() if name in self.own else site)
+            found.append(site.with_model(self.best[name].kind) if name in self.best else site)
         found += [SiteShare.gone(name, NOTHING) for name in self.weights if name not in sites]
         return tuple(found)
 
@@ -323,9 +372,32 @@ def _remarks(kept: Mask, shrinkage: Array, times: float, undetermined: int) -> I
         yield f"it reports {times:.3g} times the median number of rows"
 
 
-def centre_inference(fit: Fit, covariance: Array) -> Inference:
-    """Compute standard errors of the centre's coefficients from ``(K, f, f)``; not of gate and variances."""
+def centre_inference(fit: Fit, sharing: Sharing, rows: Array, rivals: SharedRivals) -> Inference:
+    """Compute standard errors of the centre's coefficients, with one degree of freedom less than sites if they differ.
+
+    Those of gate and variances are not known. All are withheld if a typical site has too few rows of an expert, or if
+    regressions explain the rows better: labels then follow the noise, and the sites' standard errors are too small.
+
+    Parameters
+    ----------
+    fit : Fit
+        Fit of the centre.
+    sharing : Sharing
+        In the order of experts of ``fit.ascent``.
+    rows : (M, K) array
+        Number of rows of each expert at each site.
+    rivals : SharedRivals
+    """
     withheld = {"gate": "the centre of the sites' gates has no standard errors"}
-    if not np.all(np.isfinite(covariance)):
+    mixture, p = sharing.centre, coefficients_per_row(sharing.centre)
+    fewest = float(np.median(rows, axis=0).min())
+    if not np.all(np.isfinite(sharing.covariance)):
         withheld["experts"] = "this method does not compute standard errors"
-    return infer_coefficients(fit, covariance, "between sites", withheld)
+    elif mixture.K > 1 and fewest < ROWS_AT_A_SITE * p:
+        have = f"{fewest:.0f} rows of an expert at a typical site for its {p} coefficients"
+        withheld["experts"] = f"{have}, at least {ROWS_AT_A_SITE * p:.0f} are needed: use fewer covariates or experts"
+    elif rivals.doubts:
+        withheld["experts"] = "one regression explains the rows better than a mixture: its experts are not determined"
+    found = infer_coefficients(fit, sharing.covariance, "between sites", withheld)
+    sites = np.where(sharing.between > 0, np.maximum(sharing.kept.sum(axis=0), 2.0), np.inf)
+    return replace(found, degrees=degrees_of_freedom(found.estimates, sites[fit.permutation], 1))
