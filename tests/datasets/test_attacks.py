@@ -14,9 +14,9 @@ from consilience.datasets.attacks import Attack, Attacked, Blown, Claim, Collusi
 from consilience.engines import InProcess
 from consilience.errors import InvalidInputError, RoundStoppedError
 from consilience.fit import Expect
-from consilience.messages import Each, FailureCode, FitSite, PerSite, Summarise, Total, decode, encode
+from consilience.messages import Each, FailureCode, FitSite, PerSite, Several, Summarise, Total, decode, encode
 from consilience.messages.questions import LocalFit
-from consilience.model import GaussianExperts, Mixture, Penalty, Rows, expect
+from consilience.model import ConstantGate, GaussianExperts, Mixture, Penalty, Rows, expect
 from consilience.model.statistics import Statistics
 from consilience.numerics.arrays import unpack
 from consilience.runs import run
@@ -380,6 +380,33 @@ def test_each_liar_answers_its_own_question() -> None:
     found = run(asked(PerSite(questions)), Drill(dict.fromkeys(questions, MoreRows())).over(sites)).value
     for site in sites:
         assert encode(found[site.name]) == encode(lie(MoreRows(), questions[site.name], site))
+
+
+def both_questions(case: Simulated, mixture: Mixture) -> Several:
+    """The sums at a mixture of two experts, and at one of its experts alone."""
+    one = replace(mixture, gate=ConstantGate(np.ones(1)), experts=replace(mixture.experts, B=mixture.experts.B[:1]))
+    one = replace(one, experts=replace(one.experts, covariance=one.experts.covariance[:1]))
+    return Several((Expect(mixture), Expect(one)))
+
+
+@pytest.mark.parametrize("attack", [attacks.sign_flip, Blown(), Collusion(3.0), MoreRows()])
+def test_each_of_several_answers_is_attacked(attack: Attack) -> None:
+    case = simulated(gate="constant", n=240)
+    site, question = sites_of(case)[0], both_questions(case, case.truth)
+    told, honest = lie(attack, question, site), answer(question, site)
+    for asked_for, sent, true in zip(question.questions, told.items, honest.items, strict=True):
+        assert encode(sent) == encode(lie(attack, asked_for, site))
+        assert encode(sent) != encode(true)
+
+
+def test_a_replay_repeats_each_of_several_answers() -> None:
+    case = simulated(gate="constant", n=240)
+    site = sites_of(case)[0]
+    engine = Drill({"liar": Replay()}).over([site])
+    first, second = both_questions(case, case.truth), both_questions(case, moved(case))
+    one, two = (sent_by(engine, question, number)["liar"] for number, question in enumerate((first, second), 1))
+    assert encode(one) == encode(answer(first, site)) == encode(two)
+    assert encode(two) != encode(answer(second, site))
 
 
 @pytest.mark.parametrize("attack", [attacks.sign_flip, Replay()], ids=["sign flip", "replay"])

@@ -13,6 +13,9 @@ from consilience.datasets import attacks
 from consilience.datasets.attacks import Blown, Collusion, Drill, MoreRows, Replay
 from consilience.errors import RoundStoppedError, UntrustedWarning
 from consilience.federation.federated_fit import FederatedFit
+from consilience.fit import Expect
+from consilience.messages import Several, encode
+from consilience.methods.per_site.shared_fit import GETS
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
 from consilience.model.mixture import alignment
 
@@ -90,7 +93,23 @@ def harm(result: FederatedFit, reference: FederatedFit, liars: tuple[str, ...] =
 
 
 def named(result: FederatedFit) -> set[str]:
-    return {site.name for site in result.sites if site.reasons or site.remarks}
+    """Sites of which something is said, other than which model they get."""
+    return {site.name for site in result.sites if site.reasons or set(site.remarks) - set(GETS.values())}
+
+
+def test_liars_lie_in_each_of_several_answers_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    lies, told = [], attacks.attack_answer
+
+    def noted(attack: Any, question: Any, answer: Any) -> Any:
+        found = told(attack, question, answer)
+        if isinstance(question, Several) and isinstance(question.questions[0], Expect):
+            for asked, true, sent in zip(question.questions, answer.items, found.items, strict=True):
+                lies.append((asked.mixture.K, encode(true) != encode(sent)))
+        return found
+
+    monkeypatch.setattr(attacks, "attack_answer", noted)
+    drill(Collusion(0.01))
+    assert {K: all(lied for k, lied in lies if k == K) for K, _ in lies} == {3: True, 1: True}
 
 
 def test_without_liars_nobody_is_named() -> None:

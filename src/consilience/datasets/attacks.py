@@ -19,7 +19,7 @@ import numpy as np
 from consilience.engines import Engine, InProcess
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect
-from consilience.messages import LocalFit, decode, encode, question_for
+from consilience.messages import Answers, LocalFit, Several, decode, encode, question_for
 from consilience.messages.codec import message_fingerprint
 from consilience.model import Mixture, Moments, Statistics
 from consilience.model.families.covariance import LeastSquares
@@ -81,6 +81,8 @@ class Claim:
 class Replay:
     """Attack that repeats the sums of the first round in every round; use one instance per site.
 
+    Sums of other numbers of experts, such as those of one regression, are repeated apart.
+
     Examples
     --------
     >>> from consilience.model.statistics import Moments
@@ -90,12 +92,12 @@ class Replay:
     [-7.0, -7.0]
     """
 
-    first: Statistics | None = field(default=None)
+    first: dict[tuple[int, ...], Statistics] = field(default_factory=dict)
 
     def instead_of(self, answer: Statistics) -> Statistics:
         """Return the statistics to send."""
-        self.first = self.first or answer
-        return replace(self.first, information=answer.information)
+        first = self.first.setdefault(answer.experts.first.shape, answer)
+        return replace(first, information=answer.information)
 
 
 Attack = Callable[[Claim], Claim] | Replay
@@ -218,8 +220,11 @@ class MoreRows:
 
 
 def attack_answer(attack: Attack, question: Any, answer: Any) -> Any:
-    """Apply an attack to an answer about experts; return other answers unchanged."""
+    """Apply an attack to an answer about experts, or to each of several answers; return other answers unchanged."""
     match answer, attack:
+        case Answers(), _ if isinstance(question, Several):
+            both = zip(question.questions, answer.items, strict=True)
+            return Answers(tuple(attack_answer(attack, asked, given) for asked, given in both))
         case Statistics(), Replay():
             return attack.instead_of(answer)
         case _, Replay():
