@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from consilience import FederatedEM, OneShot
+from consilience import FederatedEM, MixtureOfExpertsRegressor, OneShot, SharedCentre
 from consilience.datasets import soft
 from consilience.fitted.effects import rows_per_coefficient
+from consilience.methods import Method
 from consilience.methods.site_reports import WORSE
 from consilience.report import Use, verdict
 from report_cases import CASES, fitted, parts
@@ -55,15 +57,24 @@ def test_a_site_that_the_result_explains_worse_than_its_own_model_is_named() -> 
 
 
 @pytest.mark.slow
-def test_degrees_of_freedom_between_sites_are_not_taken_for_rows() -> None:
+@pytest.mark.parametrize("method", [OneShot(refine=0), SharedCentre(rounds=14)], ids=["one shot", "shared centre"])
+def test_degrees_of_freedom_between_sites_are_not_taken_for_rows(method: Method) -> None:
     tables = parts(6000)
     for shift, name in zip((-0.4, -0.2, 0, 0.2, 0.4), tables, strict=True):
         X, y = tables[name]
         tables[name] = (X, y + shift * (1 + X.sum(axis=1)))
-    result = fitted(tables, method=OneShot(refine=0))
+    result = fitted(tables, method=method)
     assert result.model.inference_.degrees.min() < 10
     assert rows_per_coefficient(result.model).min() > 100
     assert "There are too few rows" not in str(verdict(result))
+
+
+def test_degrees_of_freedom_of_clusters_are_not_taken_for_rows() -> None:
+    data = soft(2000, n_experts=2, n_features=3, random_state=0)
+    model = MixtureOfExpertsRegressor(2, random_state=0).fit(data.X, data.y, clusters=np.arange(2000) % 10)
+    assert model.inference_.degrees_of_freedom().experts.max() == 9
+    assert rows_per_coefficient(model).min() > 100
+    assert "There are too few rows" not in str(verdict(model))
 
 
 def test_all_cases_are_expected() -> None:

@@ -124,6 +124,8 @@ ROWLESS = ("observed", "simulated")
 """Kinds of standard errors that need no pass over the rows."""
 SANDWICH_UP_TO = 20_000
 """Number of labels up to which the standard errors of a fit are compared with the sandwich: one more pass."""
+BETWEEN_SITES = "between sites"
+"""Kind of standard errors of a centre of sites, whose degrees of freedom count sites."""
 BY_SITE = "clustered by site"
 """Kind of standard errors for which the rows of a site are one cluster."""
 FEWEST_SITES = 20

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from consilience.fit.inference import coefficients_per_row, expert_means, mean_errors, predictor_covariance, quantile
+from consilience.fit.inference import (
+    BETWEEN_SITES,
+    coefficients_per_row,
+    expert_means,
+    mean_errors,
+    predictor_covariance,
+    quantile,
+)
 from consilience.fitted.protocols import FittedMixture, response_names, term_names
 from consilience.model import Design
 from consilience.numerics.arrays import Array, Mask
@@ -138,13 +145,17 @@ def mean_distances(estimator: FittedMixture, k: int, level: float) -> tuple[Arra
 def rows_per_coefficient(estimator: FittedMixture) -> Array:
     """Return the effective rows of each expert per coefficient, ``(K,)``; its groups if labels belong to groups.
 
-    Degrees of freedom of coefficients that vary between sites count sites, not rows: they are left out.
+    Degrees of freedom may also count sites, for coefficients that vary between them, or clusters: those are left out.
     """
     inference, mixture = estimator.inference_, estimator.mixture_
     p = coefficients_per_row(mixture) * estimator.coordinates_[0].p // mixture.design.p
     rows, degrees = estimator.weights_ * estimator.n_labels_, inference.degrees_of_freedom().experts  # (K,), (K, p, m)
     if inference.between is not None:
         degrees = np.where(inference.between.tau2.experts > 0, np.inf, degrees)
+    if inference.kind == BETWEEN_SITES:
+        degrees = np.full_like(degrees, np.inf)
+    elif inference.clusters:
+        degrees = np.where(degrees >= inference.clusters - 1, np.inf, degrees)
     found: Array = np.minimum(rows, degrees.min(axis=(1, 2)) + p) / p
     return found
 

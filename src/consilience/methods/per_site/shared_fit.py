@@ -10,6 +10,7 @@ import numpy as np
 from consilience.aggregate import Camps, Sharing
 from consilience.fit import Ascent, Fit, Inference, InferredFit, StartEnds, StopReason
 from consilience.fit.inference import (
+    BETWEEN_SITES,
     coefficients_per_row,
     degrees_of_freedom,
     infer_coefficients,
@@ -195,7 +196,7 @@ class SharedFit(InferredFit):
         return {
             site: ShrunkFit(
                 **vars(fit),
-                inference=withhold_inference(parameters(fit.mixture), "between sites", OF_A_SITE),
+                inference=withhold_inference(parameters(fit.mixture), BETWEEN_SITES, OF_A_SITE),
                 borrowed=borrowed[site],
             )
             for site, fit in self.fits.items()
@@ -398,6 +399,6 @@ def centre_inference(fit: Fit, sharing: Sharing, rows: Array, rivals: SharedRiva
         withheld["experts"] = f"{have}, at least {ROWS_AT_A_SITE * p:.0f} are needed: use fewer covariates or experts"
     elif rivals.doubts:
         withheld["experts"] = "one regression explains the rows better than a mixture: its experts are not determined"
-    found = infer_coefficients(fit, sharing.covariance, "between sites", withheld)
+    found = infer_coefficients(fit, sharing.covariance, BETWEEN_SITES, withheld)
     sites = np.where(sharing.between > 0, np.maximum(sharing.kept.sum(axis=0), 2.0), np.inf)
     return replace(found, degrees=degrees_of_freedom(found.estimates, sites[fit.permutation], 1))
