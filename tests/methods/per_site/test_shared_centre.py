@@ -922,7 +922,8 @@ def contested(values: Mapping[str, float], *, shrinkage: float = 0.5, n: float =
 @pytest.mark.slow
 def test_a_site_keeps_its_own_fit_only_where_it_is_better_by_more_than_its_parameters_cost() -> None:
     P = own_fit(gaussian_sites(4)[0]["site 0"]).mixture.parameter_count
-    bound = 4 * P - (0.5 * 2 + 0.5 / 4) * P  # 4 for each parameter; the shared mixture has half of them, at 2
+    of_site, of_all = 0.5 * np.log(1e4), 0.5 * np.log(4e4) / 4  # of a shared mixture half the parameters are the site's
+    bound = 2 * of_site * P - (0.5 * of_site + 0.5 * of_all) * P
     for gap, kept in ((bound + 1.0, True), (bound - 1.0, False)):
         fit = contested({"shared": -gap})
         one = fit.sites[1]
@@ -947,13 +948,26 @@ def test_a_site_gets_a_simpler_model_that_explains_its_rows_as_well(kind: str) -
     assert fit.trusted  # the mixtures of the other sites are far better
 
 
-def test_regressions_that_explain_all_rows_better_than_mixtures_are_a_doubt() -> None:
-    totals = {"shared": (-100.0, 40.0), "centre": (-130.0, 9.0), "one": (-120.0, 5.0), "own": (-10.0, 200.0)}
-    (doubt,) = SharedRivals(totals, {"one": 3, "shared": 1}).doubts
-    assert doubt.startswith("one regression for all rows explains the rows better than mixtures do")
-    assert doubt.endswith("-125 against -140; 3 of 4 sites get one regression")
-    assert SharedRivals(totals | {"shared": (-80.0, 40.0)}, {"shared": 4}).doubts == ()
+@pytest.mark.slow
+def test_shared_mixture_and_centre_are_compared_by_akaike() -> None:
+    P = own_fit(gaussian_sites(4)[0]["site 0"]).mixture.parameter_count
+    for gap, kind in ((0.5 * P + 0.5, "shared"), (0.5 * P - 0.5, "centre")):
+        assert contested({"shared": 0.0, "centre": -gap}).sites[1].model == kind
+
+
+def test_regressions_at_most_sites_are_a_doubt() -> None:
+    (doubt,) = SharedRivals(given={"one": 2, "regression": 1, "shared": 2}).doubts
+    assert doubt == "at 3 of 5 sites one regression explains the rows better than a mixture does"
+    assert SharedRivals(given={"one": 2, "shared": 1, "own": 1}).doubts == ()
     assert SharedRivals().doubts == ()
+
+
+@pytest.mark.slow
+def test_what_a_few_sites_state_of_their_likelihoods_decides_for_them_only() -> None:
+    fit = contested({"one": 1e9})
+    assert [site.model for site in fit.sites] == ["shared", "one", "shared", "shared"]
+    assert fit.trusted
+    assert "experts" not in fit.inference.withheld
 
 
 def test_sites_whose_mixtures_are_hardly_there_get_one_regression_and_the_fit_is_in_doubt() -> None:
@@ -967,7 +981,7 @@ def test_sites_whose_mixtures_are_hardly_there_get_one_regression_and_the_fit_is
             kept[f"site {m}"] = Rows(X, y[:, None])
     dialogue = SharedCentre().dialogue(Task([REGRESSIONS], 3, 1, seed=0, n_init=2))
     (fit,) = run(dialogue, InProcess().over(sites_of(parts))).value
-    assert "one regression for all rows" in fit.doubts[-1]
+    assert "sites one regression explains the rows better" in fit.doubts[-1]
     assert "one regression explains the rows better" in fit.inference.withheld["experts"]
     assert sum(site.model == "one" for site in fit.sites) >= 4
     pooled = Rows(*(np.concatenate([getattr(rows, name) for rows in parts.values()]) for name in ("X", "Y")))

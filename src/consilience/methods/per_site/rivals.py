@@ -1,6 +1,6 @@
 """Rivals of the mixture that a site shares: simpler models, and the site's own fit.
 
-They are compared by the log-likelihood of the site's rows, less a cost for the parameters that come from these rows.
+They are compared by the log-likelihood of the site's rows, less the cost of the parameters in Schwarz's criterion.
 """
 
 from __future__ import annotations
@@ -17,12 +17,8 @@ from consilience.fit import Expect, climb
 from consilience.messages import Likelihood, LogLikelihood, Several
 from consilience.model import Mixture, Penalty, Statistics
 
-OWN_COST = 2.0
-"""Cost in log-likelihood of a parameter that a site's rows determine; twice Akaike's."""
-LOCAL_COST = 4.0
-"""The same for a local mixture: components of a few rows, with little variance, gain up to 3 for each parameter."""
-CENTRE_COST = 1.0
-"""Cost of the centre for each parameter of the shrunk mixture that it does without: shrinkage has allowed for noise."""
+LOCAL_TIMES = 2.0
+"""How often a parameter of a local fit is counted, because its labels are estimated from the same few rows."""
 SETTLED_GAIN = 1e-4
 """Gain in log-likelihood per row at which one regression for all rows counts as found."""
 
@@ -48,13 +44,16 @@ class Rival:
     mixture : Mixture
     log_likelihood : float
         Of the rows of the site.
+    of_site : float
+        Number of parameters that the rows of the site determine.
     cost : float
-        Log-likelihood that its parameters are expected to gain on these rows only.
+        Cost of all parameters, in log-likelihood.
     """
 
     kind: Kind
     mixture: Mixture
     log_likelihood: float
+    of_site: float
     cost: float
 
     @property
@@ -85,14 +84,11 @@ class SharedRivals:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Return that regressions explain the rows better than the sites' mixtures, if they do."""
-        values: dict[Kind, float] = {kind: value - cost for kind, (value, cost) in self.totals.items() if kind != "own"}
-        best: Kind = max(values, key=lambda kind: values[kind], default="shared")
-        if best not in ("one", "regression"):
+        """Return that most sites get one regression, if they do; what a minority of sites states cannot change that."""
+        single, sites = self.given.get("one", 0) + self.given.get("regression", 0), sum(self.given.values())
+        if 2 * single <= sites:
             return ()
-        got = f"{self.given.get('one', 0) + self.given.get('regression', 0)} of {sum(self.given.values())}"
-        said = f"{WORDS[best]} explains the rows better than mixtures do: log-likelihood less the cost of parameters"
-        return (f"{said} {values[best]:.6g} against {values['shared']:.6g}; {got} sites get one regression",)
+        return (f"at {single} of {sites} sites one regression explains the rows better than a mixture does",)
 
 
 class RegressionRivals:
@@ -164,12 +160,12 @@ def final_question(mixtures: Mapping[Kind, Mixture]) -> Several:
 
 
 def rivals_of_site(
-    mixtures: Mapping[Kind, Mixture], values: tuple[Likelihood, ...], borrowed: float, share: float
+    mixtures: Mapping[Kind, Mixture], values: tuple[Likelihood, ...], borrowed: float, all_rows: float
 ) -> dict[Kind, Rival]:
     """Return the rivals at a site that has evaluated them.
 
-    A parameter of the site costs 2; one that comes from all sites costs the site's share of all rows. The centre costs
-    1 for each parameter of the site that it does without, so that small differences between sites are kept.
+    A parameter costs half the logarithm of the number of rows that determine it (Schwarz's criterion): those of the
+    site, or all rows, of which the site bears its share.
 
     Parameters
     ----------
@@ -178,26 +174,45 @@ def rivals_of_site(
         Answers of the site, in the same order.
     borrowed : float
         Fraction of the shared mixture that comes from other sites.
-    share : float
-        Rows of the site as a fraction of all rows.
+    all_rows : float
+        Number of rows of all sites.
     """
     found = {}
     for (kind, mixture), value in zip(mixtures.items(), values, strict=True):
-        of_site = {"shared": 1 - borrowed, "regression": 1.0}.get(kind, 0.0)
-        cost = mixture.parameter_count * (OWN_COST * of_site + share * (1 - of_site))
-        cost += CENTRE_COST * (1 - borrowed) * mixture.parameter_count * (kind == "centre")
-        found[kind] = Rival(kind, mixture, value.log_likelihood, float(cost))
+        of_site = mixture.parameter_count * {"shared": 1 - borrowed, "regression": 1.0}.get(kind, 0.0)
+        common = (mixture.parameter_count - of_site) * value.weight / all_rows
+        cost = of_site * parameter_cost(value.weight) + common * parameter_cost(all_rows)
+        found[kind] = Rival(kind, mixture, value.log_likelihood, float(of_site), float(cost))
     return found
 
 
-def local_rival(own: Mixture, log_likelihood: float) -> Rival:
-    """Return a site's local fit as a rival."""
-    return Rival("own", own, log_likelihood, LOCAL_COST * own.parameter_count)
+def local_rival(own: Mixture, log_likelihood: float, rows: float) -> Rival:
+    """Return a site's local fit to this number of rows as a rival."""
+    P = own.parameter_count
+    return Rival("own", own, log_likelihood, P, LOCAL_TIMES * P * parameter_cost(rows))
+
+
+def parameter_cost(rows: float) -> float:
+    """Return the cost in log-likelihood of a parameter that so many rows determine: half their logarithm, at least 1.
+
+    Examples
+    --------
+    >>> round(parameter_cost(100.0), 2), parameter_cost(2.0)
+    (2.3, 1.0)
+    """
+    return max(0.5 * float(np.log(max(rows, 1.0))), 1.0)
 
 
 def best_rival(rivals: Mapping[Kind, Rival]) -> Rival:
-    """Return the rival of the largest value; the shared mixture if it is as good."""
-    return max(rivals.values(), key=lambda rival: (rival.value, rival.kind == "shared"))
+    """Return the rival of the largest value; the shared mixture if it is as good.
+
+    Whether there is a mixture is a question of which model is true, how much a site borrows is one of prediction. Where
+    the centre is best, the shared mixture is therefore compared with it by Akaike's criterion.
+    """
+    best, shared = max(rivals.values(), key=lambda rival: (rival.value, rival.kind == "shared")), rivals["shared"]
+    if best.kind == "centre" and shared.log_likelihood - best.log_likelihood >= shared.of_site:
+        return shared
+    return best
 
 
 def sum_rivals(rivals: Mapping[str, Mapping[Kind, Rival]]) -> SharedRivals:

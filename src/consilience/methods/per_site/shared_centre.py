@@ -245,11 +245,11 @@ class _Rounds:
         for site, fraction in zip(self._shared.mixtures, self._shared.shrinkage.mean(axis=1), strict=True):
             if site in values:
                 items = values[site].items
-                found[site] = rivals_of_site(self._contenders(site), items, fraction, items[0].weight / rows)
+                found[site] = rivals_of_site(self._contenders(site), items, fraction, rows)
             if site in found and site in self.fits.mixtures:
                 own = self.fits.mixtures[site]
                 aligned = own.permuted(alignment(own, self.centre))
-                found[site]["own"] = local_rival(aligned, self.fits.log_likelihoods[site])
+                found[site]["own"] = local_rival(aligned, self.fits.log_likelihoods[site], values[site].items[0].weight)
         return found
 
 
