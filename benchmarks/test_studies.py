@@ -15,12 +15,13 @@ HERE = Path(__file__).parent
 TABLES = {
     "flexmix_starts": "seizure",
     "mmash": "mmash_actigraph",
+    "mmash_users": "mmash_actigraph",
     "real_refinement": "mmash_actigraph",
     "real_releases": "parkinsons",
     "real_starts": "seizure",
     "shared_centre_digits": "pendigits",
 }
-IMAGES = {"inverted_fashion": "fashion_mnist"}
+IMAGES = {"inverted_fashion": "fashion_mnist", "tsne_digits": "mnist"}
 """Real data that the quick form of a study reads."""
 STUDIES = sorted(path for path in HERE.glob("*/[a-z]*.py") if path.parent.name != "lib")
 

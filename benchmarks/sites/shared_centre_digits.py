@@ -70,7 +70,6 @@ def embedded(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
 
 
 def _embedding(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from sklearn.cluster import KMeans
     from sklearn.decomposition import PCA
 
     if name == "pendigits":
@@ -78,12 +77,24 @@ def _embedding(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         X = np.array([found[f"{axis}{i}"].to_numpy() for i in range(1, 9) for axis in "xy"], dtype=float).T
         X, y, site = X / X.std(axis=0), found["digit"].to_numpy(), found["writer"].to_numpy() - 1
     else:
-        images = load_images(name)
-        X = np.concatenate([images.X_train, images.X_test]).reshape(70_000, -1) / 255.0
-        X, y = PCA(10, random_state=0).fit_transform(X), np.concatenate([images.y_train, images.y_test])
-        site = np.empty(0)
+        X, y = all_images(name)
+        X, site = PCA(10, random_state=0).fit_transform(X), np.empty(0)
+    return in_usual_spread(X), y, site
+
+
+def all_images(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images ``(70000, 784)`` with pixels from 0 to 1, and their classes ``(70000,)``."""
+    images = load_images(name)
+    X = np.concatenate([images.X_train, images.X_test]).reshape(70_000, -1) / 255.0
+    return X, np.concatenate([images.y_train, images.y_test])
+
+
+def in_usual_spread(X: np.ndarray) -> np.ndarray:
+    """Rows divided by the root mean within-cluster variance of k-means."""
+    from sklearn.cluster import KMeans
+
     inertia = KMeans(K, n_init=4, random_state=0).fit(X).inertia_
-    return X / np.sqrt(inertia / X.size), y, site
+    return X / np.sqrt(inertia / X.size)
 
 
 class Sites:

@@ -83,7 +83,7 @@ Sites = tuple[str, ...] | None
 
 @dataclass(frozen=True)
 class FederatedEM(Method):
-    """Exact EM over sites, then Newton steps and standard errors; equal to the pooled fit up to rounding.
+    """Exact EM over sites, then Newton steps and standard errors: the pooled fit of the sites used, up to rounding.
 
     Rounds: one for means and scales; without a given start, one in which large sites (at most 10) fit a sample of their
     rows and one in which all sites compute the likelihood of those mixtures; then one per step, and a last one in which
