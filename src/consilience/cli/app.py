@@ -248,9 +248,9 @@ def combine(  # noqa: PLR0917 - typer makes options of them
             raise CommandError(CommandFault.SITE_FILE, f"{path}: {error}") from error
     if len(sent) == 1:
         output.say("There is one file: the model is that of this site.", style="yellow")
-    _check_signatures(wanted, sent, roster, output)
+    known = _check_signatures(wanted, sent, roster, output)
     with report_as(CommandFault.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
-        orders = combine_files(wanted, sent)
+        orders = combine_files(wanted, sent, None if known is None else known.institutions)
     model = orders.best.model
     with report_as(CommandFault.OUTPUT):
         model.save(out, site_names=True)
@@ -325,8 +325,11 @@ def demo_hospitals(
     output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
 
 
-def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | None, output: Output) -> None:
-    """Check every file against the roster; unsigned files are named, or refused if the study requires signatures."""
+def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | None, output: Output) -> Roster | None:
+    """Return the roster, after every file was checked against it.
+
+    Unsigned files are named, or refused if the study requires signatures.
+    """
     known = None
     if roster is not None:
         with report_as(CommandFault.ROSTER):
@@ -340,6 +343,7 @@ def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | No
         if found.status == "refused":
             raise CommandError(CommandFault.SIGNATURE, found.said)
         output.say(found.said)
+    return known
 
 
 def main() -> None:

@@ -82,10 +82,12 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     else:
         private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
         with report_as(CommandFault.RUN):
-            names, keys = _named(sites, roster)
+            names, keys, institutions = _named(sites, roster)
             told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
         ends = None if until is None else until.astimezone(UTC)
-        done = _by_files(request, mailbox, private, told, days=days, until=ends, patience=60 * wait)
+        done = _by_files(
+            request, mailbox, private, told, days=days, until=ends, patience=60 * wait, institutions=institutions
+        )
     _write(done, out, request.output)
     report_on(done, request.study, report, request.output)
 
@@ -97,12 +99,13 @@ def _checked(path: Path) -> Study:
     return study
 
 
-def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the sites, and the keys of those that sign; none for the run that is in the folder."""
+def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """Return the names of the sites, keys of those that sign, and institutions; none for the run in the folder."""
     if roster is None:
-        return sites or [], {}
+        return sites or [], {}, {}
     known = Roster.read(roster)
-    return list(known.names), {each.name: each.key for each in known.sites if each.key is not None}
+    keys = {each.name: each.key for each in known.sites if each.key is not None}
+    return list(known.names), keys, known.institutions
 
 
 def _by_files(request: Request, mailbox: Path, own: Path, run: RunFile, **waiting: Any) -> FederatedOrders:

@@ -37,6 +37,11 @@ class DataSource(Protocol):
     """Interface of the data of a federation."""
 
     @property
+    def names(self) -> list[str]:
+        """Return the names of the sites."""
+        ...
+
+    @property
     def description(self) -> str:
         """Return the number and names of the sites in one line."""
         ...
@@ -63,6 +68,11 @@ class Arrays:
             if len({part.get(name) is None for part in parts.values()}) > 1:
                 raise InvalidInputError(f"some sites have {name} and some do not: pass {name} for all sites")
         return cls(parts)
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the sites."""
+        return list(self.parts)
 
     @property
     def description(self) -> str:

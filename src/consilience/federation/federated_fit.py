@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from consilience import errors
-from consilience.aggregate.disagreement import SIGMAS
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import adopt_fit, frame_like
 from consilience.estimators.order import CRITERIA
 from consilience.fit import Fit, Inference, StopReason, criteria, infer
-from consilience.fit.inference import BY_SITE, SANDWICH_UP_TO, site_influence, site_shares
+from consilience.fit.inference import BY_SITE, SANDWICH_UP_TO
 from consilience.fit.selection import html_table, least_order, score_lines, set_aside_sentences
 from consilience.fit.survey import SiteReport
-from consilience.fitted.protocols import noun, parameter_keys
+from consilience.fitted.protocols import parameter_keys
+from consilience.fitted.site_influence import influence_in_errors, site_influences, unit_influences, with_influences
 from consilience.methods import OwnGatesFit
 from consilience.runs import Record, Run
 
@@ -39,12 +39,12 @@ def list_some(names: Sequence[str]) -> str:
 
 def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
     """Return labels and texts of the overview of a fit; sites that were left out come first."""
-    fit, record = fitted.fit, fitted.record
-    left_out = [site for site in fitted.sites if getattr(site, "status", "") == "set aside"]
+    fit, record, sites = fitted.fit, fitted.record, fitted.sites
+    left_out = [site for site in sites if getattr(site, "status", "") == "set aside"]
     lines = [("left out", f"{site.name}: {'; '.join(site.reasons)}") for site in left_out]
     lines += [
         ("model", f"{type(fitted.model).__name__}, {fitted.model.order_name}={fit.mixture.K}"),
-        ("sites", _sites(fitted.sites, record.sites)),
+        ("sites", _sites(sites, record.sites)),
         ("rows or groups", f"{fit.ascent.statistics.weight:,.10g}"),
         ("rounds", f"{len(record.rounds):,}, {record.bytes_sent:,} bytes sent, {record.bytes_received:,} received"),
         ("log-likelihood", f"{fit.log_likelihood:.3f}" + (f", BIC {fitted.bic:.3f}" if fitted.has_criteria else "")),
@@ -55,12 +55,21 @@ def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
     if isinstance(fit, OwnGatesFit):
         lines.append(("gates", f"one of each site, common experts; {fit.test}. Shares by site: .shares()"))
     lines += [("doubt", _cut(doubt)) for doubt in fit.doubts]
-    lines += [("influence", f"{site}: {said}") for site, said in fitted.influential.items()]
-    noted = [site for site in fitted.sites if (site.reasons or site.remarks) and site not in left_out]
+    lines += lines_on_influence(fitted)
+    noted = [site for site in sites if (site.reasons or site.remarks) and site not in left_out]
     lines += [("site", _cut(str(site))) for site in noted[:REMARKS_SHOWN]]
     if len(noted) > REMARKS_SHOWN:
         lines.append(("", f"… and {len(noted) - REMARKS_SHOWN} more sites with remarks"))
     return lines
+
+
+def lines_on_influence(fitted: FederatedFit) -> list[tuple[str, str]]:
+    """Return the institutions on which the result depends; if there are none, the one that has most influence."""
+    found = unit_influences(fitted.model, fitted.fit)
+    if not found:
+        return []
+    large = [("influence", str(each)) for each in found if each.large]
+    return large or [("influence", f"largest: {max(found, key=lambda each: abs(each.change.change))}")]
 
 
 def _sites(reports: Sequence[SiteReport], names: Sequence[str]) -> str:
@@ -76,8 +85,11 @@ def _cut(text: str) -> str:
 
 # ---------------------------------------------------------------- federated fit
 
-INFLUENTIAL = 2.0
-"""Change of a coefficient in standard errors, without a site, from which the site is named."""
+UNKNOWN = (
+    "how the coefficients would change without a site is not known here: FederatedEM, OneShot, SharedCentre and "
+    "ClusteredClients know it of two or more sites (ClusteredClients of three or more), unless only totals over sites "
+    "were asked for, or the information is not positive definite"
+)
 KINDS = ("observed", "sandwich", "larger", BY_SITE)
 """Kinds of standard errors that the answers of sites give."""
 
@@ -116,8 +128,8 @@ class FederatedFit:
 
     @property
     def sites(self) -> Sequence[SiteReport]:
-        """Return a report on each site: how it was used, and what is suspect about its data."""
-        return self.fit.evidence()
+        """Return a report on each site: how it was used, what is suspect about its data, and its influence."""
+        return with_influences(self.fit.evidence(), site_influences(self.model, self.fit))
 
     @property
     def aic(self) -> float:
@@ -209,13 +221,17 @@ class FederatedFit:
     def influence(self) -> Any:
         """Return a table of how each coefficient would change without each site, in its standard errors.
 
-        It is estimated by one step from the scores of the sites at the result, after :class:`FederatedEM` with a common
-        gate; the table is empty for other methods.
+        All sites of an institution are left out together. The change is computed by combining the models again for
+        :class:`OneShot` without refinement and by computing the centre again for :class:`SharedCentre`; it is estimated
+        by one step from the scores of the sites for :class:`FederatedEM`, :class:`OneShot` with refinement and
+        :class:`ClusteredClients`. It is NaN for parameters without standard errors.
         """
+        if self.fit.left_out is None:
+            raise errors.InvalidInputError(UNKNOWN)
         keys = parameter_keys(self.model)
         rows = [
-            (site, *key, float(change))
-            for site, changes in site_influence(self.fit, self.model.inference_).items()
+            (unit, *key, float(change))
+            for unit, changes in influence_in_errors(self.model, self.fit).items()
             for key, change in zip(keys, changes, strict=True)
             if key is not None
         ]
@@ -224,16 +240,9 @@ class FederatedFit:
 
     @property
     def influential(self) -> dict[str, str]:
-        """Return the sites without which a coefficient would change by more than two standard errors and chance."""
-        keys, shares, found = parameter_keys(self.model), site_shares(self.fit), {}
-        for site, changes in site_influence(self.fit, self.model.inference_).items():
-            known = [(abs(z), key) for z, key in zip(changes, keys, strict=True) if key and np.isfinite(z)]
-            largest, key = max(((z, key) for z, key in known if key[0] == "expert"), default=(0.0, ("", 0, "", "")))
-            chance = SIGMAS * np.sqrt(shares[site] / (1 - shares[site]))
-            if largest > max(INFLUENTIAL, chance):
-                what = f"{key[3]} of {noun(self.model)} {key[1]}"
-                found[site] = f"without it {what} would change by {largest:.1f} standard errors"
-        return found
+        """Return the institutions without which a coefficient would change by more than two errors and chance."""
+        found = unit_influences(self.model, self.fit)
+        return {each.unit: str(each).removeprefix(f"{each.unit}: ") for each in found if each.large}
 
     @property
     def has_criteria(self) -> bool:

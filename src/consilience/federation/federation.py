@@ -34,6 +34,7 @@ from consilience.federation.data_source import Arrays, DataSource, Shards
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders, build_models, compare_orders, warn_of
 from consilience.federation.scores import Scores, collect_scores, plan_scores
 from consilience.fit.criteria import has_entropy_of_sums
+from consilience.fit.left_out import check_institutions
 from consilience.fit.specification import validate_orders
 from consilience.messages import Dialogue, Failure, FailureCode, LogLikelihood, SiteError, encode
 from consilience.methods import FederatedEM, Method, Task
@@ -229,6 +230,9 @@ class Federation:
         your own (:class:`Engine`).
     in_memory : bool
         Whether to keep the rows of shards in memory after they have been read.
+    institutions : mapping of str to str, optional
+        Institution of the sites that share one: they are left out together where the influence of a site is computed
+        (:meth:`FederatedFit.influence`). Other sites stand for themselves.
 
     Examples
     --------
@@ -242,7 +246,12 @@ class Federation:
     """
 
     def __init__(
-        self, sites: Mapping[str, Any] | Shards, engine: Engine | None = None, *, in_memory: bool = False
+        self,
+        sites: Mapping[str, Any] | Shards,
+        engine: Engine | None = None,
+        *,
+        in_memory: bool = False,
+        institutions: Mapping[str, str] | None = None,
     ) -> None:
         if not isinstance(sites, Shards):
             check_sites(sites)
@@ -251,6 +260,8 @@ class Federation:
         check_engine(self._engine)
         self._in_memory = in_memory
         self._sites: list[Site] = []
+        self._institutions = dict(institutions or {})
+        check_institutions(self._institutions, self._source.names)
 
     @classmethod
     def from_parquet(
@@ -510,7 +521,7 @@ class Federation:
             sites = [site.by_client() for site in sites]
         self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
-        task = _task(models, sites, options.journal)
+        task = replace(_task(models, sites, options.journal), institutions=self._institutions)
         if icl and not all(has_entropy_of_sums(each) for each in task.specifications):
             raise InvalidInputError(
                 f"criterion='icl': the answers of sites do not state the entropy of the responsibilities of "

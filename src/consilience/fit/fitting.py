@@ -20,6 +20,7 @@ from consilience.fit.climb import (
     is_over_same_data,
 )
 from consilience.fit.criteria import label_count, log_likelihood
+from consilience.fit.left_out import LeftOut
 from consilience.fit.specification import (
     Specification,
     check_fittable,
@@ -95,6 +96,8 @@ class Fit:
         Products of scores at the ascent's mixture, summed over sites, for the sandwich; None if it was not asked for.
     site_scores : mapping of str to (P,) array or None
         Score of each site at the ascent's mixture, if every site stated its own.
+    left_out : LeftOut or None
+        How the reported parameters would change without each institution; None if the method does not know.
 
     Examples
     --------
@@ -113,6 +116,7 @@ class Fit:
     survey: Survey = field(default=Survey(), kw_only=True)
     meat: Meat | None = field(default=None, kw_only=True)
     site_scores: Mapping[str, Array] | None = field(default=None, kw_only=True)
+    left_out: LeftOut | None = field(default=None, kw_only=True)
 
     @property
     def log_likelihood(self) -> float:

@@ -133,9 +133,6 @@ FEWEST_SITES = 20
 FEW_CLUSTERS = 10
 """Number of clusters below which standard errors are said to be rough."""
 
-
-LARGEST_SHARE = 0.99
-"""Share of a site in all rows up to which its influence is estimated from its share."""
 MOST_OPERATIONS = 1e10
 """Number of operations up to which a fit ends with standard errors: about a second."""
 
@@ -515,33 +512,6 @@ def expert_ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> fl
 def gate_spread(mixture: Mixture, statistics: Statistics) -> float:
     """Compute ``min_k Σ_i w_i π_k (1 - π_k)``."""
     return float(statistics.gate.plain[mixture.K :].min())
-
-
-# ---------------------------------------------------------------- influence of a site
-
-
-def site_influence(fit: Fit, inference: Inference) -> dict[str, Array]:
-    """Estimate the change of each reported parameter if a site is left out, in its standard errors, ``(D,)`` by site.
-
-    One step from the scores of the sites at the maximum: ``-(J - J_m)⁻¹ s_m``, with the information of a site taken as
-    its share of the rows, ``J_m = (w_m / W) J``. Empty if the scores of single sites are not known, or the fit is not
-    at a maximum.
-    """
-    mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
-    inverse = inverse_information(mixture, statistics, fit.penalty)
-    if fit.site_scores is None or inverse is None or len(fit.site_scores) < 2 or not fit.ascent.stop.converged:
-        return {}
-    D, errors = jacobian(mixture, fit.permutation) @ inverse, inference.standard_errors().flat()
-    errors = np.where(errors > 0, errors, np.nan)
-    shares = site_shares(fit)
-    return {site: -(D @ own) / ((1 - shares[site]) * errors) for site, own in fit.site_scores.items()}
-
-
-def site_shares(fit: Fit) -> dict[str, float]:
-    """Return the share of each site in the rows of the sites whose scores are known, at most 0.99."""
-    weights = {site.name: site.weight for site in fit.survey.sites if site.name in (fit.site_scores or {})}
-    total = max(sum(weights.values()), 1.0)
-    return {site: min(weight / total, LARGEST_SHARE) for site, weight in weights.items()}
 
 
 # ---------------------------------------------------------------- between

@@ -7,6 +7,30 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 
+@dataclass(frozen=True)
+class SiteInfluence:
+    """The largest change of a coefficient without a site, or without all sites of its institution.
+
+    Parameters
+    ----------
+    change : float
+        In standard errors, with its sign.
+    of : str
+        The coefficient.
+
+    Examples
+    --------
+    >>> print(SiteInfluence(-2.34, "age of expert 1"))
+    without it age of expert 1 would change by 2.3 standard errors
+    """
+
+    change: float
+    of: str
+
+    def __str__(self) -> str:
+        return f"without it {self.of} would change by {abs(self.change):.1f} standard errors"
+
+
 class SiteReport(Protocol):
     """Evidence about one site: its name, why it was not used as a whole, and what else a reader should know."""
 
@@ -21,6 +45,10 @@ class SiteReport(Protocol):
     @property
     def remarks(self) -> tuple[str, ...]:
         """What else a reader should know of it."""
+
+    @property
+    def influence(self) -> SiteInfluence | None:
+        """The coefficient that would change most without it; None if it is not known."""
 
 
 Report = TypeVar("Report", bound=SiteReport)
@@ -46,6 +74,8 @@ class SurveyedSite:
         Other remarks on the site.
     left : str
         Why it left the run; empty if it did not.
+    influence : SiteInfluence or None
+        The coefficient that would change most without it.
     """
 
     name: str
@@ -55,6 +85,7 @@ class SurveyedSite:
     notes: tuple[str, ...] = ()
     left: str = ""
     unlike: str = ""
+    influence: SiteInfluence | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -101,8 +101,17 @@ class GuardedSites(NamedSites[GuardedSite]):
 # ---------------------------------------------------------------- combination
 
 
-def combine_files(study: Study, files: Iterable[SiteFile]) -> FederatedOrders:
+def combine_files(
+    study: Study, files: Iterable[SiteFile], institutions: Mapping[str, str] | None = None
+) -> FederatedOrders:
     """Combine the files of the sites by one-shot aggregation; compare the study's numbers of experts by BIC.
+
+    Parameters
+    ----------
+    study : Study
+    files : iterable of SiteFile
+    institutions : mapping of str to str, optional
+        Institution of sites, as in :func:`run_study`.
 
     Raises
     ------
@@ -120,7 +129,8 @@ def combine_files(study: Study, files: Iterable[SiteFile]) -> FederatedOrders:
         if file.site in by_site:
             raise InvalidInputError(f"there are two files of site {file.site}: pass one")
         by_site[file.site] = file
-    return run_study(study, SiteFiles(dict(sorted(by_site.items()))), OneShot(refine=0))
+    engine = SiteFiles(dict(sorted(by_site.items())))
+    return run_study(study, engine, OneShot(refine=0), institutions=institutions)
 
 
 def simulate_study(
@@ -160,6 +170,7 @@ def run_study(
     *,
     start: Mixture | None = None,
     options: RunOptions | None = None,
+    institutions: Mapping[str, str] | None = None,
 ) -> FederatedOrders:
     """Run a study over an engine; compare its numbers of experts by BIC.
 
@@ -173,9 +184,12 @@ def run_study(
         Public start of the run.
     options : RunOptions, optional
         The study states the limits.
+    institutions : mapping of str to str, optional
+        Institution of the sites that share one, as in :class:`~consilience.Federation`.
     """
     models = estimators_of(study)
-    method, task = method or method_of(study), task_of(study, models, start=start)
+    method = method or method_of(study)
+    task = task_of(study, models, start=start, institutions=institutions)
     limits, most_rounds = Limits(max_rows=study.max_rows), method.most_rounds(task)
     done = run(method.dialogue(task), engine, options, limits=limits, most_rounds=most_rounds)
     found = compare_orders(study.model.experts, build_models(models, done), "bic")

@@ -222,6 +222,7 @@ def advance_by_files(
     patience: float | None = 0.0,
     on_drop: OnDrop = "stop",
     notice: Callable[[str, str], None] | None = None,
+    institutions: Mapping[str, str] | None = None,
 ) -> FederatedOrders:
     """Take a run as far as the answers in its folder allow; return its result if it ends.
 
@@ -234,6 +235,8 @@ def advance_by_files(
     days, until, patience, notice
         As in :class:`~consilience.kit.mailbox.Mailbox`.
     on_drop : {"stop", "continue"}
+    institutions : mapping of str to str, optional
+        Institution of the sites that share one, as in :class:`~consilience.Federation`.
 
     Raises
     ------
@@ -255,6 +258,7 @@ def advance_by_files(
         patience=patience,
         notice=notice,
     )
-    done = run_study(study, box, start=start_of(run), options=RunOptions(journal, on_drop=on_drop))
+    options = RunOptions(journal, on_drop=on_drop)
+    done = run_study(study, box, start=start_of(run), options=options, institutions=institutions)
     write_whole(mailbox / END, end_text(run, len(done.best.record.rounds)))
     return done

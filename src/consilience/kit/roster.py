@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 
 from consilience.errors import InvalidInputError
 from consilience.files.documents import Part, Text
+from consilience.fit.left_out import check_institutions
 from consilience.kit.toml_file import TomlFile, check_name, write_toml
 from consilience.messages.site_names import site_names
 
@@ -81,10 +82,11 @@ MOST_SITES = 10_000
 
 
 class RosterSite(Part):
-    """A site of the roster: its name, and its public key if it has one."""
+    """A site of the roster: its name, its public key if it has one, and its institution if that has other sites."""
 
     name: Text
     key: Text | None = None
+    institution: Text | None = None
 
 
 class Roster(TomlFile):
@@ -102,6 +104,7 @@ class Roster(TomlFile):
         for site in self.sites:
             check_name(site.name)
         site_names(self.names)
+        check_institutions(self.institutions, self.names)
         owners: dict[bytes, str] = {}
         for site in self.sites:
             if site.key is None:
@@ -119,6 +122,11 @@ class Roster(TomlFile):
     def names(self) -> tuple[str, ...]:
         """Names of the sites."""
         return tuple(site.name for site in self.sites)
+
+    @property
+    def institutions(self) -> dict[str, str]:
+        """Institution of each site that states one."""
+        return {site.name: site.institution for site in self.sites if site.institution is not None}
 
     def key_of(self, name: str) -> str | None:
         """Return the public key of a site; None if the roster has none for it."""

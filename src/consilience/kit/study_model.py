@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -37,12 +37,18 @@ def _estimator(study: Study, K: int) -> MixtureEstimator:
     return found
 
 
-def task_of(study: Study, models: Sequence[MixtureEstimator] | None = None, *, start: Mixture | None = None) -> Task:
-    """Return the task of a study: the same at every site and at the coordinator."""
+def task_of(
+    study: Study,
+    models: Sequence[MixtureEstimator] | None = None,
+    *,
+    start: Mixture | None = None,
+    institutions: Mapping[str, str] | None = None,
+) -> Task:
+    """Return the task of a study: what it asks is the same at every site and at the coordinator."""
     models = estimators_of(study) if models is None else models
     terms, budget = models[0].columns_.terms, budget_of(models[0])
     specifications = tuple(specification_of(model) for model in models)
-    given: dict[str, Any] = {"start": start, "seed": study.seed, "names": terms}
+    given: dict[str, Any] = {"start": start, "seed": study.seed, "names": terms, "institutions": institutions or {}}
     return Task(specifications, len(terms), 1, **given, **budget, sandwich=False)  # no policy lists ScoreProducts
 
 

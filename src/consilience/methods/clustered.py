@@ -14,6 +14,7 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Expect, Fit, Problem, Specification, StopReason
+from consilience.fit.influence import left_out_by_scores
 from consilience.fit.specification import check_same_covariates
 from consilience.messages import Dialogue, Each, Sample, Total, together
 from consilience.methods.client_subspace import ClientSubspace, client_subspace, estimate_directions
@@ -22,7 +23,7 @@ from consilience.methods.site_reports import survey_sites, with_camps, with_unli
 from consilience.methods.task import Method, Task, check_participation
 from consilience.model import Mixture, Statistics
 from consilience.model.families.registry import Requirement, gaussian
-from consilience.model.information import is_informable
+from consilience.model.information import is_informable, score
 from consilience.numerics.arrays import Array, unpack
 from consilience.numerics.linalg import count_above_noise
 
@@ -101,10 +102,14 @@ class ClusteredClients(Method):
         fits = [p.fit(mine[0], mine) for p, mine in zip(problems, ends, strict=True)]
         if LEAST_SITES <= len(found.summaries) <= MOST_SITES and self.participation == 1 and not fleet.whole:
             rows = {site: summary.weight for site, summary in found.summaries.items() if summary.weight > 0}
-            largest = max(fits, key=lambda fit: fit.mixture.K)
-            joint: Mapping[str, Statistics] = yield Each(Expect(largest.mixture))
+            at_sites = yield from together([_each_expect(fit.ascent.mixture) for fit in fits])
+            largest, joint = max(zip(fits, at_sites, strict=True), key=lambda pair: pair[0].mixture.K)
             survey = with_unlikely(survey, {s: joint[s].log_likelihood / n for s, n in rows.items() if s in joint})
-            survey = with_camps(survey, largest.mixture, joint)
+            survey = with_camps(survey, largest.ascent.mixture, joint)
+            fits = [
+                _with_left_out(replace(fit, survey=survey), own, task.institutions)
+                for fit, own in zip(fits, at_sites, strict=True)
+            ]
         return tuple(ClusteredFit(**vars(replace(fit, survey=survey)), spectrum=found.values) for fit in fits)
 
     def _check(self, specification: Specification, q: int) -> None:
@@ -131,6 +136,17 @@ class ClusteredClients(Method):
             )
         participants = Participation(self.participation, fleet.present, seed, fleet.singles)
         return [(yield from average_rounds(problem, starts[0], participants))]
+
+
+def _each_expect(mixture: Mixture) -> Dialogue[Mapping[str, Statistics]]:
+    found: Mapping[str, Statistics] = yield Each(Expect(mixture))
+    return found
+
+
+def _with_left_out(fit: Fit, each: Mapping[str, Statistics], institutions: Mapping[str, str]) -> Fit:
+    """Return the fit with its changes without each institution, from the statistics of the sites."""
+    scores = {site: score(fit.ascent.mixture, own) for site, own in each.items()}
+    return replace(fit, left_out=left_out_by_scores(fit, scores, institutions))
 
 
 def race_starts(problem: Problem, starts: Sequence[Mixture], present: int) -> Dialogue[Mixture | None]:

@@ -16,6 +16,7 @@ from consilience.errors import InvalidInputError, LargeMessagesWarning, warn
 from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem, infer
 from consilience.fit.climb import Climb, is_over_same_data
 from consilience.fit.fitting import polish
+from consilience.fit.influence import left_out_by_scores
 from consilience.fit.parameters import parameters
 from consilience.fit.simulated_information import SimulatedInformation
 from consilience.fit.specification import on_floor
@@ -200,7 +201,8 @@ class FederatedEM(Method):
         by_problem = [list(islice(reached, len(each))) for each in ends]
         best = [best_end(each, fit.penalty) for each, fit in zip(by_problem, fits, strict=True)]
         meats = yield from together([ask_own_meats(end, task) for end in best])
-        return tuple(own_gates_fit(*each) for each in zip(by_problem, fits, meats, strict=True))
+        known = zip(by_problem, fits, meats, strict=True)
+        return tuple(own_gates_fit(*each, institutions=task.institutions) for each in known)
 
     def _problems(self, task: Task, summaries: Mapping[str, ColumnSummary]) -> list[Problem]:
         return [task.problem(each, total_summary(summaries), newton=self.newton) for each in task.specifications]
@@ -241,7 +243,8 @@ def climbs(
         scores, meats = [None] * len(final), (yield from ask_meats(final, task, sites))
     fits = [p.fit(end, found) for p, end, found in zip(problems, final, ranked, strict=True)]
     known = zip(fits, surveys, meats, scores, strict=True)
-    return tuple(replace(fit, survey=each, meat=meat, site_scores=own) for fit, each, meat, own in known), ranked
+    told = [replace(fit, survey=each, meat=meat, site_scores=own) for fit, each, meat, own in known]
+    return tuple(replace(f, left_out=left_out_by_scores(f, f.site_scores, task.institutions)) for f in told), ranked
 
 
 def unlike_sites(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -> Dialogue[set[str]]:

@@ -42,6 +42,8 @@ from consilience.fit.climb import (
 )
 from consilience.fit.fitting import SMALLEST_DECREMENT, finish_fit
 from consilience.fit.inference import inference_from_fit, inverse_information
+from consilience.fit.left_out import LeftOut, units_of
+from consilience.fit.parameters import jacobian, parameters
 from consilience.fit.specification import on_floor
 from consilience.fit.survey import SiteReport, Survey
 from consilience.messages import Dialogue, PerSite, ScoreProducts
@@ -491,7 +493,13 @@ def ask_own_meats(end: OwnGatesEnd, task: Task) -> Dialogue[Mapping[str, Meat] |
     return answers if len(answers) == len(point.mixtures) else None
 
 
-def own_gates_fit(ends: Sequence[OwnGatesEnd], common: Fit, meats: Mapping[str, Meat] | None = None) -> OwnGatesFit:
+def own_gates_fit(
+    ends: Sequence[OwnGatesEnd],
+    common: Fit,
+    meats: Mapping[str, Meat] | None = None,
+    *,
+    institutions: Mapping[str, str],
+) -> OwnGatesFit:
     """Return the fit at the best end of several climbs, given the fit with one gate for all sites."""
     penalty = common.penalty
     end = best_end(ends, penalty)
@@ -509,13 +517,57 @@ def own_gates_fit(ends: Sequence[OwnGatesEnd], common: Fit, meats: Mapping[str, 
         fits[site] = _with_errors(replace(own, meat=None if joint is None else joint.of_site(m)))
     gain = 2 * (point.total.log_likelihood - common.log_likelihood)
     test = EqualGates(max(gain, 0.0), (len(fits) - 1) * len(point.own))
-    return OwnGatesFit(**vars(replace(_with_errors(fit), survey=unadvised(common.survey))), fits=fits, test=test)
+    left_out = experts_without(point, fit, institutions)
+    told = replace(_with_errors(fit), survey=unadvised(common.survey), left_out=left_out)
+    return OwnGatesFit(**vars(told), fits=fits, test=test)
 
 
 def unadvised(survey: Survey) -> Survey:
     """Return the survey without the advice to give each site a gate of its own."""
     sites = (replace(s, notes=tuple(said for said in s.notes if said != OTHER_CASES)) for s in survey.sites)
     return replace(survey, sites=tuple(sites))
+
+
+def experts_without(point: JointPoint, fit: Fit, institutions: Mapping[str, str]) -> LeftOut | None:
+    """Estimate the change of the common parameters without each institution, by one Newton step; NaN for the gate.
+
+    With the own parameters eliminated the information of the common ones is a sum over sites,
+    ``S_m = D_m - B_mᵀ A_m⁻¹ B_m``, and so is their score ``s_m``: the step is ``-(S - Σ_u S_m)⁻¹ Σ_u s_m``.
+    """
+    units = units_of(point.mixtures, institutions)
+    if point.observed.reduced is None or len(units) < 2:
+        return None
+    parts = [_eliminate_own(point, m) for m in range(len(point.mixtures))]
+    S, scores = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+    total = S.sum(axis=0) + point.ridge[np.ix_(point.common, point.common)]
+    J, place = jacobian(point.first, fit.permutation)[:, point.common], {s: m for m, s in enumerate(point.mixtures)}
+    V = np.sum((J @ np.linalg.inv(total)) * J, axis=1)
+    known = np.where(np.arange(len(J)) < parameters(fit.mixture).gate.size, np.nan, 1.0)
+    changes, chance = {}, {}
+    for unit, sites in units.items():
+        own = [place[site] for site in sites]
+        L = cholesky_or_none(symmetrise(total - S[own].sum(axis=0)))
+        if L is None:
+            changes[unit] = chance[unit] = np.full(len(J), np.nan)
+        else:
+            changes[unit] = -known * (J @ cholesky_solve(L, scores[own].sum(axis=0)))
+            V_left = np.sum((J @ cholesky_solve(L, np.eye(len(L)))) * J, axis=1)
+            chance[unit] = np.sqrt(np.maximum(V_left / np.where(V > 0, V, np.nan) - 1, 0.0))
+    return LeftOut(changes, chance, units)
+
+
+def _eliminate_own(point: JointPoint, m: int) -> tuple[Array, Array]:
+    """Return a site's information ``(c, c)`` and score ``(c,)`` of the common parameters, its own eliminated."""
+    site = list(point.mixtures)[m]
+    statistics, common = point.statistics[site], point.common
+    found, information = score(point.mixtures[site], statistics), statistics.information
+    assert information is not None  # the climb asks for it  # noqa: S101
+    A, B = point.observed.own[m], point.observed.cross[m]
+    gradient = point.gradient[0][m]
+    return (
+        information[np.ix_(common, common)] - B.T @ np.linalg.solve(A, B),
+        found[common] - B.T @ np.linalg.solve(A, gradient),
+    )
 
 
 def _with_errors(fit: Fit) -> InferredFit:

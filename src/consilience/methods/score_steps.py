@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from consilience.messages import Dialogue, Each, Likelihood, LogLikelihood, Scor
 from consilience.methods.task import Task
 from consilience.model import Mixture, Penalty, Statistics
 from consilience.model.expectation import Meat
-from consilience.model.information import is_informable
+from consilience.model.information import is_informable, score
+from consilience.numerics.arrays import Array
 
 INFORMATION = ("observed", "simulated")
 """Where the information comes from: the rows of the sites, or the mixture."""
@@ -194,6 +196,23 @@ def ask_meats(
     ]
     found = iter((yield from together([_summed(request(question, sites)) for question in asked])))
     return [next(found) if w else None for w in wanted]
+
+
+def ask_meats_and_scores(
+    ends: Sequence[Ascent], task: Task, sites: tuple[str, ...] | None = None
+) -> Dialogue[tuple[list[Meat | None], list[Mapping[str, Array] | None]]]:
+    """Ask for the products of scores at the ends of climbs and, in the same message, for the score of each site."""
+    wanted = [uses_sandwich(end.statistics, end.mixture, task) for end in ends]
+    asked: list[Dialogue[Any]] = [ask_meats(ends, task, sites, request=Each)]
+    asked += [_each_score(end.mixture, sites) for end, w in zip(ends, wanted, strict=True) if w]
+    meats, *scores = yield from together(asked)
+    found = iter(scores)
+    return meats, [next(found) if w else None for w in wanted]
+
+
+def _each_score(mixture: Mixture, sites: tuple[str, ...] | None) -> Dialogue[Mapping[str, Array]]:
+    each: Mapping[str, Statistics] = yield Each(ScoreSums(mixture), sites)
+    return {site: score(mixture, own) for site, own in each.items()}
 
 
 def _summed(request: Total | Each) -> Dialogue[Meat]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import ClassVar
 
@@ -43,6 +43,8 @@ class Task:
         Whether the rows of sites have clusters.
     sandwich : bool
         Whether sites may be asked for products of scores, so that standard errors are those of one table.
+    institutions : mapping of str to str
+        Institution of each site that shares one with others; other sites stand for themselves.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Task:
     names: tuple[str, ...] = ()
     clustered: bool = False
     sandwich: bool = True
+    institutions: Mapping[str, str] = field(default_factory=dict)
 
     def only(self, method: str) -> Specification:
         """Return the only specification; raise an error that names the method if there are several."""

@@ -183,10 +183,11 @@ def site_section(subject: Subject, _draw: Any) -> Section | None:
     for title, name in (
         ("log-likelihood of its own model, per row", "log_likelihood_per_row"),
         ("loss per row under the combined model", "distance"),
-        ("influence, in standard errors", "influence"),
     ):
         if any(hasattr(site, name) for site in sites):
             columns.append((title, [format_value(getattr(site, name, np.nan), 3) for site in sites]))
+    if any(site.influence is not None for site in sites):
+        columns.append(("largest change without it, in standard errors", [_influence(site) for site in sites]))
     if any(hasattr(site, "shrinkage") for site in sites):
         columns.append(("taken from the others", [_shrinkage(site) for site in sites]))
     if subject.policies:
@@ -196,10 +197,14 @@ def site_section(subject: Subject, _draw: Any) -> Section | None:
         "Sites",
         tuple(title for title, _ in columns),
         tuple(zip(*(values for _, values in columns), strict=True)),
-        tuple(j for j, (title, _) in enumerate(columns) if title.startswith(("share", "log-", "loss", "influence"))),
+        tuple(j for j, (title, _) in enumerate(columns) if title.startswith(("share", "log-", "loss"))),
     )
     said = "Rows are given in bands. Loss is how much worse the combined model explains a site than its own model."
     return Section("Sites", (said,) if subject.combination is not None else ("Rows are given in bands.",), (table,))
+
+
+def _influence(site: SiteReport) -> str:
+    return "—" if site.influence is None else f"{abs(site.influence.change):.1f}, of {site.influence.of}"
 
 
 def _shrinkage(site: SiteReport) -> str:

@@ -10,6 +10,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit.survey import SiteReport
 from consilience.fitted import protocols
 from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture
+from consilience.fitted.site_influence import site_influences, with_influences
 from consilience.plot.drawing import estimator_of
 
 Result = FittedMixture | FederatedResult | FederatedComparison
@@ -56,7 +57,9 @@ class Subject:
     @property
     def sites(self) -> list[SiteReport]:
         """What is known of each site; empty for a model of one machine."""
-        return [] if self.result is None else list(self.result.fit.evidence())
+        if self.result is None:
+            return []
+        return with_influences(self.result.fit.evidence(), site_influences(self.model, self.result.fit))
 
     @property
     def combination(self) -> Any:

@@ -13,6 +13,7 @@ from consilience.fit import bic
 from consilience.fit.survey import SiteReport
 from consilience.fitted.effects import rows_per_coefficient
 from consilience.fitted.protocols import FederatedComparison, FittedMixture, join_words, noun
+from consilience.fitted.site_influence import unit_influences
 from consilience.fitted.summaries import format_count
 from consilience.methods.per_site.shared_fit import SiteShare
 from consilience.methods.site_reports import WORSE
@@ -108,8 +109,9 @@ def verdict(result: Result, orders: FederatedComparison | None = None) -> Report
 
 def judge(subject: Subject) -> ReportVerdict:
     """Return the verdict on a subject."""
-    checks = (_doubts, _end, _rows, _number_of_experts, _starts, _sites, _suspicions, _own_experts, _differences)
-    points = [point for check in (*checks, _sharp_gate, _withheld, _confounded_effects) for point in check(subject)]
+    checks = (_doubts, _end, _rows, _number_of_experts, _starts, _sites, _suspicions, _influential, _own_experts)
+    later = (_differences, _sharp_gate, _withheld, _confounded_effects)
+    points = [point for check in (*checks, *later) for point in check(subject)]
     model = subject.model
     K, name = model.mixture_.K, noun(model)
     about = f"{K} {name}{'s' if K > 1 else ''}, from {format_count(model.n_labels_)} rows or groups"
@@ -174,6 +176,14 @@ def _suspicions(subject: Subject) -> Iterator[Point]:
         others = [each for each in found.get(site.name, ()) if each not in columns]
         if others:
             yield Point(Use.CARE, f"{site.name} was used, though {'; '.join(others)}.")
+
+
+def _influential(subject: Subject) -> Iterator[Point]:
+    """Name institutions on which a coefficient depends."""
+    found = [] if subject.result is None else unit_influences(subject.model, subject.result.fit)
+    for each in found:
+        if each.large:
+            yield Point(Use.CARE, f"The result depends on one site: {each}.")
 
 
 def _own_experts(subject: Subject) -> Iterator[Point]:

@@ -421,7 +421,7 @@ def test_a_site_without_information_does_not_count_in_the_heterogeneity() -> Non
     silent = {**models, first: replace(models[first], precision=np.empty((0, 0)))}
     combination = combine_models(silent, 2, design=Design.raw(2))
     assert np.all(combination.heterogeneity.df == 2)
-    assert np.isnan({site.name: site.influence for site in combination.sites}[first])
+    assert np.isnan({site.name: site.pull for site in combination.sites}[first])
 
 
 def test_evidence_reads_as_a_sentence() -> None:

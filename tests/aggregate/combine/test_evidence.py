@@ -65,7 +65,7 @@ def test_a_site_without_a_model_has_its_name_its_weight_and_a_reason() -> None:
     assert (site.name, site.weight, site.status, site.copy_of) == ("south", 12.0, "no model", None)
     assert "too few rows for a fit of its own" in site.reasons[0]
     assert str(site) == f"south: no model: {site.reasons[0]}"
-    assert np.isnan([site.log_likelihood_per_row, site.distance, site.influence]).all()
+    assert np.isnan([site.log_likelihood_per_row, site.distance, site.pull]).all()
 
 
 # ---------------------------------------------------------------------- large sites
@@ -119,8 +119,8 @@ def test_a_site_that_moves_the_result_far_is_named_and_used() -> None:
     assert site.remarks[0].startswith("leaving it out changes an expert by ")
     assert combination.set_aside == {}
     assert set(combination.named) == {"site 2"}
-    others = [each.influence for each in combination.sites if each.name != "site 2"]
-    assert site.influence > 2 * max(others)
+    others = [each.pull for each in combination.sites if each.name != "site 2"]
+    assert site.pull > 2 * max(others)
 
 
 def test_honest_sites_of_any_size_move_the_result_as_far_as_is_usual() -> None:

@@ -13,6 +13,7 @@ from consilience.aggregate.combine import heterogeneity as between
 from consilience.aggregate.combine import trust
 from consilience.aggregate.combine.components import SupportComponents, SupportPart
 from consilience.aggregate.combine.evidence import SiteEvidence, Witness
+from consilience.aggregate.combine.fixed_plan import FixedPlan
 from consilience.aggregate.combine.heterogeneity import Heterogeneity, SiteCoefficients
 from consilience.aggregate.combine.points import SupportKind
 from consilience.aggregate.combine.pool import Pool
@@ -273,6 +274,7 @@ class _Combiner:
             reduction.trace,
             dict(zip(pool.names, (plan[own] for own in pool.own), strict=True)),
             coefficients,
+            FixedPlan.of(pool, labels, self.used, stated),
             between.camps_between(pool, labels, self.K),
         )
 
@@ -374,6 +376,8 @@ class Combination:
         The combined expert that each expert of a site was assigned to, -1 for an expert that was not used.
     coefficients : SiteCoefficients
         Coefficients of each combined expert at each site, with their sampling variances.
+    fixed : FixedPlan
+        The experts of sites at their places in the plan, for the coefficients without some sites.
     camps : Camps or None
         Whether the sites form two camps.
 
@@ -405,6 +409,7 @@ class Combination:
     trace: tuple[float, ...]
     plan: Mapping[str, IntArray]
     coefficients: SiteCoefficients
+    fixed: FixedPlan
     camps: Camps | None = None
 
     def permuted(self, permutation: IntArray) -> Combination:
@@ -420,6 +425,7 @@ class Combination:
             gate_heterogeneity=self.gate_heterogeneity.permuted(permutation),
             plan={name: place[labels] for name, labels in self.plan.items()},
             coefficients=self.coefficients.permuted(permutation),
+            fixed=self.fixed.permuted(place),
         )
 
     @property

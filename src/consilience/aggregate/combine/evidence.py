@@ -10,6 +10,7 @@ import numpy as np
 
 from consilience.aggregate.combine.pool import Pool
 from consilience.aggregate.combine.trust import TrustVerdict
+from consilience.fit.survey import SiteInfluence
 from consilience.numerics.arrays import Array, Mask
 
 INFLUENTIAL = 5.0
@@ -33,9 +34,9 @@ class SiteEvidence:
         As reported by the site.
     distance : float
         Loss in log-likelihood per row if the combined experts replace the site's.
-    influence : float
-        Change of the precision-weighted mean of its experts' coefficients if the site is left out, in root mean square
-        standard errors; NaN if unknown.
+    pull : float
+        Change of the precision-weighted mean of its experts' coefficients if the site is left out of the same plan, in
+        root mean square standard errors; NaN if unknown.
     experts : tuple of bool
         Which of its experts were used; empty for a site that sent no model.
     gate : bool
@@ -46,6 +47,8 @@ class SiteEvidence:
         Other remarks on the site.
     copy_of : str or None
         The site that sent an identical model.
+    influence : SiteInfluence or None
+        The coefficient that would change most without it.
 
     Examples
     --------
@@ -59,12 +62,13 @@ class SiteEvidence:
     weight: float
     log_likelihood_per_row: float
     distance: float
-    influence: float
+    pull: float
     experts: tuple[bool, ...]
     gate: bool
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     copy_of: str | None = None
+    influence: SiteInfluence | None = None
 
     @classmethod
     def without_model(cls, name: str, weight: float, reason: str = NO_MODEL) -> SiteEvidence:
@@ -99,7 +103,7 @@ class Witness:
         Components and gates that were used.
     cost : (L,) array
         Divergence of each component from the combined expert that it was assigned to.
-    influence, expected : (L,) array
+    pull, expected : (L,) array
         As from :func:`~consilience.aggregate.combine.trust.influences`.
     """
 
@@ -109,13 +113,13 @@ class Witness:
     used: Mask
     trusted: Mask
     cost: Array
-    influence: Array
+    pull: Array
     expected: Array
 
     def evidence(self, m: int) -> SiteEvidence:
         """Return the diagnostics of site ``m``."""
         pool, mine = self.pool, self.pool.own[m]
-        model, known = pool.models[m], self.influence[mine][np.isfinite(self.influence[mine])]
+        model, known = pool.models[m], self.pull[mine][np.isfinite(self.pull[mine])]
         distance = float(self.cost[mine].sum() / max(model.mass.sum(), 1.0))
         return SiteEvidence(
             pool.names[m],
@@ -149,13 +153,13 @@ class Witness:
         share = self.pool.models[m].weight / self._weight
         if self.pool.M > 2 and share > MOST:
             yield f"it reports {share:.0%} of all rows and dominates the result"
-        if np.any(self.influence[mine] > INFLUENTIAL * self._usual[mine]):
-            yield f"leaving it out changes an expert by {np.nanmax(self.influence[mine]):.2g} standard errors"
+        if np.any(self.pull[mine] > INFLUENTIAL * self._usual[mine]):
+            yield f"leaving it out changes an expert by {np.nanmax(self.pull[mine]):.2g} standard errors"
 
     @cached_property
     def _usual(self) -> Array:
         """Return the usual influence of a component of its size, larger than expected if sites differ, ``(L,)``."""
-        ratio = self.influence / np.maximum(self.expected, 1e-12)
+        ratio = self.pull / np.maximum(self.expected, 1e-12)
         times = max(1.0, float(np.nanmedian(ratio))) if np.isfinite(ratio).any() else 1.0
         return times * self.expected
 

@@ -15,14 +15,51 @@ from consilience.aggregate.disagreement import Camps, camps
 from consilience.aggregate.robust.centre import coordinate_median, geometric_median
 from consilience.aggregate.robust.estimate import Estimate, shrink_step
 from consilience.aggregate.robust.shrinkage import ShrunkVectors, division, shrink_whitened
+from consilience.fit.influence import ExpertsWithout
 from consilience.model import Gate, Mixture
 from consilience.numerics.arrays import Array, IntArray, Mask
 
 LEAST_GATES = 3
 """Minimum number of sites with a covariance of their gate's slopes to shrink slopes; else all have the centre's."""
 
+NO_OTHERS = 1e-9
+"""Weight of the other sites in the centre below which there are none."""
 MEDIAN_OF_SQUARE = 0.455
 """Median of a chi-square of one degree of freedom."""
+
+
+@dataclass(frozen=True, eq=False)
+class CentreParts:
+    """The coefficients of the sites and their weights in the centre: ``v_k = Σ_m A_mk z_mk``.
+
+    Parameters
+    ----------
+    points : (M, K, f) array
+    shares : (M, K, f, f) array
+        The weights; they sum to the identity.
+    """
+
+    points: Array
+    shares: Array
+
+    def permuted(self, permutation: IntArray) -> CentreParts:
+        """Return the parts with experts in another order."""
+        return CentreParts(self.points[:, permutation], self.shares[:, permutation])
+
+    def without(self, gone: Mask, covariance: Array) -> ExpertsWithout:
+        """Return the centre without some sites, with the same weights; NaN for experts of which no other has a weight.
+
+        Its change is ``(I - A)⁻¹ (A v - Σ A_mk z_mk)`` with ``A = Σ A_mk`` over these sites, and its covariance
+        ``(I - A)⁻¹ V``, with that of the centre ``V (K, f, f)``.
+        """
+        moments: Array = np.einsum("mkab,mkb->mka", self.shares, self.points)
+        A, v = self.shares[gone].sum(axis=0), moments.sum(axis=0)
+        left, found = np.eye(v.shape[1]) - A, ExpertsWithout(np.full(v.shape, np.nan), covariance, covariance.copy())
+        for k in range(len(v)):
+            if np.trace(left[k]) > NO_OTHERS * len(left[k]):  # NaN is not
+                found.change[k] = np.linalg.solve(left[k], A[k] @ v[k] - moments[gone, k].sum(axis=0))
+                found.after[k] = np.linalg.solve(left[k], covariance[k])
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +85,8 @@ class Sharing:
     division : float
         Evidence that the sites form groups: above 1, their differences have a common direction beyond sampling error,
         and a centre between the groups represents none of them.
+    parts : CentreParts or None
+        What the centre's coefficients are the mean of, if they are a mean.
 
     Examples
     --------
@@ -68,6 +107,14 @@ class Sharing:
     gate_shrinkage: Array
     between: Array
     division: float
+    parts: CentreParts | None = None
+
+    def centre_without(self, gone: Collection[str]) -> ExpertsWithout:
+        """Return the centre of the other sites that were kept, with the same weights; NaN if it is not a mean."""
+        out = np.array([site in gone for site in self.mixtures])
+        if self.parts is None:
+            return ExpertsWithout(np.full_like(self.covariance[:, 0], np.nan), self.covariance, self.covariance)
+        return self.parts.without(out, self.covariance)
 
     def permuted(self, permutation: IntArray) -> Sharing:
         """Return the result with experts in another order."""
@@ -79,6 +126,7 @@ class Sharing:
             shrinkage=self.shrinkage[:, permutation],
             kept=self.kept[:, permutation],
             between=self.between[permutation],
+            parts=None if self.parts is None else self.parts.permuted(permutation),
         )
 
 
@@ -134,6 +182,7 @@ def share_estimates(estimates: Mapping[str, Estimate], *, equal: bool = False, b
         gate_shrinkage,
         np.sqrt([one.found.between for one in each]),
         0.0 if equal else division([one.residuals for one in each]),
+        CentreParts(np.array([site.points for site in sites]), np.stack([one.found.shares for one in each], axis=1)),
     )
 
 

@@ -54,6 +54,7 @@ def shrink_whitened(
         others=found.others @ L.T,
         pull=found.pull if equal else inverse.T @ found.pull @ inverse,  # infinite if equal
         estimates=found.estimates @ L.T,
+        shares=L @ found.shares @ inverse,
     )
     return ShrunkVectors(_with_silent(back, speak, thin), residuals)
 
@@ -86,7 +87,8 @@ def _with_silent(found: Shrinkage, speak: Mask, thin: Mask) -> Shrinkage:
     M, D = len(speak), len(found.centre)
     weights, kept, shrinkage = np.zeros(M), np.zeros(M, dtype=bool), np.ones(M)
     others, pull = np.repeat(found.centre[None], M, axis=0), np.full((M, D, D), np.inf)
-    estimates = others.copy()
+    estimates, shares = others.copy(), np.zeros((M, D, D))
+    shares[speak] = found.shares
     weights[speak], kept[speak], shrinkage[speak] = found.weights, found.kept, found.shrinkage
     others[speak], pull[speak], estimates[speak] = found.others, found.pull, found.estimates
     return replace(
@@ -95,6 +97,7 @@ def _with_silent(found: Shrinkage, speak: Mask, thin: Mask) -> Shrinkage:
         others=others,
         pull=pull,
         estimates=estimates,
+        shares=shares,
         shrinkage=shrinkage,
         kept=kept & ~thin,
     )
@@ -110,7 +113,8 @@ def _all_equal(points: Array, covariances: Array, barred: Mask) -> Shrinkage:
     centre, (M, D) = geometric_median(points[~barred]), points.shape
     weights, same = ~barred / np.sum(~barred), np.repeat(centre[None], M, axis=0)
     covariance = np.einsum("m,mab->ab", weights**2, covariances)
-    return Shrinkage(centre, covariance, 0.0, weights, same, np.full((M, D, D), np.inf), same, np.ones(M), ~barred)
+    unknown, full = np.full((M, D, D), np.nan), np.full((M, D, D), np.inf)  # a median is no weighted mean
+    return Shrinkage(centre, covariance, 0.0, weights, unknown, same, full, same, np.ones(M), ~barred)
 
 
 def division(residuals: Sequence[Array]) -> float:
@@ -183,6 +187,8 @@ class Shrinkage:
         Variance between sites ``ĥ²`` of each coordinate.
     weights : (M,) array
         Mean weight of each site in the centre over coordinates; they sum to 1, and are 0 for sites that are not kept.
+    shares : (M, D, D) array
+        Weight of each site in the centre ``v = Σ A_m z_m``; NaN if the centre is a median.
     others : (M, D) array
         Centre of the other sites, towards which a site is shrunk.
     pull : (M, D, D) array
@@ -203,6 +209,7 @@ class Shrinkage:
     covariance: Array
     between: float
     weights: Array
+    shares: Array
     others: Array
     pull: Array
     estimates: Array
@@ -279,7 +286,7 @@ def shrink(points: Array, covariances: Array, barred: Mask | None = None, tested
     centre = np.einsum("mab,mb->a", shares, points)
     covariance = np.einsum("mab,mbc,mdc->ad", shares, covariances + between * np.eye(D), shares, optimize=True)
     shrinkage, weight = (np.trace(each, axis1=1, axis2=2) / D for each in (fraction, shares))
-    return Shrinkage(centre, covariance, between, weight, others, pull, estimates, shrinkage, kept)
+    return Shrinkage(centre, covariance, between, weight, shares, others, pull, estimates, shrinkage, kept)
 
 
 def _inverse(matrices: Array) -> Array:

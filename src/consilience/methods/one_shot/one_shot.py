@@ -21,6 +21,8 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Fit, Inference, InferredFit, Parameters, Specification, StartEnds, StopReason
 from consilience.fit.fitting import finish_fit
 from consilience.fit.inference import infer_coefficients, inference_from_fit, widen_inference
+from consilience.fit.influence import left_out_by_scores, left_out_of_experts
+from consilience.fit.left_out import LeftOut
 from consilience.fit.simulated_information import Covariates, NormalCovariates, SimulatedInformation
 from consilience.fit.specification import check_fittable, check_start
 from consilience.fit.survey import Survey
@@ -37,7 +39,12 @@ from consilience.methods.own_gates import (
     own_gates_fit,
     own_parameters,
 )
-from consilience.methods.score_steps import ask_meats, check_information_kind, check_simulable, simulated_inference
+from consilience.methods.score_steps import (
+    ask_meats_and_scores,
+    check_information_kind,
+    check_simulable,
+    simulated_inference,
+)
 from consilience.methods.site_reports import compare_sites, survey_sites, total_summary
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty
@@ -144,6 +151,7 @@ class OneShot(Method):
                 replace(unrefined_fit(each, penalty), survey=survey, rivals=unrefined_rivals(each, summary))
                 for each in found
             ]
+            combined = [with_plan_changes(fit, task.institutions) for fit in combined]
             done = [self._with_gates(*each, fits, task.seed) for each in zip(combined, found, strict=True)]
         else:
             one = task.specifications[0].with_order(1).blank(summary)
@@ -188,13 +196,16 @@ class OneShot(Method):
         (of_one,) = ends
         ended = [contest.ended(mine, of_one) for contest, mine in zip(contests, by_order, strict=True)]
         task = replace(task, sandwich=task.sandwich and simulation is None)
-        meats = yield from ask_meats([best for best, _ in ended], task, opened.members)
-        done = []
-        for (best, rivals), meat, c, joint in zip(ended, meats, found, opened.each, strict=True):
+        meats, last = yield from ask_meats_and_scores([best for best, _ in ended], task, opened.members)
+        done: list[CombinedFit] = []
+        for place, ((best, rivals), meat, c, joint) in enumerate(zip(ended, meats, found, opened.each, strict=True)):
             fit = refined_fit(best, penalty, c, opened.members, simulation, meat=meat)
             asked = penalty if c is found[-1] else None  # a smaller order may explain no site
             witnessed = yield from compare_sites(survey, opened.cross, joint, c.mixture, penalty=asked, starts=gates)
-            done.append(replace(fit, rivals=rivals, survey=witnessed))
+            before = None if rivals.from_site else opened.scores[place]
+            scores = before if last[place] is None else last[place]
+            fit = replace(fit, rivals=rivals, survey=witnessed)
+            done.append(with_sampling_errors(fit, left_out_by_scores(fit, scores, task.institutions)))
         return done
 
     def _mixtures(
@@ -244,7 +255,7 @@ class OneShot(Method):
             if end is None:
                 done.append(common)
                 continue
-            own = own_gates_fit([end], common, next(meats))
+            own = own_gates_fit([end], common, next(meats), institutions=task.institutions)
             done.append(with_reports(own, common.combination.sites, common.doubts_at(own.log_likelihood)))
         return done
 
@@ -433,6 +444,27 @@ def with_sites(inference: Inference, combination: Combination) -> Inference:
     I2, tau2, variance, df = (_reported(at, combination, name) for name in ("I2", "tau2", "between_variance", "df"))
     of_experts = Parameters(np.zeros_like(at.gate), variance.experts, variance.log_shapes)
     return widen_inference(inference, I2, tau2, of_experts, df)
+
+
+def with_plan_changes(fit: CombinedFit, institutions: Mapping[str, str]) -> CombinedFit:
+    """Return the fit with its changes without each institution, by combining the others' experts at the same plan.
+
+    Sites are not judged again: without an honest site, one that was set aside might pass, and its harm would be said to
+    be due to the honest site.
+    """
+    sites = [site.name for site in fit.combination.sites if site.experts]
+    return with_sampling_errors(fit, left_out_of_experts(fit, sites, institutions, fit.combination.fixed.without))
+
+
+def with_sampling_errors(fit: CombinedFit, left_out: LeftOut | None) -> CombinedFit:
+    """Return the fit with changes without institutions, in standard errors without the variance between sites."""
+    if left_out is None:
+        return fit
+    shown = fit.inference.standard_errors()
+    added = _reported(fit.inference.estimates, fit.combination, "between_variance")
+    u = np.nan_to_num(np.concatenate([np.zeros(shown.gate.size), added.experts.ravel(), added.log_shapes.ravel()]))
+    errors = np.sqrt(np.maximum(shown.flat() ** 2 - u, 0.0))
+    return replace(fit, left_out=replace(left_out, errors=errors))
 
 
 def _reported(at: Parameters, combination: Combination, name: str) -> Parameters:

@@ -30,8 +30,9 @@ from consilience.methods.own_gates import climb_gates
 from consilience.methods.score_steps import by_scores
 from consilience.methods.site_reports import cross_likelihood
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
-from consilience.model.information import is_informable
+from consilience.model.information import is_informable, score
 from consilience.model.mixture import alignment
+from consilience.numerics.arrays import Array
 
 DECREMENT = 1e-10
 """Newton decrement per row at which refinement ends: one step below that of other climbs, as steps near the maximum
@@ -63,6 +64,8 @@ class Opening:
         The models of sites that were evaluated on all rows.
     totals : dict of str to float
         Log-likelihood of each of these models over the members.
+    scores : list of mapping of str to (P,) array
+        Score of each member, for each mixture.
     """
 
     members: tuple[str, ...] | None
@@ -72,6 +75,7 @@ class Opening:
     one: Statistics
     compared: dict[str, SiteModel]
     totals: dict[str, float]
+    scores: list[dict[str, Array]]
 
 
 def opening(
@@ -112,7 +116,8 @@ def opening(
     heeded = {site: items for site, items in each.items() if site not in doubted} or each
     by_mixture = [{site: items[i] for site, items in heeded.items()} for i in range(len(mixtures))]
     compared = {site: models[site] for site in asked}
-    return Opening(members, firsts, by_mixture, cross, of_one, compared, totals)
+    of_members = [{site: score(at, each[site][i]) for site in taking} for i, at in enumerate(mixtures)]
+    return Opening(members, firsts, by_mixture, cross, of_one, compared, totals, of_members)
 
 
 def _asked_at(mixture: Mixture, *, scores: bool) -> Expect | ScoreSums:

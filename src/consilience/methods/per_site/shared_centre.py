@@ -20,6 +20,7 @@ from consilience.aggregate.robust.sharing import camps_of
 from consilience.errors import InvalidInputError
 from consilience.fit import Expect, StopReason
 from consilience.fit.inference import inverse_information
+from consilience.fit.influence import left_out_of_experts
 from consilience.messages import Answers, Dialogue, Each, PerSite, Several, Summarise
 from consilience.methods.per_site.local_fits import LocalFits, local_fits, units
 from consilience.methods.per_site.rivals import (
@@ -116,7 +117,10 @@ class SharedCentre(Method):
             if state.settled:
                 break
         values = yield PerSite(state.finals())
-        return (replace(state.ending(values).fit(penalty), survey=survey_sites(task, summaries)),)
+        fit = replace(state.ending(values).fit(penalty), survey=survey_sites(task, summaries))
+        sharing, institutions = fit.sharing, task.institutions
+        left_out = left_out_of_experts(fit, sharing.mixtures, institutions, sharing.centre_without)
+        return (replace(fit, left_out=left_out),)
 
     def _drawn(self, sites: tuple[str, ...], seed: int, number: int) -> tuple[str, ...]:
         """Draw the sites that are asked in a round."""

@@ -17,6 +17,7 @@ from consilience.fit.inference import (
     withhold_inference,
 )
 from consilience.fit.parameters import parameters
+from consilience.fit.survey import SiteInfluence
 from consilience.methods.per_site.rivals import Kind, Rival, SharedRivals
 from consilience.model import Mixture, Penalty, Statistics
 from consilience.numerics.arrays import Array, IntArray, Mask
@@ -60,6 +61,8 @@ class SiteShare:
         Other remarks on the site.
     model : {"shared", "centre", "one", "regression", "own"}
         What the site gets: the shared mixture, or a rival that explains its rows better.
+    influence : SiteInfluence or None
+        The coefficient of the centre that would change most without it.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class SiteShare:
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     model: Kind = "shared"
+    influence: SiteInfluence | None = None
 
     @classmethod
     def gone(cls, name: str, reason: str) -> SiteShare:
