@@ -68,9 +68,20 @@ def test_text_and_file_round_trip(tmp_path):
     assert Roster.read(tmp_path / "roster.toml") == ROSTER
 
 
+def test_sites_may_have_an_institution():
+    text = ROSTER.to_text().replace('name = "west"', 'name = "west"\ninstitution = "clinic"')
+    text = text.replace('name = "south"', 'name = "south"\ninstitution = "clinic"')
+    found = Roster.from_text(text)
+    assert ROSTER.institutions == {}
+    assert found.institutions == {"south": "clinic", "west": "clinic"}
+    assert Roster.from_text(found.to_text()) == found
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
+        ('name = "west"', 'name = "west"\ninstitution = "north"', "is also the name of a site that is not part of it"),
+        ('name = "west"', 'name = "west"\ninstitution = "a\\u200bb"', "cannot be seen"),
         ('name = "south"', 'name = "n\u043erth"', "cannot be told apart"),
         ('name = "south"', 'name = "NORTH"', "cannot be told apart"),
         ('name = "south"', 'name = "so\\u200buth"', "cannot be seen"),
@@ -83,7 +94,7 @@ def test_text_and_file_round_trip(tmp_path):
         ("version = 1", "version = 2", "install a newer one"),
         ('format = "consilience-roster"', 'format = "x"', "format"),
     ],
-    ids=range(11),  # keys are drawn anew in every process and cannot be names of tests
+    ids=range(13),  # keys are drawn anew in every process and cannot be names of tests
 )
 def test_what_is_wrong_in_a_roster_is_refused(old, new, said):
     text = ROSTER.to_text()

@@ -18,6 +18,7 @@ from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import TEXT, codes_of
 from consilience.data.file_columns import is_number
 from consilience.errors import InvalidInputError
+from consilience.kit.near_copies import count_near_copies, say_near_copies
 from consilience.kit.row_tags import RowTags, missing_in, row_tags, whole_column
 from consilience.numerics.arrays import Array
 
@@ -110,6 +111,7 @@ def examine_table(table: pa.Table, wanted: Wanted) -> Examination:
     if not any(found.is_error for found in findings):
         used = int(np.sum(complete_rows(table, wanted.columns)))
         findings += _size_findings(table.num_rows, used, wanted)
+        findings += _copy_findings(prepare_table(table, wanted), wanted)
     return Examination(tuple(findings), table.num_rows, used)
 
 
@@ -273,6 +275,14 @@ def _size_findings(rows: int, used: int, wanted: Wanted) -> Iterator[Finding]:
     if used > wanted.max_rows:
         said = f"the table has more rows than the {wanted.max_rows:,} of the study"
         yield Finding("TOO_MANY_ROWS", "", used, said, "Ask the coordinator: is it the right table?")
+
+
+def _copy_findings(table: pa.Table, wanted: Wanted) -> Iterator[Finding]:
+    numbers = [column.name for column in wanted.columns if not column.is_category]
+    values = [whole_column(table, name).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in numbers]
+    if values and (said := say_near_copies(np.column_stack(values))):
+        remedy = "Is the table joined twice, or does a person stand in it several times? Then export it again"
+        yield Finding("NEAR_COPIES", "", count_near_copies(np.column_stack(values)), said, remedy, is_error=False)
 
 
 # ---------------------------------------------------------------- used rows

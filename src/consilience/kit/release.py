@@ -45,6 +45,10 @@ FORMAT = "consilience fit report"
 VERSION = 1
 
 
+STATED = "stated:"
+"""Beginning of a note that repeats what people stated; it stands in the ledger."""
+
+
 @dataclass(frozen=True, eq=False)
 class FitReport:
     """A fit that waits at the site for its release. It has counts, and never leaves.
@@ -469,7 +473,7 @@ def keep_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledger.Ent
         "rows": tags.n,
         "tags": keep_tags(folder, tags),
         "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
-        **({"stated": list(report.notes)} if report.notes else {}),
+        **({"stated": stated} if (stated := [note for note in report.notes if note.startswith(STATED)]) else {}),
     }
     return ledger.append(folder.path / LEDGER, "fit", details)
 

@@ -103,6 +103,8 @@ class Roster(TomlFile):
         """Check names and keys against each other; errors carry sentences."""
         for site in self.sites:
             check_name(site.name)
+            if site.institution is not None:
+                check_name(site.institution)
         site_names(self.names)
         check_institutions(self.institutions, self.names)
         owners: dict[bytes, str] = {}

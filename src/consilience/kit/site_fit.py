@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from consilience.data import Columns
@@ -13,9 +14,10 @@ from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
 from consilience.kit.examination import Examination, UsedRows, Wanted, examine_table, prepare_table
 from consilience.kit.folder import SiteFolder
+from consilience.kit.near_copies import say_near_copies
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import Release, fit_releasable, regression_leverage, release_evidence, self_test
-from consilience.kit.release import FitReport, decide_for_site, keep_again, keep_fit, record_refusal
+from consilience.kit.release import STATED, FitReport, decide_for_site, keep_again, keep_fit, record_refusal
 from consilience.kit.study import Study
 from consilience.kit.study_model import task_of
 from consilience.messages import FitSite, LocalFit
@@ -185,9 +187,11 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     release = fit_releasable(question, rows, study, policy)
     if release.fit is None:
         raise _refused(folder, study, release.refusal)
-    notes = (f"stated: the rows are those of other people than in earlier releases, because: {other_people}",)
+    notes = [f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"]
+    copies = say_near_copies(np.column_stack([rows.X, rows.Y]))
+    notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
     file = file_of(study, folder.name, release)
-    report = _report(question, study, rows, release, file=file, notes=notes if other_people.strip() else ())
+    report = _report(question, study, rows, release, file=file, notes=tuple(notes))
     return FitAtSite(keep_fit(folder, report, used.tags))
 
 
