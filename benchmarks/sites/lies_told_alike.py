@@ -181,7 +181,7 @@ def totals(records: list[Record]) -> list[Record]:
                 "method": method,
                 "one liar of ten": len(one),
                 "harm above 3": len(loud),
-                "of them silent": sum(not r["named"] and not r["doubt"] for r in loud),
+                "of them the liar not named": sum(not r["named"] for r in loud),
                 "honest federations": len(draws),
                 "of them with a site named": sum(number > 0 for number in draws.values()),
             }
@@ -195,7 +195,7 @@ def main() -> None:
     lies = found["lies"]
     methods, who = (("FederatedEM", "OneShot(0)"), ((1, 3),)) if study.quick else (tuple(METHODS), WHO)
     groups = [f"{many} of {number}" for many, number in who]
-    keys = [f"{m}/{lie}/{g}/{seed}" for seed in seeds for g in groups for m in methods for lie in lies]
+    keys = [f"{m}/{lie}/{g}/{seed}" for g in groups for seed in seeds for m in methods for lie in lies]
     records = study.replicate(keys, replication)
     study.save(table("all", totals(records)), *(table(f"{group} sites", rows_of(records, group)) for group in groups))
 

@@ -88,7 +88,8 @@ def test_every_suspect_site_is_named_wherever_it_stands() -> None:
     tables = {f"site {i}": (data.X[i::10], data.y[i::10]) for i in range(10)}
     result = fitted(tables, method=FederatedEM())
     assert verdict(result).use is Use.YES
-    wrong, large = "x1 is about 10 times the others': units?", "it has 95 % of all rows: the result is nearly its own"
+    wrong = "x1 is about 10 times the others': units?"
+    large = "it has 95 % of all rows, 20 times those of the next site: ask whether rows were counted twice"
     survey = result.fit.survey.with_suspicions({"site 8": (wrong,), "site 9": (large,)})
     said = verdict(replace(result, fit=replace(result.fit, survey=survey)))
     assert said.use is Use.NO

@@ -80,17 +80,18 @@ def unit_influences(model: FittedMixture, fit: Fit) -> list[UnitInfluence]:
 def are_unusual(z: Array, chance: Array) -> Mask:
     """Return which changes without an institution ``(U, D)`` chance does not explain, nor usual differences.
 
-    In units of chance, changes are compared with their median over institutions: one that pulls the result away from
-    all others gives these changes of the other sign. They are large if they are more than four times the median
-    distance, scaled to a standard deviation and at least 1. Of two institutions neither is named.
+    In units of chance, a change is compared with 0 and with the median over institutions: one that pulls the result
+    away from all others gives these changes of the other sign. It is unusual if it is further from both than four
+    times the median distance, scaled to a standard deviation and at least 1. Of two institutions neither is named.
     """
     known: Mask = np.isfinite(z) & (chance > 0)
     r = np.where(known, z / np.where(known, chance, 1.0), np.nan)
     if not known.any():
         return known
-    r[:, known.any(axis=0)] -= np.nanmedian(r[:, known.any(axis=0)], axis=0)
-    usual = max(1.0, TO_DEVIATION * float(np.nanmedian(np.abs(r))))
-    return np.asarray(known & (np.abs(np.nan_to_num(r)) > SIGMAS * usual))
+    apart = r.copy()
+    apart[:, known.any(axis=0)] -= np.nanmedian(r[:, known.any(axis=0)], axis=0)
+    usual = max(1.0, TO_DEVIATION * float(np.nanmedian(np.abs(apart))))
+    return np.asarray(known & (np.nan_to_num(np.minimum(np.abs(r), np.abs(apart))) > SIGMAS * usual))
 
 
 def site_influences(model: FittedMixture, fit: Fit) -> dict[str, SiteInfluence]:

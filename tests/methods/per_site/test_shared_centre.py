@@ -406,7 +406,8 @@ def test_many_rows_by_its_own_account_are_remarked_on() -> None:
     parts, _ = gaussian_sites(5)
     parts["site 1"] = replace(parts["site 1"], weight=np.full(100, 50.0))
     (fit,) = study(parts).value
-    remarked = [site.name for site in fit.sites if any("50 times the median number" in said for said in site.remarks)]
+    asked = "50 times those of the next site: ask whether rows were counted twice"
+    remarked = [site.name for site in fit.evidence() if any(asked in said for said in site.remarks)]
     assert remarked == ["site 1"]
 
 

@@ -17,8 +17,6 @@ INFLUENTIAL = 5.0
 """Multiple of the usual influence for its size above which a site gets a remark."""
 LOW = 0.25
 """Distance below the median of the upper half of the sites at which a likelihood per row counts as low."""
-MOST = 0.5
-"""Fraction of all rows above which a site dominates the result."""
 FOREIGN_GATE = "its gate is far from those of the other sites"
 NO_MODEL = "it has too few rows for a fit of its own, or the fit failed"
 
@@ -150,9 +148,6 @@ class Witness:
     def _remarks(self, m: int, mine: slice) -> Iterator[str]:
         if m in self._copied_from:
             yield "other sites sent an identical model: only one is kept"
-        share = self.pool.models[m].weight / self._weight
-        if self.pool.M > 2 and share > MOST:
-            yield f"it reports {share:.0%} of all rows and dominates the result"
         if np.any(self.pull[mine] > INFLUENTIAL * self._usual[mine]):
             yield f"leaving it out changes an expert by {np.nanmax(self.pull[mine]):.2g} standard errors"
 
@@ -162,11 +157,6 @@ class Witness:
         ratio = self.pull / np.maximum(self.expected, 1e-12)
         times = max(1.0, float(np.nanmedian(ratio))) if np.isfinite(ratio).any() else 1.0
         return times * self.expected
-
-    @cached_property
-    def _weight(self) -> float:
-        """Return the weight of all sites."""
-        return sum(model.weight for model in self.pool.models)
 
     @cached_property
     def _copied_from(self) -> set[int]:

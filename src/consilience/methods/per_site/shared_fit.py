@@ -24,8 +24,6 @@ from consilience.numerics.arrays import Array, IntArray, Mask
 
 ENOUGH = 0.6
 """Fraction of the sites that must agree for the result to be trusted."""
-UNUSUAL = 10.0
-"""Multiple of the median number of rows above which a site's reported number gets a remark."""
 GETS: dict[Kind, str] = {
     "own": "its own fit explains its rows better than the shared mixture: it keeps its own",
     "centre": "the common mixture explains its rows as well with fewer parameters: it gets that",
@@ -338,14 +336,14 @@ class LastRound:
         return self.sharing.mixtures[site], self.statistics[site].log_likelihood
 
     def _shares(self, sites: tuple[str, ...], permutation: IntArray) -> tuple[SiteShare, ...]:
-        sharing, usual = self.sharing, float(np.median(list(self.weights.values())))
+        sharing = self.sharing
         found = []
         for m, name in enumerate(sites):
             kept, shrinkage = sharing.kept[m][permutation], sharing.shrinkage[m][permutation]
             weight = self.weights[name]
             gate = float(sharing.gate_shrinkage[m]) if sharing.centre.gate.reads_covariates else np.nan
             reasons = (*self.remarks.get(name, ()), *_reasons(kept, shrinkage))
-            remarks = tuple(_remarks(kept, shrinkage, weight / usual, self.undetermined.get(name, 0)))
+            remarks = tuple(_remarks(kept, shrinkage, self.undetermined.get(name, 0)))
             site = SiteShare(name, weight, shrinkage, kept, gate, reasons, remarks)
             found.append(site.with_model(self.best[name].kind) if name in self.best else site)
         found += [SiteShare.gone(name, NOTHING) for name in self.weights if name not in sites]
@@ -363,7 +361,7 @@ def _reasons(kept: Mask, shrinkage: Array) -> Iterator[str]:
         yield "it has too few rows, or too large standard errors, for every expert: it gets those of the centre"
 
 
-def _remarks(kept: Mask, shrinkage: Array, times: float, undetermined: int) -> Iterator[str]:
+def _remarks(kept: Mask, shrinkage: Array, undetermined: int) -> Iterator[str]:
     silent = int(np.sum(~kept & (shrinkage == 1)))
     if 0 < silent < len(kept):
         rest = f"{silent} of the {len(kept)} experts"
@@ -373,8 +371,6 @@ def _remarks(kept: Mask, shrinkage: Array, times: float, undetermined: int) -> I
             f"its rows do not determine {undetermined} of the directions of its experts' coefficients: there it gets "
             "the centre's"
         )
-    if times > UNUSUAL:
-        yield f"it reports {times:.3g} times the median number of rows"
 
 
 def centre_inference(fit: Fit, sharing: Sharing, rows: Array, rivals: SharedRivals) -> Inference:
