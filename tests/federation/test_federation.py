@@ -285,16 +285,16 @@ def test_where_all_sites_are_used_nobody_is_warned(refine: int) -> None:
     assert [(site.name, site.status, site.weight) for site in result.sites] == [
         (f"site {i}", "used", 400.0) for i in range(3)
     ]
-    assert result.sites == result.fit.combination.sites
+    assert [site.distance for site in result.sites] == [site.distance for site in result.fit.combination.sites]
 
 
 @pytest.mark.usefixtures("few_points")
-def test_a_remark_alone_is_no_warning() -> None:
+def test_a_site_with_most_of_the_rows_alone_is_no_warning() -> None:
     case = simulated(n=1_200, seed=3)
     sites = {"large": (case.X[:800], case.y[:800]), "a": (case.X[800:1000], case.y[800:1000])}
     sites["b"] = (case.X[1000:], case.y[1000:])
     result = Federation(sites).fit(ONE_SHOT, method=OneShot(refine=0))
-    assert "67% of all rows" in str(result.sites[0])
+    assert str(result.sites[0]) == "large: used"
     assert result.fit.combination.set_aside == {}
 
 
