@@ -4,8 +4,8 @@ Four or eight sites of 300 or 1,000 rows from one mixture of three experts on tw
 twelve errors, seven of an independent trial and five that were chosen before any of them was tried; or all sites are
 honest and differ in covariates, gate, shares or noise. The deficit is the log-likelihood per row of 4,000 new rows like
 the honest sites' under the same method without the wrong site, less that with it. Aims: named or in doubt in 95 % of
-the draws where the deficit exceeds 0.02; honest sites named in at most 3 % of the draws. The draws are those of
-``protocol.toml``.
+the draws where the deficit exceeds 0.02; honest sites named in at most 3 % of the draws. A site is also named if the
+result depends on it by more than two standard errors and more than chance. The draws are those of ``protocol.toml``.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ def wrong_site(key: str) -> Record:
         figures[method] = {
             "deficit": float(alone.model.log_density(*new).mean() - both.model.log_density(*new).mean()),
             "named": BAD in named, "others": len(named - {BAD}), "doubt": bool(both.fit.doubts),
+            "influential": sorted(both.influential),
             "left out": [site.name for site in both.sites if site.reasons],
         }  # fmt: skip
     return figures
@@ -106,6 +107,7 @@ def honest_sites(key: str) -> Record:
         result = fitted(data, method, engine)
         left = [site.name for site in result.sites if site.reasons]
         figures[method] = {"others": len(names_of(result)), "left out": left, "doubt": bool(result.fit.doubts)}
+        figures[method]["influential"] = sorted(result.influential)
     return figures
 
 
@@ -123,8 +125,9 @@ def wrong_row(kind: str, method: str, records: list[Record]) -> Record:
         "method": method,
         "draws": len(mine),
         "others lose more than 0.02": len(costly),
-        "of these named or in doubt": sum(r["named"] or r["doubt"] for r in costly),
+        "of these named or in doubt": sum(r["named"] or r["doubt"] or BAD in r["influential"] for r in costly),
         "named": sum(r["named"] for r in mine),
+        "named by its influence": sum(BAD in r["influential"] for r in mine),
         "left out": sum(BAD in r["left out"] for r in mine),
         "honest sites left out": sum(bool(set(r["left out"]) - {BAD}) for r in mine),
         "median deficit": rounded(float(np.median([r["deficit"] for r in mine]))),
@@ -140,6 +143,7 @@ def honest_row(kind: str, method: str, records: list[Record]) -> Record:
         "draws": len(mine),
         "a site accused": sum(r["others"] > 0 for r in mine),
         "a site left out": sum(bool(r["left out"]) for r in mine),
+        "a site called influential": sum(bool(r["influential"]) for r in mine),
         "in doubt": sum(r["doubt"] for r in mine),
     }
 

@@ -87,3 +87,18 @@ def test_a_site_that_has_most_of_one_expert_is_used():
     few, most = [0.05, 0.475, 0.475], [0.85, 0.075, 0.075]
     result = fit({"a": site(few), "b": site(most), "c": site(few)}, FederatedEM(), 3)
     assert [site.status for site in result.sites] == ["used"] * 3
+
+
+@pytest.mark.parametrize("method", [FederatedEM(), OneShot(refine=1)], ids=["FederatedEM", "OneShot"])
+def test_sites_with_other_noise_are_used_and_raise_no_doubt(method):
+    rng = np.random.default_rng(4)
+
+    def site(noise):
+        x, first = rng.normal(size=(600, 1)), rng.random(600) < 0.5
+        return x, np.where(first, 1.5 * x[:, 0], 5 - x[:, 0]) + noise * rng.normal(size=600)
+
+    result = fit({"a": site(0.5), "b": site(1.2), "c": site(0.5), "d": site(1.2)}, method)
+    assert [site.status for site in result.sites] == ["used"] * 4
+    assert not result.fit.survey.suspicions
+    assert result.fit.doubts == ()
+    assert "other residual variances" in str(result.sites[0])

@@ -204,7 +204,7 @@ def test_a_gate_far_from_that_of_a_site_climbs_to_it(intercept):
         while True:
             request = climbing.send({"s": expect(request.questions["s"].mixture, rows)})
     except StopIteration as ended:
-        reached = ended.value["s"].log_likelihood
+        reached = ended.value["s"][1].log_likelihood
 
     def minus(a):
         odds = a[0] + a[1] * x[:, 0]

@@ -128,6 +128,20 @@ class SiteAgreement:
     harmed: bool = False
 
 
+def is_chance(gain: float, parameters: int, rows: float) -> bool:
+    """Whether a site's own values of common parameters gain no more log-likelihood per row than chance, nearly.
+
+    Parameters
+    ----------
+    gain : float
+        Of the site's own model over one in which these parameters are common.
+    parameters : int
+        Number of these parameters.
+    rows : float
+    """
+    return bool(gain - parameters / (2 * rows) <= LOSS + SIGMAS * np.sqrt(parameters / 2) / rows)
+
+
 def judge_agreement(cross: CrossLikelihood, joint: Array, shared: Array | None = None) -> SiteAgreement:
     """Judge the sites, given the log-likelihood per row of each under the joint mixture, ``joint (M,)``.
 

@@ -269,7 +269,7 @@ def unlike_sites(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -
     optimism = np.diagonal(cross.values) - shared / (2 * cross.rows)
     own = dict(zip(cross.sites, optimism, strict=True))
     usual = statistics.log_likelihood / max(statistics.weight, 1.0) - USUAL
-    reached = {site: at.log_likelihood / max(at.weight, 1.0) for site, at in found.items()}
+    reached = {site: at.log_likelihood / max(at.weight, 1.0) for site, (_, at) in found.items()}
     return {site for site in named if own.get(site, usual) - reached.get(site, -np.inf) > UNLIKE}
 
 

@@ -431,10 +431,13 @@ SMALL_GAIN = 0.003
 """Log-likelihood per row that an EM step on a gate gains when the steps end."""
 
 
-def climb_gates(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[dict[str, Statistics]]:
-    """Take EM steps on the gate of each site alone, from its mixture; return its statistics at the best gate.
+def climb_gates(
+    mixtures: Mapping[str, Mixture], penalty: Penalty, *, shapes: bool = False
+) -> Dialogue[dict[str, tuple[Mixture, Statistics]]]:
+    """Take EM steps on the gate of each site alone; return its mixture with the best gate, and the statistics there.
 
-    After a step by which the likelihood falls, a gate without slopes is tried, and then shorter steps.
+    After a step by which the likelihood falls, a gate without slopes is tried, and then shorter steps. With ``shapes``
+    the experts have shapes of the site as well: its rows may be noisier.
     """
     best: dict[str, tuple[Mixture, Statistics]] = {}
     fraction = dict.fromkeys(mixtures, 1.0)
@@ -450,15 +453,22 @@ def climb_gates(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[d
                 asked[site] = _with_flat_gate(*best[site])
             elif not 0 <= gain < SMALL_GAIN * found.weight:
                 asked[site] = _with_gate_after(*best[site], penalty, fraction[site])
+            if shapes and site in asked:
+                asked[site] = _with_shapes(asked[site], best[site][1], penalty)
         if not asked:
             break
         mixtures = asked
-    return {site: found for site, (_, found) in best.items()}
+    return best
 
 
 def _with_flat_gate(mixture: Mixture, statistics: Statistics) -> Mixture:
     shares = np.maximum(statistics.gate.plain[: mixture.K], 0.5)
     return replace(mixture, gate=mixture.gate.with_shares(shares / shares.sum()))
+
+
+def _with_shapes(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Mixture:
+    shapes = mixture.experts.shapes_at(statistics.experts, penalty)
+    return replace(mixture, experts=mixture.experts.with_shape_values(shapes))
 
 
 def _with_gate_after(mixture: Mixture, statistics: Statistics, penalty: Penalty, fraction: float) -> Mixture:

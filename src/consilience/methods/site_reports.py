@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import add
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from consilience.aggregate import camps
 from consilience.aggregate.disagreement import (
     CrossLikelihood,
     SiteAgreement,
+    is_chance,
     judge_agreement,
     own_components,
     unlikely_sites,
@@ -26,6 +27,9 @@ from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.families.registry import gaussian
 from consilience.numerics.linalg import inverse_bounded
 
+NO_DISAGREEMENT = SiteAgreement({}, False, {})
+OTHER_NOISE = "the joint coefficients explain its rows, but with other residual variances than the joint mixture has"
+"""Remark on a site whose rows are noisier, or less noisy, than those of the other sites."""
 UNLIKE = 0.25
 """Loss per row from which a site that a majority does not resemble may be set aside; real sites differ by less."""
 
@@ -117,12 +121,15 @@ def compare_sites(
         found = judge_agreement(cross, np.array([_per_row(joint[site]) for site in cross.sites]))
         asked = [site for site in cross.sites if site in {*found.unexplained, *found.outside}]
         if found.unexplained and mixture.K > 1 and penalty is not None:
-            own = yield from climb_gates({site: starts.get(site, mixture) for site in asked}, penalty)
+            found_own = yield from climb_gates({site: starts.get(site, mixture) for site in asked}, penalty)
+            own = {site: at for site, (_, at) in found_own.items()}
             reached = np.array([_per_row(own.get(site, joint[site])) for site in cross.sites])
             fitted = np.array([mixture.gate.parameter_count * (site in own) for site in cross.sites])
             again = judge_agreement(cross, reached, cross.parameters - fitted)
             cases = set(found.unexplained) - set(again.unexplained)
             survey = survey.with_notes(dict.fromkeys(cases, (OTHER_CASES,)))
+            if again.undecided and (yield from are_only_noisier(cross, again.unexplained, mixture, penalty, starts)):
+                survey, again = survey.with_notes(dict.fromkeys(again.unexplained, (OTHER_NOISE,))), NO_DISAGREEMENT
             differs = {site: _differs(mixture, own[site], columns) for site in again.unexplained if site in own}
             survey = _with_disagreement(survey, again, differs)
             if again.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
@@ -130,8 +137,45 @@ def compare_sites(
                 survey = survey.with_unlike({site: HARMS for site in strange if site not in again.named})
         else:
             survey = _with_disagreement(survey, found, {})
-    found_own = own_components(tuple(joint), np.array([each.gate.plain[: mixture.K] for each in joint.values()]))
-    return survey.with_suspicions({site: (_own(*own),) for site, own in found_own.items()})
+    alone = own_components(tuple(joint), np.array([each.gate.plain[: mixture.K] for each in joint.values()]))
+    return survey.with_suspicions({site: (_own(*own),) for site, own in alone.items()})
+
+
+def are_only_noisier(
+    cross: CrossLikelihood,
+    sites: Iterable[str],
+    mixture: Mixture,
+    penalty: Penalty,
+    starts: Mapping[str, Mixture],
+) -> Dialogue[bool]:
+    """Whether the joint coefficients explain all of ``sites`` up to chance, each with a gate and shapes of its own."""
+    if not mixture.experts.shapes:
+        return False
+    found = yield from climb_gates({site: starts.get(site, mixture) for site in sites}, penalty, shapes=True)
+    own = dict(zip(cross.sites, np.diagonal(cross.values), strict=True))
+    return all(has_same_coefficients(*at, own[site]) for site, at in found.items())
+
+
+def has_same_coefficients(mixture: Mixture, statistics: Statistics, per_row: float) -> bool:
+    """Whether coefficients of its own would gain a site no more than chance.
+
+    The gain is that of the site's own model, as far as it is true, and that of a step from the site's sums.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        With common coefficients, and a gate and shapes of the site.
+    statistics : Statistics
+        Of the site.
+    per_row : float
+        Log-likelihood per row that the site states of its own model.
+    """
+    coefficients, _ = mixture.experts.score(statistics.experts)
+    step = 0.0
+    for g, C in zip(coefficients.reshape(mixture.K, -1), mixture.experts.complete(statistics.experts), strict=True):
+        step += 0.5 * float(g @ inverse_bounded(C[: len(g), : len(g)])[0] @ g)
+    n = max(statistics.weight, 1.0)
+    return is_chance(max(per_row - _per_row(statistics), step / n), coefficients.size, n)
 
 
 def _per_row(statistics: Statistics) -> float:

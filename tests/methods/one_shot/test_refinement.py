@@ -32,7 +32,7 @@ from consilience.messages import (
     encode,
 )
 from consilience.methods import CombinedFit, Task
-from consilience.methods.one_shot.refinement import EXPLAINED, Opening, opening, refine
+from consilience.methods.one_shot.refinement import EXPLAINED, NOISIER, Opening, opening, refine
 from consilience.methods.site_reports import compare_sites
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import move_parameters
@@ -154,7 +154,12 @@ REACHED = {"site 0": (-1.2,), "site 1": (LOWEST,), "site 3": (-1.3,)}
         (-0.9, LOWEST, False),
         (-0.9, -1.1, True),
         (-3.0, LOWEST - 0.9 * EXPLAINED, True),
-        (-3.0, LOWEST - 1.1 * EXPLAINED, False),  # as well as its own model did, but worse than all others
+        (-3.0, LOWEST - NOISIER - 0.9 * EXPLAINED, True),
+        (
+            -3.0,
+            LOWEST - NOISIER - 1.1 * EXPLAINED,
+            False,
+        ),  # as well as its own model, but far worse than all others
         (-3.0, -3.0, False),
         (-1e6, -50.0, False),
         (-1e6, -1.0, True),
@@ -295,7 +300,8 @@ def test_a_site_that_claims_to_do_better_alone_is_left_alone(more: float, return
         "site 2", claiming(lambda m: replace(spoiled(m), log_likelihood=m.log_likelihood + more * m.weight))
     )
     (fit,) = one_shot().value
-    assert set(fit.combination.set_aside) == {"site 2"}
+    assert set(fit.combination.set_aside) == ({"site 2"} - set(fit.members))
+    assert any("its own model was not the start" in said for said in fit.evidence()[2].remarks) == returns
     assert ("site 2" in fit.members) == returns
     assert fit.ascent.statistics.weight == 1_600 - 400 * (not returns)
 

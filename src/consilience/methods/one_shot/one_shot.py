@@ -409,10 +409,19 @@ def refined_fit(
 ) -> CombinedFit:
     """Return the refined fit, with the likelihood and the information of its own mixture."""
     fit = replace(finish_fit(end, penalty, StartEnds()), meat=meat)
-    evidence = combination.permuted(fit.permutation)
+    sites = tuple(as_refined(site) if members is None or site.name in members else site for site in combination.sites)
+    evidence = replace(combination.permuted(fit.permutation), sites=sites)
     own = inference_from_fit(fit) if simulation is None else simulated_inference(fit, simulation)
     inference = with_sites(own, evidence)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=members)
+
+
+def as_refined(site: SiteEvidence) -> SiteEvidence:
+    """Return the report on a site that took part in refinement: its rows were used, whatever its model was used for."""
+    if site.status not in ("used in part", "set aside"):
+        return site
+    said = f"its rows were used, its own model was not the start as a whole: {'; '.join(site.reasons)}"
+    return replace(site, experts=(True,) * len(site.experts), gate=True, reasons=(), remarks=(said, *site.remarks))
 
 
 # ---------------------------------------------------------------- standard errors without refinement

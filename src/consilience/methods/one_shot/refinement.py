@@ -28,7 +28,7 @@ from consilience.fit.simulated_information import SimulatedInformation
 from consilience.messages import Answers, Dialogue, Each, LocalFit, LogLikelihood, ScoreSums, Several, Total
 from consilience.methods.own_gates import climb_gates
 from consilience.methods.score_steps import by_scores
-from consilience.methods.site_reports import cross_likelihood
+from consilience.methods.site_reports import cross_likelihood, has_same_coefficients
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.information import is_informable, score
 from consilience.model.mixture import alignment
@@ -42,6 +42,10 @@ COMPARED = 10
 EXPLAINED = 0.25
 """Tolerance in log-likelihood per row. A site whose model was not fully used takes part in refinement if the combined
 mixture explains its rows as well as its own model does, up to this tolerance: its rows are then like the others'."""
+
+NOISIER = float(np.log(3))
+"""Log-likelihood per row by which the rows of a noisier site may be explained worse than those of all others: residuals
+three times as large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,8 @@ def opening(
     Sites also compute the likelihoods of the models of at most ten sites, which tell sites that disagree. If all models
     were used, all sites take part in refinement. Otherwise a site whose model was not fully used takes part if its rows
     are like the others': the combined experts, at a gate of its own, explain them as well as the site's own model does,
-    and no worse than they explain the rows of the sites that were used. Sites without a model take part.
+    and no worse than they explain the rows of the sites that were used; or its rows are noisier, and the coefficients
+    are the same up to chance. Sites without a model take part.
     """
     mixtures = [combination.mixture for combination in combinations]
     models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
@@ -150,11 +155,22 @@ def _members(
         own = max(lowest, models[site].log_likelihood_per_row) if site in models else lowest
         return site in doubted and (site in copied or reached[site] < own - EXPLAINED)
 
+    common = combinations[-1].mixture
     asked = [site for site in each if is_unlike(site) and site not in copied]
-    if asked and combinations[-1].mixture.K > 1:
-        found = yield from climb_gates({s: gates.get(s, combinations[-1].mixture) for s in asked}, penalty)
-        reached |= {site: max(reached[site], _best_per_row([answer])) for site, answer in found.items()}
-    members = tuple(site for site in each if not is_unlike(site))
+    if asked and common.K > 1:
+        found = yield from climb_gates({site: gates.get(site, common) for site in asked}, penalty)
+        reached |= {site: max(reached[site], _best_per_row([answer])) for site, (_, answer) in found.items()}
+    asked = [site for site in asked if is_unlike(site) and site in models]
+    noisier = set()
+    if asked and common.experts.shapes:
+        found = yield from climb_gates({site: gates.get(site, common) for site in asked}, penalty, shapes=True)
+        noisier = {
+            site
+            for site, at in found.items()
+            if _best_per_row(at[1:]) >= lowest - NOISIER - EXPLAINED
+            and has_same_coefficients(*at, models[site].log_likelihood_per_row)
+        }
+    members = tuple(site for site in each if not is_unlike(site) or site in noisier)
     if not members:
         raise InvalidInputError("the combined mixture explains the rows of no site: use FederatedEM")
     return members
