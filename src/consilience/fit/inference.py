@@ -205,14 +205,18 @@ class Inference:
 
     def standard_errors(self) -> Parameters:
         """Return standard errors; NaN for withheld parts and for coefficients that are not identified."""
-        known = 1.0 if self.identified is None else self.identified.flat()
-        se = self.estimates.like(known * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
+        se = self.estimates.like(self.deviations())
         shapes = {"experts", "shapes"} & set(self.withheld)
         return Parameters(
             np.full_like(se.gate, np.nan) if "gate" in self.withheld else se.gate,
             np.full_like(se.experts, np.nan) if "experts" in self.withheld else se.experts,
             np.full_like(se.log_shapes, np.nan) if shapes else se.log_shapes,
         )
+
+    def deviations(self) -> Array:
+        """Return the standard deviation of each estimate, ``(D,)``, also of parts whose intervals are withheld."""
+        known = 1.0 if self.identified is None else self.identified.flat()
+        return np.asarray(known * np.sqrt(np.maximum(np.diagonal(self.covariance), 0.0)))
 
     def degrees_of_freedom(self) -> Parameters:
         """Return the residual degrees of freedom of each parameter; infinite for normal quantiles."""

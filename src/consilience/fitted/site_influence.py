@@ -48,7 +48,7 @@ def influence_in_errors(model: FittedMixture, fit: Fit) -> dict[str, Array]:
     """Return the change of each reported parameter without each institution, in standard errors, ``(D,)``."""
     if fit.left_out is None:
         return {}
-    errors = model.inference_.standard_errors().flat() if fit.left_out.errors is None else fit.left_out.errors
+    errors = model.inference_.deviations() if fit.left_out.errors is None else fit.left_out.errors
     errors = np.where(errors > 0, errors, np.nan)
     return {unit: change / errors for unit, change in fit.left_out.changes.items()}
 

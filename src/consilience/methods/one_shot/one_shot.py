@@ -469,10 +469,10 @@ def with_sampling_errors(fit: CombinedFit, left_out: LeftOut | None) -> Combined
     """Return the fit with changes without institutions, in standard errors without the variance between sites."""
     if left_out is None:
         return fit
-    shown = fit.inference.standard_errors()
-    added = _reported(fit.inference.estimates, fit.combination, "between_variance")
-    u = np.nan_to_num(np.concatenate([np.zeros(shown.gate.size), added.experts.ravel(), added.log_shapes.ravel()]))
-    errors = np.sqrt(np.maximum(shown.flat() ** 2 - u, 0.0))
+    at = fit.inference.estimates
+    added = _reported(at, fit.combination, "between_variance")
+    u = np.nan_to_num(np.concatenate([np.zeros(at.gate.size), added.experts.ravel(), added.log_shapes.ravel()]))
+    errors = np.sqrt(np.maximum(fit.inference.deviations() ** 2 - u, 0.0))
     return replace(fit, left_out=replace(left_out, errors=errors))
 
 
