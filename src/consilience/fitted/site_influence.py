@@ -82,7 +82,9 @@ def are_unusual(z: Array, chance: Array) -> Mask:
 
     In units of chance, a change is compared with 0 and with the median over institutions: one that pulls the result
     away from all others gives these changes of the other sign. It is unusual if it is further from both than four
-    times the median distance, scaled to a standard deviation and at least 1. Of two institutions neither is named.
+    times the usual distance, at least 1: the root mean square of the median distances of all parameters and of one,
+    each scaled to a standard deviation. Where institutions differ in a parameter, each of them changes it. Of two
+    institutions neither is named.
     """
     known: Mask = np.isfinite(z) & (chance > 0)
     r = np.where(known, z / np.where(known, chance, 1.0), np.nan)
@@ -90,7 +92,9 @@ def are_unusual(z: Array, chance: Array) -> Mask:
         return known
     apart = r.copy()
     apart[:, known.any(axis=0)] -= np.nanmedian(r[:, known.any(axis=0)], axis=0)
-    usual = max(1.0, TO_DEVIATION * float(np.nanmedian(np.abs(apart))))
+    some, of_all, of_one = known.any(axis=0), float(np.nanmedian(np.abs(apart))), np.zeros(z.shape[1])
+    of_one[some] = np.nanmedian(np.abs(apart[:, some]), axis=0)
+    usual = np.maximum(1.0, TO_DEVIATION * np.sqrt((of_all**2 + of_one**2) / 2))
     return np.asarray(known & (np.nan_to_num(np.minimum(np.abs(r), np.abs(apart))) > SIGMAS * usual))
 
 

@@ -220,8 +220,9 @@ class _Rounds:
         return self.sharing
 
     def _contenders(self, site: str) -> dict[Kind, Mixture]:
-        """Return the mixtures that a site evaluates in the last round."""
-        regressions = self.regressions.candidates(site) if self.centre.K > 1 else {}
+        """Return the mixtures that a site evaluates in the last round; a single site has nothing to share."""
+        several = self.centre.K > 1 and len(self._shared.mixtures) > 1
+        regressions = self.regressions.candidates(site) if several else {}
         return {"shared": self._shared.mixtures[site], "centre": self.centre, **regressions}
 
     def ending(self, values: Mapping[str, Answers]) -> LastRound:
