@@ -29,7 +29,6 @@ from consilience.messages import (
     Likelihood,
     LogLikelihood,
     ProposeStart,
-    ScoreSums,
     Several,
     StartCandidates,
     Summarise,
@@ -50,6 +49,7 @@ from consilience.methods.score_steps import (
     ask_meats,
     check_information_kind,
     check_simulable,
+    each_score,
     scoring_ascent,
     simulated_inference,
 )
@@ -62,7 +62,7 @@ from consilience.methods.site_reports import (
     total_summary,
 )
 from consilience.methods.task import Method, Task
-from consilience.model import ColumnSummary, Mixture, Penalty, Statistics, layout_of
+from consilience.model import ColumnSummary, Mixture, Penalty, layout_of
 from consilience.model.families.registry import Requirement
 from consilience.model.information import is_informable, score
 from consilience.model.mixture import alignment, score_layout
@@ -460,12 +460,6 @@ def ask_witnesses(
     again = [resume(p, end, sites, information=True) for p, end in zip(problems, ends, strict=True)]
     ends = yield from together(again)
     return (yield from over_same_data(problems, ends, sites, information=True)), surveys, scores
-
-
-def each_score(mixture: Mixture, sites: Sites = None) -> Dialogue[Mapping[str, Statistics]]:
-    """Ask each site for its statistics at a mixture without second moments."""
-    each: Mapping[str, Statistics] = yield Each(ScoreSums(mixture), sites)
-    return each
 
 
 def large_sites(summaries: Mapping[str, ColumnSummary]) -> tuple[str, ...]:

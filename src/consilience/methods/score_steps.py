@@ -204,15 +204,18 @@ def ask_meats_and_scores(
     """Ask for the products of scores at the ends of climbs and, in the same message, for the score of each site."""
     wanted = [uses_sandwich(end.statistics, end.mixture, task) for end in ends]
     asked: list[Dialogue[Any]] = [ask_meats(ends, task, sites, request=Each)]
-    asked += [_each_score(end.mixture, sites) for end, w in zip(ends, wanted, strict=True) if w]
-    meats, *scores = yield from together(asked)
-    found = iter(scores)
-    return meats, [next(found) if w else None for w in wanted]
+    at = [end.mixture for end, w in zip(ends, wanted, strict=True) if w]
+    asked += [each_score(mixture, sites) for mixture in at]
+    meats, *each = yield from together(asked)
+    known = zip(at, each, strict=True)
+    scores = iter([{site: score(mixture, own) for site, own in found.items()} for mixture, found in known])
+    return meats, [next(scores) if w else None for w in wanted]
 
 
-def _each_score(mixture: Mixture, sites: tuple[str, ...] | None) -> Dialogue[Mapping[str, Array]]:
+def each_score(mixture: Mixture, sites: tuple[str, ...] | None = None) -> Dialogue[Mapping[str, Statistics]]:
+    """Ask each site for its statistics at a mixture without second moments."""
     each: Mapping[str, Statistics] = yield Each(ScoreSums(mixture), sites)
-    return {site: score(mixture, own) for site, own in each.items()}
+    return each
 
 
 def _summed(request: Total | Each) -> Dialogue[Meat]:

@@ -19,7 +19,8 @@ from consilience.fit import Ascent, Expect, InferredFit, Problem, Specification,
 from consilience.fit.climb import HALVINGS, ROUNDING, is_over_same_data
 from consilience.messages import Answers, Dialogue, ScoreSums, Several, Total
 from consilience.methods import Method, Task
-from consilience.methods.federated_em import GRADIENT_EM, each_score, judges, starting_points, survey_columns
+from consilience.methods.federated_em import GRADIENT_EM, judges, starting_points, survey_columns
+from consilience.methods.score_steps import each_score
 from consilience.methods.site_reports import compare_sites
 from consilience.model import Mixture, Moments, Penalty, Statistics, multinomial
 from consilience.model.families.registry import gaussian, standard_regression
