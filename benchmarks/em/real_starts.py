@@ -22,7 +22,7 @@ from benchmarks.lib.real_sets import REAL_SETS, RealSet
 from benchmarks.lib.study import RESULTS, Record, Study, rounded, stopwatch, table, versions
 from consilience import MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.errors import ConsilienceWarning
-from consilience.fit.specification import on_floor
+from consilience.fit.specification import is_at_bound
 
 GATES = {"softmax": MixtureOfExpertsRegressor, "constant": MixtureOfRegressions}
 ORDERS = (2, 3, 4)
@@ -64,7 +64,7 @@ def replication(key: str) -> Record:
     return {
         "ll": model.log_likelihood_,
         "penalised": float(model.trace_[-1]),
-        "floor": on_floor(model.mixture_, cell.penalty),
+        "floor": is_at_bound(model.mixture_, cell.penalty),
         "agree": bool(model.starts_agree_),
         "converged": bool(model.converged_),
         "cpu": watch.cpu,

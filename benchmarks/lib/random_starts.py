@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.lib.real_sets import RealSet
 from benchmarks.lib.study import Record
 from consilience.fit import Ascent, Expect, Specification, climb, drive
-from consilience.fit.specification import on_floor
+from consilience.fit.specification import is_at_bound
 from consilience.fit.starts import StartSample, mixture_from, soften_labels, start_sample
 from consilience.model import Penalty, Rows, expect
 from consilience.model.statistics import Statistics
@@ -119,7 +119,7 @@ def best_of_random_starts(cell: Cell, starts: int, rng: np.random.Generator) -> 
             ends.append((kind.__name__, climbed(mixture_from(kind(cell.ground, rng), cell.ground), SHORT, 1e-6)))
         except (np.linalg.LinAlgError, FloatingPointError):  # a start without rows for an expert is no start
             continue
-    regular = [(name, end) for name, end in ends if not on_floor(end.mixture, cell.penalty)]
+    regular = [(name, end) for name, end in ends if not is_at_bound(end.mixture, cell.penalty)]
     regular.sort(key=lambda pair: -pair[1].penalised)
     chosen: list[tuple[str, Ascent]] = []
     for name, end in regular:
@@ -128,7 +128,7 @@ def best_of_random_starts(cell: Cell, starts: int, rng: np.random.Generator) -> 
         if not any(abs(end.penalised - other.penalised) < 1e-2 for _, other in chosen):
             chosen.append((name, end))
     tops = [(name, climbed(end.mixture, LONG, 1e-10)) for name, end in chosen]
-    tops = [(name, end) for name, end in tops if not on_floor(end.mixture, cell.penalty)]
+    tops = [(name, end) for name, end in tops if not is_at_bound(end.mixture, cell.penalty)]
     name, best = max(tops, key=lambda pair: pair[1].statistics.log_likelihood)
     shares = best.statistics.experts.plain[: cell.K]
     return {

@@ -230,12 +230,12 @@ def with_duplicates() -> tuple[np.ndarray, np.ndarray]:
 
 def test_a_degenerate_fit_is_set_aside_without_a_warning() -> None:
     X, y = with_duplicates()
-    selection = select_order(MixtureOfRegressions(random_state=0, n_init=2), X, y, orders=[1, 2])
-    assert selection.set_aside == {2: "an expert's variance is at its floor (set by reg_covar)"}
+    selection = select_order(MixtureOfRegressions(shape_ratio=1e9, random_state=0, n_init=2), X, y, orders=[1, 2])
+    assert selection.set_aside == {2: "the variance of expert 1, with 21 rows, is at its floor (set by reg_covar)"}
     assert selection.scores["bic"][1] < selection.scores["bic"][0], "the exact fit no longer wins: change the data"
     assert selection.best_order == selection.preferred("icl") == 1
     assert selection.to_frame()["set_aside"].tolist() == ["", selection.set_aside[2]]
-    assert "2 experts are set aside: an expert's variance is at its floor" in repr(selection)
+    assert "2 experts are set aside: the variance of expert 1, with 21 rows, is at its floor" in repr(selection)
 
 
 def test_if_all_fits_are_degenerate_they_are_compared_with_a_warning() -> None:
@@ -250,7 +250,7 @@ def test_more_parameters_than_rows_are_set_aside() -> None:
     X, y = rng.normal(size=(12, 5)), rng.poisson(3.0, 12)
     selection = select_order(MixtureOfRegressions(family="poisson", random_state=0, n_init=2), X, y, orders=[1, 2])
     assert selection.best_order == 1
-    assert selection.set_aside == {2: "13 parameters on 12 rows"}
+    assert selection.set_aside == {2: "expert 1 has 3 rows for 6 coefficients, at least 15 are needed"}
 
 
 def test_cross_validation_skips_what_is_set_aside() -> None:

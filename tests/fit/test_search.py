@@ -120,7 +120,11 @@ def test_a_tight_expert_inside_a_wide_one_is_found() -> None:
     rows = Rows(X, y[:, None])
     for seed in range(3):
         found = search(
-            rows, Specification(K=2, gate="constant"), column_summary(rows), np.random.default_rng(seed), n_init=6
+            rows,
+            Specification(K=2, gate="constant", shape_ratio=1e5),
+            column_summary(rows),
+            np.random.default_rng(seed),
+            n_init=6,
         )
         share = found.contenders[0].responsibilities(rows).mean(axis=0).min()
         assert share == pytest.approx(tight.mean(), abs=0.03)

@@ -32,6 +32,9 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         As in :class:`MixtureOfExpertsRegressor`.
     reg_covar : float
         Lower bound of the variances, as a fraction of the covariance of ``X``.
+    shape_ratio : float
+        Largest ratio of the variances of two components in any direction. Without a bound, the likelihood is highest
+        for a component that fits a few rows exactly.
 
     Attributes
     ----------
@@ -58,6 +61,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
     n_components: int
     covariance_type: str
     reg_covar: float
+    shape_ratio: float
 
     @validation.keep_parameters
     def __init__(
@@ -69,6 +73,7 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         max_iter: int = 500,
         tol: float = 1e-9,
         reg_covar: float = 1e-6,
+        shape_ratio: float = 100.0,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
@@ -79,7 +84,13 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
         """Return the specification of the mixture to fit, with its penalties."""
         validation.check_structure(self.covariance_type)
         K = validation.requested_order(self)
-        return Specification(K, gate="constant", structure=self.covariance_type, reg_covar=self.reg_covar)
+        return Specification(
+            K,
+            gate="constant",
+            structure=self.covariance_type,
+            reg_covar=self.reg_covar,
+            shape_ratio=self.shape_ratio,
+        )
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
         X = validation.validate_columns(self, X, reset=reset, ensure_min_samples=min_rows)

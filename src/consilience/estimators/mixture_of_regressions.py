@@ -24,7 +24,7 @@ class MixtureOfRegressions(RegressionMixture):
     covariance_type : {"full", "diag", "spherical", "tied"}
         Covariance of several responses within a component.
     degrees_of_freedom, fit_intercept, categorical_features, reference_levels, n_init, max_iter, tol
-    expert_ridge, reg_covar, mixture_init, random_state, n_jobs, verbose
+    expert_ridge, reg_covar, shape_ratio, mixture_init, random_state, n_jobs, verbose
         As in :class:`MixtureOfExpertsRegressor`.
     gate_ridge : float
         No effect: a constant gate has no slopes. Kept so that estimators can be exchanged.
@@ -69,6 +69,7 @@ class MixtureOfRegressions(RegressionMixture):
         gate_ridge: float = 1e-3,
         expert_ridge: float | None = None,
         reg_covar: float = 1e-6,
+        shape_ratio: float = 100.0,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,

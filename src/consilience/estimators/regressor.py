@@ -25,6 +25,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
     covariance_type: str
     degrees_of_freedom: float | None
     reg_covar: float
+    shape_ratio: float
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -39,7 +40,7 @@ class RegressionMixture(RegressorMixin, ConditionalMixture):
             raise InvalidInputError(f"family={self.family!r}: expected one of {known}{ELSEWHERE}")
         validation.check_structure(self.covariance_type)
         shape = {"structure": self.covariance_type, "degrees_of_freedom": self.degrees_of_freedom}
-        return self._specified(self.gate_kind, **shape, reg_covar=self.reg_covar)
+        return self._specified(self.gate_kind, **shape, reg_covar=self.reg_covar, shape_ratio=self.shape_ratio)
 
     def _rows(self, X: Any, y: Any, *, reset: bool, min_rows: int = 1, **metadata: Any) -> Rows:
         X, y = validation.validate_columns(
@@ -210,6 +211,10 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         by cross-validation; see :ref:`choosing-a-ridge`.
     reg_covar : float
         Lower bound of the variances, as a fraction of the variance of the response.
+    shape_ratio : float
+        Largest ratio of the variances of two experts, or of their squared scales or dispersions. Without a bound, the
+        likelihood is highest for an expert that fits a few rows exactly. A fit at the bound has a warning; increase
+        it if the noise of one expert is less than a tenth of another's.
     mixture_init : Mixture, optional
         Starting point, for instance the ``mixture_`` of an earlier fit; replaces the ``n_init`` starting points.
     random_state : int, RandomState, Generator or None
@@ -284,6 +289,7 @@ class MixtureOfExpertsRegressor(RegressionMixture):
         gate_ridge: float = 1e-3,
         expert_ridge: float | None = None,
         reg_covar: float = 1e-6,
+        shape_ratio: float = 100.0,
         mixture_init: Mixture | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,

@@ -46,6 +46,9 @@ def check_parameters(estimator: MixtureEstimator) -> None:
             continue
         if not (isinstance(real, int | float | np.number) and real >= 0 and np.isfinite(real)):
             raise InvalidInputError(f"{name}={real!r}: expected a finite number of at least 0")
+    ratio = getattr(estimator, "shape_ratio", 1.0)
+    if not (isinstance(ratio, int | float | np.number) and 1 <= ratio < np.inf):
+        raise InvalidInputError(f"shape_ratio={ratio!r}: expected a finite number of at least 1")
     thread_count(estimator.n_jobs)
     start = estimator.mixture_init
     if start is not None and not (isinstance(start, Mixture) and order == start.K):

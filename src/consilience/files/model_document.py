@@ -72,6 +72,7 @@ class ShapeParameters(Part):
     covariance_type: Structure
     degrees_of_freedom: NotNegative | None
     reg_covar: NotNegative
+    shape_ratio: NotNegative = 100.0
 
 
 class ExpertParameters(ConditionalParameters):
@@ -104,6 +105,7 @@ class GaussianParameters(ClimbParameters):
     n_components: Annotated[int, Field(ge=1, le=10**6), WHOLE]
     covariance_type: Structure
     reg_covar: NotNegative
+    shape_ratio: NotNegative = 100.0
 
 
 PARAMETERS: dict[str, type[Part]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from consilience.fit.climb import Ascent, climb, drive
-from consilience.fit.specification import on_floor
+from consilience.fit.specification import is_at_bound
 from consilience.model import Design, Mixture, Penalty, mixture_of_regressions
 from consilience.model.clients import ClientMoments, expect_clients
 from consilience.model.families.registry import Regressions
@@ -53,8 +53,8 @@ def client_ascents(
 
 
 def _place(end: Ascent, moments: ClientMoments) -> tuple[bool, float]:
-    """Return the sort key of a result, best first; an expert at the variance floor suggests a spurious maximum."""
-    return on_floor(end.mixture, _penalty(moments)), -end.penalised
+    """Return the sort key of a result, best first; a shape at its bound suggests a spurious maximum."""
+    return is_at_bound(end.mixture, _penalty(moments)), -end.penalised
 
 
 def _noise(moments: ClientMoments, spread: Array) -> float:

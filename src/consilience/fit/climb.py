@@ -429,6 +429,7 @@ def climb(
     >>> drive(climb(data.truth, Penalty()), respond).stop.converged
     True
     """
+    start = start.bounded(penalty)
     log, switch = _Log(), _Switch.of(start, newton=newton, near=near)
     at = _Point.of(start, (yield log.asked(Expect(start))), penalty)
     log.open_segment(at.value)

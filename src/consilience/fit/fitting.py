@@ -27,7 +27,8 @@ from consilience.fit.specification import (
     check_labels,
     check_start,
     degeneracy,
-    on_floor,
+    is_degenerate,
+    shown_order,
     warn_of_degeneracy,
 )
 from consilience.fit.starts import Found, Progress, StartEnds, responder, search
@@ -130,7 +131,7 @@ class Fit:
 
     @property
     def degeneracy(self) -> str:
-        """Reason why the fit is degenerate: an expert without rows, or on the variance floor; empty if it is not."""
+        """Which expert is none, with too few rows or a shape at its bound, and by how much; empty if all are."""
         return degeneracy(self.ascent, self.penalty)
 
     @property
@@ -234,12 +235,12 @@ def choose_likeliest(contenders: Sequence[Mixture], rows: Rows, penalty: Penalty
 
 
 def rank_ascents(ascents: Sequence[Ascent], penalty: Penalty) -> list[Ascent]:
-    """Sort ascents, best first; those with an expert at the variance floor, likely spurious, come last."""
-    return sorted(ascents, key=lambda ascent: (on_floor(ascent.mixture, penalty), -ascent.penalised))
+    """Sort ascents, best first; degenerate ones, likely spurious, come last."""
+    return sorted(ascents, key=lambda ascent: (is_degenerate(ascent, penalty), -ascent.penalised))
 
 
 def finish_fit(ascent: Ascent, penalty: Penalty, starts: StartEnds) -> Fit:
     """Return the fit of a climb in raw coordinates, experts by decreasing weight; warn if it is degenerate."""
-    permutation = np.argsort(-ascent.statistics.gate.plain[: ascent.mixture.K], kind="stable")  # by share of labels
+    permutation = shown_order(ascent)
     warn_of_degeneracy(ascent, penalty)
     return Fit(ascent.mixture.permuted(permutation).raw(), ascent, permutation, penalty, starts)

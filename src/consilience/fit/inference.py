@@ -13,7 +13,7 @@ from consilience.errors import DegenerateFitWarning, InvalidInputError
 from consilience.fit.climb import newton_step
 from consilience.fit.fitting import Fit, fit_mixture
 from consilience.fit.parameters import Parameters, coded_jacobian, identification_mask, jacobian, parameters, to_raw
-from consilience.fit.specification import Specification, on_floor
+from consilience.fit.specification import ROWS_PER_COEFFICIENT, Specification, coefficients_per_row, is_at_bound
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.expectation import Meat, has_short_scores, score_products
 from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable, ridge
@@ -21,12 +21,6 @@ from consilience.model.mixture import matching
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, solve_symmetric, symmetrise
 from consilience.numerics.threads import one_blas_thread
-
-
-def coefficients_per_row(mixture: Mixture) -> int:
-    """Return how many coefficients of an expert one observed number informs: ``p``, or ``(C - 1) p`` for C classes."""
-    experts = mixture.experts
-    return experts.p if experts.several_responses else experts.p * experts.channels
 
 
 def effective_rows_of_experts(mixture: Mixture, statistics: Statistics, inverse: Array) -> Array:
@@ -110,8 +104,6 @@ SPREAD_PER_COEFFICIENT = 10.0
 """Minimum of ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
 GATE_DECREMENT = 0.01
 EXPERT_DECREMENT = 0.1
-ROWS_PER_COEFFICIENT = 2.5
-"""Minimum of an expert's effective rows per coefficient."""
 ROWS_PER_COEFFICIENT_OF_SHAPES = 5.0
 """The same for intervals of its shapes, whose bias is of the order of coefficients over rows."""
 ROWS_OF_SHAPES = 100.0
@@ -453,8 +445,8 @@ def withholding_reasons(
 ) -> dict[str, str]:
     """Return the reason why the intervals of each part are withheld; empty if none is."""
     found = {}
-    if on_floor(mixture, penalty):
-        reason = f"an expert's {mixture.experts.shape_name} is at its floor: the maximum is on a boundary"
+    if is_at_bound(mixture, penalty):
+        reason = f"an expert's {mixture.experts.shape_name} is at its bound: the maximum is on a boundary"
         return dict.fromkeys(("gate", "experts"), reason)
     if decrement >= EXPERT_DECREMENT:
         found["experts"] = f"the fit has not converged: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
@@ -542,7 +534,7 @@ def widen_inference(
 # ---------------------------------------------------------------- bootstrap
 
 DOUBTFUL_SHARE = 0.05
-"""Largest share of refits with unclear labels or an expert at its floor, for which standard errors are shown."""
+"""Largest share of refits with unclear labels or an expert at its bound, for which standard errors are shown."""
 
 
 def simulate(mixture: Mixture, rows: Rows, rng: np.random.Generator) -> Rows:
@@ -565,7 +557,7 @@ def bootstrap(
 
     Each refit starts at the estimates. Its experts are matched to those of the fit by their responsibilities on
     ``rows``. Standard errors are withheld where :func:`infer` withholds them, and if more than 5 % of the refits have
-    experts that cannot be matched clearly or an expert at the floor of its shape.
+    experts that cannot be matched clearly or a shape at its bound.
 
     Examples
     --------
@@ -580,7 +572,7 @@ def bootstrap(
     """
     check_unweighted(rows)
     reference = fit.mixture.responsibilities(rows)
-    drawn, unclear, at_floor = [], 0, 0
+    drawn, unclear, at_bound = [], 0, 0
     for _ in range(draws):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DegenerateFitWarning)  # counted below
@@ -588,11 +580,11 @@ def bootstrap(
         matched = matching(again.mixture, reference, rows)
         drawn.append(parameters(again.mixture.permuted(matched.permutation)).flat())
         unclear += not matched.clear
-        at_floor += on_floor(again.ascent.mixture, again.penalty)
+        at_bound += is_at_bound(again.ascent.mixture, again.penalty)
     withheld = _withheld(fit, rows)
-    if max(unclear, at_floor) > DOUBTFUL_SHARE * draws:
+    if max(unclear, at_bound) > DOUBTFUL_SHARE * draws:
         reason = (
-            f"of {draws} refits, {unclear} have experts without a clear match and {at_floor} an expert at its floor"
+            f"of {draws} refits, {unclear} have experts without a clear match and {at_bound} an expert at its bound"
         )
         withheld |= dict.fromkeys(("gate", "experts"), reason)
     covariance = np.atleast_2d(np.cov(np.array(drawn).T))

@@ -43,7 +43,7 @@ class Problem:
 
     @cached_property
     def penalty(self) -> Penalty:
-        """Ridges and floor."""
+        """Ridges, and bounds of the shapes."""
         return self.specification.penalty(self.summary)
 
     @cached_property
@@ -70,7 +70,7 @@ class Problem:
         return climb(start, self.penalty, tol=self.tol, max_iter=self.max_iter, newton=self.newton, near=self.near)
 
     def ranked(self, ascents: Sequence[Ascent]) -> list[Ascent]:
-        """Sort ascents, best first; one with an expert on the variance floor is likely spurious."""
+        """Sort ascents, best first; degenerate ones, likely spurious, come last."""
         return rank_ascents(ascents, self.penalty)
 
     def evaluate(self, mixture: Mixture, stop: Stop, *, information: bool = False) -> Climb:

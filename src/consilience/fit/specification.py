@@ -15,6 +15,7 @@ from consilience.model.families.base import MomentExperts
 from consilience.model.families.covariance import as_structure
 from consilience.model.families.registry import family_of
 from consilience.model.gates import gate_of
+from consilience.numerics.arrays import Array, IntArray
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Specification:
         on the variance of their linear predictors.
     reg_covar : float
         Lower bound of the variances, as a fraction of the responses' covariance.
+    shape_ratio : float
+        Largest ratio of the variances, or dispersions, of two experts.
     expert_columns, gate_columns : tuple of int or None
         The covariates that experts and gate read, in increasing order; None for all.
 
@@ -66,6 +69,7 @@ class Specification:
     gate_ridge: float = 1e-3
     expert_ridge: float | None = None
     reg_covar: float = 1e-6
+    shape_ratio: float = 100.0
     degrees_of_freedom: float | None = None
     expert_columns: tuple[int, ...] | None = None
     gate_columns: tuple[int, ...] | None = None
@@ -97,7 +101,7 @@ class Specification:
         return replace(self, K=K)
 
     def penalty(self, summary: ColumnSummary) -> Penalty:
-        """Return the ridges and the variance floor for data with this summary."""
+        """Return the ridges and the bounds of the shapes for data with this summary."""
         form = summary.form(self.intercept, self.expert_columns)
         ridge = self.experts.default_ridge if self.expert_ridge is None else self.expert_ridge
         scale = self.experts.coefficient_scale(summary) if ridge > 0 else 1.0
@@ -105,6 +109,7 @@ class Specification:
             self.gate_ridge,
             ridge / scale**2,
             self.experts.floor(summary, self.reg_covar),
+            self.shape_ratio,
             gate_form=summary.form(self.intercept, self.gate_columns),
             expert_form=form if self.expert_ridge is None else None,
         )
@@ -212,9 +217,9 @@ def check_fittable(specification: Specification, summary: ColumnSummary) -> None
 
 
 def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
-    """Warn of experts without rows, on the variance floor, or with a rank-deficient design."""
+    """Warn of experts with too few rows, with a shape at a bound, or with a rank-deficient design."""
     if reason := degeneracy(ascent, penalty):
-        warn(f"{reason}: {_remedy(ascent, penalty)}", DegenerateFitWarning)
+        warn(f"{reason}: refit with fewer experts{_remedy(ascent, penalty)}", DegenerateFitWarning)
     if penalty.expert_ridge == 0 and not ascent.mixture.experts.full_rank(ascent.statistics.experts):
         warn(
             "the covariates are linearly dependent among the rows of an expert: its coefficients are the minimum-norm "
@@ -223,28 +228,75 @@ def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:
         )
 
 
+ROWS_PER_COEFFICIENT = 2.5
+"""Minimum of an expert's rows per coefficient in a mixture: with fewer, labels follow the noise."""
+AT_BOUND = 1.001
+"""Multiple of a lower bound up to which a shape is at it."""
+
+
+def coefficients_per_row(mixture: Mixture) -> int:
+    """Return how many coefficients of an expert one observed number informs: ``p``, or ``(C - 1) p`` for C classes."""
+    experts = mixture.experts
+    return experts.p if experts.several_responses else experts.p * experts.channels
+
+
 def degeneracy(ascent: Ascent, penalty: Penalty) -> str:
-    """Return the reason why a fit is degenerate: an expert without rows, or on the variance floor; empty if not."""
-    mixture, statistics = ascent.mixture, ascent.statistics
-    mass = np.maximum(statistics.gate.plain[: mixture.K], statistics.experts.plain[: mixture.K])  # labels, or rows
-    empty = int(np.sum(mass < 1.0))
-    if empty:
-        return f"{empty} of {mixture.K} experts have less than one row"
-    if on_floor(mixture, penalty):
-        return f"an expert's {mixture.experts.shape_name} is at its floor (set by reg_covar)"
-    return ""
+    """Return which expert is none, and by how much: too few rows, or a shape at a bound; empty if all are experts."""
+    return _with_few_rows(ascent) or _with_bounded_shape(ascent, penalty)
+
+
+def _with_few_rows(ascent: Ascent) -> str:
+    """Return which expert has too few rows for its coefficients; empty if none."""
+    rows, coefficients = _rows_of_experts(ascent), coefficients_per_row(ascent.mixture)
+    k, needed = int(np.argmin(rows)), max(ROWS_PER_COEFFICIENT * coefficients, 1.0)
+    if len(rows) == 1 or rows[k] >= needed:
+        return ""
+    have = "less than one row" if rows[k] < 1 else f"{rows[k]:.0f} rows"
+    return f"expert {k} has {have} for {coefficients} coefficients, at least {needed:.0f} are needed"
+
+
+def _with_bounded_shape(ascent: Ascent, penalty: Penalty) -> str:
+    """Return which expert has a shape at its lower bound, with its rows; empty if none."""
+    mixture, order = ascent.mixture, shown_order(ascent)
+    if not is_at_bound(mixture, penalty):
+        return ""
+    k = next(k for k in range(mixture.K) if is_at_bound(mixture, penalty, order[k]))
+    of = f"the {mixture.experts.shape_name} of expert {k}, with {_rows_of_experts(ascent)[k]:.0f} rows,"
+    if _is_on_floor(mixture, penalty):
+        return f"{of} is at its floor (set by reg_covar)"
+    return f"{of} is at its bound, 1/{penalty.shape_ratio:g} of the largest (set by shape_ratio)"
+
+
+def _rows_of_experts(ascent: Ascent) -> Array:
+    """Return the expected number of rows of each expert, or of labels, in the order in which they are shown."""
+    K, statistics = ascent.mixture.K, ascent.statistics
+    return np.maximum(statistics.gate.plain[:K], statistics.experts.plain[:K])[shown_order(ascent)]
+
+
+def shown_order(ascent: Ascent) -> IntArray:
+    """Return the order in which the experts of an ascent are shown: by decreasing share of the labels."""
+    return np.argsort(-ascent.statistics.gate.plain[: ascent.mixture.K], kind="stable")
 
 
 def _remedy(ascent: Ascent, penalty: Penalty) -> str:
-    if not on_floor(ascent.mixture, penalty):
-        return "refit with fewer experts"
-    return (
-        "it fits a few rows exactly; refit with fewer experts, or drop duplicate rows and responses that are exact "
-        "functions of X"
-    )
+    """Return what helps besides fewer experts."""
+    if _with_few_rows(ascent) or not is_at_bound(ascent.mixture, penalty):
+        return ""
+    if _is_on_floor(ascent.mixture, penalty):
+        return ", or drop duplicate rows and responses that are exact functions of X"
+    return ", or with a larger shape_ratio if so narrow an expert is expected"
 
 
-def on_floor(mixture: Mixture, penalty: Penalty) -> bool:
-    """Whether an expert's covariance is at the variance floor."""
-    raised = replace(penalty, floor=1.001 * penalty.floor)
-    return not mixture.experts.admissible(raised)
+def _is_on_floor(mixture: Mixture, penalty: Penalty) -> bool:
+    return not mixture.experts.is_above(AT_BOUND * penalty.floor)
+
+
+def is_at_bound(mixture: Mixture, penalty: Penalty, k: int | None = None) -> bool:
+    """Whether the shape of an expert, or of expert ``k``, is at its floor or at the bound of the ratio of shapes."""
+    experts, bound = mixture.experts, AT_BOUND * mixture.experts.lower_bound(penalty)
+    return not (experts if k is None else experts.permuted(np.array([k]))).is_above(bound)
+
+
+def is_degenerate(ascent: Ascent, penalty: Penalty) -> bool:
+    """Whether an expert of a fit is none (:func:`degeneracy`): such ends, likely spurious, are ranked last."""
+    return bool(degeneracy(ascent, penalty))

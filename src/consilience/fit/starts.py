@@ -21,7 +21,7 @@ import numpy as np
 
 from consilience.fit.climb import Ascent, Expect, StopReason, climb, drive
 from consilience.fit.criteria import label_count
-from consilience.fit.specification import Specification, on_floor
+from consilience.fit.specification import Specification, is_degenerate
 from consilience.model import ColumnSummary, Mixture, Penalty, Rows, Statistics, expect
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.kmeans import draw, kmeans, squared_distances
@@ -257,7 +257,7 @@ def mixture_from(resp: Array, t: StartSample) -> Mixture:
     mixture = t.specification.with_order(len(resp)).blank(t.summary)
     if mixture.design.intercept:
         mixture = replace(mixture, experts=mixture.experts.at_level(t.rows))
-    penalty = t.specification.penalty(t.summary)
+    penalty = replace(t.specification.penalty(t.summary), shape_ratio=np.inf)
     for _ in range(1 + mixture.experts.newton_type):
         mixture = mixture.maximise(expect(mixture, t.rows, given=resp), penalty)
     return mixture
@@ -372,7 +372,7 @@ Progress = Callable[[str, float], None]
 START_TOL = 1e-6
 START_ITERATIONS = 300
 FLOOR_ITERATIONS = 40
-"""Number of steps after which a climb is given up if an expert is then at the variance floor."""
+"""Number of steps after which a climb is given up if an expert is then none."""
 MOVES = 6
 """Number of fruitless moves after which the search ends, if as many starts were asked for."""
 SURE = 3
@@ -445,22 +445,22 @@ class Search:
     progress: Progress | None
 
     def climbed(self, start: Mixture, steps: int = START_ITERATIONS) -> Ascent:
-        """Climb from a start on the sample."""
+        """Climb from a start on the sample, without a bound on the ratio of shapes: maxima within it are the same."""
         respond = responder(self.ground.rows, "starts", self.progress)
-        return drive(climb(start, self.penalty, tol=START_TOL, max_iter=steps), respond)
+        free = replace(self.penalty, shape_ratio=np.inf)
+        return drive(climb(start, free, tol=START_TOL, max_iter=steps), respond)
 
     def ranked(self, ends: Sequence[End]) -> list[End]:
-        """Sort ends, best first; those with an expert at the variance floor, likely spurious, come last."""
-        return sorted(ends, key=lambda end: (on_floor(end.ascent.mixture, self.penalty), -end.ascent.penalised))
+        """Sort ends, best first; degenerate ones, likely spurious, come last."""
+        return sorted(ends, key=lambda end: (is_degenerate(end.ascent, self.penalty), -end.ascent.penalised))
 
     def finished(self, kind: str, resp: Array) -> End:
         """Climb to the end from responsibilities ``(K, m)``.
 
-        Climbs towards an expert at the variance floor are slow, and their ends, likely spurious, are ranked last: they
-        are given up early.
+        Climbs towards a degenerate end are slow, and their ends are ranked last: they are given up early.
         """
         ascent = self.climbed(mixture_from(resp, self.ground), FLOOR_ITERATIONS)
-        if ascent.stop is StopReason.MAX_ITER and not on_floor(ascent.mixture, self.penalty):
+        if ascent.stop is StopReason.MAX_ITER and not is_degenerate(ascent, self.penalty):
             ascent = self.climbed(ascent.mixture)
         return End(kind, ascent)
 

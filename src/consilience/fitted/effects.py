@@ -9,12 +9,12 @@ import numpy as np
 
 from consilience.fit.inference import (
     BETWEEN_SITES,
-    coefficients_per_row,
     expert_means,
     mean_errors,
     predictor_covariance,
     quantile,
 )
+from consilience.fit.specification import coefficients_per_row
 from consilience.fitted.protocols import FittedMixture, response_names, term_names
 from consilience.model import Design
 from consilience.numerics.arrays import Array, Mask

@@ -92,6 +92,8 @@ def check_specification(specification: Specification) -> None:
     ridges = (specification.gate_ridge, specification.expert_ridge or 0.0, specification.reg_covar)
     if not all(0 <= value <= LARGEST_PENALTY for value in ridges):
         raise MessageError(f"a penalty is not a number from 0 to {LARGEST_PENALTY:g}")
+    if not 1 <= specification.shape_ratio <= LARGEST_PENALTY:
+        raise MessageError(f"the ratio of shapes is not a number from 1 to {LARGEST_PENALTY:g}")
     for columns in (specification.expert_columns, specification.gate_columns):
         if columns is not None and not all(a < b for a, b in pairwise((-1, *columns))):
             raise MessageError("the columns of a specification are not in increasing order")

@@ -139,6 +139,7 @@ SPECIFICATION = Struct(
         "gate_ridge": NUMBER,
         "expert_ridge": Maybe(NUMBER),
         "reg_covar": NUMBER,
+        "shape_ratio": NUMBER,
         "degrees_of_freedom": Maybe(NUMBER),
         "expert_columns": Maybe(COLUMNS),
         "gate_columns": Maybe(COLUMNS),

@@ -19,7 +19,7 @@ from consilience.fit.fitting import polish
 from consilience.fit.influence import left_out_by_scores
 from consilience.fit.parameters import parameters
 from consilience.fit.simulated_information import SimulatedInformation
-from consilience.fit.specification import on_floor
+from consilience.fit.specification import is_at_bound
 from consilience.fit.starts import SUBSAMPLE
 from consilience.fit.survey import Survey
 from consilience.messages import (
@@ -524,14 +524,14 @@ def best_candidates(
     if judging != ():
         each: Mapping[str, Answers] = yield Each(asked, judging)
         heard = {site: answers.items for site, answers in each.items()}
-        sound = [i for i in range(len(owners)) if not on_floor(candidates[i], penalty)]  # guesses have no owner
+        sound = [i for i in range(len(owners)) if not is_at_bound(candidates[i], penalty)]  # guesses have no owner
         likelihoods = {site: [answers[i] for i in sound] for site, answers in heard.items()}
         cross = cross_likelihood([owners[i] for i in sound], likelihoods, candidates[0].parameter_count, SUBSAMPLE)
         total = reduce(add, each.values())
     else:
         total = yield Total(asked)
     values = [at.log_likelihood - m.ridge(penalty) for at, m in zip(total.items, candidates, strict=True)]
-    order = sorted(range(len(values)), key=lambda i: (on_floor(candidates[i], penalty), -values[i]))
+    order = sorted(range(len(values)), key=lambda i: (is_at_bound(candidates[i], penalty), -values[i]))
     return Starts([candidates[i] for i in order[:wanted]], cross, list(zip(owners, candidates, strict=False)), heard)
 
 

@@ -44,7 +44,7 @@ from consilience.fit.fitting import SMALLEST_DECREMENT, finish_fit
 from consilience.fit.inference import inference_from_fit, inverse_information
 from consilience.fit.left_out import LeftOut, units_of
 from consilience.fit.parameters import jacobian, parameters
-from consilience.fit.specification import on_floor
+from consilience.fit.specification import is_at_bound
 from consilience.fit.survey import SiteReport, Survey
 from consilience.messages import Dialogue, PerSite, ScoreProducts
 from consilience.methods.score_steps import uses_sandwich
@@ -489,8 +489,8 @@ def check_own_gates(mixture: Mixture) -> None:
 
 
 def best_end(ends: Sequence[OwnGatesEnd], penalty: Penalty) -> OwnGatesEnd:
-    """Return the end with the highest likelihood; one with an expert on the variance floor is likely spurious."""
-    return min(ends, key=lambda each: (on_floor(each.point.first, penalty), -each.point.value))
+    """Return the end with the highest likelihood; one with a shape at its bound is likely spurious."""
+    return min(ends, key=lambda each: (is_at_bound(each.point.first, penalty), -each.point.value))
 
 
 def ask_own_meats(end: OwnGatesEnd, task: Task) -> Dialogue[Mapping[str, Meat] | None]:

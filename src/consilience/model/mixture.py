@@ -211,13 +211,16 @@ class Mixture:
         return self.gate.penalty(penalty, intercept=intercept) + self.experts.penalty(penalty, intercept=intercept)
 
     def maximise(self, statistics: Statistics, penalty: Penalty, fraction: float = 1.0) -> Mixture:
-        """M-step: exact if a closed form exists, otherwise ``fraction`` of one Newton step."""
+        """M-step: exact if a closed form exists, otherwise ``fraction`` of one Newton step; shapes within bounds."""
         intercept = self.design.intercept
-        return replace(
-            self,
-            gate=self.gate.step(statistics.gate, penalty, intercept=intercept, fraction=fraction),
-            experts=self.experts.step(statistics.experts, penalty, intercept=intercept, fraction=fraction),
-        )
+        gate = self.gate.step(statistics.gate, penalty, intercept=intercept, fraction=fraction)
+        experts = self.experts.step(statistics.experts, penalty, intercept=intercept, fraction=fraction)
+        return replace(self, gate=gate, experts=experts.bounded(penalty))
+
+    def bounded(self, penalty: Penalty) -> Mixture:
+        """Return the mixture with the experts' shapes within the bounds of ``penalty``."""
+        experts = self.experts.bounded(penalty)
+        return self if experts is self.experts else replace(self, experts=experts)
 
     @property
     def newton_type(self) -> bool:

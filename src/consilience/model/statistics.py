@@ -121,7 +121,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Penalty:
-    """Ridges and variance floor of a fit; they are not part of the statistics.
+    """Ridges of a fit and bounds of its shapes; they are not part of the statistics.
 
     The penalised log-likelihood is ``Σ_i ll_i - (gate_ridge / 2) Σ_k alpha_kᵀ F alpha_k`` in the coordinates of the
     mixture's design with ``Σ_k alpha_k = 0``, and likewise for the coefficients of experts. With the correlation of the
@@ -135,6 +135,8 @@ class Penalty:
     floor : (q, q) array
         Lower bound of the experts' shapes, as their family reads it: of every covariance in the positive semidefinite
         order, or of every dispersion; zeros for none.
+    shape_ratio : float
+        Largest ratio of the shapes of two experts, in the same order; infinite for no bound.
     gate_form, expert_form : (p, p) array or None
         Positive semidefinite matrix ``F``, zero for the intercept; None for the sum of squared slopes.
 
@@ -150,6 +152,7 @@ class Penalty:
     gate_ridge: float = 1e-3
     expert_ridge: float = 0.0
     floor: Array = field(default_factory=lambda: np.zeros((1, 1)))
+    shape_ratio: float = np.inf
     gate_form: Array | None = None
     expert_form: Array | None = None
 

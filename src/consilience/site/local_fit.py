@@ -14,7 +14,7 @@ from consilience.fit import Ascent, Expect, Specification, StopReason, bic, clim
 from consilience.fit.criteria import label_count
 from consilience.fit.fitting import rank_ascents
 from consilience.fit.inference import inverse_information
-from consilience.fit.specification import check_fittable, check_start, on_floor
+from consilience.fit.specification import check_fittable, check_start, is_degenerate
 from consilience.fit.starts import search
 from consilience.messages import FitSite, LocalFit
 from consilience.model import ColumnSummary, Design, Mixture, Penalty, Rows, Statistics, expect
@@ -48,10 +48,10 @@ def local_fit(question: FitSite, site: Site) -> LocalFit:
 
 
 def _merit(ascent: Ascent, penalty: Penalty) -> tuple[bool, float]:
-    """Return the sort key of an order: fits at the variance floor, likely spurious, come last, then BIC."""
+    """Return the sort key of an order: degenerate fits, likely spurious, come last, then BIC."""
     statistics = ascent.statistics
     value = bic(statistics.log_likelihood, ascent.mixture.parameter_count, statistics.weight)
-    return on_floor(ascent.mixture, penalty), value
+    return is_degenerate(ascent, penalty), value
 
 
 def _ascent(

@@ -14,7 +14,6 @@ from combining import common_design, fitted_model, parted
 from consilience import OneShot
 from consilience.aggregate import Combination, SiteEvidence, SiteModel, combine_models
 from consilience.engines import InProcess
-from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Expect, fit_mixture
 from consilience.fit.climb import CAUTIOUS_SHIFT, LARGEST_SHIFT, Quadratic, StopReason, grow_shift, newton_step
 from consilience.fit.survey import Survey, SurveyedSite
@@ -32,7 +31,7 @@ from consilience.messages import (
     encode,
 )
 from consilience.methods import CombinedFit, Task
-from consilience.methods.one_shot.refinement import EXPLAINED, NOISIER, Opening, opening, refine
+from consilience.methods.one_shot.refinement import EXPLAINED, NOISIER, Contest, Opening, opening, refine
 from consilience.methods.site_reports import compare_sites
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import move_parameters
@@ -235,13 +234,16 @@ def test_where_all_are_doubted_the_answers_of_all_tell_sites_that_disagree() -> 
     assert judged.value.value.suspicions == {}
 
 
-def test_where_no_site_is_explained_there_is_nothing_to_refine() -> None:
+def test_where_no_site_is_explained_all_take_part_and_the_result_is_in_doubt() -> None:
     doubted = judged_as(**{name.replace(" ", "_"): IN_PART for name in parts()})
     dialogue = opening([doubted], local_fits(), one_regression(), Penalty())
     question = next(dialogue).question
     answers = {name: reaching(question, rows, -50.0) for name, rows in parts().items()}
-    with pytest.raises(InvalidInputError, match="explains the rows of no site"):
-        ended(dialogue, answers, dict.fromkeys(parts(), -50.0))
+    opened = ended(dialogue, answers, dict.fromkeys(parts(), -50.0))
+    assert opened.members is None
+    assert not opened.explains
+    contest = Contest.of(doubted.mixture, opened.firsts[0], opened)
+    assert "explains the rows of no site: try FederatedEM" in contest.rivals.doubts(0.0)[0]
 
 
 @pytest.mark.parametrize("other", [USED, SiteEvidence.without_model("", 400.0)], ids=["used", "no model"])

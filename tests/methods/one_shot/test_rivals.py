@@ -72,7 +72,7 @@ def test_a_model_carried_over_has_its_experts_in_the_order_of_the_combined_ones(
     data = soft(400, n_experts=3, n_features=2, random_state=0)
     combined, rows = data.truth, Rows(data.X, data.y[:, None])
     other = SimpleNamespace(mixture=combined.permuted(np.array([2, 0, 1])))
-    opened = SimpleNamespace(totals={"north": 1e9}, compared={"north": other})
+    opened = SimpleNamespace(totals={"north": 1e9}, compared={"north": other}, explains=True)
     contest = Contest.of(combined, expect(combined, rows), opened)
     np.testing.assert_allclose(contest.starts[1][0].coefficients, combined.coefficients, rtol=1e-12)
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from consilience.aggregate import Combination, SiteModel
 from consilience.aggregate.disagreement import CrossLikelihood
-from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Expect, StopReason, climb
 from consilience.fit.climb import NEWTON_DECREMENT_AT_MOST
 from consilience.fit.simulated_information import SimulatedInformation
@@ -70,6 +69,8 @@ class Opening:
         Log-likelihood of each of these models over the members.
     scores : list of mapping of str to (P,) array
         Score of each member, for each mixture.
+    explains : bool
+        Whether the combined mixture explains the rows of at least one site.
     """
 
     members: tuple[str, ...] | None
@@ -80,6 +81,7 @@ class Opening:
     compared: dict[str, SiteModel]
     totals: dict[str, float]
     scores: list[dict[str, Array]]
+    explains: bool = True
 
 
 def opening(
@@ -122,7 +124,8 @@ def opening(
     by_mixture = [{site: items[i] for site, items in heeded.items()} for i in range(len(mixtures))]
     compared = {site: models[site] for site in asked}
     of_members = [{site: score(at, each[site][i]) for site in taking} for i, at in enumerate(mixtures)]
-    return Opening(members, firsts, by_mixture, cross, of_one, compared, totals, of_members)
+    explains = members is not None or not doubted
+    return Opening(members, firsts, by_mixture, cross, of_one, compared, totals, of_members, explains)
 
 
 def _asked_at(mixture: Mixture, *, scores: bool) -> Expect | ScoreSums:
@@ -142,7 +145,7 @@ def _members(
     penalty: Penalty,
     gates: Mapping[str, Mixture],
 ) -> Dialogue[tuple[str, ...] | None]:
-    """Return the sites that take part in refinement; None for all."""
+    """Return the sites that take part in refinement; None for all, also if none of them would."""
     doubted = _doubted(combinations)
     if not doubted:
         return None
@@ -171,9 +174,7 @@ def _members(
             and has_same_coefficients(*at, models[site].log_likelihood_per_row)
         }
     members = tuple(site for site in each if not is_unlike(site) or site in noisier)
-    if not members:
-        raise InvalidInputError("the combined mixture explains the rows of no site: use FederatedEM")
-    return members
+    return members or None
 
 
 def _best_per_row(found: Sequence[Statistics]) -> float:
@@ -241,6 +242,8 @@ class Rivals:
         Whether the fit was refined from that model, not from the combined mixture.
     constant : float
         One normal distribution of the responses, without covariates; known without refinement.
+    explains : bool
+        Whether the combined mixture explains the rows of at least one site.
     """
 
     unrefined: float = float("nan")
@@ -249,6 +252,7 @@ class Rivals:
     carried_over: float = float("nan")
     from_site: bool = False
     constant: float = float("nan")
+    explains: bool = True
 
     @property
     def shown(self) -> tuple[tuple[str, float], ...]:
@@ -263,6 +267,8 @@ class Rivals:
     def doubts(self, log_likelihood: float) -> tuple[str, ...]:
         """Return the reasons not to trust a fit with this log-likelihood."""
         found = []
+        if not self.explains:
+            found.append("the sites' models were combined into one that explains the rows of no site: try FederatedEM")
         if log_likelihood < self.one_regression:
             figures = f"log-likelihood {self.one_regression:.6g} against {log_likelihood:.6g}"
             found.append(f"one regression for all rows explains them better than this mixture: {figures}")
@@ -317,7 +323,7 @@ class Contest:
     def of(cls, combined: Mixture, first: Statistics, opened: Opening) -> Contest:
         """Return the starts of an order, from what the opening round has brought."""
         site, value = best_model(opened, combined.K)
-        rivals = Rivals(unrefined=first.log_likelihood, best_site=site, carried_over=value)
+        rivals = Rivals(first.log_likelihood, best_site=site, carried_over=value, explains=opened.explains)
         starts: list[tuple[Mixture, Statistics | None]] = [(combined, first)]
         if value > first.log_likelihood:
             own = opened.compared[site].mixture.in_coordinates_of(combined)

@@ -11,12 +11,12 @@ from consilience.aggregate import Camps, Sharing
 from consilience.fit import Ascent, Fit, Inference, InferredFit, StartEnds, StopReason
 from consilience.fit.inference import (
     BETWEEN_SITES,
-    coefficients_per_row,
     degrees_of_freedom,
     infer_coefficients,
     withhold_inference,
 )
 from consilience.fit.parameters import parameters
+from consilience.fit.specification import coefficients_per_row
 from consilience.fit.survey import SiteInfluence
 from consilience.methods.per_site.rivals import Kind, Rival, SharedRivals
 from consilience.model import Mixture, Penalty, Statistics

@@ -251,7 +251,7 @@ class Experts(ABC):
 
     @classmethod
     def floor(cls, summary: ColumnSummary, fraction: float) -> Array:
-        """Return the lower bound of the shapes, as :meth:`admissible` reads it: ``fraction`` of their scale."""
+        """Return the lower bound of the shapes, as :meth:`is_above` reads it: ``fraction`` of their scale."""
         return np.zeros((1, 1))
 
     @classmethod
@@ -393,9 +393,26 @@ class Experts(ABC):
         """Return the ridge penalty, which is subtracted from the log-likelihood."""
         return quadratic(self.B, penalty.expert_matrix(self.p, intercept=intercept))
 
-    def admissible(self, penalty: Penalty) -> bool:
-        """Whether the shapes respect their lower bound; always for a family without shapes."""
+    def lower_bound(self, penalty: Penalty) -> Array:
+        """Return the least shapes that are allowed beside these: the floor, and a fraction of the widest expert's."""
+        return penalty.floor
+
+    def is_above(self, floor: Array) -> bool:
+        """Whether no shape is below ``floor``; always for a family without shapes."""
         return True
+
+    def raised(self, floor: Array) -> Self:
+        """Return the experts with the shapes nearest to theirs that are not below ``floor``."""
+        return self
+
+    def admissible(self, penalty: Penalty) -> bool:
+        """Whether the shapes respect their lower bounds."""
+        return self.is_above(self.lower_bound(penalty))
+
+    def bounded(self, penalty: Penalty) -> Self:
+        """Return the experts with their shapes within the bounds of ``penalty``."""
+        bound = self.lower_bound(penalty)
+        return self if self.is_above(bound) else self.raised(bound)
 
     # ------------------------------------------------------------------ derivatives
 

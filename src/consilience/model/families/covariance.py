@@ -12,6 +12,7 @@ changed, and converted to moments at any coefficients.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Literal, get_args
 
 import numpy as np
@@ -124,8 +125,41 @@ def maximiser(scatter: Array, n: Array, structure: Structure, old: Array, floor:
     return np.where(empty, old, np.maximum(scatter.sum(axis=1) / (q * rows), np.trace(floor) / q))
 
 
+def raised(covariance: Array, structure: Structure, floor: Array) -> Array:
+    """Return the covariances, in the storage of the structure, with eigenvalues relative to ``floor`` of at least 1."""
+    match structure:
+        case "full":
+            return np.array([bound_below(S, floor) for S in covariance])
+        case "tied":
+            return bound_below(covariance, floor)
+        case "diag":
+            return np.asarray(np.maximum(covariance, np.diagonal(floor)))
+        case "spherical":
+            return np.asarray(np.maximum(covariance, np.trace(floor) / len(floor)))
+
+
+def lower_bound(covariance: Array, structure: Structure, floor: Array, ratio: float) -> Array:
+    """Return the least covariance ``(q, q)`` beside these: the floor, and ``1 / ratio`` of an upper bound of all.
+
+    Covariances above it have ``Σ_j ≼ ratio Σ_k`` for all pairs: no direction in which two experts differ by more than
+    the ratio (R. J. Hathaway, A constrained formulation of maximum-likelihood estimation for normal mixture
+    distributions, Annals of Statistics 1985).
+    """
+    if structure == "tied" or not np.isfinite(ratio):
+        return floor
+    if structure == "diag":
+        return np.diag(np.maximum(covariance.max(axis=0) / ratio, np.diagonal(floor)))
+    if structure == "spherical" or floor.shape == (1, 1):
+        return np.asarray(max(float(covariance.max()) / ratio, np.trace(floor) / len(floor)) * np.eye(len(floor)))
+    if is_above(covariance, structure, covariance.sum(axis=0) / ratio):  # a larger bound than that of any expert
+        return floor
+    return bound_below(reduce(bound_below, covariance) / ratio, floor)
+
+
 def is_above(covariance: Array, structure: Structure, floor: Array) -> bool:
     """Whether all covariances are positive definite, to rounding, and none falls below the floor."""
+    if floor.shape == (1, 1):
+        return bool(covariance.min() >= max(ALMOST * floor[0, 0], np.finfo(float).tiny))
     matrices = covariance if structure == "full" else covariance[None]
     if has_matrices(structure) and any(cholesky_or_none(S) is None for S in matrices):
         return False

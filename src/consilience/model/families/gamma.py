@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import digamma, gammainc, gammaincinv, gammaln, polygamma
 
 from consilience.model.families.base import Evaluated, ExpertScores, MessageFields, Options
+from consilience.model.families.covariance import ALMOST
 from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
@@ -149,9 +150,17 @@ class GammaExperts(GeneralisedLinearExperts):
         B = self.stepped(nu * moments.first, nu * moments.second, penalty, intercept, fraction)
         return replace(self, B=B, nu=1 / self.shapes_at(moments, penalty)[:, 0])
 
-    def admissible(self, penalty: Penalty) -> bool:
-        """Whether dispersions respect their floor."""
-        return bool(np.all(1 / self.nu >= (1 - 1e-9) * penalty.floor[0, 0]))
+    def lower_bound(self, penalty: Penalty) -> Array:
+        """Return the least dispersion, ``(1, 1)``: the floor, or a fraction of the largest."""
+        return np.maximum(penalty.floor, np.max(1 / self.nu) / penalty.shape_ratio)
+
+    def is_above(self, floor: Array) -> bool:
+        """Whether no dispersion is below ``floor``."""
+        return bool(np.all(1 / self.nu >= ALMOST * floor[0, 0]))
+
+    def raised(self, floor: Array) -> Self:
+        """Return the experts with dispersions of at least ``floor``."""
+        return replace(self, nu=1 / np.maximum(1 / self.nu, floor[0, 0]))
 
     # ------------------------------------------------------------------ derivatives
 

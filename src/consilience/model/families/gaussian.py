@@ -323,9 +323,17 @@ class GaussianExperts(Experts):
         """Whether every expert with rows has a design of full rank."""
         return cov.are_of_full_rank(unpack(moments.second), moments.plain[: self.K])
 
-    def admissible(self, penalty: Penalty) -> bool:
-        """Whether the covariances respect the floor."""
-        return cov.is_above(self.covariance, self.structure, penalty.floor)
+    def lower_bound(self, penalty: Penalty) -> Array:
+        """Return the least covariance ``(q, q)``: the floor, or a fraction of an upper bound of all experts'."""
+        return cov.lower_bound(self.covariance, self.structure, penalty.floor, penalty.shape_ratio)
+
+    def is_above(self, floor: Array) -> bool:
+        """Whether no covariance is below ``floor``."""
+        return cov.is_above(self.covariance, self.structure, floor)
+
+    def raised(self, floor: Array) -> Self:
+        """Return the experts with covariances of at least ``floor``."""
+        return replace(self, covariance=cov.raised(self.covariance, self.structure, floor))
 
     # ------------------------------------------------------------------ derivatives
 

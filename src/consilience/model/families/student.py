@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import digamma, gammaln, polygamma, roots_jacobi, stdtr, stdtrit
 
 from consilience.model.families.base import Bounds, Evaluated, ExpertScores, MessageFields, Options, Share
-from consilience.model.families.covariance import are_of_full_rank, joint_products
+from consilience.model.families.covariance import ALMOST, are_of_full_rank, joint_products
 from consilience.model.families.gamma import best_shape, latent_information
 from consilience.model.families.glm import GeneralisedLinearExperts
 from consilience.model.rows import Block, Rows
@@ -272,9 +272,17 @@ class StudentExperts(GeneralisedLinearExperts):
         """Whether every expert with rows has a design of full rank."""
         return are_of_full_rank(unpack(moments.second[: self.K]), moments.plain[: self.K])
 
-    def admissible(self, penalty: Penalty) -> bool:
-        """Whether squared scales respect their floor."""
-        return bool(np.all(self.scale**2 >= (1 - 1e-9) * penalty.floor[0, 0]))
+    def lower_bound(self, penalty: Penalty) -> Array:
+        """Return the least squared scale, ``(1, 1)``: the floor, or a fraction of the largest."""
+        return np.maximum(penalty.floor, np.max(self.scale) ** 2 / penalty.shape_ratio)
+
+    def is_above(self, floor: Array) -> bool:
+        """Whether no squared scale is below ``floor``."""
+        return bool(np.all(self.scale**2 >= ALMOST * floor[0, 0]))
+
+    def raised(self, floor: Array) -> Self:
+        """Return the experts with squared scales of at least ``floor``."""
+        return replace(self, scale=np.sqrt(np.maximum(self.scale**2, floor[0, 0])))
 
     # ------------------------------------------------------------------ derivatives
 
