@@ -26,6 +26,7 @@ Structure = Literal["full", "diag", "spherical", "tied"]
 EMPTY = 1e-100
 """Sum of responsibilities up to which an expert counts as empty and keeps its parameters."""
 STRUCTURES: tuple[Structure, ...] = get_args(Structure)
+TINY = np.finfo(float).tiny
 ALMOST = 1 - 1e-9
 """Relative tolerance, for rounding, of the check that a covariance is above the floor."""
 
@@ -159,7 +160,7 @@ def lower_bound(covariance: Array, structure: Structure, floor: Array, ratio: fl
 def is_above(covariance: Array, structure: Structure, floor: Array) -> bool:
     """Whether all covariances are positive definite, to rounding, and none falls below the floor."""
     if floor.shape == (1, 1):
-        return bool(covariance.min() >= max(ALMOST * floor[0, 0], np.finfo(float).tiny))
+        return bool(np.isfinite(covariance.max()) and covariance.min() >= max(ALMOST * floor[0, 0], TINY))
     matrices = covariance if structure == "full" else covariance[None]
     if has_matrices(structure) and any(cholesky_or_none(S) is None for S in matrices):
         return False
