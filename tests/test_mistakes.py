@@ -288,5 +288,5 @@ def test_results_print_on_one_screen() -> None:
 
 def test_warnings_are_importable_from_the_package() -> None:
     names = [name for name in consilience.__all__ if name.endswith("Warning")]
-    assert len(names) == 9
+    assert len(names) == 10
     assert all(issubclass(getattr(consilience, name), consilience.ConsilienceWarning) for name in names)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         ConvergenceWarning,
         DegenerateFitWarning,
         LargeMessagesWarning,
+        OneExpertWarning,
         RankDeficientWarning,
         SetAsideWarning,
         StartsDisagreeWarning,
@@ -64,6 +65,7 @@ __all__ = [
     "MixtureOfExpertsClassifier",
     "MixtureOfExpertsRegressor",
     "MixtureOfRegressions",
+    "OneExpertWarning",
     "OneShot",
     "RankDeficientWarning",
     "RunOptions",
@@ -87,7 +89,8 @@ _PUBLIC = {
     "engines": ("DaskCluster", "Engine", "InProcess"),
     "errors": (
         "ConsilienceWarning", "ConvergenceWarning", "DegenerateFitWarning", "LargeMessagesWarning",
-        "RankDeficientWarning", "SetAsideWarning", "StartsDisagreeWarning", "SuspectDataWarning", "UntrustedWarning",
+        "RankDeficientWarning", "SetAsideWarning", "OneExpertWarning",
+        "StartsDisagreeWarning", "SuspectDataWarning", "UntrustedWarning",
     ),
     "estimators": (
         "GaussianMixture", "MixtureOfExpertsClassifier", "MixtureOfExpertsRegressor", "MixtureOfRegressions", "load",

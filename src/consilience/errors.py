@@ -17,6 +17,7 @@ Each error message says what was received, what was expected and what to do. The
     └── ConsilienceWarning
         ├── ConvergenceWarning             the fit stopped before it converged
         ├── DegenerateFitWarning           an expert is empty, or a parameter is on a boundary
+        ├── OneExpertWarning               one expert describes the rows as well as several
         ├── StartsDisagreeWarning          the best starts converged to different optima
         ├── RankDeficientWarning           the design has linearly dependent columns
         ├── SetAsideWarning                a site's model was excluded, wholly or in part
@@ -42,6 +43,7 @@ __all__ = [
     "InvalidInputError",
     "JournalError",
     "MessageError",
+    "OneExpertWarning",
     "RankDeficientWarning",
     "RoundStoppedError",
     "SetAsideWarning",
@@ -191,6 +193,10 @@ class ConvergenceWarning(ConsilienceWarning):
 
 class DegenerateFitWarning(ConsilienceWarning):
     """An expert is empty, or a parameter is on a boundary such as the variance floor."""
+
+
+class OneExpertWarning(ConsilienceWarning):
+    """One expert describes the rows as well as several, by BIC: the data do not show that there are several."""
 
 
 class StartsDisagreeWarning(ConsilienceWarning):

@@ -12,7 +12,7 @@ from consilience import MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.errors import DegenerateFitWarning, RankDeficientWarning
 from consilience.fit import Specification, fit_mixture, infer
 from consilience.fit.inference import (
-    ROWS_PER_COEFFICIENT,
+    EFFECTIVE_ROWS,
     default_kind,
     effective_rows_of_experts,
     inverse_information,
@@ -69,11 +69,12 @@ def test_many_covariates_withhold_the_experts_and_name_the_figures() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = MixtureOfRegressions(2, random_state=0, n_init=2).fit(X, y)
-    assert {"experts", "gate"} <= set(model.inference_.withheld)
-    reason = model.inference_.withheld["experts"]
-    assert "81 coefficients" in reason
-    assert f"at least {ROWS_PER_COEFFICIENT * 81:.0f}" in reason
-    assert np.isnan(model.to_frame()["std_error"]).all()
+    found = model.inference_.withheld
+    assert {"expert 0", "expert 1"} <= set(found)
+    assert "81 coefficients" in found["expert 0"]
+    assert f"at least {EFFECTIVE_ROWS * 81:.0f}" in found["expert 0"]
+    frame = model.to_frame()
+    assert np.isnan(frame[frame["part"] == "expert"]["std_error"]).all()
 
 
 @pytest.mark.slow

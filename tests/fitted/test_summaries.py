@@ -152,8 +152,9 @@ def test_more_than_a_screen_is_cut_and_says_where_the_rest_is() -> None:
 
 def test_withheld_intervals_are_dashes_with_the_reason() -> None:
     model = regressor(n=80)
+    model.inference_ = replace(model.inference_, withheld={"gate": "a reason"})
     text = model.summary()
-    assert "Intervals withheld (gate): experts overlap in too few rows" in text
+    assert "Intervals withheld (gate): a reason." in text
     gate = text.split("Gate (centred")[1]
     assert "—" in next(line for line in gate.splitlines() if line.startswith("dose"))
 

@@ -12,16 +12,24 @@ from sklearn.utils.validation import check_is_fitted
 
 from consilience.columns import Dictionary, frames
 from consilience.display import show_passes
-from consilience.errors import ConvergenceWarning, DegenerateFitWarning, InvalidInputError, RankDeficientWarning, warn
+from consilience.errors import (
+    ConvergenceWarning,
+    DegenerateFitWarning,
+    InvalidInputError,
+    OneExpertWarning,
+    RankDeficientWarning,
+    StartsDisagreeWarning,
+    warn,
+)
 from consilience.estimators import validation
 from consilience.estimators.onnx_export import write_onnx
 from consilience.files import SavedFit
 from consilience.files.json_text import write_text
 from consilience.fit import Fit, Inference, Specification, bootstrap, criteria, fit_mixture, infer
 from consilience.fit.climb import Stop
-from consilience.fit.inference import infer_after_fit
+from consilience.fit.inference import infer_after_fit, withhold_needless
 from consilience.fit.selection import single_bic
-from consilience.fitted.protocols import check_level, follows_noise, generator, parameter_table
+from consilience.fitted.protocols import check_level, follows_noise, generator, is_needless, parameter_table
 from consilience.fitted.summaries import summary_html, summary_text
 from consilience.fitted.words import describe_fit
 from consilience.model import Mixture, Rows
@@ -102,12 +110,12 @@ class MixtureEstimator(BaseEstimator):
         with show_passes(bool(self.verbose), type(self).__name__) as progress, jobs(threads):
             rng, budget = generator(self.random_state), validation.budget_of(self)
             fit = fit_mixture(rows, specification, rng=rng, start=self.mixture_init, progress=progress, **budget)
-            n = criteria.label_count(rows)
-            self._set_fit(fit, infer_after_fit(fit, rows, n), n)
-            self.single_bic_ = single_bic(rows, specification)
+            n, one = criteria.label_count(rows), single_bic(rows, specification)
+            own = criteria.bic(fit.log_likelihood, fit.parameter_count, n)
+            self._set_fit(fit, withhold_needless(infer_after_fit(fit, rows, n), one, own), n, one)
         return self
 
-    def _set_fit(self, fit: Fit, inference: Inference, n: float) -> None:
+    def _set_fit(self, fit: Fit, inference: Inference, n: float, one: float | None = None) -> None:
         self.mixture_, self._fit_result = fit.mixture, fit
         shares = fit.ascent.statistics.gate.plain[: fit.mixture.K][fit.permutation]
         unidentified = validation.unidentified_covariates(self._specification(), self.columns_, fit.ascent.mixture)
@@ -124,6 +132,7 @@ class MixtureEstimator(BaseEstimator):
             starts=fit.starts,
             unidentified=tuple(unidentified),
             degeneracy=fit.degeneracy,
+            single_bic=one,
             coordinates=(fit.ascent.mixture.design, fit.ascent.mixture.reads),
             doubts=fit.doubts,
         )
@@ -151,7 +160,7 @@ class MixtureEstimator(BaseEstimator):
         self._set_attributes(mixture)
 
     def _warn_of_fit(self) -> None:
-        """Warn of a fit that has not converged, has unidentified coefficients, or follows the noise."""
+        """Warn of a fit that has not converged, has unidentified coefficients, follows the noise, or is in doubt."""
         if not (self.converged_ or self.stop_reason_.by_choice):
             warn(f"{self.stop_reason_}; raise max_iter or tol, and look at trace_", ConvergenceWarning)
         if self.unidentified_:
@@ -166,6 +175,13 @@ class MixtureEstimator(BaseEstimator):
                 "fewer experts or covariates, or a ridge",
                 DegenerateFitWarning,
             )
+        elif is_needless(self):
+            K = self.mixture_.K
+            said = f"one expert describes the rows as well as {K} by BIC: fit one, or compare numbers with select_order"
+            warn(said, OneExpertWarning)
+        elif not (self.starts_agree_ or self.degeneracy_):
+            said = f"the starts do not agree: {self.starts_}; raise n_init, or use fewer experts"
+            warn(said, StartsDisagreeWarning)
 
     # ------------------------------------------------------------------ prediction
 

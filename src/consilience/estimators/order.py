@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 
 from consilience.columns import frames
-from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning, warn
+from consilience.errors import DegenerateFitWarning, InvalidInputError, OneExpertWarning, StartsDisagreeWarning, warn
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
 from consilience.fit import selection
@@ -209,7 +209,8 @@ def select_order(
     orders = validate_orders(orders)
     before, Z = _fit_steps(estimator, X, y)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DegenerateFitWarning)  # such fits are set aside
+        for kind in (DegenerateFitWarning, OneExpertWarning, StartsDisagreeWarning):  # said of the comparison below
+            warnings.simplefilter("ignore", kind)
         fits = tuple(_with_order(estimator, K).fit(Z, y, **fit_params) for K in orders)
     set_aside = {K: fitted.degeneracy_ for K, fitted in zip(orders, fits, strict=True) if fitted.degeneracy_}
     _warn(orders, fits, set_aside)

@@ -392,7 +392,7 @@ class InferenceDocument(Part):
         "observed", "sandwich", "larger", "bootstrap", "simulated", "summed", "between sites", "clustered by site"
     ]
     decrement: Number
-    withheld: dict[Literal["gate", "experts", "shapes"], Words]
+    withheld: dict[Annotated[str, StringConstraints(pattern=r"^(gate|experts|shapes|expert \d{1,6})$")], Words]
     not_identified: UnidentifiedDocument
     covariance: Annotated[list[BlockDocument], Field(max_length=100_000)]
     degrees_of_freedom: Vector | None = None

@@ -13,7 +13,7 @@ from consilience.errors import DegenerateFitWarning, InvalidInputError
 from consilience.fit.climb import newton_step
 from consilience.fit.fitting import Fit, fit_mixture
 from consilience.fit.parameters import Parameters, coded_jacobian, identification_mask, jacobian, parameters, to_raw
-from consilience.fit.specification import ROWS_PER_COEFFICIENT, Specification, coefficients_per_row, is_at_bound
+from consilience.fit.specification import Specification, coefficients_per_row, is_at_bound
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.expectation import Meat, has_short_scores, score_products
 from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable, ridge
@@ -60,12 +60,13 @@ def correct_covariance(covariance: Array, estimates: Parameters, rows: Array, p:
     covariance : (D, D) array
     estimates : Parameters
     rows : (K,) array
-        Effective rows of each expert, more than ``p``.
+        Effective rows of each expert; the result is NaN for an expert with no more than ``p``.
     p : int
     """
     s = estimates.log_shapes.shape[1]
     if s == 0:
         return covariance
+    rows = np.where(rows > p, rows, np.nan)
     shapes = np.arange(len(covariance) - estimates.log_shapes.size, len(covariance))
     estimated = np.isfinite(covariance[shapes, shapes]).reshape(-1, s).any(axis=1)
     inflation = np.where(estimated, rows / (rows - p), 1.0)
@@ -77,7 +78,7 @@ def correct_covariance(covariance: Array, estimates: Parameters, rows: Array, p:
 
 def degrees_of_freedom(estimates: Parameters, rows: Array, p: int) -> Array:
     """Return the residual degrees of freedom of each reported parameter, ``(D,)``; infinite for the gate."""
-    return _of_experts(estimates, rows - p, np.inf)
+    return _of_experts(estimates, np.maximum(rows - p, 1.0), np.inf)
 
 
 def quantile(level: float, degrees: Array) -> Array:
@@ -97,21 +98,22 @@ def _of_experts(estimates: Parameters, values: Array, gate: float) -> Array:
 # ---------------------------------------------------------------- inference
 
 RIDGE_SHARE = 0.05
-"""Maximum fraction of the information of the gate, or of the experts, that may come from the ridge."""
-LOOSEST_DIRECTION = 0.5
-"""Maximum standard error of a gate slope, over all directions, per standard deviation of the covariates."""
-SPREAD_PER_COEFFICIENT = 10.0
-"""Minimum of ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
+"""Maximum fraction of the information of the gate, or of an expert, that may come from the ridge."""
 GATE_DECREMENT = 0.01
 EXPERT_DECREMENT = 0.1
-ROWS_PER_COEFFICIENT_OF_SHAPES = 5.0
-"""The same for intervals of its shapes, whose bias is of the order of coefficients over rows."""
+EFFECTIVE_ROWS = 5.0
+"""Minimum of an expert's effective rows per coefficient, for its intervals."""
 ROWS_OF_SHAPES = 100.0
 """Minimum of an expert's effective rows for intervals of its shapes in a mixture.
 
 Their standard errors need fourth moments of the residuals. With fewer rows they are too small if the variance depends
 on the covariates, and nothing in the data shows that it does.
 """
+TWO_OUTCOMES = (
+    "a response of 0 or 1 says little about which expert a row has, and intervals cover less than they say: use groups "
+    "of rows, or counts of several trials"
+)
+"""Reason why a mixture of two-valued responses has no intervals: other maxima of its likelihood are as high."""
 ROWLESS = ("observed", "simulated")
 """Kinds of standard errors that need no pass over the rows."""
 SANDWICH_UP_TO = 20_000
@@ -160,8 +162,8 @@ class Inference:
     decrement : float
         Newton decrement at the estimates: an estimate of the log-likelihood still to be gained.
     withheld : mapping of str to str
-        Reason for each part (``"gate"``, ``"experts"``, ``"shapes"``) without intervals; ``"experts"`` includes their
-        shapes.
+        Reason for each part without intervals: ``"gate"``, ``"experts"`` with their shapes, ``"expert 1"`` with its
+        shapes, or ``"shapes"``.
     degrees : (D,) array or None
         Residual degrees of freedom of each parameter, for the quantiles of intervals; None for normal quantiles.
     between : Between or None
@@ -198,12 +200,22 @@ class Inference:
     def standard_errors(self) -> Parameters:
         """Return standard errors; NaN for withheld parts and for coefficients that are not identified."""
         se = self.estimates.like(self.deviations())
-        shapes = {"experts", "shapes"} & set(self.withheld)
-        return Parameters(
-            np.full_like(se.gate, np.nan) if "gate" in self.withheld else se.gate,
-            np.full_like(se.experts, np.nan) if "experts" in self.withheld else se.experts,
-            np.full_like(se.log_shapes, np.nan) if shapes else se.log_shapes,
-        )
+        gate, experts, shapes = se.gate.copy(), se.experts.copy(), se.log_shapes.copy()
+        silent = [k for k in range(len(experts)) if not self.shows_expert(k)]
+        experts[silent], shapes[silent] = np.nan, np.nan
+        if "gate" in self.withheld:
+            gate[:] = np.nan
+        if "shapes" in self.withheld:
+            shapes[:] = np.nan
+        return Parameters(gate, experts, shapes)
+
+    def shows_expert(self, k: int) -> bool:
+        """Whether the intervals of expert ``k`` are shown."""
+        return not {"experts", expert_part(k)} & set(self.withheld)
+
+    def reason(self, k: int) -> str:
+        """Return the reason why the intervals of expert ``k`` are withheld; empty if they are shown."""
+        return self.withheld.get("experts", self.withheld.get(expert_part(k), ""))
 
     def deviations(self) -> Array:
         """Return the standard deviation of each estimate, ``(D,)``, also of parts whose intervals are withheld."""
@@ -232,6 +244,11 @@ class Inference:
         elif self.identified is not None:
             se = se * self.identified.gate
         return self.estimates.gate - self.estimates.gate[reference], se
+
+
+def expert_part(k: int) -> str:
+    """Return the name of expert ``k`` among the parts whose intervals may be withheld."""
+    return f"expert {k}"
 
 
 def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Inference:
@@ -277,15 +294,19 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     if statistics.information is None and rows is not None:
         with one_blas_thread():
             statistics = expect(mixture, rows, information=True)
+    if statistics.information is not None and is_at_bound(mixture, fit.penalty):
+        statistics = replace(statistics, information=_with_held_shapes(mixture, statistics.information, fit.penalty))
     step = newton_step(mixture, statistics, fit.penalty)
     inverse = inverse_information(mixture, statistics, fit.penalty)
     if step is None or inverse is None:
         reason = "the information is not positive definite: the likelihood is flat in some direction"
         return withhold_inference(estimates, kind, reason)
     decrement = np.nan if kind == "simulated" else step.decrement
-    n, p = effective_rows_of_experts(mixture, statistics, inverse), coefficients_per_row(mixture)
-    withheld = withholding_reasons(mixture, statistics, fit.penalty, inverse, decrement)
-    withheld |= crowding_reasons(mixture, n, p)
+    n, p = effective_rows_of_experts(mixture, statistics, inverse)[fit.permutation], coefficients_per_row(mixture)
+    labels = statistics.gate.plain[: mixture.K][fit.permutation]
+    withheld = withholding_reasons(fit, inverse, decrement) | crowding_reasons(mixture, n, labels, p)
+    if mixture.K > 1 and mixture.experts.has_two_outcomes(rows) and not _has_groups(statistics, mixture.K):
+        withheld = dict.fromkeys(("gate", "experts"), TWO_OUTCOMES)
     meat = None if kind in ROWLESS else products_of_scores(fit, statistics, rows, kind)
     clusters = 0 if meat is None else int(meat.clusters)
     if clusters == 1:
@@ -296,10 +317,26 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     known = identification_mask(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
         return Inference(estimates, covariance, kind, decrement, withheld, identified=known, clusters=clusters)
-    n = n[fit.permutation]
     shown, degrees = correct_covariance(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
     degrees = np.minimum(degrees, clusters - 1) if clusters else degrees
     return Inference(estimates, shown, kind, decrement, withheld, degrees, identified=known, clusters=clusters)
+
+
+def _has_groups(statistics: Statistics, K: int) -> bool:
+    """Whether several rows share a label."""
+    return bool(statistics.gate.plain[:K].sum() < (1 - 1e-9) * statistics.experts.plain[:K].sum())
+
+
+def _with_held_shapes(mixture: Mixture, information: Array, penalty: Penalty) -> Array:
+    """Return the information as if the shapes at a bound were known, so that those of other experts are estimable."""
+    first, held = coefficient_slice(mixture).stop, information.copy()
+    s = mixture.experts.shape_parameters // (1 if mixture.experts.ties_shapes else mixture.K)
+    for k in range(1 if mixture.experts.ties_shapes else mixture.K):
+        if is_at_bound(mixture, penalty, k):
+            own = slice(first + k * s, first + (k + 1) * s)
+            held[own, :] = held[:, own] = 0.0
+            held[own, own] = np.diag(np.maximum(np.diagonal(information[own, own]), 1.0))
+    return held
 
 
 def products_of_scores(fit: Fit, statistics: Statistics, rows: Rows | None, kind: str) -> Meat:
@@ -333,6 +370,18 @@ def infer_after_fit(fit: Fit, rows: Rows, labels: float) -> Inference:
     return withhold_inference(parameters(fit.mixture), kind, f"the information of {size}: infer() computes it")
 
 
+def withhold_needless(inference: Inference, one: float | None, own: float) -> Inference:
+    """Return the inference without intervals if one expert has a BIC ``one`` that is not above that of the mixture.
+
+    The labels may then follow the noise, and intervals that take them for real do not cover.
+    """
+    if one is None or own < one:
+        return inference
+    K = len(inference.estimates.experts)
+    reason = f"one expert describes the rows as well as {K} (BIC {one:,.1f}, against {own:,.1f}; less is better)"
+    return replace(inference, withheld=dict.fromkeys(("gate", "experts"), reason))
+
+
 def default_kind(labels: float, *, clustered: bool = False) -> str:
     """Return the kind of standard errors of a fit to this number of labels, on one machine or over sites."""
     return "larger" if clustered or labels <= SANDWICH_UP_TO else "observed"
@@ -356,22 +405,27 @@ def widening(D: Array, one: Array, other: Array) -> Array:
     return np.asarray(np.sqrt(np.maximum(a, b) / np.where(a > 0, a, 1.0)))
 
 
-def crowding_reasons(mixture: Mixture, rows: Array, p: int) -> dict[str, str]:
-    """Return the reasons why intervals are withheld if an expert has too few effective rows ``(K,)`` per coefficient.
+def crowding_reasons(mixture: Mixture, rows: Array, labels: Array, p: int) -> dict[str, str]:
+    """Return the reasons why intervals of experts with too few effective rows ``(K,)`` per coefficient are withheld.
 
-    The likelihood of such a fit has its maximum far from the truth: labels follow the noise, and no correction of the
-    standard errors helps. A single expert has no labels, and the correction is exact.
+    The labels of such an expert follow the noise, and no correction of the standard errors helps. If rows share labels,
+    half as many ``labels (K,)`` are needed. A single expert has no labels, and the correction is exact.
     """
-    k = int(np.argmin(rows))
-    have = f"{rows[k]:.0f} effective rows for the {p} coefficients of an expert"
-    needed = ROWS_PER_COEFFICIENT * p if mixture.K > 1 else p + 1
-    if rows[k] < needed:
-        parts = ("gate", "experts") if mixture.K > 1 else ("experts",)
-        return dict.fromkeys(parts, f"{have}, at least {needed:.0f} are needed: use fewer covariates")
-    needed = max(ROWS_PER_COEFFICIENT_OF_SHAPES * p, ROWS_OF_SHAPES if mixture.K > 1 else 0.0)
-    if mixture.experts.shapes and rows[k] < needed:
-        return {"shapes": f"{have}, at least {needed:.0f} are needed"}
-    return {}
+    several, found = mixture.K > 1, {}
+    needed = EFFECTIVE_ROWS * p if several else p + 1.0
+    for k in range(mixture.K):
+        if rows[k] < needed:
+            have = f"{rows[k]:.0f} effective rows for {p} coefficients, at least {needed:.0f} are needed"
+        elif several and labels[k] < needed / 2:
+            have = f"{labels[k]:.0f} groups for {p} coefficients, at least {needed / 2:.0f} are needed"
+        else:
+            continue
+        found[expert_part(k)] = f"{have}: use fewer experts or covariates"
+    needed = max(EFFECTIVE_ROWS * p, ROWS_OF_SHAPES if several else 0.0)
+    if mixture.experts.shapes and rows.min() < needed:
+        have = f"{rows.min():.0f} effective rows for the {p} coefficients of an expert"
+        found["shapes"] = f"{have}, at least {needed:.0f} are needed"
+    return found
 
 
 def infer_coefficients(fit: Fit, covariance: Array, kind: str, withheld: Mapping[str, str]) -> Inference:
@@ -440,74 +494,50 @@ def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penal
     return None if L is None else cholesky_solve(L, np.eye(len(L)))
 
 
-def withholding_reasons(
-    mixture: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array, decrement: float
-) -> dict[str, str]:
+def withholding_reasons(fit: Fit, inverse: Array, decrement: float) -> dict[str, str]:
     """Return the reason why the intervals of each part are withheld; empty if none is."""
-    found = {}
-    if is_at_bound(mixture, penalty):
-        reason = f"an expert's {mixture.experts.shape_name} is at its bound: the maximum is on a boundary"
-        return dict.fromkeys(("gate", "experts"), reason)
-    if decrement >= EXPERT_DECREMENT:
-        found["experts"] = f"the fit has not converged: Newton decrement {decrement:.2g}, at most {EXPERT_DECREMENT}"
-    share = expert_ridge_share(mixture, penalty, inverse)
-    if share > RIDGE_SHARE:
-        part = f"{min(share, 1.0):.0%} of the information on an expert comes from the ridge"
-        found.setdefault("experts", f"{part}, at most {RIDGE_SHARE:.0%}: its coefficients are shrunk towards 0")
+    mixture, penalty, found = fit.ascent.mixture, fit.penalty, {}
+    bounded = is_at_bound(mixture, penalty)
+    for place, k in enumerate(fit.permutation):
+        share = expert_ridge_share(mixture, penalty, inverse, int(k))
+        if bounded and is_at_bound(mixture, penalty, int(k)):
+            name = mixture.experts.shape_name
+            found[expert_part(place)] = f"its {name} is at its bound: it may fit a few rows exactly"
+        elif share > RIDGE_SHARE:
+            part = f"{min(share, 1.0):.0%} of the information on it comes from the ridge, at most {RIDGE_SHARE:.0%}"
+            found[expert_part(place)] = f"{part}: its coefficients are shrunk towards 0"
+    late = f"the fit has not converged: Newton decrement {decrement:.2g}, at most "
+    settled = bounded and fit.ascent.stop.converged  # the score of a shape at its bound is not 0
+    if decrement >= EXPERT_DECREMENT and not settled:
+        found["experts"] = f"{late}{EXPERT_DECREMENT}"
     if mixture.gate.reads_covariates and mixture.K > 1:
-        reason = gate_reason(mixture, statistics, penalty, inverse, decrement)
-        if reason:
-            found["gate"] = reason
+        share = ridge_share(mixture, penalty, inverse)
+        if decrement >= GATE_DECREMENT and not settled:
+            found["gate"] = f"{late}{GATE_DECREMENT}"
+        elif share > RIDGE_SHARE:
+            part = f"{min(share, 1.0):.0%} of its information comes from the ridge, at most {RIDGE_SHARE:.0%}"
+            found["gate"] = f"the gate is nearly separated: {part}"
     return found
-
-
-def gate_reason(mixture: Mixture, statistics: Statistics, penalty: Penalty, inverse: Array, decrement: float) -> str:
-    """Return the reason why the gate's intervals are withheld, or an empty string."""
-    if decrement >= GATE_DECREMENT:
-        return f"the fit has not converged: Newton decrement {decrement:.2g}, at most {GATE_DECREMENT}"
-    loosest, share = loosest_direction(mixture, penalty, inverse), ridge_share(mixture, penalty, inverse)
-    if share > RIDGE_SHARE:
-        part = f"{min(share, 1.0):.0%} of its information comes from the ridge, at most {RIDGE_SHARE:.0%}"
-        return f"the gate is nearly separated: {part}"
-    if loosest > LOOSEST_DIRECTION:
-        return (
-            f"the gate is weakly identified: a direction of its slopes has standard error {loosest:.2g} per standard "
-            f"deviation of the covariates, at most {LOOSEST_DIRECTION}"
-        )
-    spread, needed = gate_spread(mixture, statistics), SPREAD_PER_COEFFICIENT * mixture.reads.p
-    if spread < needed:
-        return f"experts overlap in too few rows: sum of π(1-π) is {spread:.0f}, at least {needed:.0f} are needed"
-    return ""
-
-
-def loosest_direction(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
-    """Return the largest standard error over directions of the gate's slopes, per unit of the penalty's form."""
-    gate = gate_slice(mixture)
-    R = ridge(mixture, replace(penalty, gate_ridge=1.0))[gate, gate]
-    values, vectors = np.linalg.eigh(R)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return float(np.sqrt(np.linalg.eigvalsh(root.T @ inverse[gate, gate] @ root).max(initial=0.0)))
 
 
 def ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
     """Compute ``λ_max(R (J + R)⁻¹)`` over the gate: the largest fraction of information due to the ridge."""
-    return penalty.gate_ridge * loosest_direction(mixture, penalty, inverse) ** 2
+    return _largest_share(gate_slice(mixture), ridge(mixture, penalty), inverse)
 
 
-def expert_ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
-    """Compute ``λ_max(R (J + R)⁻¹)`` over the experts' coefficients."""
+def expert_ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array, k: int) -> float:
+    """Compute ``λ_max(R (J + R)⁻¹)`` over the coefficients of expert ``k``."""
     if penalty.expert_ridge == 0:
         return 0.0
     at = coefficient_slice(mixture)
-    R = ridge(mixture, penalty)[at, at]
-    values, vectors = np.linalg.eigh(R)
+    f = (at.stop - at.start) // mixture.K
+    return _largest_share(slice(at.start + k * f, at.start + (k + 1) * f), ridge(mixture, penalty), inverse)
+
+
+def _largest_share(part: slice, R: Array, inverse: Array) -> float:
+    values, vectors = np.linalg.eigh(R[part, part])
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    return float(np.linalg.eigvalsh(root.T @ inverse[at, at] @ root).max(initial=0.0))
-
-
-def gate_spread(mixture: Mixture, statistics: Statistics) -> float:
-    """Compute ``min_k Σ_i w_i π_k (1 - π_k)``."""
-    return float(statistics.gate.plain[mixture.K :].min())
+    return float(np.linalg.eigvalsh(root.T @ inverse[part, part] @ root).max(initial=0.0))
 
 
 # ---------------------------------------------------------------- between
@@ -641,8 +671,6 @@ def predictor_covariance(inference: Inference, panel: Array) -> Array:
     far from the origin, in standard deviations of the covariates, large terms cancel.
     """
     K, c, p = inference.estimates.experts.shape
-    if "experts" in inference.withheld:
-        return np.full((K, c, c, panel.shape[1]), np.nan)
     first = inference.estimates.gate.size
     own = [slice(first + k * c * p, first + (k + 1) * c * p) for k in range(K)]
     blocks = np.array([inference.covariance[at, at] for at in own]).reshape(K, c, p, c, p)
@@ -650,4 +678,5 @@ def predictor_covariance(inference: Inference, panel: Array) -> Array:
     size = np.einsum("pn,kcpcq,qn->kcn", np.abs(panel), np.abs(blocks), np.abs(panel), optimize=True)
     variance = np.einsum("kccn->kcn", covariance)
     lost = (np.finfo(float).eps * size > LARGEST_ROUNDING * variance) & (size > 0)
+    lost[[k for k in range(K) if not inference.shows_expert(k)]] = True
     return np.where((lost[:, :, None] | lost[:, None]), np.nan, covariance)

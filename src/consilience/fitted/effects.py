@@ -8,24 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from consilience.fit.inference import (
-    BETWEEN_SITES,
     expert_means,
     mean_errors,
     predictor_covariance,
     quantile,
 )
-from consilience.fit.specification import coefficients_per_row
 from consilience.fitted.protocols import FittedMixture, response_names, term_names
 from consilience.model import Design
 from consilience.numerics.arrays import Array, Mask
 
 BINARY = 1e-9
 """Relative difference between a variance and that of a column of 0 and 1, up to which a column is taken for one."""
-ROWS_PER_COEFFICIENT = 5.0
-"""Minimum of an expert's effective rows per coefficient for statements on its effects.
-
-An expert of fewer rows may be a chance line through them: its likelihood is high and its intervals are narrow.
-"""
 
 
 @dataclass(frozen=True)
@@ -139,51 +132,24 @@ def mean_distances(estimator: FittedMixture, k: int, level: float) -> tuple[Arra
     within = np.exp(inference.estimates.log_shapes)  # (K, q) variances
     total = np.sqrt(w @ (within + (means - w @ means) ** 2))
     reach = quantile(level, inference.degrees_of_freedom().experts[k, :, 0])
-    return difference / total, np.abs(difference) > reach * error
+    clear = np.abs(difference) > reach * error
+    return difference / total, clear if inference.shows_expert(k) else np.ones(q, dtype=bool)
 
 
-def rows_per_coefficient(estimator: FittedMixture) -> Array:
-    """Return the effective rows of each expert per coefficient, ``(K,)``; its groups if labels belong to groups.
-
-    Degrees of freedom may also count sites, for coefficients that vary between them, or clusters: those are left out.
-    """
-    inference, mixture = estimator.inference_, estimator.mixture_
-    p = coefficients_per_row(mixture) * estimator.coordinates_[0].p // mixture.design.p
-    rows, degrees = estimator.weights_ * estimator.n_labels_, inference.degrees_of_freedom().experts  # (K,), (K, p, m)
-    if inference.between is not None:
-        degrees = np.where(inference.between.tau2.experts > 0, np.inf, degrees)
-    if inference.kind == BETWEEN_SITES:
-        degrees = np.full_like(degrees, np.inf)
-    elif inference.clusters:
-        degrees = np.where(degrees >= inference.clusters - 1, np.inf, degrees)
-    found: Array = np.minimum(rows, degrees.min(axis=(1, 2)) + p) / p
-    return found
-
-
-def has_expert_intervals(estimator: FittedMixture, k: int) -> bool:
-    """Whether the intervals of expert ``k`` are known and rest on enough rows; a single expert needs no labels."""
-    if "experts" in estimator.inference_.withheld:
-        return False
-    return bool(estimator.mixture_.K == 1 or rows_per_coefficient(estimator)[k] >= ROWS_PER_COEFFICIENT)
-
-
-def has_gate_intervals(estimator: FittedMixture, k: int) -> bool:
-    """Whether the intervals of the gate are known and rest on enough rows of expert ``k``, and of its one rival."""
-    K = estimator.mixture_.K
-    if "gate" in estimator.inference_.withheld:
-        return False
-    return bool(np.all(rows_per_coefficient(estimator)[range(K) if K == 2 else [k]] >= ROWS_PER_COEFFICIENT))
+def has_gate_intervals(estimator: FittedMixture) -> bool:
+    """Whether the intervals of the gate are shown."""
+    return "gate" not in estimator.inference_.withheld
 
 
 def effect_count(estimator: FittedMixture) -> int:
     """Return the number of effects that are looked at: those of experts and gates whose intervals are known."""
     K, outcomes = estimator.mixture_.K, len(response_names(estimator))
-    speaking = sum(has_expert_intervals(estimator, k) for k in range(K))
+    speaking = sum(map(estimator.inference_.shows_expert, range(K)))
     if is_of_points(estimator):
         return 0 if K == 1 else speaking * outcomes
     gates = 0
-    if estimator.mixture_.gate.reads_covariates and K > 1:
-        gates = sum(has_gate_intervals(estimator, k) for k in range(1 if K == 2 else K))
+    if estimator.mixture_.gate.reads_covariates and K > 1 and has_gate_intervals(estimator):
+        gates = 1 if K == 2 else K
     experts, gate = (len(design.read) for design in estimator.coordinates_)
     return int(gate * gates + experts * speaking * outcomes)
 
@@ -230,5 +196,6 @@ def _effect(
 
 
 def select_supported(effects: Sequence[Effect]) -> list[Effect]:
-    """Return the effects whose interval excludes none, the strongest first."""
-    return sorted((each for each in effects if each.supported), key=lambda each: -each.strength)
+    """Return the effects whose interval excludes none, the strongest first; all, if there are no intervals."""
+    supported = [each for each in effects if each.supported or not any(other.known for other in effects)]
+    return sorted(supported, key=lambda each: -each.strength)

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from consilience.columns import Dictionary
 from consilience.errors import InvalidInputError
-from consilience.fit import Fit, Inference, Specification, StartEnds, StopReason
+from consilience.fit import Fit, Inference, Specification, StartEnds, StopReason, bic
 from consilience.model import Design, Mixture, Rows
 from consilience.numerics.arrays import Array
 
@@ -171,6 +171,12 @@ def generator(random_state: Any) -> np.random.Generator:
 def follows_noise(estimator: FittedMixture) -> bool:
     """Whether a fit has more parameters of its own than observed responses."""
     return bool(estimator.effective_parameters_ > estimator.n_rows_ * estimator.mixture_.experts.q)
+
+
+def is_needless(estimator: FittedMixture) -> bool:
+    """Whether one expert describes the rows as well as the mixture, by BIC; False if it was not examined."""
+    own = bic(estimator.log_likelihood_, estimator.n_parameters_, estimator.n_labels_)
+    return estimator.single_bic_ is not None and estimator.single_bic_ <= own
 
 
 def term_names(estimator: FittedMixture) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from consilience.fit import bic
 from consilience.fitted import effects
-from consilience.fitted.protocols import FittedMixture, join_words, noun, response_names
+from consilience.fitted.protocols import FittedMixture, is_needless, join_words, noun, response_names
 
 SHOWN = 3
 """Maximum number of effects of a part that are stated with figures."""
@@ -40,10 +40,9 @@ def _opening(estimator: FittedMixture, level: float) -> str:
 
 def _needless(estimator: FittedMixture) -> str:
     """Say that one expert describes the rows as well, where BIC does not prefer the mixture; otherwise empty."""
-    one, P = estimator.single_bic_, estimator.n_parameters_
-    own = bic(estimator.log_likelihood_, P, estimator.n_labels_)
-    if one is None or own < one:
+    if not is_needless(estimator):
         return ""
+    one, own = estimator.single_bic_, bic(estimator.log_likelihood_, estimator.n_parameters_, estimator.n_labels_)
     name, K = noun(estimator), estimator.mixture_.K
     return (
         f"One {name} alone describes these {_labels(estimator)} as well (BIC {one:,.1f}, against {own:,.1f} of {K} "
@@ -88,8 +87,6 @@ def _place(estimator: FittedMixture, k: int, level: float) -> str:
     K = estimator.mixture_.K
     if K == 1 or not estimator.mixture_.gate.reads_covariates:
         return ""
-    if not effects.has_gate_intervals(estimator, k):
-        return f"Where it holds is not said, because {_silence(estimator, 'gate', k)}."
     if K == 2 and k == 1:
         return "It is likelier where expert 0 is less likely."
     found = effects.gate_effects(estimator, k, level)
@@ -124,22 +121,8 @@ def _outcomes(estimator: FittedMixture) -> list[str]:
     return classes[1:] if len(classes) == 2 else classes
 
 
-def _silence(estimator: FittedMixture, part: str, k: int) -> str:
-    """Return the reason why nothing is said of a part of expert ``k``."""
-    if part in estimator.inference_.withheld:
-        return f"the intervals of the {part} are withheld"
-    rows = effects.rows_per_coefficient(estimator)
-    few = rows.min() if part == "gate" and len(rows) == 2 else rows[k]
-    return (
-        f"{few:.1f} effective {_labels(estimator)} per coefficient are too few: at least "
-        f"{effects.ROWS_PER_COEFFICIENT:.0f} are needed"
-    )
-
-
 def _slopes(estimator: FittedMixture, k: int, level: float) -> str:
     """Say what goes with the response of an expert."""
-    if not effects.has_expert_intervals(estimator, k):
-        return f"What goes with its response is not said, because {_silence(estimator, 'experts', k)}."
     found = effects.expert_effects(estimator, k, level)
     shown = effects.select_supported(found)[:SHOWN]
     told = [_state_effect(each, before) for each, before in zip(shown, [None, *shown], strict=False)]
@@ -179,8 +162,6 @@ def _scatter(estimator: FittedMixture, k: int, level: float) -> str:
 def _means(estimator: FittedMixture, k: int, level: float) -> str:
     """State the means that differ most from the overall mean, in standard deviations of the columns."""
     names, inference = response_names(estimator), estimator.inference_
-    if not effects.has_expert_intervals(estimator, k):
-        return f"Its means are not described, because {_silence(estimator, 'experts', k)}."
     bounds = [part.experts[k, :, 0] for part in (inference.estimates, *inference.interval(level))]
     if estimator.mixture_.K == 1:
         told = [f"{name} {_with_interval(*(part[j] for part in bounds))}" for j, name in enumerate(names[: 2 * NAMED])]
@@ -235,7 +216,12 @@ def _reservations(estimator: FittedMixture, level: float) -> str:
 
 
 def _rest(found: Sequence[effects.Effect], what: str) -> list[str]:
-    """Name the further effects on ``what``, those that may be none, and those without an interval."""
+    """Name the further effects on ``what``, those that may be none, and those without an interval.
+
+    If none has one, the reason is given at the end.
+    """
+    if not any(each.known for each in found):
+        return []
     supported = effects.select_supported(found)
     shown, clear = _unique(supported[:SHOWN]), _unique(supported)
     further = [name for name in _unique(supported[SHOWN:]) if name not in shown]

@@ -352,7 +352,7 @@ def _leverages(mixture: Mixture, block: Block, at: Posterior, designs: Array) ->
         starts, sizes = block.groups.starts, block.groups.sizes
         if block.weight is not None:
             h, sizes = h * block.weight, np.add.reduceat(block.weight, starts)
-        h = np.add.reduceat(h, starts, axis=1) / np.clip(sizes, 1, p)
+        h = np.add.reduceat(h, starts, axis=1) / np.clip(sizes, 1, max(p, 1))
     return np.repeat(np.repeat(at.tau, len(place) // mixture.K, axis=0) * h, p, axis=0)
 
 

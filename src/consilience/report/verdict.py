@@ -9,10 +9,8 @@ from enum import IntEnum
 import numpy as np
 
 from consilience.aggregate import SiteEvidence
-from consilience.fit import bic
 from consilience.fit.survey import SiteReport
-from consilience.fitted.effects import rows_per_coefficient
-from consilience.fitted.protocols import FederatedComparison, FittedMixture, join_words, noun
+from consilience.fitted.protocols import FederatedComparison, FittedMixture, is_needless, join_words, noun
 from consilience.fitted.site_influence import unit_influences
 from consilience.fitted.summaries import format_count
 from consilience.methods.per_site.shared_fit import SiteShare
@@ -21,8 +19,6 @@ from consilience.report.subject import Result, Subject
 
 NAMED = 5
 """Maximum number of sites that a sentence names."""
-LEAST_ROWS = 5.0
-"""Rows per coefficient of an expert below which a result is not to be used."""
 DIFFERENT = 0.01
 """P-value of Cochran's Q below which sites differ in a coefficient."""
 SHARP = 8.0
@@ -109,7 +105,7 @@ def verdict(result: Result, orders: FederatedComparison | None = None) -> Report
 
 def judge(subject: Subject) -> ReportVerdict:
     """Return the verdict on a subject."""
-    checks = (_doubts, _end, _rows, _number_of_experts, _starts, _sites, _suspicions, _influential, _own_experts)
+    checks = (_doubts, _end, _number_of_experts, _starts, _sites, _suspicions, _influential, _own_experts)
     later = (_differences, _sharp_gate, _withheld, _confounded_effects)
     points = [point for check in (*checks, *later) for point in check(subject)]
     model = subject.model
@@ -235,22 +231,10 @@ def _end(subject: Subject) -> Iterator[Point]:
         yield Point(Use.NO, f"The fit is degenerate: {model.degeneracy_}.")
 
 
-def _rows(subject: Subject) -> Iterator[Point]:
-    model = subject.model
-    rows = rows_per_coefficient(model)
-    if model.mixture_.K > 1 and rows.min() < LEAST_ROWS:
-        yield Point(
-            Use.NO,
-            f"There are too few rows for {model.mixture_.K} {noun(model)}s: the smallest has {rows.min():.1f} rows for "
-            f"each of its coefficients, and needs at least {LEAST_ROWS:.0f}. Use fewer {noun(model)}s or columns.",
-        )
-
-
 def _number_of_experts(subject: Subject) -> Iterator[Point]:
     """Say whether fewer experts describe the rows as well."""
     model, K = subject.model, subject.model.mixture_.K
-    own = bic(model.log_likelihood_, model.n_parameters_, model.n_labels_)
-    if K > 1 and model.single_bic_ is not None and model.single_bic_ <= own:
+    if is_needless(model):
         yield Point(
             Use.NO, f"One {noun(model)} alone describes the rows as well: the data do not show that there are {K}."
         )

@@ -324,6 +324,10 @@ class Experts(ABC):
         """Number of values of a response if it is small and the same for all rows; otherwise None."""
         return None
 
+    def has_two_outcomes(self, rows: Rows | None) -> bool:
+        """Whether a response is one of two values, in these rows, or always if they are not known."""
+        return self.outcomes == 2
+
     # ------------------------------------------------------------------ responses
 
     @abstractmethod

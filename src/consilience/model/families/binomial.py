@@ -58,6 +58,10 @@ class BinomialExperts(GeneralisedLinearExperts):
 
     # ------------------------------------------------------------------ the pass
 
+    def has_two_outcomes(self, rows: Rows | None) -> bool:
+        """Whether each row has one trial."""
+        return rows is not None and (rows.exposure is None or bool(rows.exposure.max(initial=1.0) <= 1))
+
     def evaluate(self, block: Block) -> BinomialEvaluated:
         """``log C(m, y) + y η - m log(1 + e^η)``, residuals and variances."""
         eta, y = self.predictor(block.panel), block.Y[0]
