@@ -23,7 +23,6 @@ from consilience.fit.fitting import Fit
 from consilience.fit.inference import (
     EXPERT_DECREMENT,
     GATE_DECREMENT,
-    LOOSEST_DIRECTION,
     RIDGE_SHARE,
     SPREAD_PER_COEFFICIENT,
     Inference,
@@ -98,7 +97,6 @@ def withheld(record: Record) -> bool:
     return record["ridge_share"] is None or (
         record["decrement"] >= GATE_DECREMENT
         or record["ridge_share"] > RIDGE_SHARE
-        or loosest(record) > LOOSEST_DIRECTION
         or record["spread"] < SPREAD_PER_COEFFICIENT
     )
 

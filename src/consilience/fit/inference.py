@@ -99,6 +99,8 @@ def _of_experts(estimates: Parameters, values: Array, gate: float) -> Array:
 
 RIDGE_SHARE = 0.05
 """Maximum fraction of the information of the gate, or of an expert, that may come from the ridge."""
+SPREAD_PER_COEFFICIENT = 1.0
+"""Minimum of ``Σ_i π_k (1 - π_k)`` per gate coefficient."""
 GATE_DECREMENT = 0.01
 EXPERT_DECREMENT = 0.1
 EFFECTIVE_ROWS = 5.0
@@ -517,7 +519,15 @@ def withholding_reasons(fit: Fit, inverse: Array, decrement: float) -> dict[str,
         elif share > RIDGE_SHARE:
             part = f"{min(share, 1.0):.0%} of its information comes from the ridge, at most {RIDGE_SHARE:.0%}"
             found["gate"] = f"the gate is nearly separated: {part}"
+        elif (spread := gate_spread(mixture, fit.ascent.statistics)) < SPREAD_PER_COEFFICIENT * mixture.reads.p:
+            needed = f"at least {SPREAD_PER_COEFFICIENT * mixture.reads.p:.0f} are needed"
+            found["gate"] = f"experts overlap in too few rows: sum of π(1-π) is {spread:.1f}, {needed}"
     return found
+
+
+def gate_spread(mixture: Mixture, statistics: Statistics) -> float:
+    """Compute ``min_k Σ_i w_i π_k (1 - π_k)``."""
+    return float(statistics.gate.plain[mixture.K :].min())
 
 
 def ridge_share(mixture: Mixture, penalty: Penalty, inverse: Array) -> float:
