@@ -33,8 +33,8 @@ class GaussianMixture(DensityMixin, MixtureEstimator):
     reg_covar : float
         Lower bound of the variances, as a fraction of the covariance of ``X``.
     shape_ratio : float
-        Largest ratio of the variances of two components in any direction. Without a bound, the likelihood is highest
-        for a component that fits a few rows exactly.
+        Largest ratio of the variances of two components; in any direction its square, if ``covariance_type`` is
+        ``"full"``. Without a bound, the likelihood is highest for a component that fits a few rows exactly.
 
     Attributes
     ----------

@@ -242,8 +242,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     inference_ : Inference
         Standard errors and intervals, or the reason why they are withheld.
     starts_ : StartEnds
-        Where the climbs from independent starts ended; ``starts_agree_`` is True if starts of at least two kinds ended
-        within one unit of log-likelihood of the result.
+        Where the climbs from independent starts ended; ``starts_agree_`` is True if starts of at least four kinds
+        ended within one unit of log-likelihood of the result.
     n_iter_, converged_, stop_reason_, trace_
         Number of iterations, convergence, reason for stopping, and log-likelihood at each iteration.
     degeneracy_, doubts_

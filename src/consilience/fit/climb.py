@@ -238,6 +238,8 @@ def decrement_bound(weight: float, per_weight: float = NEWTON_DECREMENT) -> floa
 ROUNDING = 1e-12
 """Relative decrease of the likelihood below which a step is still accepted, as rounding error."""
 HALVINGS = 8
+OUTDONE = 3.0
+"""Multiple of the Newton decrement, at least 1, that a climb may still gain before it is given up for a better end."""
 SAME_WEIGHT = 1e-11
 """Relative difference of total weights above which two passes are over different data."""
 NEWTON_FROM = 1e-3
@@ -391,6 +393,7 @@ def climb(
     newton: bool = True,
     near: bool = False,
     decrement: float = NEWTON_DECREMENT,
+    bar: float = -np.inf,
 ) -> Climb:
     """Maximise the penalised likelihood from ``start``: safeguarded EM, then shifted Newton steps.
 
@@ -412,6 +415,9 @@ def climb(
         answer to the first that brings it all the same is followed by a Newton step, another one by an EM step.
     decrement : float
         Convergence tolerance: Newton decrement per unit of weight.
+    bar : float
+        Penalised log-likelihood of an end that is known. The climb is given up where its value and ``OUTDONE`` times
+        what the Newton decrement says is left to gain are below it.
 
     Examples
     --------
@@ -429,7 +435,7 @@ def climb(
     >>> drive(climb(data.truth, Penalty()), respond).stop.converged
     True
     """
-    start = start.bounded(penalty)
+    start = start.bounded(replace(penalty, floor=0.0 * penalty.floor))  # steps raise shapes to the floor
     log, switch = _Log(), _Switch.of(start, newton=newton, near=near)
     at = _Point.of(start, (yield log.asked(Expect(start))), penalty)
     log.open_segment(at.value)
@@ -460,6 +466,8 @@ def climb(
         decided = switch.has_failed or switch.has_settled(gain, answer, tol)
         if reason := at.converged(decrement, small=small and ahead.fraction == 1.0 and decided):
             return log.ascent(at, reason)
+        if at.value + OUTDONE * max(at.decrement, 1.0) < bar:
+            return log.ascent(at, StopReason.STALLED)
         if small and at.is_flat:  # a shifted step along a flat likelihood: an EM step decides on convergence
             switch.refused()
         shift = 0.0 if ahead.step is None else adapt_shift(ahead.step, gain, again=ahead.again)

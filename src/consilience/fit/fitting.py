@@ -73,7 +73,12 @@ def polish(end: Ascent, penalty: Penalty) -> Climb:
 # ---------------------------------------------------------------- fitting
 
 MOST_LABELS_COMPARED = 20_000
-"""Number of labels up to which the best few ends are all climbed on all rows; above, one pass compares two of them."""
+"""Number of labels up to which the best few ends are all climbed on all rows; above, the best two of them."""
+MOST_LABELS_CLIMBED_TWICE = 1_000_000
+"""Number of labels up to which the best two ends are climbed on all rows; above, one pass compares them.
+
+Two maxima that differ by a few units on all rows cannot be told apart on a sample, nor before they are climbed.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +104,8 @@ class Fit:
         Score of each site at the ascent's mixture, if every site stated its own.
     left_out : LeftOut or None
         How the reported parameters would change without each institution; None if the method does not know.
+    two_outcomes : bool
+        Whether each response is one of two values.
 
     Examples
     --------
@@ -118,6 +125,7 @@ class Fit:
     meat: Meat | None = field(default=None, kw_only=True)
     site_scores: Mapping[str, Array] | None = field(default=None, kw_only=True)
     left_out: LeftOut | None = field(default=None, kw_only=True)
+    two_outcomes: bool = field(default=False, kw_only=True)
 
     @property
     def log_likelihood(self) -> float:
@@ -215,21 +223,23 @@ def fit_mixture(
             blank = specification.blank(summary)
             check_start(start, blank)
             found = Found((start.in_coordinates_of(blank),), (), StartEnds())
-        contenders, few = found.contenders, label_count(rows) <= MOST_LABELS_COMPARED
-        chosen = range(len(contenders)) if few else choose_likeliest(contenders, rows, penalty)
+        contenders = found.contenders
+        chosen = choose_contenders(contenders, rows, penalty)
         climbs = {i: climb(contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton) for i in chosen}
         ascents = {i: drive(steps, respond) for i, steps in climbs.items()}
         end = rank_ascents(list(ascents.values()), penalty)[0]
         last = drive(polish(end, penalty), respond)
     reached = {i: ascent.penalised for i, ascent in ascents.items()}
     best = next(i for i, ascent in ascents.items() if ascent is end)
-    return finish_fit(last, penalty, found.on_all_rows(reached, best))
+    fit = finish_fit(last, penalty, found.on_all_rows(reached, best))
+    return replace(fit, two_outcomes=fit.mixture.experts.has_two_outcomes(summary))
 
 
-def choose_likeliest(contenders: Sequence[Mixture], rows: Rows, penalty: Penalty) -> Sequence[int]:
-    """Return the place of the better of the first two mixtures on all rows; a likelihood is a fraction of a pass."""
-    if len(contenders) < 2:
-        return [0]
+def choose_contenders(contenders: Sequence[Mixture], rows: Rows, penalty: Penalty) -> Sequence[int]:
+    """Return the places of the mixtures to climb from on all rows; of many rows, the likelier of the first two."""
+    n = label_count(rows)
+    if n <= MOST_LABELS_CLIMBED_TWICE or len(contenders) < 2:
+        return range(len(contenders))[: None if n <= MOST_LABELS_COMPARED else 2]
     values = [log_likelihood(mixture, rows) - mixture.ridge(penalty) for mixture in contenders[:2]]
     return [int(np.argmax(values))]
 

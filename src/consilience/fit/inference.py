@@ -307,7 +307,7 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     n, p = effective_rows_of_experts(mixture, statistics, inverse)[fit.permutation], coefficients_per_row(mixture)
     labels = statistics.gate.plain[: mixture.K][fit.permutation]
     withheld = withholding_reasons(fit, inverse, decrement) | crowding_reasons(mixture, n, labels, p)
-    if mixture.K > 1 and mixture.experts.has_two_outcomes(rows) and not _has_groups(statistics, mixture.K):
+    if mixture.K > 1 and fit.two_outcomes and not _has_groups(statistics, mixture.K):
         withheld = dict.fromkeys(("gate", "experts"), TWO_OUTCOMES)
     meat = None if kind in ROWLESS else products_of_scores(fit, statistics, rows, kind)
     clusters = 0 if meat is None else int(meat.clusters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from consilience.fit.climb import Ascent, Climb, Expect, Stop, climb
@@ -103,4 +103,5 @@ class Problem:
         ends = [end] if ends is None else ends
         kinds = tuple(f"start {i}" for i in range(len(ends)))
         fit = finish_fit(end, self.penalty, StartEnds(tuple(each.penalised for each in ends), kinds))
+        fit = replace(fit, two_outcomes=fit.mixture.experts.has_two_outcomes(self.summary))
         return InferredFit.without(fit, without) if without else fit

@@ -7,8 +7,9 @@ A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); o
 Search for starting points: starts of several kinds are climbed to the end on a sample.
 
 If they do not all agree, as many again are climbed, and split-and-merge moves from the best end follow until none
-improves it. The best few different ends are then compared on all rows. No start is given up after a few steps: on real
-data those that lead to the best maximum are often behind at first.
+improves it. If one start alone has reached the best end, more are climbed. The best few different ends are then
+compared on all rows. No start is given up after a few steps: on real data those that lead to the best maximum are often
+behind at first. A climb ends early where its quadratic approximation says that the best end is out of reach.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ from consilience.numerics.linalg import solve_symmetric
 
 UNIT = 1.0
 """Difference in log-likelihood up to which two ends count as the same."""
+AGREEING = 4
+"""Number of kinds of starts that must meet for the starts to agree; half of them if there are fewer than eight."""
+SURE = 3
+"""Number of kinds of starts that must meet, with all of their ends, for no more to be tried."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,8 @@ class StartEnds:
 
     @property
     def agree(self) -> bool:
-        """Whether starts of at least two kinds ended within one unit; True if there are fewer than two ends."""
-        return self.count < 2 or self.kinds_meeting > 1
+        """Whether starts of half of all kinds, two to four, ended within one unit; True for a single end."""
+        return self.count < 2 or bool(self.kinds_meeting >= np.clip(len(set(self.kinds)) // 2, 2, AGREEING))
 
     def _met(self) -> list[str]:
         near = zip(self.kinds, self.values, strict=True)
@@ -373,10 +378,10 @@ START_TOL = 1e-6
 START_ITERATIONS = 300
 FLOOR_ITERATIONS = 40
 """Number of steps after which a climb is given up if an expert is then none."""
+FURTHER = 2
+"""Maximum number of further times that as many starts are climbed, while one start alone has reached the best end."""
 MOVES = 6
 """Number of fruitless moves after which the search ends, if as many starts were asked for."""
-SURE = 3
-"""Number of kinds of starts that must meet, with all of their ends, for no more to be tried."""
 SAMPLE = 6000
 """Maximum number of rows of the sample."""
 MOVED = "split_and_merge"
@@ -444,31 +449,39 @@ class Search:
     rng: np.random.Generator
     progress: Progress | None
 
-    def climbed(self, start: Mixture, steps: int = START_ITERATIONS) -> Ascent:
+    def climbed(self, start: Mixture, steps: int = START_ITERATIONS, bar: float = -np.inf) -> Ascent:
         """Climb from a start on the sample, without a bound on the ratio of shapes: maxima within it are the same."""
         respond = responder(self.ground.rows, "starts", self.progress)
         free = replace(self.penalty, shape_ratio=np.inf)
-        return drive(climb(start, free, tol=START_TOL, max_iter=steps), respond)
+        return drive(climb(start, free, tol=START_TOL, max_iter=steps, bar=bar), respond)
 
     def ranked(self, ends: Sequence[End]) -> list[End]:
         """Sort ends, best first; degenerate ones, likely spurious, come last."""
         return sorted(ends, key=lambda end: (is_degenerate(end.ascent, self.penalty), -end.ascent.penalised))
 
-    def finished(self, kind: str, resp: Array) -> End:
-        """Climb to the end from responsibilities ``(K, m)``.
+    def finished(self, kind: str, resp: Array, ends: Sequence[End]) -> End:
+        """Climb to the end from responsibilities ``(K, m)``, or until the best of ``ends`` is out of reach.
 
         Climbs towards a degenerate end are slow, and their ends are ranked last: they are given up early.
         """
-        ascent = self.climbed(mixture_from(resp, self.ground), FLOOR_ITERATIONS)
+        bar = self.best_proper(ends)
+        ascent = self.climbed(mixture_from(resp, self.ground), FLOOR_ITERATIONS, bar)
         if ascent.stop is StopReason.MAX_ITER and not is_degenerate(ascent, self.penalty):
-            ascent = self.climbed(ascent.mixture)
+            ascent = self.climbed(ascent.mixture, bar=bar)
         return End(kind, ascent)
 
-    def started(self, first: int, count: int) -> list[End]:
-        """Climb from ``count`` starts, of all kinds in turn, of which ``first`` were climbed before."""
-        K = self.ground.specification.K
-        kinds = [KINDS[i % len(KINDS)] for i in range(first, first + count)]
-        return [self.finished(kind.__name__, soften_labels(kind(self.ground, self.rng), K)) for kind in kinds]
+    def best_proper(self, ends: Sequence[End]) -> float:
+        """Return the highest value of the ends that are not degenerate."""
+        values = [end.ascent.penalised for end in ends if not is_degenerate(end.ascent, self.penalty)]
+        return max(values, default=-np.inf)
+
+    def started(self, first: int, count: int, ends: Sequence[End] = ()) -> list[End]:
+        """Climb from ``count`` starts, of all kinds in turn, of which ``first`` were climbed before to ``ends``."""
+        K, found = self.ground.specification.K, list(ends)
+        for i in range(first, first + count):
+            kind = KINDS[i % len(KINDS)]
+            found.append(self.finished(kind.__name__, soften_labels(kind(self.ground, self.rng), K), found))
+        return self.ranked(found)
 
 
 def search(
@@ -498,10 +511,14 @@ def search(
         only = at.climbed(mixture_from(np.ones((1, at.ground.m)), at.ground))
         return Found((only.mixture,), (only.penalised,), StartEnds())
     scale = label_count(rows) / max(label_count(sample), 1.0)
-    ends = at.ranked(at.started(0, n_init))
+    ends = at.started(0, n_init)
     if n_init > 1 and not is_sure(scale_ends(ends, scale)):
-        ends = at.ranked([*ends, *at.started(n_init, n_init)])
+        ends = at.started(n_init, n_init, ends)
         ends = improve_by_moves(at, ends, scale, min(MOVES, n_init))
+        for batch in range(2, 2 + FURTHER):
+            if scale_ends(ends, scale).kinds_meeting > 1:
+                break
+            ends = at.started(batch * n_init, n_init, ends)  # one start has won alone
     chosen = best_distinct_ends(ends, scale)
     values = tuple(scale * end.ascent.penalised for end in chosen)
     return Found(tuple(end.ascent.mixture for end in chosen), values, scale_ends(ends, scale))
@@ -517,7 +534,7 @@ def improve_by_moves(at: Search, ends: list[End], scale: float, patience: int) -
     fruitless = 0
     while fruitless < patience:
         for resp in islice(propose_moves(ends[0].ascent.mixture, at.ground, at.rng), patience - fruitless):
-            candidate = at.finished(MOVED, resp)
+            candidate = at.finished(MOVED, resp, ends)
             found = at.ranked([candidate, *ends])
             if found[0] is candidate and scale * (candidate.ascent.penalised - ends[0].ascent.penalised) > UNIT:
                 ends, fruitless = found, 0

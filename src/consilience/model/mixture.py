@@ -215,7 +215,7 @@ class Mixture:
         intercept = self.design.intercept
         gate = self.gate.step(statistics.gate, penalty, intercept=intercept, fraction=fraction)
         experts = self.experts.step(statistics.experts, penalty, intercept=intercept, fraction=fraction)
-        return replace(self, gate=gate, experts=experts.bounded(penalty))
+        return replace(self, gate=gate, experts=experts.bounded(penalty, statistics.experts.plain[: self.K]))
 
     def bounded(self, penalty: Penalty) -> Mixture:
         """Return the mixture with the experts' shapes within the bounds of ``penalty``."""

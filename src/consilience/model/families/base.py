@@ -75,8 +75,36 @@ class Bounds:
         return J
 
 
+def narrow_ratio(variances: Array, rows: Array, ratio: float) -> Array:
+    """Return the variances ``(K,)`` of a bounded ratio that maximise ``-Σ_k n_k (log v_k + s_k / v_k)``.
+
+    They are the given ones, ``s_k`` of ``n_k`` rows each, within ``[m, ratio m]``, with the mean of those below and of
+    those above, divided by the ratio, as ``m`` (H. Fritz, L. A. García-Escudero and A. Mayo-Iscar, A fast algorithm for
+    robust constrained clustering, Computational Statistics & Data Analysis 2013).
+
+    Examples
+    --------
+    >>> narrow_ratio(np.array([1.0, 1e-6]), np.array([99.0, 1.0]), 100.0).round(4)
+    array([0.9901, 0.0099])
+    """
+    edges = np.sort(np.concatenate([variances, variances / ratio]))
+    best, found = -np.inf, variances
+    for m in [edges[0] / 2, *(0.5 * (edges[1:] + edges[:-1])), 2 * edges[-1]]:
+        below, above = variances < m, variances > ratio * m
+        mass = rows[below].sum() + rows[above].sum()
+        if mass <= 0:
+            continue
+        least = max(float(rows[below] @ variances[below] + rows[above] @ variances[above] / ratio) / float(mass), TINY)
+        clipped = np.clip(variances, least, ratio * least)
+        value = -float(rows @ (np.log(clipped) + variances / clipped))
+        if value > best:
+            best, found = value, clipped
+    return found
+
+
 # ---------------------------------------------------------------- base
 
+TINY = float(np.finfo(float).tiny)
 MessageFields = Mapping[str, tuple[int, ...] | tuple[str, ...]]
 """For each field of a dataclass: its allowed numbers of axes, or its allowed strings."""
 
@@ -324,8 +352,8 @@ class Experts(ABC):
         """Number of values of a response if it is small and the same for all rows; otherwise None."""
         return None
 
-    def has_two_outcomes(self, rows: Rows | None) -> bool:
-        """Whether a response is one of two values, in these rows, or always if they are not known."""
+    def has_two_outcomes(self, summary: ColumnSummary) -> bool:
+        """Whether each response of data with this summary is one of two values."""
         return self.outcomes == 2
 
     # ------------------------------------------------------------------ responses
@@ -413,10 +441,17 @@ class Experts(ABC):
         """Whether the shapes respect their lower bounds."""
         return self.is_above(self.lower_bound(penalty))
 
-    def bounded(self, penalty: Penalty) -> Self:
-        """Return the experts with their shapes within the bounds of ``penalty``."""
+    def bounded(self, penalty: Penalty, rows: Array | None = None) -> Self:
+        """Return the experts with their shapes within the bounds of ``penalty``; ``rows (K,)`` are their weights."""
         bound = self.lower_bound(penalty)
-        return self if self.is_above(bound) else self.raised(bound)
+        if self.is_above(bound):
+            return self
+        near = self if rows is None else self.within_ratio(penalty.shape_ratio, rows)
+        return near.raised(near.lower_bound(penalty))
+
+    def within_ratio(self, ratio: float, rows: Array) -> Self:
+        """Return the experts with the likeliest shapes whose ratio is bounded, where it is known how to find them."""
+        return self
 
     # ------------------------------------------------------------------ derivatives
 

@@ -12,6 +12,7 @@ from consilience.model.families.base import Evaluated, ExpertScores
 from consilience.model.families.glm import GeneralisedLinearExperts, mean_per_size, whole_counts
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Weights
+from consilience.model.summary import ColumnSummary
 from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.solvers import bisect
 
@@ -58,9 +59,10 @@ class BinomialExperts(GeneralisedLinearExperts):
 
     # ------------------------------------------------------------------ the pass
 
-    def has_two_outcomes(self, rows: Rows | None) -> bool:
-        """Whether each row has one trial."""
-        return rows is not None and (rows.exposure is None or bool(rows.exposure.max(initial=1.0) <= 1))
+    def has_two_outcomes(self, summary: ColumnSummary) -> bool:
+        """Whether all responses are 0 or 1: then the mean of their squares is their mean."""
+        mean, variance = float(summary.y_mean[0]), float(summary.y_covariance[0, 0])
+        return abs(variance + mean**2 - mean) <= 1e-9 * mean
 
     def evaluate(self, block: Block) -> BinomialEvaluated:
         """``log C(m, y) + y η - m log(1 + e^η)``, residuals and variances."""

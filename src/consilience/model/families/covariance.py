@@ -143,8 +143,9 @@ def lower_bound(covariance: Array, structure: Structure, floor: Array, ratio: fl
     """Return the least covariance ``(q, q)`` beside these: the floor, and ``1 / ratio`` of an upper bound of all.
 
     Covariances above it have ``Σ_j ≼ ratio Σ_k`` for all pairs: no direction in which two experts differ by more than
-    the ratio (R. J. Hathaway, A constrained formulation of maximum-likelihood estimation for normal mixture
-    distributions, Annals of Statistics 1985).
+    the ratio; its square for correlated responses, because clusters across each other differ in each direction by as
+    much as one of them is longer than wide (R. J. Hathaway, A constrained formulation of maximum-likelihood estimation
+    for normal mixture distributions, Annals of Statistics 1985).
     """
     if structure == "tied" or not np.isfinite(ratio):
         return floor
@@ -152,9 +153,9 @@ def lower_bound(covariance: Array, structure: Structure, floor: Array, ratio: fl
         return np.diag(np.maximum(covariance.max(axis=0) / ratio, np.diagonal(floor)))
     if structure == "spherical" or floor.shape == (1, 1):
         return np.asarray(max(float(covariance.max()) / ratio, np.trace(floor) / len(floor)) * np.eye(len(floor)))
-    if is_above(covariance, structure, covariance.sum(axis=0) / ratio):  # a larger bound than that of any expert
+    if is_above(covariance, structure, covariance.sum(axis=0) / ratio**2):  # a larger bound than that of any expert
         return floor
-    return bound_below(reduce(bound_below, covariance) / ratio, floor)
+    return bound_below(reduce(bound_below, covariance) / ratio**2, floor)
 
 
 def is_above(covariance: Array, structure: Structure, floor: Array) -> bool:

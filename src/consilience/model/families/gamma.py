@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.special import digamma, gammainc, gammaincinv, gammaln, polygamma
 
-from consilience.model.families.base import Evaluated, ExpertScores, MessageFields, Options
+from consilience.model.families.base import Evaluated, ExpertScores, MessageFields, Options, narrow_ratio
 from consilience.model.families.covariance import ALMOST
 from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearExperts
 from consilience.model.rows import Block, Rows
@@ -157,6 +157,10 @@ class GammaExperts(GeneralisedLinearExperts):
     def is_above(self, floor: Array) -> bool:
         """Whether no dispersion is below ``floor``."""
         return bool(np.all(1 / self.nu >= ALMOST * floor[0, 0]))
+
+    def within_ratio(self, ratio: float, rows: Array) -> Self:
+        """Return the experts with dispersions of a bounded ratio, as if they were variances."""
+        return replace(self, nu=1 / narrow_ratio(1 / self.nu, rows, ratio))
 
     def raised(self, floor: Array) -> Self:
         """Return the experts with dispersions of at least ``floor``."""

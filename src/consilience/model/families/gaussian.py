@@ -12,7 +12,15 @@ from scipy.linalg import block_diag
 from scipy.special import ndtr, ndtri
 
 from consilience.model.families import covariance as cov
-from consilience.model.families.base import Evaluated, Experts, ExpertScores, MessageFields, Options, arrays_problem
+from consilience.model.families.base import (
+    Evaluated,
+    Experts,
+    ExpertScores,
+    MessageFields,
+    Options,
+    arrays_problem,
+    narrow_ratio,
+)
 from consilience.model.kernels import Kernel
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
@@ -330,6 +338,13 @@ class GaussianExperts(Experts):
     def is_above(self, floor: Array) -> bool:
         """Whether no covariance is below ``floor``."""
         return cov.is_above(self.covariance, self.structure, floor)
+
+    def within_ratio(self, ratio: float, rows: Array) -> Self:
+        """Return the experts with the likeliest variances of a bounded ratio, if each has one variance."""
+        if self.structure == "tied" or self.covariance.size != self.K:
+            return self
+        narrowed = narrow_ratio(self.covariance.ravel(), rows, ratio)
+        return replace(self, covariance=narrowed.reshape(self.covariance.shape))
 
     def raised(self, floor: Array) -> Self:
         """Return the experts with covariances of at least ``floor``."""

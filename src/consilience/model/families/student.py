@@ -10,7 +10,15 @@ from typing import ClassVar, Self
 import numpy as np
 from scipy.special import digamma, gammaln, polygamma, roots_jacobi, stdtr, stdtrit
 
-from consilience.model.families.base import Bounds, Evaluated, ExpertScores, MessageFields, Options, Share
+from consilience.model.families.base import (
+    Bounds,
+    Evaluated,
+    ExpertScores,
+    MessageFields,
+    Options,
+    Share,
+    narrow_ratio,
+)
 from consilience.model.families.covariance import ALMOST, are_of_full_rank, joint_products
 from consilience.model.families.gamma import best_shape, latent_information
 from consilience.model.families.glm import GeneralisedLinearExperts
@@ -279,6 +287,10 @@ class StudentExperts(GeneralisedLinearExperts):
     def is_above(self, floor: Array) -> bool:
         """Whether no squared scale is below ``floor``."""
         return bool(np.all(self.scale**2 >= ALMOST * floor[0, 0]))
+
+    def within_ratio(self, ratio: float, rows: Array) -> Self:
+        """Return the experts with squared scales of a bounded ratio, as if they were variances."""
+        return replace(self, scale=np.sqrt(narrow_ratio(self.scale**2, rows, ratio)))
 
     def raised(self, floor: Array) -> Self:
         """Return the experts with squared scales of at least ``floor``."""
