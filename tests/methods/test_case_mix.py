@@ -102,3 +102,25 @@ def test_sites_with_other_noise_are_used_and_raise_no_doubt(method):
     assert not result.fit.survey.suspicions
     assert result.fit.doubts == ()
     assert "other residual variances" in str(result.sites[0])
+
+
+def test_one_noisier_site_of_four_is_not_left_out():
+    """Three experts with a gate; the noise of the second site is 0.8 instead of 0.5."""
+    rng = np.random.default_rng(0)
+    B, gate = (
+        np.array([[0, 1.5, -0.5], [2, -1, 1.0], [-3, 0.5, 1.0]]),
+        np.array([[0.3, 1, 0], [0, -1, 0.5], [-0.3, 0, -0.5]]),
+    )
+
+    def site(noise):
+        x = rng.normal(size=(300, 2))
+        design = np.c_[np.ones(300), x]
+        pi = np.exp(design @ gate.T)
+        z = ((pi / pi.sum(axis=1, keepdims=True)).cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)
+        return x, np.sum(design * B[z], axis=1) + noise * rng.normal(size=300)
+
+    sites = {f"s{i}": site(noise) for i, noise in enumerate((0.5, 0.8, 0.5, 0.5))}
+    result = fit(sites, FederatedEM(), 3, MixtureOfExpertsRegressor)
+    assert not any(each.reasons for each in result.sites)
+    assert result.fit.survey.suspicions == {}
+    assert "with other residual variances" in str(result.sites[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from operator import add
 from types import MappingProxyType
@@ -25,11 +25,14 @@ from consilience.methods.own_gates import OTHER_CASES, climb_gates
 from consilience.methods.task import Task
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.families.registry import gaussian
+from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import inverse_bounded
 
-NO_DISAGREEMENT = SiteAgreement({}, False, {})
 OTHER_NOISE = "the joint coefficients explain its rows, but with other residual variances than the joint mixture has"
 """Remark on a site whose rows are noisier, or less noisy, than those of the other sites."""
+NOISIER = float(np.log(3))
+"""Log-likelihood per row by which the rows of a noisier site may be explained worse than those of all others: residuals
+three times as large."""
 UNLIKE = 0.25
 """Loss per row from which a site that a majority does not resemble may be set aside; real sites differ by less."""
 
@@ -128,12 +131,17 @@ def compare_sites(
             again = judge_agreement(cross, reached, cross.parameters - fitted)
             cases = set(found.unexplained) - set(again.unexplained)
             survey = survey.with_notes(dict.fromkeys(cases, (OTHER_CASES,)))
-            if again.undecided and (yield from are_only_noisier(cross, again.unexplained, mixture, penalty, starts)):
-                survey, again = survey.with_notes(dict.fromkeys(again.unexplained, (OTHER_NOISE,))), NO_DISAGREEMENT
+            mixtures = {site: starts.get(site, mixture) for site in cross.sites}
+            at_own = yield from noisier_sites(cross, again.unexplained, reached, mixtures, penalty)
+            if at_own:
+                survey = survey.with_notes(dict.fromkeys(at_own, (OTHER_NOISE,)))
+                reached = np.array([at_own.get(site, value) for site, value in zip(cross.sites, reached, strict=True)])
+                fitted += mixture.experts.shape_parameters * np.array([site in at_own for site in cross.sites])
+                again = judge_agreement(cross, reached, cross.parameters - fitted)
             differs = {site: _differs(mixture, own[site], columns) for site in again.unexplained if site in own}
             survey = _with_disagreement(survey, again, differs)
             if again.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
-                strange = {*found.outside, *(site for site in joint if site not in cross.sites)}
+                strange = {*found.outside, *(site for site in joint if site not in cross.sites)} - at_own.keys()
                 survey = survey.with_unlike({site: HARMS for site in strange if site not in again.named})
         else:
             survey = _with_disagreement(survey, found, {})
@@ -141,19 +149,27 @@ def compare_sites(
     return survey.with_suspicions({site: (_own(*own),) for site, own in alone.items()})
 
 
-def are_only_noisier(
+def noisier_sites(
     cross: CrossLikelihood,
-    sites: Iterable[str],
-    mixture: Mixture,
+    unexplained: Collection[str],
+    reached: Array,
+    mixtures: Mapping[str, Mixture],
     penalty: Penalty,
-    starts: Mapping[str, Mixture],
-) -> Dialogue[bool]:
-    """Whether the joint coefficients explain all of ``sites`` up to chance, each with a gate and shapes of its own."""
-    if not mixture.experts.shapes:
-        return False
-    found = yield from climb_gates({site: starts.get(site, mixture) for site in sites}, penalty, shapes=True)
+) -> Dialogue[dict[str, float]]:
+    """Return the unexplained sites that the joint coefficients explain up to chance, with a gate and shapes of its own.
+
+    Each comes with its log-likelihood per row at these. Rows that are far worse explained than those of all other sites
+    are not noisier but wrong: a code for missing values widens any expert. ``mixtures`` has the joint one for each
+    site, with a gate of its own where that is known.
+    """
+    if not (unexplained and all(mixtures[site].experts.shapes for site in unexplained)):
+        return {}
+    found = yield from climb_gates({site: mixtures[site] for site in unexplained}, penalty, shapes=True)
     own = dict(zip(cross.sites, np.diagonal(cross.values), strict=True))
-    return all(has_same_coefficients(*at, own[site]) for site, at in found.items())
+    pairs = zip(cross.sites, reached, strict=True)
+    least = min((float(value) for site, value in pairs if site not in unexplained), default=-np.inf) - NOISIER
+    same = {site: _per_row(at[1]) for site, at in found.items() if has_same_coefficients(*at, own[site])}
+    return {site: value for site, value in same.items() if value >= least}
 
 
 def has_same_coefficients(mixture: Mixture, statistics: Statistics, per_row: float) -> bool:

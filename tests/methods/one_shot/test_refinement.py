@@ -31,8 +31,8 @@ from consilience.messages import (
     encode,
 )
 from consilience.methods import CombinedFit, Task
-from consilience.methods.one_shot.refinement import EXPLAINED, NOISIER, Contest, Opening, opening, refine
-from consilience.methods.site_reports import compare_sites
+from consilience.methods.one_shot.refinement import EXPLAINED, Contest, Opening, opening, refine
+from consilience.methods.site_reports import NOISIER, compare_sites
 from consilience.model import Mixture, Penalty, Rows, Statistics, expect
 from consilience.model.information import move_parameters
 from consilience.model.summary import column_summary

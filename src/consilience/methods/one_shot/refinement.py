@@ -27,7 +27,7 @@ from consilience.fit.simulated_information import SimulatedInformation
 from consilience.messages import Answers, Dialogue, Each, LocalFit, LogLikelihood, ScoreSums, Several, Total
 from consilience.methods.own_gates import climb_gates
 from consilience.methods.score_steps import by_scores
-from consilience.methods.site_reports import cross_likelihood, has_same_coefficients
+from consilience.methods.site_reports import NOISIER, cross_likelihood, has_same_coefficients
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.information import is_informable, score
 from consilience.model.mixture import alignment
@@ -41,10 +41,6 @@ COMPARED = 10
 EXPLAINED = 0.25
 """Tolerance in log-likelihood per row. A site whose model was not fully used takes part in refinement if the combined
 mixture explains its rows as well as its own model does, up to this tolerance: its rows are then like the others'."""
-
-NOISIER = float(np.log(3))
-"""Log-likelihood per row by which the rows of a noisier site may be explained worse than those of all others: residuals
-three times as large."""
 
 
 @dataclass(frozen=True, eq=False)
