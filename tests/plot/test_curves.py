@@ -39,6 +39,20 @@ def test_lines_are_the_means_of_the_experts_with_the_others_at_their_means(regre
     assert (x[0], x[-1]) == (X["dose"].min(), X["dose"].max())
 
 
+def test_a_line_ends_where_the_gate_gives_its_expert_nothing():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, 600)
+    y = np.where(x < 0, 5 + x, -x) + 0.3 * rng.normal(size=600)
+    model = MixtureOfExpertsRegressor(2, random_state=0).fit(x[:, None], y)
+    below = int(model.predict_gate([[-3.0]]).argmax())
+    ax = plot.experts(model, x[:, None], y)
+    shown = [line.get_xdata()[np.isfinite(line.get_ydata())] for line in ax.get_lines()[:2]]
+    assert shown[below].min() < -2.9
+    assert shown[below].max() < 1
+    assert shown[1 - below].max() > 2.9
+    assert shown[1 - below].min() > -1
+
+
 def test_lines_weighted_by_the_gate_are_the_prediction(lines):
     ax = plot.experts(*lines)
     x = ax.lines[0].get_xdata()[:, None]

@@ -11,7 +11,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit.inference import expert_means, predictor_covariance, quantile
 from consilience.fitted.protocols import FederatedResult, FittedMixture, check_level, terms_read
 from consilience.model import Mixture, Rows
-from consilience.numerics.arrays import Array
+from consilience.numerics.arrays import Array, Mask
 from consilience.plot import drawing
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 STRIP = 0.03
 """Distance between the strips of points of two experts, for classes."""
+HELD = 0.01
+"""Weight of the gate from which a row counts as one of an expert's."""
 FAR = 3.0
 """Multiple of what the axis must show at which rates are cut."""
 
@@ -36,9 +38,10 @@ def experts(
 ) -> Axes:
     """Draw the mean response of each expert along one covariate, with confidence bands, over the data.
 
-    The other covariates are held at their means over ``X``. The bands are pointwise: they cover the mean of one expert
-    at one value of the covariate with probability ``level``. A point has the colour and the marker of its most probable
-    expert, and fades to grey as its responsibility falls from 1 to 1 / K.
+    The other covariates are held at their means over ``X``. A line ends where the gate gives its expert less than 1 %
+    of every row beyond. The bands are pointwise: they cover the mean of one expert at one value of the covariate with
+    probability ``level``. A point has the colour and the marker of its most probable expert, and fades to grey as its
+    responsibility falls from 1 to 1 / K.
 
     Responses with an exposure or trials are divided by it; if rates of rows with a small exposure are far above all
     others, the axis is cut, and its label gives the number of rows above. For a classifier, lines are the probabilities
@@ -86,12 +89,13 @@ def experts(
     shown = _points(ax, estimator, rows, j, r)
     values, at = drawing.grid_along(rows.X, j)
     means, bands = mean_curves(estimator, at, r), expert_bands(estimator, at, r, level)
-    for k, mean in enumerate(means):
+    for k, inside in enumerate(held_values(estimator, rows, j, values)):
         colour, marker, line = drawing.mark(k)
+        mean = np.where(inside, means[k], np.nan)
         ax.plot(values, mean, color=colour, linestyle=line, lw=1.8, marker=marker, ms=5.5, mec="white", mew=0.6,
                 markevery=[], path_effects=drawing.halo(), label=drawing.expert_label(estimator, k))  # fmt: skip
         if bands is not None:
-            ax.fill_between(values, bands[0][k], bands[1][k], color=colour, alpha=0.22, lw=0)
+            ax.fill_between(values, bands[0][k], bands[1][k], where=inside, color=colour, alpha=0.22, lw=0)
     label = drawing.response_label(estimator, y, r)
     if rows.exposure is not None:
         cut = _cut_axis(ax, shown, means if bands is None else bands[1])
@@ -100,6 +104,16 @@ def experts(
     ax.set_ylabel(label)
     drawing.add_legend(ax)
     return ax
+
+
+def held_values(estimator: FittedMixture, rows: Rows, j: int, values: Array) -> Mask:
+    """Mask of the values of covariate ``j`` between which the gate gives some row each expert, ``(K, n)``."""
+    given = estimator.mixture_.gate_weights(rows.X) >= HELD  # (n, K)
+    inside = np.ones((given.shape[1], len(values)), dtype=bool)
+    for k in np.flatnonzero(given.any(axis=0)):
+        own = rows.X[given[:, k], j]
+        inside[k] = (values >= own.min()) & (values <= own.max())
+    return inside
 
 
 def _points(ax: Axes, estimator: FittedMixture, rows: Rows, j: int, r: int) -> Array:
