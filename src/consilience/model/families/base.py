@@ -85,7 +85,7 @@ def narrow_ratio(variances: Array, rows: Array, ratio: float) -> Array:
     Examples
     --------
     >>> narrow_ratio(np.array([1.0, 1e-6]), np.array([99.0, 1.0]), 100.0).round(4)
-    array([0.9901, 0.0099])
+    array([0.99  , 0.0099])
     """
     edges = np.sort(np.concatenate([variances, variances / ratio]))
     best, found = -np.inf, variances
