@@ -39,4 +39,6 @@ def test_kronecker_is_the_product_of_linear_maps():
     rng = np.random.default_rng(0)
     A, B, x, y = rng.normal(size=(2, 3)), rng.normal(size=(4, 5)), rng.normal(size=3), rng.normal(size=5)
     np.testing.assert_allclose(kronecker(A, B) @ np.outer(x, y).ravel(), np.outer(A @ x, B @ y).ravel())
-    assert kronecker(np.eye(2, dtype=int), np.eye(2, dtype=int)).dtype == float
+    assert np.array_equal(kronecker(A, B), np.kron(A, B))
+    stacked = kronecker(np.stack([A, 2 * A]), B)
+    assert np.array_equal(stacked, [np.kron(A, B), np.kron(2 * A, B)])

@@ -26,7 +26,15 @@ def _triangle(p: int) -> tuple[IntArray, IntArray]:
     return rows, columns
 
 
-_kept_triangle = lru_cache(maxsize=64)(_triangle)
+def _places(p: int) -> IntArray:
+    """Return the place in the packed triangle of each entry of a symmetric ``(p, p)`` matrix."""
+    rows, columns = _triangle(p)
+    places = np.empty((p, p), dtype=np.intp)
+    places[rows, columns] = places[columns, rows] = np.arange(len(rows))
+    return places
+
+
+_kept_triangle, _kept_places = lru_cache(maxsize=64)(_triangle), lru_cache(maxsize=64)(_places)
 
 
 def triangle_size(p: int) -> int:
@@ -35,8 +43,17 @@ def triangle_size(p: int) -> int:
 
 
 def kronecker(A: Array, B: Array) -> Array:
-    """Compute the Kronecker product ``A ⊗ B``."""
-    return np.kron(A, B).astype(np.float64, copy=False)
+    """Compute the Kronecker products ``A ⊗ B`` of ``A (..., m, n)`` and ``B (..., p, q)``.
+
+    Examples
+    --------
+    >>> kronecker(np.eye(2), np.array([[1.0, 2.0]]))
+    array([[1., 2., 0., 0.],
+           [0., 0., 1., 2.]])
+    """
+    product: Array = A[..., :, None, :, None] * B[..., None, :, None, :]
+    *stack, m, p, n, q = product.shape
+    return product.reshape(*stack, m * p, n * q)
 
 
 def pack(matrix: Array) -> Array:
@@ -55,11 +72,7 @@ def unpack(triangle: Array) -> Array:
            [2., 3.]])
     """
     p = int((np.sqrt(8 * triangle.shape[-1] + 1) - 1) / 2)
-    rows, columns = upper_triangle(p)
-    matrix = np.empty((*triangle.shape[:-1], p, p))
-    matrix[..., rows, columns] = triangle
-    matrix[..., columns, rows] = triangle
-    return matrix
+    return triangle[..., _kept_places(p) if p <= LARGEST_KEPT else _places(p)]
 
 
 # ---------------------------------------------------------------- softmax

@@ -20,12 +20,12 @@ def cholesky_or_none(A: Array) -> Array | None:
     """Return the lower Cholesky factor of ``A (p, p)``, or None if ``A`` is not numerically positive definite."""
     if len(A) == 1:  # one response: the commonest case by far, and LAPACK's overhead would be most of its cost
         return np.sqrt(A) if 0 < A[0, 0] < np.inf else None
-    diagonal = np.diagonal(A)
-    if not np.all(diagonal > 0) or not np.all(np.isfinite(A)):
+    diagonal = A.diagonal()
+    if not (diagonal.min(initial=np.inf) > 0 and diagonal.max(initial=0.0) < np.inf):
         return None
     scale = 1 / np.sqrt(diagonal)
     L, failed = dpotrf(A * scale[:, None] * scale, lower=1, clean=1)  # scipy.linalg.cholesky without its overhead
-    if failed or np.diagonal(L).min(initial=1.0) ** 2 < RANK_TOLERANCE:
+    if failed or not L.diagonal().min(initial=1.0) ** 2 >= RANK_TOLERANCE:  # also where A has NaN: then L's pivots do
         return None
     return np.asarray(L / scale[:, None])
 

@@ -284,8 +284,8 @@ class Stated:
             return cls(own, np.nan_to_num(own), counted & (rows >= ROWS_PER_COEFFICIENT * f))
         second = np.concatenate([unpack(model.second) for model in pool.models])
         mine, theirs = _factors(pool.components.experts), _factors(experts)[labels]
-        move = _kronecker(_at_most_one(np.asarray(mine @ np.linalg.inv(theirs))), np.eye(p))
-        complete, weight = _kronecker(_inverse_product(mine), second), _kronecker(_inverse_product(theirs), second)
+        move = kronecker(_at_most_one(np.asarray(mine @ np.linalg.inv(theirs))), np.eye(p))
+        complete, weight = kronecker(_inverse_product(mine), second), kronecker(_inverse_product(theirs), second)
         kept = np.trace(invert_precision(complete) @ np.nan_to_num(own), axis1=1, axis2=2) / len(complete[0])
         effective = rows * np.clip(kept, 0.0, 1.0)
         precision = move.transpose(0, 2, 1) @ own @ move
@@ -347,10 +347,3 @@ def _inverse_product(L: Array) -> Array:
     """Compute ``(L Lᵀ)⁻¹``."""
     inverse = np.linalg.inv(L)
     return np.asarray(inverse.transpose(0, 2, 1) @ inverse)
-
-
-def _kronecker(A: Array, B: Array) -> Array:
-    """Compute ``A_l ⊗ B_l``; ``B`` may be one matrix for all."""
-    L, q, p = len(A), A.shape[1], B.shape[-1]
-    product = np.einsum("lab,lcd->lacbd", A, np.broadcast_to(B, (L, p, p)))
-    return np.asarray(product.reshape(L, q * p, q * p))

@@ -368,10 +368,10 @@ class GaussianExperts(Experts):
         head, K = self.q * self.p, self.K
         J = np.empty((K, head + len(E), head + len(E)))
         J[:, head:, head:] = 0.5 * (whitened[:, None] @ E).reshape(K, len(E), -1) @ E.reshape(len(E), -1).T
-        for k in range(K):
-            J[k, :head, :head] = kronecker(Linv[k].T @ Linv[k], Sxx[k])
-            cross = np.array([Linv[k].T @ e @ Linv[k] @ Sxr[k].T for e in E]).reshape(len(E), head)
-            J[k, head:, :head], J[k, :head, head:] = cross, cross.T
+        up = Linv.transpose(0, 2, 1)
+        J[:, :head, :head] = kronecker(up @ Linv, Sxx)
+        cross = (up[:, None] @ E @ (Linv @ Sxr.transpose(0, 2, 1))[:, None]).reshape(K, len(E), head)
+        J[:, head:, :head], J[:, :head, head:] = cross, cross.transpose(0, 2, 1)
         return J
 
     def _whitened_scatter(self, moments: Moments) -> Array:
@@ -557,8 +557,7 @@ class GaussianExperts(Experts):
 
     def labelled_precision(self, second: Array) -> Array:
         """Return ``Σ_k⁻¹ ⊗ S_k``, ``(K, q p, q p)``: the information for known labels."""
-        inverses = np.linalg.inv(self.matrices)
-        return np.array([kronecker(a, S) for a, S in zip(inverses, second, strict=True)])
+        return kronecker(np.asarray(np.linalg.inv(self.matrices)), second)
 
     # ------------------------------------------------------------------ one model per site
 
