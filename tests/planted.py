@@ -69,8 +69,8 @@ DEFECTS = (
         4,
         "cross term of the Gaussian information",
         "model/families/gaussian.py",
-        "= cross, cross.T",
-        "= 0 * cross, 0 * cross.T",
+        "= cross, cross.transpose",
+        "= 0 * cross, 0 * cross.transpose",
         "model/test_information.py",
     ),
     Defect(

@@ -84,6 +84,21 @@ class InvalidInputError(ConsilienceError, ValueError):
     """
 
 
+class TooFewRowsError(InvalidInputError):
+    """Raised for a mixture with more parameters than observed responses, before any work.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience import GaussianMixture
+    >>> try:
+    ...     GaussianMixture(30).fit(np.arange(40.0)[:, None])
+    ... except TooFewRowsError as error:
+    ...     print(error)
+    30 experts have 89 parameters, more than the 40 observed responses: fit at most 7 experts
+    """
+
+
 class UnknownParameterError(InvalidInputError, TypeError):
     """Raised for a parameter that an estimator does not have.
 

@@ -21,6 +21,7 @@ from consilience.errors import (
     DegenerateFitWarning,
     InvalidInputError,
     RankDeficientWarning,
+    TooFewRowsError,
 )
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture
 
@@ -509,3 +510,21 @@ def test_whatever_the_data_parameters_are_finite_or_the_error_is_named(problem) 
 @given(problems())
 def test_whatever_the_data_and_however_often(problem) -> None:
     assert_fitted_or_named(problem)
+
+
+def test_more_parameters_than_responses_are_refused_before_any_work() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 2)), rng.normal(size=400)
+    with pytest.raises(TooFewRowsError, match="150 experts have 1,047 parameters, more than the 400"):
+        MixtureOfExpertsRegressor(150).fit(X, y)
+    with pytest.raises(TooFewRowsError, match="fit at most 29 experts"):
+        MixtureOfExpertsRegressor(150).fit(X, y)
+    with pytest.raises(TooFewRowsError, match="use fewer covariates, or a ridge"):
+        MixtureOfExpertsRegressor(2).fit(rng.normal(size=(30, 20)), y[:30])
+
+
+def test_nearly_as_many_parameters_as_responses_are_a_warning() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(12, 1)), rng.normal(size=12)
+    with pytest.warns(DegenerateFitWarning, match="2 experts have 8 parameters for 12 observed responses"):
+        MixtureOfExpertsRegressor(2, random_state=0, n_init=1).fit(X, y)

@@ -18,7 +18,7 @@ from consilience import (
     MixtureOfRegressions,
     select_order,
 )
-from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning
+from consilience.errors import DegenerateFitWarning, InvalidInputError, StartsDisagreeWarning, TooFewRowsError
 from consilience.estimators import OrderSelection
 from simulated import simulated
 
@@ -220,22 +220,22 @@ def test_experts_that_predict_but_overlap_are_said_to_do_so() -> None:
 
 
 def with_duplicates() -> tuple[np.ndarray, np.ndarray]:
-    """One regression, and twenty rows on an exact line, which an expert of its own fits without error."""
+    """One regression, and half of the rows on an exact line, which an expert of its own fits without error."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 1))
     y = X[:, 0] + rng.normal(size=120)
-    y[:20] = 3 - X[:20, 0]
+    y[:60] = 3 - X[:60, 0]
     return X, y
 
 
 def test_a_degenerate_fit_is_set_aside_without_a_warning() -> None:
     X, y = with_duplicates()
     selection = select_order(MixtureOfRegressions(shape_ratio=1e9, random_state=0, n_init=2), X, y, orders=[1, 2])
-    assert selection.set_aside == {2: "the variance of expert 1, with 21 rows, is at its floor (set by reg_covar)"}
+    assert selection.set_aside == {2: "the variance of expert 1, with 60 rows, is at its floor (set by reg_covar)"}
     assert selection.scores["bic"][1] < selection.scores["bic"][0], "the exact fit no longer wins: change the data"
     assert selection.best_order == selection.preferred("icl") == 1
     assert selection.to_frame()["set_aside"].tolist() == ["", selection.set_aside[2]]
-    assert "2 experts are set aside: the variance of expert 1, with 21 rows, is at its floor" in repr(selection)
+    assert "2 experts are set aside: the variance of expert 1, with 60 rows, is at its floor" in repr(selection)
 
 
 def test_if_all_fits_are_degenerate_they_are_compared_with_a_warning() -> None:
@@ -250,7 +250,12 @@ def test_more_parameters_than_rows_are_set_aside() -> None:
     X, y = rng.normal(size=(12, 5)), rng.poisson(3.0, 12)
     selection = select_order(MixtureOfRegressions(family="poisson", random_state=0, n_init=2), X, y, orders=[1, 2])
     assert selection.best_order == 1
-    assert selection.set_aside == {2: "expert 1 has 3 rows for 6 coefficients, at least 15 are needed"}
+    said = "2 experts have 13 parameters, more than the 12 observed responses: fit at most 1 expert"
+    assert selection.orders == (1,)
+    assert selection.set_aside == {2: said}
+    assert f"2 experts are set aside: {said}." in repr(selection)
+    with pytest.raises(TooFewRowsError, match=said):
+        select_order(MixtureOfRegressions(family="poisson", random_state=0, n_init=2), X, y, orders=[2, 3])
 
 
 def test_cross_validation_skips_what_is_set_aside() -> None:

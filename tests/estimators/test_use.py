@@ -272,3 +272,12 @@ def test_class_probabilities_never_exceed_one() -> None:
     proba = model.predict_proba(X)
     assert proba.max() <= 1.0
     assert np.allclose(proba.sum(axis=1), 1)
+
+
+def test_starts_in_processes_give_the_same_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consilience.estimators.estimator.WORTH_A_PROCESS", 0.0)
+    data = simulated(gate="constant", n=200)
+    alone, shared = (MixtureOfRegressions(3, random_state=0, n_jobs=jobs).fit(data.X, data.y) for jobs in (None, 2))
+    assert alone.log_likelihood_ == shared.log_likelihood_
+    assert alone.starts_.kinds == shared.starts_.kinds
+    np.testing.assert_array_equal(alone.coef_, shared.coef_)

@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 
 from consilience.fit import Ascent, Expect, Specification, StopReason, climb, drive, fit_mixture
-from consilience.fit.climb import ROUNDING, decrement_bound, newton_step, shorten_step
+from consilience.fit.climb import (
+    ROUNDING,
+    decrement_bound,
+    is_far_outdone,
+    newton_step,
+    shorten_step,
+    takes_few_steps,
+)
 from consilience.fit.inference import inverse_information
 from consilience.fit.starts import mixture_from, responder, soften_labels, start_sample
 from consilience.model import ConstantGate, Design, GaussianExperts, Mixture, Penalty, PoissonExperts, Rows, expect
@@ -349,3 +356,19 @@ def test_em_ends_where_it_has_converged_before_newton_steps_are_due() -> None:
     assert ascent.stop is StopReason.CONVERGED_EM
     assert ascent.passes <= 4
     assert ascent.informed_passes == 0
+
+
+def test_a_climb_far_below_a_known_end_is_given_up_by_its_gains() -> None:
+    trace = [-1000.0, -500.0, -300.0, -200.0, -150.0, -125.0]
+    assert is_far_outdone(trace, bar=1000.0)
+    assert not is_far_outdone(trace, bar=700.0)  # two steps ago, ten times what was left led to 800
+    assert not is_far_outdone(trace[1:], bar=1000.0)
+    assert not is_far_outdone([*trace, -95.0], bar=1000.0)  # a gain larger than the one before: a slow stretch is over
+
+
+def test_few_steps_are_left_where_gains_shrink_fast() -> None:
+    assert takes_few_steps(0.01, 0.1, least=1e-6, most=4)
+    assert not takes_few_steps(0.01, 0.1, least=1e-6, most=2)
+    assert not takes_few_steps(0.09, 0.1, least=1e-6, most=4)
+    assert not takes_few_steps(0.01, 0.1, least=1e-6, most=0)
+    assert not takes_few_steps(0.2, 0.1, least=1.0, most=4)

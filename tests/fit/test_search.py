@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,7 @@ from consilience.model.summary import column_summary
 from simulated import simulated
 
 
-def end(kind: str, value: float) -> End:
+def end(kind: str, value: float, stop: StopReason = StopReason.MAX_ITER) -> End:
     truth = simulated(n=20).truth
     ascent = Ascent.without_steps(
         truth,
@@ -32,7 +34,7 @@ def end(kind: str, value: float) -> End:
         weight=20.0,
         penalty=Penalty(gate_ridge=0.0, expert_ridge=0.0),
         passes=1,
-        stop=StopReason.MAX_ITER,
+        stop=stop,
     )
     return End(kind, ascent)
 
@@ -42,6 +44,13 @@ def test_ends_within_a_unit_of_all_rows_are_one() -> None:
     assert [each.kind for each in best_distinct_ends(ends, 1.0)] == ["a", "c"]
     assert [each.kind for each in best_distinct_ends(ends, 10.0)] == ["a", "b", "c"]
     assert len(best_distinct_ends([end("a", -10.0 * i) for i in range(9)], 1.0)) == CONTENDERS
+
+
+def test_ends_that_were_given_up_or_degenerate_are_not_compared_on_all_rows() -> None:
+    best, outdone, other = end("a", -100.0), end("b", -200.0, StopReason.OUTDONE), end("c", -300.0)
+    spike = replace(end("d", -400.0), degenerate=True)
+    assert [each.kind for each in best_distinct_ends([best, outdone, other, spike], 1.0)] == ["a", "c"]
+    assert [each.kind for each in best_distinct_ends([spike], 1.0)] == ["d"]
 
 
 def test_one_kind_alone_is_no_agreement() -> None:
@@ -99,13 +108,15 @@ def test_one_start_is_one_end() -> None:
 @pytest.mark.parametrize(
     ("values", "kinds", "sure"),
     [
-        ((-5.0, -5.2, -5.9), ("a", "b", "c"), True),
-        ((-5.0, -5.2, -5.9), ("a", "b", "b"), False),
-        ((-5.0, -5.2, -6.1), ("a", "b", "c"), False),
-        ((-5.0, -5.2), ("a", "b"), True),
+        ((-5.0, -5.2, -5.9, -5.0), ("a", "b", "c", "d"), True),
+        ((-5.0, -5.2, -5.9, -5.0), ("a", "b", "c", "b"), False),
+        ((-5.0, -5.2, -5.9), ("a", "b", "c"), False),
+        ((-5.0, -5.2, -5.9, -5.0, -6.1), ("a", "b", "c", "d", "e"), False),
+        ((-5.0,) * 7 + (-6.1,), tuple("abcdefga"), True),
+        ((-5.0,) * 6 + (-6.1,) * 2, tuple("abcdefga"), False),
     ],
 )
-def test_no_more_is_tried_if_all_of_three_kinds_meet(
+def test_no_more_is_tried_if_four_kinds_meet_and_hardly_any_start_ends_elsewhere(
     values: tuple[float, ...], kinds: tuple[str, ...], sure: bool
 ) -> None:
     assert is_sure(StartEnds(values, kinds)) is sure

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from consilience.columns import Dictionary, frames
@@ -29,10 +32,13 @@ from consilience.fit import Fit, Inference, Specification, bootstrap, criteria, 
 from consilience.fit.climb import Stop
 from consilience.fit.inference import infer_after_fit, withhold_needless
 from consilience.fit.selection import single_bic
+from consilience.fit.specification import check_size
+from consilience.fit.starts import Each, End, Task
 from consilience.fitted.protocols import check_level, follows_noise, generator, is_needless, parameter_table
 from consilience.fitted.summaries import summary_html, summary_text
 from consilience.fitted.words import describe_fit
 from consilience.model import Mixture, Rows
+from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
 from consilience.numerics.threads import jobs
 
@@ -108,8 +114,12 @@ class MixtureEstimator(BaseEstimator):
         specification = self._specification()
         threads = validation.thread_count(self.n_jobs)
         with show_passes(bool(self.verbose), type(self).__name__) as progress, jobs(threads):
+            summary, start = column_summary(rows), self.mixture_init
+            if start is None:
+                check_size(specification, rows, summary)
             rng, budget = generator(self.random_state), validation.budget_of(self)
-            fit = fit_mixture(rows, specification, rng=rng, start=self.mixture_init, progress=progress, **budget)
+            budget |= {"progress": progress, "summary": summary, "each": in_processes(threads)}
+            fit = fit_mixture(rows, specification, rng=rng, start=start, **budget)
             n, one = criteria.label_count(rows), single_bic(rows, specification)
             own = criteria.bic(fit.log_likelihood, fit.parameter_count, n)
             self._set_fit(fit, withhold_needless(infer_after_fit(fit, rows, n), one, own), n, one)
@@ -397,3 +407,24 @@ def split_intercept(coef: Array, intercept: bool) -> tuple[Array, Array]:
     if intercept:
         return coef[..., 0].copy(), coef[..., 1:].copy()
     return np.zeros(coef.shape[:-1]), coef.copy()
+
+
+# ---------------------------------------------------------------- processes
+
+WORTH_A_PROCESS = 0.2
+"""Seconds that the first start takes above which the others are climbed in processes of their own."""
+
+
+def in_processes(number: int) -> Each:
+    """Return a function like ``map`` that computes in so many processes, if the first item takes long enough."""
+
+    def each(function: Callable[[Task], End], items: Iterable[Task]) -> Iterator[End]:
+        left, began = iter(items), time.perf_counter()
+        for item in islice(left, 1):
+            yield function(item)
+        if time.perf_counter() - began < WORTH_A_PROCESS:
+            yield from map(function, left)
+        else:
+            yield from Parallel(number, return_as="generator", pre_dispatch=number)(delayed(function)(i) for i in left)
+
+    return map if number == 1 else each

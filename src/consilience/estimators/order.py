@@ -11,7 +11,14 @@ import numpy as np
 from sklearn.base import clone
 
 from consilience.columns import frames
-from consilience.errors import DegenerateFitWarning, InvalidInputError, OneExpertWarning, StartsDisagreeWarning, warn
+from consilience.errors import (
+    DegenerateFitWarning,
+    InvalidInputError,
+    OneExpertWarning,
+    StartsDisagreeWarning,
+    TooFewRowsError,
+    warn,
+)
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.pipelines import Data, final_step, held_out_after, steps_before
 from consilience.fit import selection
@@ -211,8 +218,8 @@ def select_order(
     with warnings.catch_warnings():
         for kind in (DegenerateFitWarning, OneExpertWarning, StartsDisagreeWarning):  # said of the comparison below
             warnings.simplefilter("ignore", kind)
-        fits = tuple(_with_order(estimator, K).fit(Z, y, **fit_params) for K in orders)
-    set_aside = {K: fitted.degeneracy_ for K, fitted in zip(orders, fits, strict=True) if fitted.degeneracy_}
+        orders, fits, refused = _fit_orders(estimator, Z, y, orders, fit_params)
+    set_aside = {K: fitted.degeneracy_ for K, fitted in zip(orders, fits, strict=True) if fitted.degeneracy_} | refused
     _warn(orders, fits, set_aside)
     scores = {name: tuple(getattr(fitted, name)(Z, y, **fit_params) for fitted in fits) for name in CRITERIA}
     scores["log_likelihood"] = tuple(fitted.log_likelihood_ for fitted in fits)
@@ -241,6 +248,21 @@ def _fit_steps(estimator: MixtureEstimator | Pipeline, X: Any, y: Any) -> tuple[
     return before, before.fit_transform(X, y)
 
 
+def _fit_orders(
+    estimator: MixtureEstimator | Pipeline, Z: Any, y: Any, orders: tuple[int, ...], fit_params: Mapping[str, Any]
+) -> tuple[tuple[int, ...], tuple[MixtureEstimator, ...], dict[int, str]]:
+    """Return the orders that can be fitted, their fits, and the others, which have too many parameters, with why."""
+    fits, refused = {}, {}
+    for K in orders:
+        try:
+            fits[K] = _with_order(estimator, K).fit(Z, y, **fit_params)
+        except TooFewRowsError as problem:
+            refused[K] = str(problem)
+    if not fits:
+        raise TooFewRowsError(refused[min(refused)])
+    return tuple(fits), tuple(fits.values()), refused
+
+
 def _with_order(estimator: MixtureEstimator | Pipeline, K: int) -> MixtureEstimator:
     """Return an unfitted copy of the mixture for another number of experts."""
     final = final_step(estimator)
@@ -260,11 +282,9 @@ def _warn(orders: tuple[int, ...], fits: tuple[MixtureEstimator, ...], set_aside
             f"the starts do not agree for order {doubtful}: raise n_init before trusting the choice",
             StartsDisagreeWarning,
         )
-    if len(set_aside) == len(orders):
-        warn(
-            f"the fits of all orders are degenerate ({'; '.join(set_aside.values())}): try fewer experts",
-            DegenerateFitWarning,
-        )
+    if all(K in set_aside for K in orders):
+        why = "; ".join(set_aside[K] for K in orders)
+        warn(f"the fits of all orders are degenerate ({why}): try fewer experts", DegenerateFitWarning)
 
 
 def _folds(rows: Rows, folds: Any, estimator: MixtureEstimator) -> IntArray:

@@ -195,8 +195,8 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     gate_features, expert_features : sequence of str or int, optional
         Columns that the gate (concomitant variables) and the experts read, by name or index; all by default.
     n_init : int
-        Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows; as
-        many again if they do not all agree.
+        Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows: as
+        many again if they do not agree.
     max_iter : int
         Maximum number of EM and Newton iterations over all rows.
     tol : float
@@ -220,8 +220,9 @@ class MixtureOfExpertsRegressor(RegressionMixture):
     random_state : int, RandomState, Generator or None
         Random state for the starting points.
     n_jobs : int, optional
-        Number of threads of a pass over many rows: 1 by default, -1 for all processors. The result does not depend on
-        it. A federated fit has the threads of its engine instead.
+        Number of threads of a pass over many rows, and of processes for the starts where these take long: 1 by
+        default, -1 for all processors. The result does not depend on it. A federated fit has the threads of its engine
+        instead.
     verbose : bool
         Whether to show progress.
 

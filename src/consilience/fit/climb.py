@@ -18,7 +18,7 @@ shift also where ``J + R`` is indefinite.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from consilience.model import Mixture, Penalty, Statistics, layout_of
-from consilience.model.expectation import has_short_scores
+from consilience.model.expectation import has_short_scores, row_counts
 from consilience.model.information import complete_information, is_informable, move_parameters, penalised_score, ridge
 from consilience.model.received import is_in_range
 from consilience.numerics.arrays import Array
@@ -48,6 +48,7 @@ class StopReason(Enum):
     CONVERGED_NEWTON = "converged: the Newton decrement fell below its bound"
     MAX_ITER = "stopped: max_iter was reached before convergence"
     STALLED = "stopped: no fraction of the Newton step raised the likelihood, twice in a row"
+    OUTDONE = "stopped: a higher end is known that this climb would not reach"
     REFINED = "stopped: the requested refinement rounds are complete"
     COMBINED = "stopped: combined from one answer of each site, without a round of refinement"
     SETTLED = "converged: in a round coefficients changed by no more than a small fraction of their standard errors"
@@ -240,6 +241,8 @@ ROUNDING = 1e-12
 HALVINGS = 8
 OUTDONE = 3.0
 """Multiple of the Newton decrement, at least 1, that a climb may still gain before it is given up for a better end."""
+FAR_OUTDONE = 10.0
+"""The same multiple, and its least value, of what the last gains of EM steps say is left; EM has slow stretches."""
 SAME_WEIGHT = 1e-11
 """Relative difference of total weights above which two passes are over different data."""
 NEWTON_FROM = 1e-3
@@ -252,6 +255,8 @@ TRUSTED_DECREMENT = 1.0
 """... unless the Newton decrement is below this number of log-likelihood units."""
 PARAMETERS_PER_EM_STEP = 40
 """Number of parameters for which one more EM step is taken before the information is requested, where it is costly."""
+SCORES_PER_EM_STEP = 25
+"""Number of complete scores of a row whose products take about as long as an EM step."""
 MANY_PARAMETERS = 250
 """Number of parameters above which a costly information takes tens of EM steps: four times as many are taken before it,
 and they may converge meanwhile."""
@@ -394,6 +399,7 @@ def climb(
     near: bool = False,
     decrement: float = NEWTON_DECREMENT,
     bar: float = -np.inf,
+    rough: bool = False,
 ) -> Climb:
     """Maximise the penalised likelihood from ``start``: safeguarded EM, then shifted Newton steps.
 
@@ -417,7 +423,9 @@ def climb(
         Convergence tolerance: Newton decrement per unit of weight.
     bar : float
         Penalised log-likelihood of an end that is known. The climb is given up where its value and ``OUTDONE`` times
-        what the Newton decrement says is left to gain are below it.
+        what the Newton decrement says is left to gain are below it, or ``FAR_OUTDONE`` times what its gains say.
+    rough : bool
+        Whether EM steps that gain ever less may end the climb, where that takes fewer passes than the information.
 
     Examples
     --------
@@ -436,7 +444,7 @@ def climb(
     True
     """
     start = start.bounded(replace(penalty, floor=0.0 * penalty.floor))  # steps raise shapes to the floor
-    log, switch = _Log(), _Switch.of(start, newton=newton, near=near)
+    log, switch = _Log(), _Switch.of(start, newton=newton, near=near, rough=rough)
     at = _Point.of(start, (yield log.asked(Expect(start))), penalty)
     log.open_segment(at.value)
     log.informed += at.model is not None
@@ -466,8 +474,8 @@ def climb(
         decided = switch.has_failed or switch.has_settled(gain, answer, tol)
         if reason := at.converged(decrement, small=small and ahead.fraction == 1.0 and decided):
             return log.ascent(at, reason)
-        if at.value + OUTDONE * max(at.decrement, 1.0) < bar:
-            return log.ascent(at, StopReason.STALLED)
+        if at.value + OUTDONE * max(at.decrement, 1.0) < bar or is_far_outdone(log.trace, bar):
+            return log.ascent(at, StopReason.OUTDONE)
         if small and at.is_flat:  # a shifted step along a flat likelihood: an EM step decides on convergence
             switch.refused()
         shift = 0.0 if ahead.step is None else adapt_shift(ahead.step, gain, again=ahead.again)
@@ -550,6 +558,42 @@ class _Point:
         return self.by_em(informed=switch.always)
 
 
+def takes_few_steps(gain: float, before: float, least: float, most: int) -> bool:
+    """Whether at most ``most`` EM steps, after two with these gains, leave less than ``least``.
+
+    With ``c = gain / before``, after ``n`` more steps about ``gain c^(n + 1) / (1 - c)`` is left.
+
+    Examples
+    --------
+    >>> takes_few_steps(0.1, 1.0, least=1e-3, most=4), takes_few_steps(0.9, 1.0, least=1e-3, most=4)
+    (True, False)
+    """
+    if not (most > 0 and 0 < gain < before):
+        return False
+    left = gain * gain / (before - gain)
+    return left <= least or bool(np.log(least / left) / np.log(gain / before) <= most)
+
+
+def is_far_outdone(trace: Sequence[float], bar: float) -> bool:
+    """Whether a climb is far below ``bar`` by its last three steps, whose gains shrink (Aitken's extrapolation).
+
+    After a gain ``g`` that is ``c < 1`` times the one before, about ``g c / (1 - c)`` is left.
+
+    Examples
+    --------
+    >>> is_far_outdone([-900.0, -500.0, -300.0, -200.0, -150.0, -125.0], bar=1000.0)
+    True
+    """
+    if len(trace) < 6 or not trace[-1] < bar - FAR_OUTDONE**2:
+        return False
+    gains = np.diff(trace[-5:])
+    before, gain = gains[:-1], gains[1:]
+    if not np.all((before > gain) & (gain > 0)):
+        return False
+    left = gain**2 / (before - gain)
+    return bool(np.all(np.array(trace[-3:]) + FAR_OUTDONE * np.maximum(left, FAR_OUTDONE) < bar))
+
+
 def is_over_same_data(a: Statistics, b: Statistics) -> bool:
     """Whether two passes saw data of the same total weight; otherwise their likelihoods are not comparable.
 
@@ -565,22 +609,31 @@ def shorten_step(fraction: float) -> float:
 
 @dataclass
 class _Switch:
-    """Decides when to request the information: close to the maximum, and later after each failure of Newton steps."""
+    """Decides when to request the information: close to the maximum, and later after each failure of Newton steps.
+
+    EM steps may decide on convergence alone if there are ``many`` parameters, or in a rough climb that is ``quick``: if
+    fewer steps lead to the end than the information is worth, its ``cost``.
+    """
 
     newton: bool
     always: bool = False
     wait: int = 0
     many: bool = False
+    cost: int = 0
+    quick: bool = False
     failures: int = 0
     last_gain: float = np.inf
 
     @classmethod
-    def of(cls, start: Mixture, *, newton: bool, near: bool) -> _Switch:
+    def of(cls, start: Mixture, *, newton: bool, near: bool, rough: bool) -> _Switch:
         """Return the switch for climbs from ``start``; a costly information has to wait for more EM steps."""
         newton = newton and is_informable(start)
         costly, P = not (near or has_short_scores(start)), start.parameter_count
         many = costly and P > MANY_PARAMETERS
-        return cls(newton, newton and near, costly * P * (4 if many else 1) // PARAMETERS_PER_EM_STEP, many)
+        wait = costly * P * (4 if many else 1) // PARAMETERS_PER_EM_STEP
+        M, m = row_counts(start)
+        cost = (rough and costly) * (M * start.design.p + m) // SCORES_PER_EM_STEP
+        return cls(newton, newton and near, max(wait, cost), many, cost)
 
     @property
     def has_failed(self) -> bool:
@@ -593,7 +646,8 @@ class _Switch:
         After a gain ``g`` that is ``c`` times the one before, about ``g c / (1 - c)`` is left.
         """
         before, self.last_gain = self.last_gain, gain
-        if self.wait == 0 or not self.many:
+        self.quick = takes_few_steps(gain, before, tol * statistics.weight, self.cost)
+        if not (self.quick or (self.many and self.wait > 0)):
             return False
         if gain <= ROUNDING * statistics.scale:
             return True
@@ -613,7 +667,7 @@ class _Switch:
         """Whether the next pass should request the information."""
         near = max(NEWTON_FROM * statistics.scale, tol * statistics.weight)
         self.wait = max(self.wait - 1, 0)
-        return self.always or (self.newton and self.wait == 0 and gain <= near)
+        return self.always or (self.newton and self.wait == 0 and gain <= near and not self.quick)
 
 
 def drive(dialogue: Climb, respond: Callable[[Expect], Statistics]) -> Ascent:

@@ -31,9 +31,9 @@ from consilience.fit.specification import (
     shown_order,
     warn_of_degeneracy,
 )
-from consilience.fit.starts import Found, Progress, StartEnds, responder, search
+from consilience.fit.starts import Each, Found, Progress, StartEnds, responder, search
 from consilience.fit.survey import SiteReport, Survey
-from consilience.model import Mixture, Penalty, Rows
+from consilience.model import ColumnSummary, Mixture, Penalty, Rows
 from consilience.model.expectation import Meat
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
@@ -181,6 +181,8 @@ def fit_mixture(
     start: Mixture | None = None,
     newton: bool = True,
     progress: Progress | None = None,
+    summary: ColumnSummary | None = None,
+    each: Each = map,
 ) -> Fit:
     """Fit a mixture to rows by maximum penalised likelihood.
 
@@ -191,13 +193,17 @@ def fit_mixture(
     rng : numpy.random.Generator
         For the starts.
     n_init : int
-        Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows; as
-        many again if they do not all agree.
+        Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows: as
+        many again if they do not agree. Without covariates, four are enough if they agree.
     tol, max_iter, newton
         As in :func:`~consilience.fit.climb.climb`.
     start : Mixture or None
         Starting point; replaces the ``n_init`` starting points.
     progress : callable or None
+    summary : ColumnSummary or None
+        Summary of the rows, if it is known.
+    each : callable
+        ``map``, or a function like it that climbs several starts at once. The result does not depend on it.
 
     Returns
     -------
@@ -211,14 +217,14 @@ def fit_mixture(
     >>> fit.ascent.stop.converged
     True
     """
-    summary = column_summary(rows)
+    summary = column_summary(rows) if summary is None else summary
     check_labels([rows], specification.K)
     check_fittable(specification, summary)
     penalty = specification.penalty(summary)
     respond = responder(rows, "all rows", progress)
     with one_blas_thread():
         if start is None:
-            found = search(rows, specification, summary, rng, n_init=n_init, progress=progress)
+            found = search(rows, specification, summary, rng, n_init=n_init, progress=progress, each=each)
         else:
             blank = specification.blank(summary)
             check_start(start, blank)

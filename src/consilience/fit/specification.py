@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning, warn
+from consilience.errors import DegenerateFitWarning, InvalidInputError, RankDeficientWarning, TooFewRowsError, warn
 from consilience.fit.climb import Ascent
 from consilience.model import ColumnSummary, Design, Experts, Gate, Mixture, Options, Penalty, Rows
 from consilience.model.families.base import MomentExperts
@@ -214,6 +214,34 @@ def check_fittable(specification: Specification, summary: ColumnSummary) -> None
     problem = specification.experts.unfittable(summary)
     if problem:
         raise InvalidInputError(problem)
+
+
+def check_size(specification: Specification, rows: Rows, summary: ColumnSummary) -> None:
+    """Raise an error if several experts have more parameters than responses, unless by a ridge; warn if it is near."""
+    check_labels([rows], specification.K)
+    check_fittable(specification, summary)
+    if specification.K == 1 or specification.expert_ridge:
+        return
+    P = specification.blank(summary).parameter_count
+    n = rows.Y.size if rows.weight is None else rows.Y[rows.weight > 0].size
+    said = f"{specification.K} experts have {P:,} parameters"
+    if n < P:
+        raise TooFewRowsError(f"{said}, more than the {n:,} observed responses: {_fewer(specification, summary, n)}")
+    if n < 2 * P:
+        what = f"{said} for {n:,} observed responses: estimates follow the noise"
+        warn(f"{what}; {_fewer(specification, summary, n)}", DegenerateFitWarning)
+
+
+def _fewer(specification: Specification, summary: ColumnSummary, n: int) -> str:
+    """Return how many experts have half as many parameters as responses, or what else helps if it is none.
+
+    The number of parameters is a line in the number of experts.
+    """
+    two, three = (specification.with_order(K).blank(summary).parameter_count for K in (2, 3))
+    most = 2 + (n // 2 - two) // (three - two)
+    if 1 <= most < specification.K:
+        return f"fit at most {most} expert{'s' * (most > 1)}"
+    return "use fewer covariates, or a ridge (expert_ridge)"
 
 
 def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:

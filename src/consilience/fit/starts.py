@@ -6,15 +6,18 @@ A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); o
 
 Search for starting points: starts of several kinds are climbed to the end on a sample.
 
-If they do not all agree, as many again are climbed, and split-and-merge moves from the best end follow until none
-improves it. If one start alone has reached the best end, more are climbed. The best few different ends are then
-compared on all rows. No start is given up after a few steps: on real data those that lead to the best maximum are often
-behind at first. A climb ends early where its quadratic approximation says that the best end is out of reach.
+If the first ones agree, that is all: four of them for clusters, six with covariates, where maxima hide. Otherwise up
+to twelve are climbed, and split-and-merge moves from the best end follow until none improves it. If one start alone has
+reached the best end, more are climbed. The best few different ends are then compared on all rows. No start is given up
+after a few steps for being behind: on real data those that lead to the best maximum often are. A climb ends early where
+its quadratic approximation, or far below the best end its last gains, say that the best end is out of reach.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -28,12 +31,14 @@ from consilience.numerics.arrays import Array, IntArray
 from consilience.numerics.kmeans import draw, kmeans, squared_distances
 from consilience.numerics.linalg import solve_symmetric
 
+_log = logging.getLogger("consilience")
+
 UNIT = 1.0
 """Difference in log-likelihood up to which two ends count as the same."""
 AGREEING = 4
 """Number of kinds of starts that must meet for the starts to agree; half of them if there are fewer than eight."""
-SURE = 3
-"""Number of kinds of starts that must meet, with all of their ends, for no more to be tried."""
+SURE = 4
+"""Number of kinds of starts that must meet for no more to be tried; of up to seven starts all, later all but one."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,11 @@ class StartSample:
         """Number of labels."""
         return len(self.weight)
 
+    @property
+    def places(self) -> Array:
+        """Points by which labels are near one another: covariates, or responses if there are no covariates."""
+        return self.X if self.rows.X.shape[1] else self.F
+
 
 def start_sample(rows: Rows, specification: Specification, summary: ColumnSummary) -> StartSample:
     """Build the points for the starts from ``rows``."""
@@ -128,7 +138,7 @@ Start = Callable[[StartSample, np.random.Generator], IntArray]
 
 def by_covariates(t: StartSample, rng: np.random.Generator) -> IntArray:
     """Assign labels by k-means on the covariates (on the responses if there are none)."""
-    return kmeans(t.X if t.rows.X.shape[1] else t.F, t.specification.K, t.weight, rng)
+    return kmeans(t.places, t.specification.K, t.weight, rng)
 
 
 def by_covariates_and_responses(t: StartSample, rng: np.random.Generator) -> IntArray:
@@ -153,7 +163,7 @@ def by_residuals(t: StartSample, rng: np.random.Generator) -> IntArray:
     labels: IntArray = np.zeros(t.m, dtype=np.intp)
     for k in range(t.specification.K):
         seed = draw(t.weight * (error if k else 1.0), rng)
-        near = np.argpartition(squared_distances(t.X, t.X[seed : seed + 1])[:, 0], size - 1)[:size]
+        near = np.argpartition(squared_distances(t.places, t.places[seed : seed + 1])[:, 0], size - 1)[:size]
         B = ridge_regression(t.X[near], t.F[near], t.weight[near])
         residual: Array = np.sum((t.F - t.X @ B) ** 2, axis=1)
         labels[residual < error] = k
@@ -240,16 +250,27 @@ KINDS: tuple[Start, ...] = (
     by_concentration,
     by_residuals,
     by_covariates_and_responses,
-    by_concentration,
+    by_random_rows,
     by_grouped_cells,
     by_quantiles,
     by_concentration,
-    by_random_rows,
+    by_concentration,
     by_residual_clusters,
     by_concentration,
     at_random,
 )
 """Kinds of starts in the order in which they are drawn; concentration, whose ends differ most, several times."""
+KINDS_WITHOUT_COVARIATES: tuple[Start, ...] = (
+    by_covariates,
+    by_concentration,
+    by_residuals,
+    by_quantiles,
+    by_random_rows,
+    by_grouped_cells,
+    by_concentration,
+    at_random,
+)
+"""Kinds of starts of clusters: those that do not come to the same where there is nothing but responses."""
 
 
 def soften_labels(labels: IntArray, K: int) -> Array:
@@ -376,12 +397,14 @@ Progress = Callable[[str, float], None]
 
 START_TOL = 1e-6
 START_ITERATIONS = 300
-FLOOR_ITERATIONS = 40
-"""Number of steps after which a climb is given up if an expert is then none."""
+DEGENERATE_AFTER = (20, 20)
+"""Numbers of steps after which a climb is given up if an expert is then none."""
 FURTHER = 2
 """Maximum number of further times that as many starts are climbed, while one start alone has reached the best end."""
 MOVES = 6
 """Number of fruitless moves after which the search ends, if as many starts were asked for."""
+LONG_SEARCH = 60.0
+"""Seconds above which the expected duration of a search is logged."""
 SAMPLE = 6000
 """Maximum number of rows of the sample."""
 MOVED = "split_and_merge"
@@ -391,10 +414,11 @@ CONTENDERS = 3
 
 @dataclass(frozen=True, eq=False)
 class End:
-    """Where a climb on the sample ended, and the kind of its start."""
+    """Where a climb on the sample ended, the kind of its start, and whether an expert is none."""
 
     kind: str
     ascent: Ascent
+    degenerate: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -440,48 +464,104 @@ def responder(rows: Rows, phase: str, progress: Progress | None) -> Callable[[Ex
     return respond
 
 
+Task = tuple[str, Array, float]
+"""Kind of a start, its responsibilities ``(K, m)``, and the highest value of a proper end that is known."""
+Each = Callable[[Callable[[Task], End], Iterable[Task]], Iterable[End]]
+"""Computes a function of each item, in their order and as late as possible: ``map``, or a pool of processes."""
+
+
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A search on a sample of the rows."""
+    """A search on a sample of the rows.
+
+    Parameters
+    ----------
+    ground : StartSample
+    penalty : Penalty
+    seed : int
+        Of the random numbers of each start and move, so that none depends on how many others are made meanwhile.
+    scale : float
+        Number of labels per label of the sample.
+    progress : callable or None
+    each : callable
+    """
 
     ground: StartSample
     penalty: Penalty
-    rng: np.random.Generator
-    progress: Progress | None
+    seed: int = 0
+    scale: float = 1.0
+    progress: Progress | None = None
+    each: Each = map
 
     def climbed(self, start: Mixture, steps: int = START_ITERATIONS, bar: float = -np.inf) -> Ascent:
         """Climb from a start on the sample, without a bound on the ratio of shapes: maxima within it are the same."""
         respond = responder(self.ground.rows, "starts", self.progress)
         free = replace(self.penalty, shape_ratio=np.inf)
-        return drive(climb(start, free, tol=START_TOL, max_iter=steps, bar=bar), respond)
+        return drive(climb(start, free, tol=START_TOL, max_iter=steps, bar=bar, rough=True), respond)
 
-    def ranked(self, ends: Sequence[End]) -> list[End]:
-        """Sort ends, best first; degenerate ones, likely spurious, come last."""
-        return sorted(ends, key=lambda end: (is_degenerate(end.ascent, self.penalty), -end.ascent.penalised))
-
-    def finished(self, kind: str, resp: Array, ends: Sequence[End]) -> End:
-        """Climb to the end from responsibilities ``(K, m)``, or until the best of ``ends`` is out of reach.
+    def finished(self, task: Task) -> End:
+        """Climb to the end, or until the highest end that is known is out of reach.
 
         Climbs towards a degenerate end are slow, and their ends are ranked last: they are given up early.
         """
-        bar = self.best_proper(ends)
-        ascent = self.climbed(mixture_from(resp, self.ground), FLOOR_ITERATIONS, bar)
-        if ascent.stop is StopReason.MAX_ITER and not is_degenerate(ascent, self.penalty):
-            ascent = self.climbed(ascent.mixture, bar=bar)
-        return End(kind, ascent)
+        kind, resp, bar = task
+        mixture = mixture_from(resp, self.ground)
+        for steps in (*DEGENERATE_AFTER, START_ITERATIONS):
+            ascent = self.climbed(mixture, steps, bar)
+            degenerate = is_degenerate(ascent, self.penalty)
+            if ascent.stop is not StopReason.MAX_ITER or degenerate:
+                break
+            mixture = ascent.mixture
+        return End(kind, ascent, degenerate)
 
-    def best_proper(self, ends: Sequence[End]) -> float:
-        """Return the highest value of the ends that are not degenerate."""
-        values = [end.ascent.penalised for end in ends if not is_degenerate(end.ascent, self.penalty)]
-        return max(values, default=-np.inf)
+    def climb_each(self, starts: Iterable[tuple[str, Array]], ends: Sequence[End]) -> Iterable[End]:
+        """Climb from each start to its end, given up if the best of ``ends``, which may grow, is out of reach."""
+        at_work = self if self.each is map else replace(self, progress=None, each=map)
+        return self.each(at_work.finished, ((kind, resp, best_proper(ends)) for kind, resp in starts))
 
-    def started(self, first: int, count: int, ends: Sequence[End] = ()) -> list[End]:
-        """Climb from ``count`` starts, of all kinds in turn, of which ``first`` were climbed before to ``ends``."""
-        K, found = self.ground.specification.K, list(ends)
-        for i in range(first, first + count):
-            kind = KINDS[i % len(KINDS)]
-            found.append(self.finished(kind.__name__, soften_labels(kind(self.ground, self.rng), K), found))
-        return self.ranked(found)
+    def drawn(self, numbers: range) -> Iterator[tuple[str, Array]]:
+        """Draw starts, of all kinds in turn."""
+        kinds = KINDS if self.ground.rows.X.shape[1] else KINDS_WITHOUT_COVARIATES
+        for i in numbers:
+            kind = kinds[i % len(kinds)]
+            labels = kind(self.ground, np.random.default_rng([self.seed, i]))
+            yield kind.__name__, soften_labels(labels, self.ground.specification.K)
+
+    def started(self, numbers: range, ends: Sequence[End] = (), *, enough: int | None = None) -> list[End]:
+        """Climb from the starts of these numbers, after others that led to ``ends``, best first.
+
+        No more are climbed once ``enough`` of them are sure (:meth:`is_sure`).
+        """
+        found, began = list(ends), time.perf_counter()
+        for end in self.climb_each(self.drawn(numbers), found):
+            found.append(end)
+            if len(found) == 1:
+                announce((len(numbers) - 1) * (time.perf_counter() - began))
+            if enough is not None and self.is_sure(found, enough):
+                break
+        return rank_ends(found)
+
+    def is_sure(self, ends: Sequence[End], enough: int) -> bool:
+        """Whether so many starts agree on a proper end, by :func:`is_sure`."""
+        best = rank_ends(ends)
+        return len(ends) >= enough and is_sure(scale_ends(best, self.scale), enough) and not best[0].degenerate
+
+    def improved(self, ends: list[End], patience: int) -> list[End]:
+        """Apply split-and-merge moves to the best end until ``patience`` of them in a row do not improve it."""
+        fruitless = turn = 0
+        while fruitless < patience:
+            turn, rng = turn + 1, np.random.default_rng([self.seed, MOVES, turn])
+            moves = islice(propose_moves(ends[0].ascent.mixture, self.ground, rng), patience - fruitless)
+            for candidate in self.climb_each(((MOVED, resp) for resp in moves), ends):
+                found = rank_ends([candidate, *ends])
+                gain = self.scale * (candidate.ascent.penalised - ends[0].ascent.penalised)
+                if found[0] is candidate and gain > UNIT:
+                    ends, fruitless = found, 0
+                    break
+                fruitless += 1
+            else:
+                break
+        return ends
 
 
 def search(
@@ -492,6 +572,7 @@ def search(
     *,
     n_init: int,
     progress: Progress | None = None,
+    each: Each = map,
 ) -> Found:
     """Search for the best starting points on a sample of the rows.
 
@@ -502,47 +583,55 @@ def search(
     summary : ColumnSummary
     rng : numpy.random.Generator
     n_init : int
-        Number of starts; as many again are climbed if the first ones do not all agree.
+        Number of starts; as many again are climbed if they do not agree, and fewer if the first ones do.
     progress : callable or None
+    each : callable
+        ``map``, or a function like it that climbs several starts at once. The result does not depend on it.
     """
     sample = subsample(rows, SAMPLE, rng, events=specification.experts.discrete and not specification.experts.classes)
-    at = Search(start_sample(sample, specification, summary), specification.penalty(summary), rng, progress)
+    scale = label_count(rows) / max(label_count(sample), 1.0)
+    ground, seed = start_sample(sample, specification, summary), int(rng.integers(2**63))
+    at = Search(ground, specification.penalty(summary), seed, scale, progress, each)
     if specification.K == 1:
         only = at.climbed(mixture_from(np.ones((1, at.ground.m)), at.ground))
         return Found((only.mixture,), (only.penalised,), StartEnds())
-    scale = label_count(rows) / max(label_count(sample), 1.0)
-    ends = at.started(0, n_init)
-    if n_init > 1 and not is_sure(scale_ends(ends, scale)):
-        ends = at.started(n_init, n_init, ends)
-        ends = improve_by_moves(at, ends, scale, min(MOVES, n_init))
+    enough = n_init if ground.rows.X.shape[1] else min(SURE, n_init)
+    ends = at.started(range(n_init if n_init == 1 else 2 * n_init), enough=enough)
+    if n_init > 1 and not at.is_sure(ends, enough):
+        ends = at.improved(ends, min(MOVES, n_init))
         for batch in range(2, 2 + FURTHER):
             if scale_ends(ends, scale).kinds_meeting > 1:
                 break
-            ends = at.started(batch * n_init, n_init, ends)  # one start has won alone
-    chosen = best_distinct_ends(ends, scale)
+            ends = at.started(range(batch * n_init, (batch + 1) * n_init), ends)  # one start has won alone
+    alone = label_count(sample) >= label_count(rows) and not ends[0].degenerate
+    chosen = ends[:1] if alone else best_distinct_ends(ends, scale)
     values = tuple(scale * end.ascent.penalised for end in chosen)
     return Found(tuple(end.ascent.mixture for end in chosen), values, scale_ends(ends, scale))
 
 
-def is_sure(ends: StartEnds) -> bool:
-    """Whether all starts, of several kinds, ended at one log-likelihood."""
-    return ends.meeting == ends.count and ends.kinds_meeting >= min(SURE, ends.count)
+def announce(seconds: float) -> None:
+    """Log how long the other starts take at most, judged by the first, if it is long."""
+    if seconds > LONG_SEARCH:
+        _log.warning(
+            "the search for starting values takes up to %.0f minutes; verbose=True shows its progress, and n_jobs=-1 "
+            "uses all processors",
+            seconds / 60,
+        )
 
 
-def improve_by_moves(at: Search, ends: list[End], scale: float, patience: int) -> list[End]:
-    """Apply split-and-merge moves to the best end until ``patience`` of them in a row do not improve it."""
-    fruitless = 0
-    while fruitless < patience:
-        for resp in islice(propose_moves(ends[0].ascent.mixture, at.ground, at.rng), patience - fruitless):
-            candidate = at.finished(MOVED, resp, ends)
-            found = at.ranked([candidate, *ends])
-            if found[0] is candidate and scale * (candidate.ascent.penalised - ends[0].ascent.penalised) > UNIT:
-                ends, fruitless = found, 0
-                break
-            fruitless += 1
-        else:
-            break
-    return ends
+def rank_ends(ends: Iterable[End]) -> list[End]:
+    """Sort ends, best first; degenerate ones, likely spurious, come last."""
+    return sorted(ends, key=lambda end: (end.degenerate, -end.ascent.penalised))
+
+
+def best_proper(ends: Sequence[End]) -> float:
+    """Return the highest value of the ends that are not degenerate."""
+    return max((end.ascent.penalised for end in ends if not end.degenerate), default=-np.inf)
+
+
+def is_sure(ends: StartEnds, starts: int = SURE) -> bool:
+    """Whether ends of several kinds of starts are at one log-likelihood, and at most one of eight elsewhere."""
+    return ends.kinds_meeting >= min(SURE, starts) and ends.count - ends.meeting <= ends.count // 8
 
 
 def scale_ends(ends: Sequence[End], scale: float) -> StartEnds:
@@ -551,9 +640,13 @@ def scale_ends(ends: Sequence[End], scale: float) -> StartEnds:
 
 
 def best_distinct_ends(ends: Sequence[End], scale: float) -> list[End]:
-    """Return the best ends whose log-likelihoods, scaled to all rows, differ by more than a unit."""
-    chosen = list(ends[:1])
-    for end in ends[1:]:
+    """Return the best ends whose log-likelihoods, scaled to all rows, differ by more than a unit.
+
+    Only proper ends that were not given up count, if there are any.
+    """
+    proper = [end for end in ends if not end.degenerate and end.ascent.stop is not StopReason.OUTDONE] or ends
+    chosen = list(proper[:1])
+    for end in proper[1:]:
         if all(scale * abs(end.ascent.penalised - other.ascent.penalised) > UNIT for other in chosen):
             chosen.append(end)
     return chosen[:CONTENDERS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtri
 
 from consilience.numerics.arrays import Array, IntArray
 
@@ -175,9 +175,7 @@ def short_newton_steps(J: Array, gradient: Array, longest: float, tail: int) -> 
 
 def inverse_factor(L: Array) -> Array:
     """Compute the inverse ``L⁻¹ (q, q)`` of a lower triangular factor."""
-    if len(L) <= 1:  # scipy < 1.14 refuses systems of no equations
-        return 1 / L
-    return solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False)
+    return 1 / L if len(L) <= 1 else np.asarray(dtrtri(L, lower=1)[0])
 
 
 def whitening(S: Array) -> Array:
@@ -201,11 +199,11 @@ def bound_below(S: Array, floor: Array) -> Array:
     S, floor : (q, q) array
         Symmetric; ``floor`` positive definite, or zero for no bound.
     """
-    L = cholesky_or_none(floor)
-    if L is None:
-        return S
     if len(S) == 1:
         return S if S[0, 0] >= floor[0, 0] else floor
+    L = None if cholesky_or_none(S - floor) is not None else cholesky_or_none(floor)
+    if L is None:
+        return S
     Linv = inverse_factor(L)
     values, vectors = np.linalg.eigh(Linv @ S @ Linv.T)
     if values.min() >= 1:

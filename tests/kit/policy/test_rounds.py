@@ -190,7 +190,7 @@ def test_the_reason_says_what_to_do() -> None:
 
 
 def test_the_question_for_the_own_fit_is_answered_by_the_released_fit() -> None:
-    data = soft(600, n_experts=2, n_features=2, random_state=0)
+    data = soft(600, n_experts=2, n_features=2, random_state=1)
     rows, study = Rows(data.X, data.y[:, None]), study_of(["a", "b"])
     question = question_of(study)
     released = fit_releasable(question, rows, study, Policy.of_profile()).fit

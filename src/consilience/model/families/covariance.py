@@ -162,16 +162,15 @@ def is_above(covariance: Array, structure: Structure, floor: Array) -> bool:
     """Whether all covariances are positive definite, to rounding, and none falls below the floor."""
     if floor.shape == (1, 1):
         return bool(np.isfinite(covariance.max()) and covariance.min() >= max(ALMOST * floor[0, 0], TINY))
+    if not has_matrices(structure):
+        least = np.diagonal(floor) if structure == "diag" else np.trace(floor) / len(floor)
+        return bool(np.all(covariance >= ALMOST * least))
     matrices = covariance if structure == "full" else covariance[None]
-    if has_matrices(structure) and any(cholesky_or_none(S) is None for S in matrices):
-        return False
-    L = cholesky_or_none(floor)
-    if L is None:
+    if all(cholesky_or_none(S - floor) is not None for S in matrices):  # clearly, and the usual case
         return True
-    if structure == "diag":
-        return bool(np.all(covariance >= ALMOST * np.diagonal(floor)))
-    if structure == "spherical":
-        return bool(np.all(covariance >= ALMOST * np.trace(floor) / len(floor)))
+    L = cholesky_or_none(floor)
+    if L is None or any(cholesky_or_none(S) is None for S in matrices):  # no bound, and not definite; or not definite
+        return False
     Linv = inverse_factor(L)
     return bool(np.linalg.eigvalsh(Linv @ matrices @ Linv.T).min() >= ALMOST)
 
