@@ -279,5 +279,5 @@ def test_starts_in_processes_give_the_same_fit(monkeypatch: pytest.MonkeyPatch) 
     data = simulated(gate="constant", n=200)
     alone, shared = (MixtureOfRegressions(3, random_state=0, n_jobs=jobs).fit(data.X, data.y) for jobs in (None, 2))
     assert alone.log_likelihood_ == shared.log_likelihood_
-    assert alone.starts_.kinds == shared.starts_.kinds
+    assert str(alone.starts_) == str(shared.starts_)
     np.testing.assert_array_equal(alone.coef_, shared.coef_)

@@ -194,7 +194,7 @@ def fit_mixture(
         For the starts.
     n_init : int
         Number of starting points, of several kinds, that are climbed to the end on a sample of at most 6,000 rows: as
-        many again if they do not agree. Without covariates, four are enough if they agree.
+        many again if they do not agree. Without covariates, three or four are enough if they agree.
     tol, max_iter, newton
         As in :func:`~consilience.fit.climb.climb`.
     start : Mixture or None

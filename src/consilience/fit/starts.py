@@ -6,11 +6,12 @@ A start is a set of responsibilities ``(K, m)`` over labels (rows, or groups); o
 
 Search for starting points: starts of several kinds are climbed to the end on a sample.
 
-If the first ones agree, that is all: four of them for clusters, six with covariates, where maxima hide. Otherwise up
-to twelve are climbed, and split-and-merge moves from the best end follow until none improves it. If one start alone has
-reached the best end, more are climbed. The best few different ends are then compared on all rows. No start is given up
-after a few steps for being behind: on real data those that lead to the best maximum often are. A climb ends early where
-its quadratic approximation, or far below the best end its last gains, say that the best end is out of reach.
+If the first ones agree, that is all: four of them for clusters, three if the clusters are clear, six with covariates,
+where maxima hide. Otherwise up to twelve are climbed, and split-and-merge moves from the best end follow until none
+improves it. If one start alone has reached the best end, more are climbed. The best few different ends are then
+compared on all rows. No start is given up after a few steps for being behind: on real data those that lead to the best
+maximum often are. A climb ends early where its quadratic approximation, or far below the best end its last gains, say
+that the best end is out of reach.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ AGREEING = 4
 """Number of kinds of starts that must meet for the starts to agree; half of them if there are fewer than eight."""
 SURE = 4
 """Number of kinds of starts that must meet for no more to be tried; of up to seven starts all, later all but one."""
+
+CLEAR, CLEARLY = 3, 0.98
+"""Number of kinds that must meet at clear clusters: those of which the rows' largest responsibilities have such a mean."""
 
 
 @dataclass(frozen=True)
@@ -261,12 +265,12 @@ KINDS: tuple[Start, ...] = (
 )
 """Kinds of starts in the order in which they are drawn; concentration, whose ends differ most, several times."""
 KINDS_WITHOUT_COVARIATES: tuple[Start, ...] = (
-    by_covariates,
     by_concentration,
-    by_residuals,
+    by_covariates,
     by_quantiles,
-    by_random_rows,
     by_grouped_cells,
+    by_residuals,
+    by_random_rows,
     by_concentration,
     at_random,
 )
@@ -521,7 +525,7 @@ class Search:
 
     def drawn(self, numbers: range) -> Iterator[tuple[str, Array]]:
         """Draw starts, of all kinds in turn."""
-        kinds = KINDS if self.ground.rows.X.shape[1] else KINDS_WITHOUT_COVARIATES
+        kinds = KINDS if self.has_covariates else KINDS_WITHOUT_COVARIATES
         for i in numbers:
             kind = kinds[i % len(kinds)]
             labels = kind(self.ground, np.random.default_rng([self.seed, i]))
@@ -544,7 +548,21 @@ class Search:
     def is_sure(self, ends: Sequence[End], enough: int) -> bool:
         """Whether so many starts agree on a proper end, by :func:`is_sure`."""
         best = rank_ends(ends)
-        return len(ends) >= enough and is_sure(scale_ends(best, self.scale), enough) and not best[0].degenerate
+        values = scale_ends(best, self.scale)
+        if best[0].degenerate:
+            return False
+        if len(ends) >= enough and is_sure(values, enough):
+            return True
+        return not self.has_covariates and values.kinds_meeting >= min(CLEAR, enough) and self.is_clear(best[0])
+
+    def is_clear(self, end: End) -> bool:
+        """Whether hardly a row is between two clusters: other ends then are clearly others, and raise no doubt."""
+        return bool(end.ascent.mixture.responsibilities(self.ground.rows).max(axis=1).mean() >= CLEARLY)
+
+    @property
+    def has_covariates(self) -> bool:
+        """Whether there are covariates: without, experts are clusters."""
+        return bool(self.ground.rows.X.shape[1])
 
     def improved(self, ends: list[End], patience: int) -> list[End]:
         """Apply split-and-merge moves to the best end until ``patience`` of them in a row do not improve it."""
@@ -595,7 +613,7 @@ def search(
     if specification.K == 1:
         only = at.climbed(mixture_from(np.ones((1, at.ground.m)), at.ground))
         return Found((only.mixture,), (only.penalised,), StartEnds())
-    enough = n_init if ground.rows.X.shape[1] else min(SURE, n_init)
+    enough = n_init if at.has_covariates else min(SURE, n_init)
     ends = at.started(range(n_init if n_init == 1 else 2 * n_init), enough=enough)
     if n_init > 1 and not at.is_sure(ends, enough):
         ends = at.improved(ends, min(MOVES, n_init))
