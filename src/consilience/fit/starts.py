@@ -42,7 +42,7 @@ SURE = 4
 """Number of kinds of starts that must meet for no more to be tried; of up to seven starts all, later all but one."""
 
 CLEAR, CLEARLY = 3, 0.98
-"""Number of kinds that must meet at clear clusters: those of which the rows' largest responsibilities have such a mean."""
+"""Number of kinds that must meet at clear clusters: the mean of the largest responsibility of each row is that high."""
 
 
 @dataclass(frozen=True)
