@@ -104,23 +104,33 @@ def test_sites_with_other_noise_are_used_and_raise_no_doubt(method):
     assert "other residual variances" in str(result.sites[0])
 
 
-def test_one_noisier_site_of_four_is_not_left_out():
-    """Three experts with a gate; the noise of the second site is 0.8 instead of 0.5."""
-    rng = np.random.default_rng(0)
+def gated_site(rng, noise, n=300):
+    """Rows of three experts with a gate."""
     B, gate = (
         np.array([[0, 1.5, -0.5], [2, -1, 1.0], [-3, 0.5, 1.0]]),
         np.array([[0.3, 1, 0], [0, -1, 0.5], [-0.3, 0, -0.5]]),
     )
+    x = rng.normal(size=(n, 2))
+    design = np.c_[np.ones(n), x]
+    pi = np.exp(design @ gate.T)
+    z = ((pi / pi.sum(axis=1, keepdims=True)).cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+    return x, np.sum(design * B[z], axis=1) + noise * rng.normal(size=n)
 
-    def site(noise):
-        x = rng.normal(size=(300, 2))
-        design = np.c_[np.ones(300), x]
-        pi = np.exp(design @ gate.T)
-        z = ((pi / pi.sum(axis=1, keepdims=True)).cumsum(axis=1) < rng.random((300, 1))).sum(axis=1)
-        return x, np.sum(design * B[z], axis=1) + noise * rng.normal(size=300)
 
-    sites = {f"s{i}": site(noise) for i, noise in enumerate((0.5, 0.8, 0.5, 0.5))}
+def test_one_noisier_site_of_four_is_not_left_out():
+    rng = np.random.default_rng(0)
+    sites = {f"s{i}": gated_site(rng, noise) for i, noise in enumerate((0.5, 0.8, 0.5, 0.5))}
     result = fit(sites, FederatedEM(), 3, MixtureOfExpertsRegressor)
     assert not any(each.reasons for each in result.sites)
     assert result.fit.survey.suspicions == {}
     assert "with other residual variances" in str(result.sites[1])
+
+
+def test_a_site_of_which_a_third_of_the_rows_is_shifted_is_not_taken_for_a_noisier_one():
+    rng = np.random.default_rng(1)
+    sites = {f"s{i}": gated_site(rng, 0.8, 1200) for i in range(4)}
+    x, y = sites["s3"]
+    sites["s3"] = x, y + 3 * (np.arange(1200) >= 800)
+    result = fit(sites, FederatedEM(), 3, MixtureOfExpertsRegressor)
+    assert set(result.fit.survey.suspicions) == {"s3"}
+    assert "some of its rows may be wrong" in str(result.fit.survey.suspicions["s3"])

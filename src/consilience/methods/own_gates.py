@@ -461,6 +461,24 @@ def climb_gates(
     return best
 
 
+def climb_shapes(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[dict[str, tuple[Mixture, Statistics]]]:
+    """Take EM steps on the shapes of each site's experts alone; return its mixture with them and the statistics."""
+    best: dict[str, tuple[Mixture, Statistics]] = {}
+    for _ in range(GATE_STEPS + 1):
+        answers: Mapping[str, Statistics] = yield PerSite({site: Expect(at) for site, at in mixtures.items()})
+        asked = {}
+        for site, found in answers.items():
+            gain = found.log_likelihood - best[site][1].log_likelihood if site in best else np.inf
+            if gain > 0:
+                best[site] = mixtures[site], found
+            if gain >= SMALL_GAIN * found.weight:
+                asked[site] = _with_shapes(mixtures[site], found, penalty)
+        if not asked:
+            break
+        mixtures = asked
+    return best
+
+
 def _with_flat_gate(mixture: Mixture, statistics: Statistics) -> Mixture:
     shares = np.maximum(statistics.gate.plain[: mixture.K], 0.5)
     return replace(mixture, gate=mixture.gate.with_shares(shares / shares.sum()))

@@ -21,7 +21,7 @@ from consilience.aggregate.disagreement import (
 from consilience.aggregate.preflight import preflight
 from consilience.fit.survey import Survey
 from consilience.messages import Dialogue, Likelihood
-from consilience.methods.own_gates import OTHER_CASES, climb_gates
+from consilience.methods.own_gates import OTHER_CASES, climb_gates, climb_shapes
 from consilience.methods.task import Task
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.families.registry import gaussian
@@ -30,6 +30,13 @@ from consilience.numerics.linalg import inverse_bounded
 
 OTHER_NOISE = "the joint coefficients explain its rows, but with other residual variances than the joint mixture has"
 """Remark on a site whose rows are noisier, or less noisy, than those of the other sites."""
+NOT_ONLY_NOISE = (
+    "its residual variances are others than those of the joint mixture, and even with these the joint coefficients do "
+    "not explain its rows up to chance: some of its rows may be wrong"
+)
+"""Suspicion of a site that looks noisier, as one does of which a part of the rows is wrong."""
+STRANGE = 3.0
+"""Standard deviations of chance by which own coefficients of a site must gain for it to be suspect beside its noise."""
 NOISIER = float(np.log(3))
 """Log-likelihood per row by which the rows of a noisier site may be explained worse than those of all others: residuals
 three times as large."""
@@ -134,15 +141,17 @@ def compare_sites(
             mixtures = {site: starts.get(site, mixture) for site in cross.sites}
             at_own = yield from noisier_sites(cross, again.unexplained, reached, mixtures, penalty)
             if at_own:
-                survey = survey.with_notes(dict.fromkeys(at_own, (OTHER_NOISE,)))
+                strange = yield from strangest_site(cross, dict.fromkeys(at_own, mixture), penalty)
+                survey = survey.with_notes({site: (OTHER_NOISE,) for site in at_own if site != strange})
+                survey = survey.with_suspicions({strange: (NOT_ONLY_NOISE,)} if strange else {})
                 reached = np.array([at_own.get(site, value) for site, value in zip(cross.sites, reached, strict=True)])
                 fitted += mixture.experts.shape_parameters * np.array([site in at_own for site in cross.sites])
                 again = judge_agreement(cross, reached, cross.parameters - fitted)
             differs = {site: _differs(mixture, own[site], columns) for site in again.unexplained if site in own}
             survey = _with_disagreement(survey, again, differs)
             if again.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
-                strange = {*found.outside, *(site for site in joint if site not in cross.sites)} - at_own.keys()
-                survey = survey.with_unlike({site: HARMS for site in strange if site not in again.named})
+                harming = {*found.outside, *(site for site in joint if site not in cross.sites)} - at_own.keys()
+                survey = survey.with_unlike({site: HARMS for site in harming if site not in again.named})
         else:
             survey = _with_disagreement(survey, found, {})
     alone = own_components(tuple(joint), np.array([each.gate.plain[: mixture.K] for each in joint.values()]))
@@ -172,15 +181,37 @@ def noisier_sites(
     return {site: value for site, value in same.items() if value >= least}
 
 
-def has_same_coefficients(mixture: Mixture, statistics: Statistics, per_row: float) -> bool:
-    """Whether coefficients of its own would gain a site no more than chance.
+def strangest_site(cross: CrossLikelihood, mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[str | None]:
+    """Return the site that the joint mixture with shapes of the site explains worst, if it is worse than by chance.
 
-    The gain is that of the site's own model, as far as it is true, and that of a step from the site's sums.
+    Only the worst is returned: the joint mixture is between it and the others, and explains those badly as well.
+    """
+    found = yield from climb_shapes(mixtures, penalty)
+    own = dict(zip(cross.sites, np.diagonal(cross.values), strict=True))
+    beyond = {}
+    for site, (mixture, statistics) in found.items():
+        n, gain = max(statistics.weight, 1.0), gain_of_coefficients(mixture, statistics, own[site])
+        P = mixture.coefficients.size + mixture.gate.parameter_count
+        beyond[site] = (n * gain - P / 2) / np.sqrt(P / 2)
+    worst = max(beyond, key=lambda site: beyond[site], default=None)
+    return worst if worst is not None and beyond[worst] > STRANGE else None
+
+
+def has_same_coefficients(mixture: Mixture, statistics: Statistics, per_row: float) -> bool:
+    """Whether coefficients of its own would gain a site no more than chance (:func:`gain_of_coefficients`)."""
+    gain = gain_of_coefficients(mixture, statistics, per_row)
+    return is_chance(gain, mixture.coefficients.size, max(statistics.weight, 1.0))
+
+
+def gain_of_coefficients(mixture: Mixture, statistics: Statistics, per_row: float) -> float:
+    """Compute what coefficients of its own would gain a site, in log-likelihood per row.
+
+    It is the gain of the site's own model, as far as it is true, or that of a step from the site's sums.
 
     Parameters
     ----------
     mixture : Mixture
-        With common coefficients, and a gate and shapes of the site.
+        With common coefficients.
     statistics : Statistics
         Of the site.
     per_row : float
@@ -190,8 +221,7 @@ def has_same_coefficients(mixture: Mixture, statistics: Statistics, per_row: flo
     step = 0.0
     for g, C in zip(coefficients.reshape(mixture.K, -1), mixture.experts.complete(statistics.experts), strict=True):
         step += 0.5 * float(g @ inverse_bounded(C[: len(g), : len(g)])[0] @ g)
-    n = max(statistics.weight, 1.0)
-    return is_chance(max(per_row - _per_row(statistics), step / n), coefficients.size, n)
+    return max(per_row - _per_row(statistics), step / max(statistics.weight, 1.0))
 
 
 def _per_row(statistics: Statistics) -> float:
