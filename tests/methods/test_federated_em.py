@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consilience import Federation, MixtureOfRegressions
 from consilience.engines import InProcess
 from consilience.errors import ConsilienceWarning
 from consilience.fit import Ascent, climb, drive, fit_mixture, infer
@@ -220,3 +221,16 @@ def test_a_long_newton_proposal_is_refused_by_the_sum_alone() -> None:
     )
     apart = federated(ask_total(climb(start, penalty)), case.rows, owner, 3)
     assert (apart.passes, apart.halvings, apart.stop) == (pooled.passes, pooled.halvings, pooled.stop)
+
+
+def test_of_many_large_sites_a_quarter_compares_the_starts() -> None:
+    data = simulated(gate="constant", n=26_000)
+    parts = np.array_split(np.arange(26_000), 8)
+    sites = Federation({f"s{i}": (data.X[part], data.y[part]) for i, part in enumerate(parts)})
+    result = sites.fit(MixtureOfRegressions(2, random_state=0), method=FederatedEM())
+    asked = [len(each.exchanges) for each in result.record.rounds if "xxᵀ" in each.discloses]
+    assert 2 in asked
+    assert asked[-1] == 8
+    pooled = MixtureOfRegressions(2, random_state=0).fit(data.X, data.y)
+    assert result.model.log_likelihood_ == pytest.approx(pooled.log_likelihood_, rel=1e-10)
+    assert result.model.starts_agree_
