@@ -72,12 +72,10 @@ def polish(end: Ascent, penalty: Penalty) -> Climb:
 
 # ---------------------------------------------------------------- fitting
 
-MOST_LABELS_COMPARED = 20_000
-"""Number of labels up to which the best few ends are all climbed on all rows; above, the best two of them."""
-MOST_LABELS_CLIMBED_TWICE = 1_000_000
-"""Number of labels up to which the best two ends are climbed on all rows; above, one pass compares them.
+MOST_LABELS_CLIMBED = 1_000_000
+"""Number of labels up to which the best few ends are climbed on all rows; above, one pass compares two of them.
 
-Two maxima that differ by a few units on all rows cannot be told apart on a sample, nor before they are climbed.
+Maxima that differ by a few units on all rows cannot be told apart on a sample, nor before they are climbed.
 """
 
 
@@ -229,10 +227,11 @@ def fit_mixture(
             blank = specification.blank(summary)
             check_start(start, blank)
             found = Found((start.in_coordinates_of(blank),), (), StartEnds())
-        contenders = found.contenders
-        chosen = choose_contenders(contenders, rows, penalty)
-        climbs = {i: climb(contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton) for i in chosen}
-        ascents = {i: drive(steps, respond) for i, steps in climbs.items()}
+        ascents: dict[int, Ascent] = {}
+        for i in choose_contenders(found, rows, penalty):
+            bar = max((each.penalised for each in ascents.values()), default=-np.inf)
+            steps = climb(found.contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton, bar=bar)
+            ascents[i] = drive(steps, respond)
         end = rank_ascents(list(ascents.values()), penalty)[0]
         last = drive(polish(end, penalty), respond)
     reached = {i: ascent.penalised for i, ascent in ascents.items()}
@@ -241,12 +240,13 @@ def fit_mixture(
     return replace(fit, two_outcomes=fit.mixture.experts.has_two_outcomes(summary))
 
 
-def choose_contenders(contenders: Sequence[Mixture], rows: Rows, penalty: Penalty) -> Sequence[int]:
+def choose_contenders(found: Found, rows: Rows, penalty: Penalty) -> Sequence[int]:
     """Return the places of the mixtures to climb from on all rows; of many rows, the likelier of the first two."""
-    n = label_count(rows)
-    if n <= MOST_LABELS_CLIMBED_TWICE or len(contenders) < 2:
-        return range(len(contenders))[: None if n <= MOST_LABELS_COMPARED else 2]
-    values = [log_likelihood(mixture, rows) - mixture.ridge(penalty) for mixture in contenders[:2]]
+    if found.decided:
+        return [0]
+    if label_count(rows) <= MOST_LABELS_CLIMBED or len(found.contenders) < 2:
+        return range(len(found.contenders))
+    values = [log_likelihood(mixture, rows) - mixture.ridge(penalty) for mixture in found.contenders[:2]]
     return [int(np.argmax(values))]
 
 

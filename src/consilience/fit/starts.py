@@ -436,11 +436,14 @@ class Found:
     values : tuple of float
         Penalised log-likelihood of the contenders, scaled to all rows.
     ends : StartEnds
+    decided : bool
+        Whether the first contender is the best for certain: the sample is all rows.
     """
 
     contenders: tuple[Mixture, ...]
     values: tuple[float, ...]
     ends: StartEnds
+    decided: bool = False
 
     def on_all_rows(self, reached: Mapping[int, float], best: int) -> StartEnds:
         """Return the evidence after climbs on all rows from some contenders, of which ``best`` was returned.
@@ -621,10 +624,10 @@ def search(
             if scale_ends(ends, scale).kinds_meeting > 1:
                 break
             ends = at.started(range(batch * n_init, (batch + 1) * n_init), ends)  # one start has won alone
-    alone = label_count(sample) >= label_count(rows) and not ends[0].degenerate
-    chosen = ends[:1] if alone else best_distinct_ends(ends, scale)
+    chosen = best_distinct_ends(ends, scale)
     values = tuple(scale * end.ascent.penalised for end in chosen)
-    return Found(tuple(end.ascent.mixture for end in chosen), values, scale_ends(ends, scale))
+    decided = scale <= 1 and not ends[0].degenerate
+    return Found(tuple(end.ascent.mixture for end in chosen), values, scale_ends(ends, scale), decided)
 
 
 def announce(seconds: float) -> None:
