@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import softmax
@@ -78,15 +79,28 @@ def names_of(result) -> set[str]:
     return {site.name for site in result.sites if site.reasons} | set(result.fit.survey.suspicions)
 
 
+def honest_data(M: int, n: int, seed: int) -> tuple[dict[str, Rows], np.random.Generator]:
+    rng = np.random.default_rng([seed, M, n])
+    return {f"site {m + 1}": drawn(n, rng) for m in range(M - 1)}, rng
+
+
+@lru_cache(maxsize=1)
+def honest_fits(M: int, n: int, seed: int):
+    """The fits without a wrong site, which all kinds of errors share, and the engine that remembers the local ones."""
+    engine, (data, _) = Remembering(), honest_data(M, n, seed)
+    return engine, {method: fitted(data, method, engine) for method in METHODS}
+
+
 def wrong_site(key: str) -> Record:
     """``kind/sites/rows/seed`` with one wrong site."""
-    kind, M, n, seed = key.rsplit("/", 3)
-    rng, engine = np.random.default_rng([int(seed), int(M), int(n)]), Remembering()
-    honest = {f"site {m + 1}": drawn(int(n), rng) for m in range(int(M) - 1)}
-    new, bad = drawn(NEW, rng), ERRORS[kind](*drawn(int(n), rng), rng)
+    kind, *sizes = key.rsplit("/", 3)
+    place = tuple(map(int, sizes))
+    honest, rng = honest_data(*place)
+    engine, without = honest_fits(*place)
+    new, bad = drawn(NEW, rng), ERRORS[kind](*drawn(place[1], rng), rng)
     figures: Record = {}
-    for method in METHODS:
-        alone, both = fitted(honest, method, engine), fitted(honest | {BAD: bad}, method, engine)
+    for method, alone in without.items():
+        both = fitted(honest | {BAD: bad}, method, engine)
         named = names_of(both)
         figures[method] = {
             "deficit": float(alone.model.log_density(*new).mean() - both.model.log_density(*new).mean()),
