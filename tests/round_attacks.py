@@ -192,7 +192,7 @@ def as_many_experts_as_rows(ask: Ask, site: Site) -> float:
     n = site.data.n
     summary = ask(Summarise(0, 3))
     specification = Specification(K=n, gate="constant", structure="spherical", reg_covar=1e-12)
-    means = ask(ProposeStart(specification, summary, 0, 1)).mixtures[0].experts.B[:, :, 0]
+    means = ask(ProposeStart(specification, summary, 0, 4)).mixtures[0].experts.B[:, :, 0]
     errors = [np.abs((site.data.Y - m) / site.data.Y.std(axis=0)).max(axis=1).min() for m in means]
     return float(max(errors))
 

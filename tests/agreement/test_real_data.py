@@ -60,7 +60,7 @@ def test_insurance_claims_converge_in_few_iterations() -> None:
 def test_seeds_end_at_the_same_maximum_or_do_not_claim_that_starts_agree(gate: type, K: int) -> None:
     Z = columns("tonedata", "stretchratio", "tuned")
     fits = [gate(K, random_state=seed).fit(Z[:, :1], Z[:, 1]) for seed in range(5)]
-    best = max(fit.log_likelihood_ for fit in fits)
+    best = max(fit.log_likelihood_ for fit in fits if not fit.degeneracy_)
     assert all(fit.log_likelihood_ > best - 2 or not fit.starts_agree_ for fit in fits)
     assert sum(fit.log_likelihood_ > best - 2 for fit in fits) >= 4
 

@@ -297,14 +297,30 @@ def test_three_experts_on_two_distinct_rows_predict_them(name: str) -> None:
         assert model.score(few, target) == 1
 
 
+WIDE, FEW = RNG.normal(size=(12, 20)), RNG.normal(size=12)
+
+
+@every_kind
+def test_fewer_rows_than_parameters_is_refused_with_what_to_do(fit) -> None:
+    with pytest.raises(
+        TooFewRowsError, match=r"more than the .* observed responses: use fewer (covariates|columns), or"
+    ):
+        fit(WIDE, FEW)
+
+
 @pytest.mark.slow
 @QUIET
-@every_kind
-def test_fewer_rows_than_columns_is_finite(fit) -> None:
-    rng = np.random.default_rng(0)
-    wide, y = rng.normal(size=(12, 20)), rng.normal(size=12)
-    model = fit(wide, y)
-    assert_finite(model)
+@pytest.mark.parametrize(
+    ("estimator", "y"),
+    [
+        (MixtureOfExpertsRegressor(2, expert_ridge=1e-3), FEW),
+        (MixtureOfExpertsRegressor(2, family="poisson", expert_ridge=1e-3), np.round(np.abs(FEW))),
+        (MixtureOfRegressions(2, expert_ridge=1e-3), FEW),
+        (MixtureOfExpertsClassifier(2, expert_ridge=1e-3), FEW > 0),
+    ],
+)
+def test_fewer_rows_than_columns_is_finite_with_a_ridge(estimator, y) -> None:
+    assert_finite(clone(estimator).set_params(random_state=0, n_init=1).fit(WIDE, y))
 
 
 def test_fewer_rows_than_columns_is_warned_of() -> None:
@@ -477,6 +493,10 @@ def problems(draw: st.DrawFn) -> tuple[Any, tuple[np.ndarray, ...], dict[str, An
             return GaussianMixture(K, covariance_type=structure, **options), (X,), metadata
 
 
+KNOWN = ("n_samples", "constant", "non-zero", "overflow", "classes", "parameters, more than the")
+"""What the errors say that a fit may end with."""
+
+
 def assert_fitted_or_named(problem: tuple[Any, tuple[np.ndarray, ...], dict[str, Any]]) -> None:
     """The fit is finite, or the error is one of ours or of scikit-learn's validation, with a message to act on."""
     model, data, metadata = problem
@@ -488,7 +508,7 @@ def assert_fitted_or_named(problem: tuple[Any, tuple[np.ndarray, ...], dict[str,
         except ValueError as error:
             message = str(error)
     if message is not None:
-        assert any(word in message for word in ("n_samples", "constant", "non-zero", "overflow", "classes")), message
+        assert any(word in message for word in KNOWN), message
         return
     assert_finite(model)
     if isinstance(model, GaussianMixture):

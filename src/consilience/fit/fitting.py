@@ -232,6 +232,8 @@ def fit_mixture(
             bar = max((each.penalised for each in ascents.values()), default=-np.inf)
             steps = climb(found.contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton, bar=bar)
             ascents[i] = drive(steps, respond)
+            if found.decided and not is_degenerate(ascents[i], penalty):
+                break  # otherwise the end of the search was on its way to a bound, and the next one is better
         end = rank_ascents(list(ascents.values()), penalty)[0]
         last = drive(polish(end, penalty), respond)
     reached = {i: ascent.penalised for i, ascent in ascents.items()}
@@ -242,8 +244,6 @@ def fit_mixture(
 
 def choose_contenders(found: Found, rows: Rows, penalty: Penalty) -> Sequence[int]:
     """Return the places of the mixtures to climb from on all rows; of many rows, the likelier of the first two."""
-    if found.decided:
-        return [0]
     if label_count(rows) <= MOST_LABELS_CLIMBED or len(found.contenders) < 2:
         return range(len(found.contenders))
     values = [log_likelihood(mixture, rows) - mixture.ridge(penalty) for mixture in found.contenders[:2]]

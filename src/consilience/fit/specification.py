@@ -241,7 +241,9 @@ def _fewer(specification: Specification, summary: ColumnSummary, n: int) -> str:
     most = 2 + (n // 2 - two) // (three - two)
     if 1 <= most < specification.K:
         return f"fit at most {most} expert{'s' * (most > 1)}"
-    return "use fewer covariates, or a ridge (expert_ridge)"
+    if summary.x_mean.size:
+        return "use fewer covariates, or a ridge (expert_ridge)"
+    return "use fewer columns" + (", or covariance_type='diag'" if specification.structure in ("full", "tied") else "")
 
 
 def warn_of_degeneracy(ascent: Ascent, penalty: Penalty) -> None:

@@ -141,7 +141,8 @@ def compare_sites(
             mixtures = {site: starts.get(site, mixture) for site in cross.sites}
             at_own = yield from noisier_sites(cross, again.unexplained, reached, mixtures, penalty)
             if at_own:
-                strange = yield from strangest_site(cross, dict.fromkeys(at_own, mixture), penalty)
+                judged = at_own if at_own.keys() >= again.unexplained.keys() else {}  # others bend the joint mixture
+                strange = yield from strangest_site(cross, dict.fromkeys(judged, mixture), penalty)
                 survey = survey.with_notes({site: (OTHER_NOISE,) for site in at_own if site != strange})
                 survey = survey.with_suspicions({strange: (NOT_ONLY_NOISE,)} if strange else {})
                 reached = np.array([at_own.get(site, value) for site, value in zip(cross.sites, reached, strict=True)])
@@ -186,7 +187,7 @@ def strangest_site(cross: CrossLikelihood, mixtures: Mapping[str, Mixture], pena
 
     Only the worst is returned: the joint mixture is between it and the others, and explains those badly as well.
     """
-    found = yield from climb_shapes(mixtures, penalty)
+    found = (yield from climb_shapes(mixtures, penalty)) if mixtures else {}
     own = dict(zip(cross.sites, np.diagonal(cross.values), strict=True))
     beyond = {}
     for site, (mixture, statistics) in found.items():
