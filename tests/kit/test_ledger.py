@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -7,6 +9,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.json_text import canonical_bytes, content_hash
 from consilience.kit import ledger
 from consilience.kit.ledger import MOST_LINE, START, append, read, repair, verify
+from consilience.kit.private_files import write_alone
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -43,7 +46,6 @@ def test_entries_are_numbered_timed_and_chained(path):
     assert [entry.previous for entry in entries[1:]] == [entry.hash for entry in entries[:-1]]
     assert verify(path).is_whole
     assert verify(path).head == entries[-1].hash
-    assert not path.with_name("ledger.jsonl.lock").exists()
 
 
 def test_times_are_in_utc_and_need_a_zone(path):
@@ -149,11 +151,26 @@ def test_what_was_decided_on_an_older_state_is_not_recorded(path):
 
 
 def test_two_processes_do_not_write_at_once(path):
-    lock = path.with_name("ledger.jsonl.lock")
-    lock.touch()
-    with pytest.raises(InvalidInputError, match=r"delete ledger\.jsonl\.lock"):
+    with write_alone(path), pytest.raises(InvalidInputError, match=r"another process writes to ledger\.jsonl"):
         append(path, "fit", {})
     assert len(read(path)) == 5
+    append(path, "fit", {})
+    assert len(read(path)) == 6
+
+
+def test_a_process_that_was_killed_while_it_wrote_keeps_nobody_from_writing(path):
+    code = (
+        "import sys, time; from pathlib import Path; from consilience.kit.private_files import write_alone\n"
+        "with write_alone(Path(sys.argv[1])): print('locked', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as held:
+        assert held.stdout is not None
+        assert held.stdout.readline() == b"locked\n"
+        with pytest.raises(InvalidInputError, match="another process writes"):
+            append(path, "fit", {})
+        held.kill()
+    append(path, "fit", {})
+    assert len(read(path)) == 6
 
 
 def test_the_first_entry_and_no_other_is_init(path, tmp_path):

@@ -211,7 +211,7 @@ def answer_text(draft: Draft, study: Study, size: int, *, numbers: bool = False)
     letter, values = draft.letter, list(leaves("", decode(draft.reply)))
     lines = [
         f"Study {study.name} ({study.identity[:15]}...), round {letter.number} of run {letter.run[:15]}...",
-        f"Asked: {letter.asks}.",
+        f"Asked: {letter.disclosed}.",
         *first_lines(draft),
         replay_line(draft),
         *refusal_lines(draft),

@@ -264,7 +264,7 @@ def release_file(  # noqa: PLR0917 - typer makes options of them
             release.record_decline(folder, last, who)
             raise CommandError(CommandFault.DECLINED, "nothing has left; the ledger has your answer")
     with report_as(CommandFault.RELEASE, refused=CommandFault.REFUSED):
-        data = release.release_fit(folder, who)
+        data = release.release_fit(folder, who, shown=last)
     write_bytes(out, data, overwrite=overwrite)
     if before is None:
         output.say(f"{out} written: send it. The ledger has the release.")

@@ -20,6 +20,8 @@ TRANSFORMS: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] =
     {"none": np.asarray, "log": np.log, "log1p": np.log1p, "sqrt": np.sqrt}
 )
 """The closed list of transforms: a study names one of these and can never name code."""
+SMALLEST_SCALE = 1e-30
+"""Smallest scale of a column: the square of a value divided by a smaller one can overflow."""
 LOWEST: Mapping[str, float] = MappingProxyType({"none": -np.inf, "log": 0.0, "log1p": -1.0, "sqrt": 0.0})
 """Lower end of the domain of each transform; that of a logarithm does not belong to it."""
 
@@ -57,8 +59,9 @@ class Rule:
             raise InvalidInputError(f"transform={self.transform!r}: expected one of {', '.join(TRANSFORMS)}")
         if self.missing not in get_args(Missing):
             raise InvalidInputError(f"missing={self.missing!r}: expected one of {', '.join(get_args(Missing))}")
-        if not (np.isfinite(self.centre) and np.isfinite(self.scale) and self.scale > 0):
-            raise InvalidInputError("centre must be a finite number, and scale a positive finite one")
+        if not (np.isfinite(self.centre) and SMALLEST_SCALE <= self.scale <= 1 / SMALLEST_SCALE):
+            ends = f"{SMALLEST_SCALE:g} to {1 / SMALLEST_SCALE:g}"
+            raise InvalidInputError(f"centre must be a finite number, and scale a positive one from {ends}")
         self._check_range()
         if (self.missing == "fill") != (self.fill is not None):
             raise InvalidInputError("missing='fill' and a value of fill belong together: give both or none")

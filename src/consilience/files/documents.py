@@ -6,6 +6,7 @@ unions made from their registries: a file has the fields that a gate or family d
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -172,6 +173,19 @@ Real = Annotated[Integer | Finite, expecting("a finite number")]
 NotNegative = Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)]
 Words = Annotated[str, pydantic.StringConstraints(max_length=10_000)]
 Text = Annotated[str, pydantic.StringConstraints(strict=True, min_length=1, max_length=200)]
+
+
+def _check_visible(text: str) -> str:
+    """Raise an error for text that can move the cursor of a terminal, or turn the direction of what follows it."""
+    if any((unicodedata.category(each) in ("Cc", "Cs") and each not in "\n\t") or each in TURNING for each in text):
+        raise ValueError("control characters are not allowed in it")
+    return text
+
+
+TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+"""Characters that change the direction of text."""
+Visible = pydantic.AfterValidator(_check_visible)
+"""Text that is shown to people as it is."""
 
 
 def _stop(value: Any) -> StopReason:

@@ -11,6 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import secrets
+import stat
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,29 +23,35 @@ from consilience.errors import InvalidInputError
 
 MOST_BYTES = 2**28
 """Maximum size of a file that is read."""
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 MOST_VALUES = 2**24
 """Maximum number of values, lists and objects in a file."""
 
 
-def read_capped(path: str | Path, most: int, called: str = "", advice: str = "") -> bytes:
-    """Return the bytes of a file; raise an error if there are more than ``most``, or if it cannot be read.
+def read_capped(path: str | Path, most: int, called: str = "", advice: str = "", *, follow: bool = True) -> bytes:
+    """Return the bytes of a regular file; raise an error if there are more than ``most``, or if it cannot be read.
 
-    Errors name the file as ``called``, by default without its folder, and end with the ``advice``.
+    Pipes and devices are refused unread, and so are links unless the reader may ``follow`` them, as in a folder to
+    which others write. Errors name the file as ``called``, by default without its folder, and end with the ``advice``.
     """
     name = called or Path(path).name
+    waits_not = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)  # to open a pipe would wait for a writer
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(most + 1)
+        with os.fdopen(os.open(path, os.O_RDONLY | waits_not | (0 if follow else NO_LINK)), "rb") as file:
+            state = os.fstat(file.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                raise InvalidInputError(f"{name} is not a regular file{advice}")
+            data = file.read(most + 1) if state.st_size <= most else b""
     except OSError as error:
         raise InvalidInputError(f"{name} cannot be read: {error.strerror}{advice}") from error
-    if len(data) > most:
+    if max(state.st_size, len(data)) > most:
         raise InvalidInputError(f"{name} has more than {most:,} bytes, the most that are read")
     return data
 
 
-def read_text(path: str | Path, what: str = "a saved model") -> str:
+def read_text(path: str | Path, what: str = "a saved model", *, follow: bool = True) -> str:
     """Return the text of a file that is to be ``what``; raise an error if it is missing, too large or not UTF-8."""
-    data = read_capped(path, MOST_BYTES, "the file", f"; pass the path of {what}")
+    data = read_capped(path, MOST_BYTES, "the file", f"; pass the path of {what}", follow=follow)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -107,14 +116,27 @@ def write_json(value: Any, indent: str = "") -> str:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a file as a whole: if writing fails, an older file of that name is left as it was."""
-    goal = Path(path)
-    partial = goal.with_name(f".{goal.name}.partial")
     try:
-        partial.write_text(text + "\n", encoding="utf-8")
-        partial.replace(goal)
+        replace_file(path, f"{text}\n".encode())
     except (OSError, UnicodeEncodeError) as error:
-        partial.unlink(missing_ok=True)
         raise InvalidInputError(f"{path} cannot be written: {error}") from error
+
+
+def replace_file(path: str | Path, data: bytes) -> None:
+    """Write bytes to a new file beside a path and rename it, so that it is whole whenever it is seen.
+
+    The new file has a random name, and no link is followed: who may write to the folder cannot choose what is written.
+    """
+    goal = Path(path)
+    partial = goal.with_name(f".{goal.name}.{secrets.token_hex(8)}.partial")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK | getattr(os, "O_BINARY", 0)
+    try:
+        with os.fdopen(os.open(partial, flags, 0o666), "wb") as file:
+            file.write(data)
+        partial.replace(goal)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 # ---------------------------------------------------------------- canonical

@@ -146,7 +146,7 @@ class SiteFolder:
         try:
             partial.mkdir(mode=0o700, parents=True)
             for part in FOLDERS:
-                (partial / part).mkdir()
+                (partial / part).mkdir(mode=0o700)
             _fill(partial, normal, policy)
             partial.rename(goal)
         except OSError as error:

@@ -12,8 +12,8 @@ entries, and at the worst the beginning of a line at the end, which :func:`repai
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import canonical_bytes, content_hash, parse_json, read_capped
-from consilience.kit.private_files import OWNER_ONLY, write_once
+from consilience.kit.private_files import OWNER_ONLY, write_alone, write_once
 
 VERSION = 1
 KINDS = ("init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair")
@@ -248,7 +248,7 @@ def append(
         It is on disk when the function returns.
     """
     goal = Path(path)
-    with _alone(goal):
+    with write_alone(goal):
         found = verify(goal) if goal.exists() else LedgerCheck(())
         if not found.is_whole:
             remedy = "Repair it first" if found.is_partial else "Restore the file from a backup"
@@ -284,7 +284,7 @@ def repair(path: str | Path) -> bool:
     A last line that lacks only its line break is whole: it gets the line break. Other damage is an error.
     """
     goal = Path(path)
-    with _alone(goal):
+    with write_alone(goal):
         found = verify(goal)
         if found.is_whole:
             return False
@@ -300,22 +300,3 @@ def repair(path: str | Path) -> bool:
         write_once(partial, kept)
         partial.replace(goal)
         return True
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Keep other processes from writing: a file beside the ledger says that one does."""
-    lock = path.with_name(f"{path.name}.lock")
-    try:
-        handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-    except FileExistsError as error:
-        raise InvalidInputError(
-            f"another process writes to {path.name}, or ended while it did. If none is running, delete {lock.name}"
-        ) from error
-    except OSError as error:
-        raise InvalidInputError(f"{path.name} cannot be written: {error.strerror}") from error
-    os.close(handle)
-    try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)

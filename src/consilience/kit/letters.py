@@ -17,6 +17,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.json_text import content_hash, parse_json, read_text, write_json
 from consilience.kit.roster import HASH, Roster
 from consilience.messages.site_names import site_names
+from consilience.messages.table import decode_question
 
 VERSION = 1
 """Version of the format that is written; all versions up to it are read."""
@@ -96,7 +97,7 @@ class QuestionLetter(Letter):
     sites : tuple of str
         The sites that are asked this question.
     asks : str
-        What an answer discloses, in words.
+        What an answer discloses, in the words of the coordinator; people are shown :attr:`disclosed`.
     question : bytes
         The encoded question.
     totals : tuple of bytes
@@ -108,6 +109,11 @@ class QuestionLetter(Letter):
     asks: str
     question: bytes
     totals: tuple[bytes, ...] = ()
+
+    @property
+    def disclosed(self) -> str:
+        """What an answer discloses, in words that follow from the question itself."""
+        return decode_question(self.question).disclosed
 
     @property
     def _rest(self) -> dict[str, Any]:

@@ -7,13 +7,12 @@ or answer is named with the reason and never used.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from consilience.errors import EngineError, InvalidInputError
-from consilience.files.json_text import parse_json, read_text
+from consilience.files.json_text import parse_json, read_text, replace_file
 from consilience.kit.letters import RUN, AnswerLetter, Letter, QuestionLetter, RunFile
 from consilience.kit.private_files import slug
 
@@ -34,13 +33,10 @@ def answer_name(number: int, site: str) -> str:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file under another name and rename it, so that it is whole whenever it is seen."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    """Write a file of a run, whole whenever it is seen."""
     try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        partial.replace(path)
+        replace_file(path, text.encode())
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise EngineError(f"{path} cannot be written: {error.strerror}") from error
 
 
@@ -89,7 +85,7 @@ class MailFolder:
 
 def letter_of(path: Path) -> Letter:
     """Return the question or answer in a file; raise an error if it is damaged, or something else."""
-    text = read_text(path, "a question or an answer")
+    text = read_text(path, "a question or an answer", follow=False)
     document = parse_json(text, "a question or an answer")
     kind = KINDS.get(str(document.get("format"))) if isinstance(document, dict) else None
     if kind is None:
@@ -172,7 +168,7 @@ def _round(number: int, letters: Sequence[tuple[Path, object]]) -> RoundStatus:
     answers = {x.site: path for path, x in letters if isinstance(x, AnswerLetter) and x.asked in questions}
     return RoundStatus(
         number,
-        "; ".join(dict.fromkeys(question.asks for _, question in questions.values())),
+        "; ".join(dict.fromkeys(question.disclosed for _, question in questions.values())),
         tuple(sorted(asked & set(answers))),
         tuple(sorted(asked - set(answers))),
         min((str(question.envelope.get("due", "")) for _, question in questions.values()), default=""),
@@ -189,6 +185,6 @@ def end_text(run: RunFile, rounds: int) -> str:
 def _is_over(folder: Path, run: RunFile) -> bool:
     path = folder / END
     try:
-        return bool(json.loads(path.read_text(encoding="utf-8")).get("run") == run.identity)
-    except (OSError, ValueError, AttributeError):
+        return bool(json.loads(read_text(path, "the mark of the end", follow=False)).get("run") == run.identity)
+    except (InvalidInputError, ValueError, AttributeError):
         return False

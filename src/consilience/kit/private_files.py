@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 import unicodedata
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from consilience.errors import InvalidInputError
@@ -34,6 +36,41 @@ def slug(name: str) -> str:
 
 OWNER_ONLY = 0o600
 """Permissions of a new file; Windows applies those of the folder instead."""
+
+
+@contextmanager
+def write_alone(path: Path) -> Iterator[None]:
+    """Keep other processes from writing to a file while this one does, by a lock on a file beside it.
+
+    The system lets go of the lock when the process ends, however it ends.
+    """
+    try:
+        handle = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+    except OSError as error:
+        raise InvalidInputError(f"{path.name} cannot be written: {error.strerror}") from error
+    try:
+        try:
+            _lock(handle)
+        except BlockingIOError as error:
+            raise InvalidInputError(f"another process writes to {path.name}: wait until it has ended") from error
+        yield
+    finally:
+        os.close(handle)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(handle: int) -> None:
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            raise BlockingIOError from error
+else:
+    import fcntl
+
+    def _lock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def write_once(path: str | Path, data: bytes) -> None:

@@ -39,12 +39,15 @@ from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import MembershipTest
 from consilience.kit.policy.rules import Check
 from consilience.kit.private_files import write_once
+from consilience.kit.roster import signed_hash
 from consilience.kit.row_tags import RowTags, count_differences
 
 FORMAT = "consilience fit report"
 VERSION = 1
 
 
+COVERS = "content and envelope"
+"""What an envelope says that its signature covers."""
 STATED = "stated:"
 """Beginning of a note that repeats what people stated; it stands in the ledger."""
 
@@ -275,13 +278,14 @@ def seal_file(folder: SiteFolder, file: SiteFile) -> SiteFile:
 
 
 def envelope_of(folder: SiteFolder, content_hash: str) -> dict[str, Any]:
-    """Return the envelope of a content: the time, the last entry of the ledger, and the signature of the content."""
+    """Return the envelope of a content: the time, the last entry of the ledger, and the signature of all of it."""
     last, identity = folder.entries[-1], folder.identity
-    return {
+    said = {
         "time": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "ledger": {"entry": last.number, "hash": last.hash},
-        "signature": None if identity is None else identity.sign(content_hash),
+        "covers": COVERS,
     }
+    return {**said, "signature": None if identity is None else identity.sign(signed_hash(content_hash, said))}
 
 
 def verify_ledger(folder: SiteFolder, files: Iterable[SiteFile] = ()) -> ledger.LedgerCheck:
@@ -534,7 +538,7 @@ def check_still_valid(folder: SiteFolder, last: LastFit) -> None:
         )
 
 
-def release_fit(folder: SiteFolder, approved_by: str) -> bytes:
+def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None = None) -> bytes:
     """Seal and record the last fit and return the bytes that leave; the same bytes if these rows left before.
 
     Parameters
@@ -542,15 +546,27 @@ def release_fit(folder: SiteFolder, approved_by: str) -> bytes:
     folder : SiteFolder
     approved_by : str
         Who approved, for the ledger; the name stays at the site.
+    shown : LastFit, optional
+        The fit that was approved: nothing is released if there is another one by now.
+
+    Raises
+    ------
+    RefusedError
+        If another fit was made after the one that was shown, or if something else forbids the release.
     """
     last = last_fit(folder)
+    if shown is not None and last.entry.hash != shown.entry.hash:
+        raise RefusedError(
+            f"another fit (entry {last.entry.number} of the ledger) was made after the one that was shown: look at it, "
+            "and decide again"
+        )
     check_latest(folder, last)
     if (earlier := earlier_release(folder, last)) is not None:
         return read_release(folder, earlier.number)
     check_still_valid(folder, last)
     head = folder.entries[-1].hash
     data = seal_file(folder, last.report.file).to_text().encode()
-    details = {"approved_by": approved_by[:200], "fit": last.entry.number}
+    details = {"approved_by": approved_by[:200], "fit": last.entry.number, "content": last.report.file.hash}
     tags = read_tags(folder, str(last.entry.details["tags"]))
     record_release(folder, "release", last.report.file.study, tags, data, details=details, head=head)
     return data

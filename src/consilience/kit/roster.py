@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 
 from consilience.errors import InvalidInputError
 from consilience.files.documents import Part, Text
+from consilience.files.json_text import content_hash as hash_of
 from consilience.fit.left_out import check_institutions
 from consilience.kit.toml_file import TomlFile, check_name, write_toml
 from consilience.messages.site_names import site_names
@@ -27,6 +28,15 @@ MARK = "ed25519:"
 KEY_BYTES, SIGNATURE_BYTES = 32, 64
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 NEEDED = "keys and signatures need the package cryptography: python -m pip install 'consilience[secure]'"
+
+
+def signed_hash(content: str, envelope: Mapping[str, Any]) -> str:
+    """Return the hash that is signed: of the content hash and of the rest of the envelope, if it says so.
+
+    Who leaves out that it says so has a signature of another hash.
+    """
+    rest = {name: value for name, value in envelope.items() if name != "signature"}
+    return content if "covers" not in rest else hash_of({"content": content, "envelope": rest})
 
 
 def signed_bytes(content_hash: str) -> bytes:
@@ -183,7 +193,8 @@ def check_signature(file: Signed, roster: Roster | None, require_signatures: boo
     Parameters
     ----------
     file : Signed
-        Its signature is ``file.envelope["signature"]`` and covers the content hash, and with it the name of the site.
+        Its signature is ``file.envelope["signature"]``. It covers the content hash, with the name of the site, and the
+        rest of the envelope; in files of earlier versions the content hash alone (:func:`signed_hash`).
     roster : Roster, optional
     require_signatures : bool
         Whether unsigned files are refused.
@@ -208,7 +219,7 @@ def check_signature(file: Signed, roster: Roster | None, require_signatures: boo
             f"the file of {file.site!a} has no signature although the roster has a key of this site: it was removed, "
             "or the site did not sign. Ask for the signed file",
         )
-    if verify_signature(key, signature, file.hash):
+    if verify_signature(key, signature, signed_hash(file.hash, file.envelope)):
         return Signature("signed", f"signed by {file.site!a}")
     return Signature("refused", _forged(file, signature, roster))
 
@@ -230,7 +241,7 @@ def _unknown(name: str, roster: Roster) -> str:
 def _forged(file: Signed, signature: object, roster: Roster) -> str:
     """Say how a signature fails: it is another site's, or nobody's."""
     for site in roster.sites:
-        if site.key is not None and verify_signature(site.key, signature, file.hash):
+        if site.key is not None and verify_signature(site.key, signature, signed_hash(file.hash, file.envelope)):
             return f"the file says that it is of {file.site!a} and was signed with the key of {site.name!a}"
     return (
         f"the signature of the file of {file.site!a} does not fit its content and the key in the roster: the file was "

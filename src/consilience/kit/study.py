@@ -5,6 +5,7 @@ It names columns, a closed list of families and transforms, and numbers. It cann
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
@@ -12,15 +13,32 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from consilience.columns import Column, Dictionary, Rule
 from consilience.columns.dictionary import MOST_LEVELS
 from consilience.errors import InvalidInputError
-from consilience.files.documents import Finite, Part, Text
+from consilience.files.documents import Finite, Part, Text, Visible
 from consilience.files.json_text import content_hash
 from consilience.kit.toml_file import TomlFile, check_name, write_toml
+from consilience.messages.site_names import looks
 from consilience.model import FAMILIES, GATES
 from consilience.model.families.registry import ELSEWHERE
 
 MOST_EXPERTS = 20
 MOST_COLUMNS = 500
-Level = bool | int | Finite | Text
+FORMULA = "=+-@"
+"""First characters by which a spreadsheet takes a text for a formula."""
+Shown = Annotated[Text, Visible]
+Level = bool | int | Finite | Shown
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Raise an error for names of columns that people, or a spreadsheet, could take for something else."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if name[0] in FORMULA:
+            raise ValueError(f"columns: {name!a} begins like a formula of a spreadsheet: rename it")
+        other = seen.setdefault(looks(name), name)
+        if names.count(name) > 1:
+            raise ValueError(f"columns: {name} is listed twice")
+        if other != name:
+            raise ValueError(f"columns: {other!a} and {name!a} look alike: rename one of them")
 
 
 class NumberColumn(Part):
@@ -28,7 +46,7 @@ class NumberColumn(Part):
 
     name: Text
     kind: Literal["number"]
-    unit: Annotated[str, StringConstraints(max_length=100)] = ""
+    unit: Annotated[str, StringConstraints(max_length=100), Visible] = ""
     low: Finite | None = None
     high: Finite | None = None
     missing: Literal["refuse", "drop", "fill"] = "refuse"
@@ -36,7 +54,7 @@ class NumberColumn(Part):
     transform: Literal["none", "log", "log1p", "sqrt"] = "none"
     centre: Finite = 0.0
     scale: Finite = 1.0
-    about: Annotated[str, StringConstraints(max_length=1000)] = ""
+    about: Annotated[str, StringConstraints(max_length=1000), Visible] = ""
 
     def column(self) -> Column:
         """Return the column as the library reads it."""
@@ -52,7 +70,7 @@ class CategoryColumn(Part):
     levels: Annotated[list[Level], Field(min_length=2, max_length=MOST_LEVELS)]
     reference: Level | None = None
     missing: Literal["refuse", "drop"] = "refuse"
-    about: Annotated[str, StringConstraints(max_length=1000)] = ""
+    about: Annotated[str, StringConstraints(max_length=1000), Visible] = ""
 
     def column(self) -> Column:
         """Return the column as the library reads it."""
@@ -138,7 +156,7 @@ class Study(TomlFile):
     format: Literal["consilience-study"]
     version: Literal[1]
     name: Text
-    title: Annotated[str, StringConstraints(max_length=1000)] = ""
+    title: Annotated[str, StringConstraints(max_length=1000), Visible] = ""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     max_rows: Annotated[int, Field(ge=1, le=10**12)] = 10**7
     model: Model
@@ -152,9 +170,7 @@ class Study(TomlFile):
         names = [column.name for column in self.columns]
         for name in [self.name, *names]:
             check_name(name)
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"columns: {', '.join(twice)} is listed twice")
+        check_columns(names)
         read = {"model.response": [self.model.response], "model.exposure": [self.model.exposure or names[0]]}
         read |= {f"model.{part}": getattr(self.model, part) or [] for part in ("gate_columns", "expert_columns")}
         for place, wanted in read.items():

@@ -29,7 +29,7 @@ def site_names(given: Iterable[object]) -> tuple[str, ...]:
             raise InvalidInputError(
                 f"site {name!a}: expected a name of 1 to {LONGEST} characters without control characters"
             )
-        other = seen.get(key := _skeleton(name))
+        other = seen.get(key := looks(name).casefold())
         seen[key] = name
         if other is not None:
             raise InvalidInputError(
@@ -38,7 +38,6 @@ def site_names(given: Iterable[object]) -> tuple[str, ...]:
     return names
 
 
-def _skeleton(name: str) -> str:
-    """Return a form that is the same for names that look alike: alphabet, case and the width of spaces do not count."""
-    compatible = unicodedata.normalize("NFKC", name).translate(_ALIKE)
-    return " ".join(compatible.casefold().split())
+def looks(name: str) -> str:
+    """Return a form that is the same for names that look alike: alphabet and the width of spaces do not count."""
+    return " ".join(unicodedata.normalize("NFKC", name).translate(_ALIKE).split())
