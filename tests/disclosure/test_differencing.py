@@ -10,11 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from consilience.columns import Column
 from consilience.errors import InvalidInputError
+from consilience.kit.differencing import Earlier, decide
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import SiteFolder
-from consilience.kit.release import Earlier, decide, decide_for_site, earlier_of, read_release, record_release
-from consilience.kit.site_fit import examine_for_study, site_file, wanted_of
+from consilience.kit.release import decide_for_site, earlier_of, read_release, record_release
+from consilience.kit.site_fit import examine_for_study, few_filled, site_file, wanted_of
 from consilience.kit.study import Study
 
 MIN_ROWS = 10
@@ -64,10 +66,11 @@ class Releasing:
 
     folder: SiteFolder
     has_rule: bool
+    people: str = ""
 
     def __call__(self, study: Study, rows: pa.Table) -> tuple[str, bytes | str]:
         """Return the outcome, and what leaves or why nothing does."""
-        used = UsedRows.of(rows, wanted_of(study).columns, self.folder.secret)
+        used = UsedRows.of(rows, wanted_of(study).columns, self.folder.secret, self.people)
         head = self.folder.entries[-1].hash
         if self.has_rule:
             found = decide_for_site(self.folder, study.identity, used, MIN_ROWS)
@@ -76,7 +79,7 @@ class Releasing:
             if found.outcome == "stored":
                 return "stored", read_release(self.folder, found.entry)
         data = site_file(study, self.folder.name, rows).to_text().encode()
-        record_release(self.folder, "release", study.identity, used.tags, data, head=head)
+        record_release(self.folder, "release", study.identity, used.tags, data, people=used.people_tags, head=head)
         return "allowed", data
 
 
@@ -244,6 +247,146 @@ def test_two_processes_cannot_both_release_what_each_alone_may(guarded):
 
 
 def test_min_rows_is_at_least_one():
-    used = UsedRows(ROWS, ("age",), bytes(32))
+    used = UsedRows.of(ROWS, [Column("age")], bytes(32))
     with pytest.raises(InvalidInputError, match="min_rows=0"):
         decide("sha256:a", used, [Earlier(1, "sha256:a", ("age",), 200, lambda: used.tags)], 0)
+
+
+# ---------------------------------------------------------------------- several releases together
+
+
+def dropping(*names: str) -> Study:
+    """A study that drops rows in which one of these columns is missing."""
+    columns = "".join(f'\n[[columns]]\nname = "{name}"\nkind = "number"\nmissing = "drop"\n' for name in names)
+    return Study.from_text(TEXT.replace('"stay"', f'"stay by {" and ".join(names) or "nothing"}"') + columns)
+
+
+def incomplete(n: int = 400, both: int = 1) -> pa.Table:
+    """Rows of which 60 lack one column, 60 another one, and the first ``both``, of the oldest people, lack both."""
+    rng = np.random.default_rng(4)
+    hidden = np.zeros((n, 2), dtype=bool)
+    hidden[both : both + 60, 0], hidden[both + 60 : both + 120, 1], hidden[:both] = True, True, True
+    values = {
+        name: pa.array(rng.uniform(50, 100, n), mask=mask) for name, mask in zip(("bmi", "crp"), hidden.T, strict=True)
+    }
+    age = np.r_[105.0, rng.uniform(20, 100, n - 1)]
+    return pa.table({"days": rng.gamma(3.0, 2.0, n), "age": age, **values, "patient": [f"p{i}" for i in range(n)]})
+
+
+FOUR = [dropping(), dropping("bmi"), dropping("crp"), dropping("bmi", "crp")]
+
+
+def test_four_studies_single_out_the_one_who_lacks_two_values_without_the_rule(unguarded):
+    rows = incomplete()
+    everybody, bmi, crp, both = (sums(unguarded(study, rows)[1]) for study in FOUR)
+    target = np.array([rows["days"][0].as_py(), rows["age"][0].as_py()])
+    np.testing.assert_allclose(everybody - bmi - crp + both, target, rtol=1e-8)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
+def test_four_studies_together_are_refused(guarded, order):
+    rows = incomplete()
+    outcomes = [guarded(FOUR[place], rows) for place in order]
+    assert [outcome for outcome, _ in outcomes] == ["allowed"] * 3 + ["refused"]
+    assert "earlier releases together" in outcomes[-1][1]
+
+
+@pytest.mark.parametrize("many", [9, 10, 40])
+def test_four_studies_are_allowed_if_enough_people_lack_both_values(guarded, many):
+    outcomes = [guarded(study, incomplete(both=many))[0] for study in FOUR]
+    assert outcomes[:3] == ["allowed"] * 3
+    assert outcomes[3] == ("refused" if many < MIN_ROWS else "allowed")
+
+
+def test_the_rule_counts_rows_that_have_left_the_table(guarded):
+    rows = incomplete()
+    assert [guarded(study, rows)[0] for study in FOUR[:2]] == ["allowed"] * 2
+    assert guarded(FOUR[2], rows.slice(1))[0] == "allowed"  # without the target, who lacks the column as well
+    assert guarded(FOUR[3], rows.slice(1))[0] == "refused"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_honest_subgroups_are_allowed(guarded, seed):
+    rng, rows = np.random.default_rng(seed), incomplete()
+    for number in range(4):  # studies of random halves, which overlap in about a quarter of the rows
+        chosen = rows.filter(pa.array(rng.random(rows.num_rows) < 0.5))
+        renamed = Study.from_text(TEXT.replace('"stay"', f'"half {number}"'))
+        assert guarded(renamed, chosen)[0] == "allowed"
+
+
+# ---------------------------------------------------------------------- people
+
+
+def by_patient(path: Path) -> Releasing:
+    return Releasing(SiteFolder.init("east", "", path), has_rule=True, people="patient")
+
+
+def recoded(rows: pa.Table, some: slice = slice(None)) -> pa.Table:
+    age = rows["age"].to_numpy().copy()
+    age[some] -= 0.25
+    return rows.set_column(1, "age", pa.array(age))
+
+
+@pytest.mark.parametrize("some", [slice(None), slice(0, 200)], ids=["all rows", "a part of the rows"])
+def test_who_left_is_seen_by_person_although_a_column_was_recoded(tmp_path, unguarded, some):
+    rows = incomplete()
+    later = recoded(rows, some).slice(1)
+    site = by_patient(tmp_path)
+    assert site(STUDY, rows)[0] == "allowed"
+    outcome, said = site(RENAMED, later)
+    assert outcome == "refused"
+    assert "fewer than 10 rows" in said
+    before, after = (sums(unguarded(study, each)[1]) for study, each in ((STUDY, rows), (RENAMED, later)))
+    shift = 0.25 * (len(range(*some.indices(rows.num_rows))) - 1)
+    target = np.array([rows["days"][0].as_py(), rows["age"][0].as_py()])
+    np.testing.assert_allclose(before - after - [0, shift], target, rtol=1e-8)
+
+
+def test_the_same_people_with_a_recoded_column_are_allowed_without_a_statement(tmp_path):
+    site, rows = by_patient(tmp_path), incomplete()
+    assert site(STUDY, rows)[0] == "allowed"
+    assert site(RENAMED, recoded(rows))[0] == "allowed"
+    assert site(RENAMED, recoded(rows, slice(0, 4)))[0] == "refused"  # four corrected rows
+
+
+def test_a_person_with_many_rows_counts_once(tmp_path):
+    rows = incomplete()
+    owners = pa.array([f"p{max(i - 60, 0)}" for i in range(rows.num_rows)])
+    shared = rows.set_column(rows.column_names.index("patient"), "patient", owners)
+    site = by_patient(tmp_path)
+    assert site(STUDY, shared)[0] == "allowed"
+    assert site(RENAMED, shared.slice(61))[0] == "refused"  # 61 rows of one person
+    assert site(RENAMED, shared.slice(80))[0] == "allowed"
+
+
+def test_a_table_without_the_column_of_people_is_refused_with_what_to_do(tmp_path):
+    site, rows = by_patient(tmp_path), incomplete()
+    with pytest.raises(InvalidInputError, match="the table lacks it: export it too"):
+        site(STUDY, rows.drop_columns(["patient"]))
+    empty = rows.set_column(4, "patient", pa.array([None, *rows["patient"].to_pylist()[1:]]))
+    with pytest.raises(InvalidInputError, match="is empty in 1 rows"):
+        site(STUDY, empty)
+
+
+# ---------------------------------------------------------------------- values that a study fills in
+
+
+def filling(value: int) -> Study:
+    column = f'\n[[columns]]\nname = "bmi"\nkind = "number"\nmissing = "fill"\nfill = {value}\n'
+    return Study.from_text(TEXT.replace('"stay"', f'"stay {value}"') + column)
+
+
+def test_two_values_to_fill_in_show_who_lacks_one_without_the_rule(unguarded):
+    rows = incomplete(both=1).select(["days", "age", "bmi"])
+    few = rows.set_column(2, "bmi", pa.array([None, *np.full(rows.num_rows - 1, 20.0)]))
+    found = [json.loads(unguarded(filling(value), few)[1])["content"]["columns"] for value in (8, 9)]
+    products = [np.array(each["covariate_products"]) for each in found]
+    means = [np.array(each["covariate_means"]) for each in found]
+    full = [P + few.num_rows * np.outer(m, m) for P, m in zip(products, means, strict=True)]
+    assert (full[1] - full[0])[0, 1] == pytest.approx(105.0, rel=1e-6)  # the age of the one who lacks the value
+
+
+@pytest.mark.parametrize(("many", "refused"), [(0, False), (1, True), (9, True), (10, False)])
+def test_few_values_are_not_filled_in(many, refused):
+    rows = ROWS.set_column(2, "bmi", pa.array([*[None] * many, *np.full(ROWS.num_rows - many, 20.0)]))
+    assert bool(few_filled(filling(8), rows, MIN_ROWS)) == refused

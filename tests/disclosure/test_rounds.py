@@ -13,6 +13,7 @@ import pytest
 
 import round_attacks as attacks
 from consilience import FederatedEM
+from consilience.columns import Column
 from consilience.datasets import paper, soft
 from consilience.engines import InProcess
 from consilience.fit import Expect, Specification
@@ -208,7 +209,7 @@ def test_failure_codes_do_not_tell_the_largest_class() -> None:
 
 def test_a_refusal_ends_the_run_and_is_charged(tmp_path: Any) -> None:
     folder = SiteFolder.init("north", Policy.of_profile().to_text(), tmp_path)
-    used = UsedRows(pa.table({"age": list(range(100))}), ("age",), folder.secret)
+    used = UsedRows.of(pa.table({"age": list(range(100))}), [Column("age")], folder.secret)
     keep = record_into(folder, "sha256:a", used)
     guard = GuardedSite(hospital(), RoundsOf(Policy.of_profile()), keep=keep)
     summary = encode(Summarise(D, 1))

@@ -149,7 +149,7 @@ def test_used_rows_are_those_that_are_not_dropped():
     assert used.tags_in(["weight"]) is None
     assert "secret" not in repr(used)
     with pytest.raises(InvalidInputError, match="lacks a column"):
-        UsedRows(TABLE, ("weight",), KEY).tags  # noqa: B018
+        UsedRows.of(TABLE, [Column("weight")], KEY).tags  # noqa: B018
 
 
 @pytest.mark.long

@@ -3,13 +3,15 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from consilience.columns import Column
 from consilience.errors import InvalidInputError
 from consilience.files.site_file import SiteFile
 from consilience.kit import folder as folders
 from consilience.kit import ledger
+from consilience.kit.differencing import check_unchanged
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
-from consilience.kit.release import check_unchanged, earlier_of, read_release, record_release, seal_file, verify_ledger
+from consilience.kit.release import earlier_of, read_release, record_release, seal_file, verify_ledger
 from consilience.kit.roster import Roster, RosterSite, check_signature
 from consilience.messages.questions import LocalFit
 from consilience.model.summary import ColumnSummary
@@ -29,7 +31,7 @@ def folder(tmp_path):
 
 def released(folder, rows=TABLE):
     file = seal_file(folder, site_file())
-    used = UsedRows(rows, ("age",), folder.secret)
+    used = UsedRows.of(rows, [Column("age")], folder.secret)
     return file, record_release(
         folder, "release", STUDY, used.tags, file.to_text().encode(), details={"approved_by": "A. Person"}
     )
@@ -89,10 +91,10 @@ def test_an_entry_says_who_approved_and_which_rows_were_used(folder):
 
 def test_the_same_rows_are_kept_once(folder):
     released(folder)
-    record_release(folder, "run", STUDY, UsedRows(TABLE, ("age",), folder.secret).tags)
+    record_release(folder, "run", STUDY, UsedRows.of(TABLE, [Column("age")], folder.secret).tags)
     assert len(list((folder.path / "tags").iterdir())) == 1
     with pytest.raises(InvalidInputError, match="has bytes that are kept"):
-        record_release(folder, "release", STUDY, UsedRows(TABLE, ("age",), folder.secret).tags)
+        record_release(folder, "release", STUDY, UsedRows.of(TABLE, [Column("age")], folder.secret).tags)
 
 
 @pytest.mark.parametrize(
@@ -114,9 +116,9 @@ def test_the_ledger_cannot_name_a_file_elsewhere(folder):
 
 
 def test_data_that_change_during_a_run_end_it(folder):
-    record_release(folder, "run", STUDY, UsedRows(TABLE, ("age",), folder.secret).tags)
+    record_release(folder, "run", STUDY, UsedRows.of(TABLE, [Column("age")], folder.secret).tags)
     (begun,) = earlier_of(folder)
-    check_unchanged(UsedRows(TABLE.take(list(range(39, -1, -1))), ("age",), folder.secret), begun)
+    check_unchanged(UsedRows.of(TABLE.take(list(range(39, -1, -1))), [Column("age")], folder.secret), begun)
     for changed in (TABLE.slice(1), pa.table({"age": list(range(20))}), TABLE.rename_columns(["years"])):
         with pytest.raises(InvalidInputError, match="the run ends"):
-            check_unchanged(UsedRows(changed, ("age",), folder.secret), begun)
+            check_unchanged(UsedRows.of(changed, [Column("age")], folder.secret), begun)

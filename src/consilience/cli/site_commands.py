@@ -16,6 +16,7 @@ from consilience.cli.preview import annex_of, answer_text, preview_document, tex
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger, release
+from consilience.kit.examination import check_people
 from consilience.kit.folder import LEDGER, POLICY, SiteFolder
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
@@ -23,7 +24,7 @@ from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_ques
 from consilience.kit.policy.policy import PROFILES, Policy
 from consilience.kit.policy.refit import table_refusal
 from consilience.kit.private_files import slug
-from consilience.kit.site_fit import MisfitError, examine_for_study, fit_at_site, study_rows
+from consilience.kit.site_fit import MisfitError, examine_for_study, few_filled, fit_at_site, study_rows
 from consilience.kit.site_rounds import table_of_run
 from consilience.kit.study import Study
 
@@ -184,7 +185,10 @@ def policy_refusal(name: str, where: Path, study: Study, table: pa.Table) -> str
         return ""
     folder = folder_of(name, where)
     with report_as(CommandFault.POLICY):
-        return table_refusal(study_rows(study, table), study, Policy.from_text(folder.policy))
+        policy = Policy.from_text(folder.policy)
+        check_people(table, policy.people.column)
+        filled = few_filled(study, table, policy.stricter(study.minimum).site.min_rows)
+        return filled or table_refusal(study_rows(study, table), study, policy)
 
 
 @site.command()

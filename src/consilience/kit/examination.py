@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import TEXT, codes_of
 from consilience.data.file_columns import is_number
 from consilience.errors import InvalidInputError
 from consilience.kit.near_copies import count_near_copies, say_near_copies
-from consilience.kit.row_tags import RowTags, missing_in, row_tags, whole_column
+from consilience.kit.row_tags import RowTags, missing_in, number_tags, row_tags, tags_in_order, whole_column
 from consilience.numerics.arrays import Array
 
 FACTORS = {
@@ -288,6 +290,19 @@ def _copy_findings(table: pa.Table, wanted: Wanted) -> Iterator[Finding]:
 # ---------------------------------------------------------------- used rows
 
 
+def check_people(table: pa.Table, people: str) -> None:
+    """Raise an error if a table does not say of each row which person it is of, though the policy names the column."""
+    if not people:
+        return
+    if table.column_names.count(people) != 1:
+        raise InvalidInputError(
+            f"the policy says that column {people!r} tells people apart, and the table lacks it: export it too. It is "
+            "compared at the site and never leaves"
+        )
+    if missing := int(np.count_nonzero(missing_in(whole_column(table, people)))):
+        raise InvalidInputError(f"column {people!r} tells people apart and is empty in {missing:,} rows: fill it in")
+
+
 @dataclass(frozen=True, eq=False)
 class UsedRows:
     """The rows of a table that a study uses, with all columns of the table, and their tags.
@@ -297,29 +312,70 @@ class UsedRows:
 
     Parameters
     ----------
-    table : pyarrow.Table
-        The rows used.
+    whole : pyarrow.Table
+        The whole table, with the rows that the study drops.
     read : tuple of str
         Names of the columns that the study reads.
     secret : bytes
+    kept : (N,) array of bool
+        Which rows of the whole table are used.
+    people : str
+        Name of the column that tells people apart; empty if none is known.
     """
 
-    table: pa.Table
+    whole: pa.Table
     read: tuple[str, ...]
     secret: bytes = field(repr=False)
+    kept: NDArray[np.bool_]
+    people: str = ""
     _known: dict[tuple[str, ...], RowTags] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, table: pa.Table, columns: Iterable[Column], secret: bytes) -> UsedRows:
-        """Return the rows that the rules of the columns for missing values do not drop."""
+    def of(cls, table: pa.Table, columns: Iterable[Column], secret: bytes, people: str = "") -> UsedRows:
+        """Return the rows that the rules of the columns for missing values do not drop.
+
+        Raises
+        ------
+        InvalidInputError
+            If the table lacks the column that tells people apart, or if it has missing values there.
+        """
         read = tuple(columns)
-        names = tuple(column.name for column in read)
-        return cls(table.filter(pa.array(complete_rows(table, read))), names, secret)
+        check_people(table, people)
+        return cls(table, tuple(column.name for column in read), secret, complete_rows(table, read), people)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """The rows used, with all columns."""
+        return self.whole.filter(pa.array(self.kept))
 
     @property
     def n(self) -> int:
-        """Number of rows."""
-        return int(self.table.num_rows)
+        """Number of rows used."""
+        return int(np.count_nonzero(self.kept))
+
+    @property
+    def people_columns(self) -> tuple[str, ...]:
+        """Columns that tell people apart: one or none."""
+        return (self.people,) if self.people else ()
+
+    @property
+    def people_tags(self) -> RowTags | None:
+        """Tags of the people of the rows used; None if no column tells people apart."""
+        return self.tags_in(self.people_columns) if self.people else None
+
+    def whole_tags(self, names: tuple[str, ...]) -> NDArray[np.uint64] | None:
+        """Return the tags of all rows of the whole table, in their order; None if it lacks a column, or for none."""
+        if not names or any(self.whole.column_names.count(name) != 1 for name in names):
+            return None
+        return tags_in_order(self.whole, names, self.secret)
+
+    def whole_in(self, tags: RowTags) -> NDArray[np.bool_]:
+        """Return which rows of the whole table are among others; none if the table lacks one of their columns."""
+        mine = self.whole_tags(tags.columns)
+        if mine is None:
+            return np.zeros(self.whole.num_rows, dtype=bool)
+        one, others = number_tags(mine, tags.tags)
+        return np.isin(one, others)
 
     @property
     def tags(self) -> RowTags:

@@ -1,18 +1,5 @@
 """From a fit to a release: what is kept until a person approves it, whether it may still leave, and what left.
 
-Whether a release would disclose single rows by its difference to an earlier one over nearly the same rows.
-
-Two sums that differ by one row give the row, however many rows each has. So a site refuses what rests on rows that
-differ from those of an earlier release or run by at least one and fewer than ``min_rows`` rows, whether these were
-added, removed or swapped, and whatever the studies are called. Rows are compared in the columns that the earlier study
-read. If the table lacks one of them, the rows cannot be compared, and only a difference in the number of rows of
-``min_rows`` or more shows that the sets are far enough apart. A column that is recoded in all rows makes new rows of
-them: sets of nearly the same number of rows without a common row are refused too. In both cases the people at the site
-may state that the rows are those of other people; the statement is recorded.
-
-What the rule does not cover: it compares with one earlier release at a time, not with unions and differences of
-several.
-
 What left a site, in its folder: the bytes of each release and the tags of the rows that it used.
 
 Files are written before the entry of the ledger that names them, and carry their hash as a name: after a crash in
@@ -21,7 +8,7 @@ between there is a file that no entry names, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -33,6 +20,7 @@ from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.json_text import bytes_hash, parse_json, read_capped, read_text, write_json
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
+from consilience.kit.differencing import Decision, Earlier, decide
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.policy.policy import Policy
@@ -40,7 +28,7 @@ from consilience.kit.policy.refit import MembershipTest
 from consilience.kit.policy.rules import Check
 from consilience.kit.private_files import write_once
 from consilience.kit.roster import signed_hash
-from consilience.kit.row_tags import RowTags, count_differences
+from consilience.kit.row_tags import RowTags
 
 FORMAT = "consilience fit report"
 VERSION = 1
@@ -133,137 +121,6 @@ def _part(kind: type[Any], stated: Mapping[str, Any]) -> Any:
     return kind(**{field.name: stated[field.name] for field in fields(kind)})
 
 
-# ---------------------------------------------------------------- differencing
-
-OTHERS = (
-    "If the rows are those of other people, such as of another year, state it: 'consilience site fit --other-people "
-    '"REASON"\'; the ledger keeps the statement'
-)
-"""What to do where rows cannot be compared."""
-
-
-@dataclass(frozen=True)
-class Earlier:
-    """What a site keeps of an earlier release or run.
-
-    Parameters
-    ----------
-    entry : int
-        Its number in the ledger.
-    study : str
-        Identity of the study, ``sha256:...``.
-    columns : tuple of str
-        Sorted names of the columns that were read.
-    rows : int
-        Number of rows used.
-    load : callable
-        Returns the tags of these rows.
-    is_release : bool
-        Whether there are stored bytes that can be returned.
-    """
-
-    entry: int
-    study: str
-    columns: tuple[str, ...]
-    rows: int
-    load: Callable[[], RowTags]
-    is_release: bool = True
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Whether something may leave.
-
-    Parameters
-    ----------
-    outcome : {"allowed", "stored", "refused"}
-        "stored": these rows were released for this study before, and the same bytes are returned.
-    entry : int, optional
-        Entry of the ledger that decided.
-    said : str
-        The reason of a refusal and how to go on; without numbers of rows or values.
-    """
-
-    outcome: Literal["allowed", "stored", "refused"]
-    entry: int | None = None
-    said: str = ""
-
-
-def decide(
-    study: str, used: UsedRows, earlier: Iterable[Earlier], min_rows: int, *, other_people: bool = False
-) -> Decision:
-    """Decide whether a release or run over these rows is allowed beside all earlier ones.
-
-    Parameters
-    ----------
-    study : str
-        Identity of the study, ``sha256:...``.
-    used : UsedRows
-        Rows that would be used, with all columns of the table.
-    earlier : iterable of Earlier
-        All earlier releases and runs over the data set, of any study.
-    min_rows : int
-        Smallest number of rows about which something may be said.
-    other_people : bool
-        Whether the people at the site state that the rows are not those of earlier releases, where nobody can tell.
-    """
-    if min_rows < 1:
-        raise InvalidInputError(f"min_rows={min_rows}: expected at least 1")
-    found = [(each, _compared(used, each, min_rows)) for each in earlier]
-    for each, apart in found:
-        if each.is_release and each.study == study and apart == 0:
-            return Decision("stored", each.entry, f"entry {each.entry} released these rows for this study")
-    for each, apart in found:
-        if said := _refusal(used, each, apart, min_rows, other_people=other_people):
-            return Decision("refused", each.entry, said)
-    return Decision("allowed")
-
-
-def check_unchanged(used: UsedRows, begun: Earlier) -> None:
-    """Raise an error if the rows are not exactly those with which a run began: the run ends there."""
-    tags = used.tags_in(begun.columns)
-    if tags is None or tags != begun.load():
-        raise InvalidInputError(
-            f"the rows are not those with which the run of entry {begun.entry} of the ledger began: the run ends. "
-            "Begin a new run; it is held against this one"
-        )
-
-
-def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
-    """Return by how many rows the sets differ, or a lower bound of at least ``min_rows``; None if nobody can tell."""
-    fewer = abs(used.n - earlier.rows)
-    if fewer >= min_rows:
-        return fewer
-    tags = used.tags_in(earlier.columns)
-    return None if tags is None else count_differences(tags, earlier.load())
-
-
-def _refusal(used: UsedRows, earlier: Earlier, apart: int | None, min_rows: int, *, other_people: bool) -> str:
-    """Say why nothing may be released beside an earlier release or run; empty if it may."""
-    if apart is not None and 0 < apart < min_rows:
-        return (
-            f"the rows differ from those of entry {earlier.entry} of the ledger, but by fewer than {min_rows} rows: "
-            "the difference of the two results would disclose these rows. Use exactly the rows of that entry (for the "
-            f"same study its stored file is returned), or wait until at least {min_rows} rows have been added or "
-            "removed"
-        )
-    if other_people:
-        return ""
-    if apart is None:
-        absent = ", ".join(repr(name) for name in earlier.columns if used.table.column_names.count(name) != 1)
-        return (
-            f"the rows cannot be compared with those of entry {earlier.entry} of the ledger, because the table lacks "
-            f"columns that were read there: {absent}. Use a table that has them; the study need not read them. {OTHERS}"
-        )
-    if abs(used.n - earlier.rows) < min_rows and apart == used.n + earlier.rows > 0:  # nearly as many, none in common
-        return (
-            f"no row of entry {earlier.entry} of the ledger is found again, although the numbers of rows nearly agree: "
-            "a column may have been recoded, and the difference of the two results would then disclose single rows. "
-            f"Use the table with the values that it had. {OTHERS}"
-        )
-    return ""
-
-
 # ---------------------------------------------------------------- sealing
 
 
@@ -331,7 +188,9 @@ def earlier_of(folder: SiteFolder) -> list[Earlier]:
             try:
                 columns, rows = tuple(details["columns"]), int(details["rows"])
                 load = partial(read_tags, folder, str(details["tags"]))
-                found.append(Earlier(entry.number, details["study"], columns, rows, load, entry.kind == "release"))
+                people = partial(read_tags, folder, str(details["people"])) if "people" in details else None
+                is_release = entry.kind == "release"
+                found.append(Earlier(entry.number, details["study"], columns, rows, load, is_release, people))
             except (KeyError, TypeError, ValueError) as error:
                 raise InvalidInputError(
                     f"entry {entry.number} of the ledger does not say which rows it used: it was written by another "
@@ -345,7 +204,7 @@ def decide_for_site(
 ) -> Decision:
     """Decide by the ledger of a site whether a release or run over these rows is allowed.
 
-    ``other_people`` is a statement of the people at the site, as in :func:`~consilience.kit.release.decide`.
+    ``other_people`` is a statement of the people at the site, as in :func:`~consilience.kit.differencing.decide`.
     """
     return decide(study, used, earlier_of(folder), min_rows, other_people=other_people)
 
@@ -357,6 +216,7 @@ def record_release(
     tags: RowTags,
     data: bytes | None = None,
     *,
+    people: RowTags | None = None,
     details: Mapping[str, Any] | None = None,
     head: str | None = None,
 ) -> ledger.Entry:
@@ -372,6 +232,8 @@ def record_release(
         Tags of the rows used.
     data : bytes, optional
         What leaves; a release has them.
+    people : RowTags, optional
+        Tags of the people of these rows, if the policy names a column that tells them apart.
     details : mapping, optional
         More details of the entry, such as who approved.
     head : str, optional
@@ -385,6 +247,7 @@ def record_release(
         "columns": list(tags.columns),
         "rows": tags.n,
         "tags": keep_tags(folder, tags),
+        **({} if people is None else {"people": keep_tags(folder, people)}),
     }
     if data is not None:
         found["file"] = keep_bytes(folder.path / "releases", data)
@@ -462,20 +325,21 @@ class LastFit:
     entry: ledger.Entry
 
 
-def keep_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledger.Entry:
+def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows) -> ledger.Entry:
     """Store a fit in the site's folder and record it; it is the one that :func:`release_fit` releases.
 
     Parameters
     ----------
     folder : SiteFolder
     report : FitReport
-    tags : RowTags
-        Tags of the rows used.
+    used : UsedRows
     """
+    people = used.people_tags
     details = {
         "study": report.file.study,
-        "rows": tags.n,
-        "tags": keep_tags(folder, tags),
+        "rows": used.n,
+        "tags": keep_tags(folder, used.tags),
+        **({} if people is None else {"people": keep_tags(folder, people)}),
         "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
         **({"stated": stated} if (stated := [note for note in report.notes if note.startswith(STATED)]) else {}),
     }
@@ -567,6 +431,7 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
     head = folder.entries[-1].hash
     data = seal_file(folder, last.report.file).to_text().encode()
     details = {"approved_by": approved_by[:200], "fit": last.entry.number, "content": last.report.file.hash}
-    tags = read_tags(folder, str(last.entry.details["tags"]))
-    record_release(folder, "release", last.report.file.study, tags, data, details=details, head=head)
+    tags, stated = read_tags(folder, str(last.entry.details["tags"])), last.entry.details.get("people")
+    people = None if stated is None else read_tags(folder, str(stated))
+    record_release(folder, "release", last.report.file.study, tags, data, people=people, details=details, head=head)
     return data

@@ -116,13 +116,20 @@ def _head(line: bytes, name: str) -> tuple[tuple[str, ...], int]:
 
 
 def row_tags(table: pa.Table, columns: Iterable[str], secret: bytes) -> RowTags:
-    """Compute the tags of all rows of a table in the given columns.
+    """Compute the sorted tags of all rows of a table in the given columns, as :func:`tags_in_order` does."""
+    names = tuple(sorted(set(columns)))
+    return RowTags(names, _sorted(tags_in_order(table, names, secret)))
+
+
+def tags_in_order(table: pa.Table, names: tuple[str, ...], secret: bytes) -> NDArray[np.uint64]:
+    """Compute the tags of all rows of a table in the given columns, in the order of the rows, ``(n, 2)``.
 
     Parameters
     ----------
     table : pyarrow.Table
         Columns of numbers, booleans or text.
-    columns : iterable of str
+    names : tuple of str
+        Sorted names of the columns.
     secret : bytes
         Secret of the site, 32 bytes.
     """
@@ -130,7 +137,6 @@ def row_tags(table: pa.Table, columns: Iterable[str], secret: bytes) -> RowTags:
         raise InvalidInputError(f"the secret of the site has {len(secret)} bytes, expected {SECRET}")
     if table.num_rows > MOST_ROWS:
         raise InvalidInputError(f"the table has more than {MOST_ROWS:,} rows, the most that are compared")
-    names = tuple(sorted(set(columns)))
     if not names:
         raise InvalidInputError("rows have no tags without a column: name the columns that are read")
     cells = [_cells(whole_column(table, name), name, secret) for name in names]
@@ -139,8 +145,7 @@ def row_tags(table: pa.Table, columns: Iterable[str], secret: bytes) -> RowTags:
     for at in range(0, table.num_rows, BLOCK):
         block = np.concatenate([cell[at : at + BLOCK] for cell in cells], axis=1)
         found += _hashed(block, start)
-    tags = np.frombuffer(bytes(found), dtype=">u8").astype(np.uint64).reshape(-1, 2)
-    return RowTags(names, _sorted(tags))
+    return np.frombuffer(bytes(found), dtype=">u8").astype(np.uint64).reshape(-1, 2)
 
 
 def _hashed(block: NDArray[np.uint8], start: hashlib.blake2b) -> bytes:
@@ -199,13 +204,27 @@ def _sorted(tags: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def count_differences(first: RowTags, second: RowTags) -> int:
     """Count the rows that are in one of two tables and not in the other; a row that occurs twice counts twice."""
+    return int(np.abs(_excess(first, second)).sum())
+
+
+def count_tags_apart(first: RowTags, second: RowTags) -> int:
+    """Count the tags that occur more often in one of two tables than in the other: people, if tags are of people."""
+    return int(np.count_nonzero(_excess(first, second)))
+
+
+def _excess(first: RowTags, second: RowTags) -> NDArray[np.intp]:
+    """Return how many times more often each tag of two tables occurs in the first."""
     if first.columns != second.columns:
         raise InvalidInputError("tags in different columns cannot be compared")
-    tags = np.concatenate([first.tags, second.tags])
-    if not len(tags):
-        return 0
-    signs = np.repeat(np.array([1, -1]), [first.n, second.n])
+    one, two = number_tags(first.tags, second.tags)
+    size = first.n + second.n
+    return np.bincount(one, minlength=size) - np.bincount(two, minlength=size)
+
+
+def number_tags(*sets: NDArray[np.uint64]) -> list[NDArray[np.intp]]:
+    """Return a number in place of each tag, the same for the same tag, for each of several sets ``(n, 2)``."""
+    tags = np.concatenate(sets)
     order = np.lexsort((tags[:, 1], tags[:, 0]))
-    tags, signs = tags[order], signs[order]
-    starts = np.flatnonzero(np.r_[True, np.any(tags[1:] != tags[:-1], axis=1)])
-    return int(np.sum(np.abs(np.add.reduceat(signs, starts))))
+    numbers = np.empty(len(tags), dtype=np.intp)
+    numbers[order] = np.cumsum(np.r_[False, np.any(np.diff(tags[order], axis=0) != 0, axis=1)][: len(tags)])
+    return np.split(numbers, np.cumsum([len(each) for each in sets])[:-1])

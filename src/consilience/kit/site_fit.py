@@ -18,6 +18,7 @@ from consilience.kit.near_copies import say_near_copies
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import Release, fit_releasable, regression_leverage, release_evidence, self_test
 from consilience.kit.release import STATED, FitReport, decide_for_site, keep_again, keep_fit, record_refusal
+from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_model import task_of
 from consilience.messages import FitSite, LocalFit
@@ -172,10 +173,12 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
         If nothing may leave; the refusal is recorded in the ledger.
     """
     rows, policy = validate_rows(study, table), Policy.from_text(folder.policy)
-    used = UsedRows.of(table, wanted_of(study).read, folder.secret)
+    used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column)
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
         raise _refused(folder, study, NO_KEY)
+    if said := few_filled(study, table, applied.site.min_rows):
+        raise _refused(folder, study, said)
     decision = decide_for_site(
         folder, study.identity, used, applied.site.min_rows, other_people=bool(other_people.strip())
     )
@@ -192,7 +195,24 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
     file = file_of(study, folder.name, release)
     report = _report(question, study, rows, release, file=file, notes=tuple(notes))
-    return FitAtSite(keep_fit(folder, report, used.tags))
+    return FitAtSite(keep_fit(folder, report, used))
+
+
+def few_filled(study: Study, table: pa.Table, min_rows: int) -> str:
+    """Say why nothing may be released if few values are filled in; empty if none or enough of a column are.
+
+    Two studies with other values in their place have the same rows, and their difference shows whose are missing.
+    """
+    for column in wanted_of(study).columns:
+        if column.rule.missing != "fill":
+            continue
+        if 0 < np.count_nonzero(missing_in(whole_column(table, column.name))) < min_rows:
+            return (
+                f"column {column.name!r} is to be filled in where it is missing, in fewer than {min_rows} rows: studies"
+                " that fill in other values would disclose these rows. Complete them, or ask the coordinator for a "
+                "study that drops them"
+            )
+    return ""
 
 
 NO_KEY = "signatures are required and the site has no key: install consilience[secure], then run 'consilience site key'"

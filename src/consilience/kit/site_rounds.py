@@ -21,7 +21,7 @@ from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.rounds.asked import Asked
 from consilience.kit.policy.rounds.guard import GuardedSite, Keep, MakeDialogue, Outcome, RoundsOf
-from consilience.kit.site_fit import question_of, validate_rows, wanted_of
+from consilience.kit.site_fit import few_filled, question_of, validate_rows, wanted_of
 from consilience.kit.study import Study
 from consilience.messages import LocalFit, encode
 from consilience.methods import Method, Task
@@ -90,7 +90,7 @@ def begin_run(
     asked = collect_asked(folder, used)
     named = {name: text[:1000] for name, text in run.items()}
     details = {**named, "state": _stored(folder, asked), **({"stated": [stated]} if stated else {})}
-    release.record_release(folder, "run", study, used.tags, details=details)
+    release.record_release(folder, "run", study, used.tags, people=used.people_tags, details=details)
     return asked
 
 
@@ -238,7 +238,9 @@ def open_guarded_site(
         If the rows differ from those of an earlier release or run by a few; the refusal is recorded in the ledger.
     """
     rows, policy = validate_rows(study, table), Policy.from_text(folder.policy).stricter(study.minimum)
-    used = UsedRows.of(table, wanted_of(study).read, folder.secret)
+    used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column)
+    if said := few_filled(study, table, policy.site.min_rows):
+        raise RefusedError(said)
     before = resume_run(folder, part.run, used) if part.run else None
     if before is None:
         named = {"method": repr(method), "run": part.run, "table": part.table}

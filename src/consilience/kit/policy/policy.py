@@ -54,6 +54,12 @@ class CovariateLimits(Part):
     rows_per_class: Count
 
 
+class People(Part):
+    """What tells people apart, at this site."""
+
+    column: Annotated[str, Field(max_length=200)]
+
+
 class ReleaseRules(Part):
     """How a file may leave the site."""
 
@@ -163,6 +169,11 @@ COMMENTS = {
     "residual_degrees": "Rows of an expert beyond the number of its coefficients.",
     "covariates": "Limits on the summary of the covariates, which describes them by a few classes of rows.",
     "rows_per_class": "Rows that a class of the summary stands for.",
+    "people": (
+        "Releases are compared with each other, so that no difference of them shows a few people. Rows are people\n"
+        "unless a column tells them apart, such as a patient number. It is read here and never leaves."
+    ),
+    "column": "Name of that column; empty if there is none.",
     "release": "How a file may leave.",
     "allow_no_input": "Whether a program may release a file without the question to a person (--no-input).",
     "require_signatures": "Whether files must be signed.",
@@ -196,6 +207,7 @@ class Policy(TomlFile):
     site: SiteLimits
     experts: ExpertLimits
     covariates: CovariateLimits
+    people: People = People(column="")
     release: ReleaseRules
     rounds: RoundRules
 
@@ -227,6 +239,8 @@ class Policy(TomlFile):
         Limits that were added later count where they differ from the profile's: older files keep their identity.
         """
         said, profile = self.model_dump(), PROFILES[self.profile]["rounds"]
+        if not self.people.column:
+            del said["people"]
         said["rounds"] = {
             name: value for name, value in said["rounds"].items() if name not in ADDED_LATER or value != profile[name]
         }
@@ -236,7 +250,7 @@ class Policy(TomlFile):
     def limits(self) -> dict[str, float]:
         """All limits that are numbers or yes/no, by name."""
         tables = [part for part in self.model_dump().values() if isinstance(part, dict)]
-        return {key: float(value) for part in tables for key, value in part.items() if not isinstance(value, list)}
+        return {key: float(value) for part in tables for key, value in part.items() if isinstance(value, int | float)}
 
     def keeps(self, other: Policy) -> bool:
         """Whether every limit is at least as strict as that of another policy."""
