@@ -119,7 +119,7 @@ def decide(
     for each, apart in found:
         if said := _refusal(used, each, apart, min_rows, other_people=other_people):
             return Decision("refused", each.entry, said)
-    if found and largest_leverage(used, [each for each, _ in found]) > (1 + 1e-9) / min_rows:
+    if found and leverage_together(used, [each for each, _ in found]) > (1 + 1e-9) / min_rows:
         return Decision("refused", None, TOGETHER)
     return Decision("allowed")
 
@@ -181,7 +181,7 @@ def _people_apart(used: UsedRows, earlier: Earlier) -> int | None:
 # ---------------------------------------------------------------- all releases together
 
 
-def largest_leverage(used: UsedRows, earlier: Sequence[Earlier]) -> float:
+def leverage_together(used: UsedRows, earlier: Sequence[Earlier]) -> float:
     """Compute the largest leverage of a person, or of a row, in the span of all releases and of this one.
 
     ``max_i u_i^T (U^T U)^{-1} u_i`` over the rows ``u_i`` of :func:`membership`.
