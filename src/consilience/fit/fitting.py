@@ -21,6 +21,7 @@ from consilience.fit.climb import (
 )
 from consilience.fit.criteria import label_count, log_likelihood
 from consilience.fit.left_out import LeftOut
+from consilience.fit.neighbours import MOST_LABELS_CLIMBED, climb_neighbours, has_neighbours
 from consilience.fit.specification import (
     Specification,
     check_fittable,
@@ -71,12 +72,6 @@ def polish(end: Ascent, penalty: Penalty) -> Climb:
 
 
 # ---------------------------------------------------------------- fitting
-
-MOST_LABELS_CLIMBED = 1_000_000
-"""Number of labels up to which the best few ends are climbed on all rows; above, one pass compares two of them.
-
-Maxima that differ by a few units on all rows cannot be told apart on a sample, nor before they are climbed.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,18 +222,26 @@ def fit_mixture(
             blank = specification.blank(summary)
             check_start(start, blank)
             found = Found((start.in_coordinates_of(blank),), (), StartEnds())
+
+        def reach(mixture: Mixture, bar: float) -> Ascent:
+            return drive(climb(mixture, penalty, tol=tol, max_iter=max_iter, newton=newton, bar=bar), respond)
+
         ascents: dict[int, Ascent] = {}
         for i in choose_contenders(found, rows, penalty):
             bar = max((each.penalised for each in ascents.values()), default=-np.inf)
-            steps = climb(found.contenders[i], penalty, tol=tol, max_iter=max_iter, newton=newton, bar=bar)
-            ascents[i] = drive(steps, respond)
+            ascents[i] = reach(found.contenders[i], bar)
             if found.decided and not is_degenerate(ascents[i], penalty):
                 break  # otherwise the end of the search was on its way to a bound, and the next one is better
-        end = rank_ascents(list(ascents.values()), penalty)[0]
+        first = rank_ascents(list(ascents.values()), penalty)[0]
+        moved: list[Ascent] = []
+        if start is None and n_init > 1 and has_neighbours(first, rows):
+            moved = climb_neighbours(first, rows, specification, summary, rng, reach=reach, progress=progress)
+        end = rank_ascents([first, *moved], penalty)[0]
         last = drive(polish(end, penalty), respond)
     reached = {i: ascent.penalised for i, ascent in ascents.items()}
-    best = next(i for i, ascent in ascents.items() if ascent is end)
-    fit = finish_fit(last, penalty, found.on_all_rows(reached, best))
+    best = next(i for i, ascent in ascents.items() if ascent is first)
+    starts = found.on_all_rows(reached, best).with_moves([each.penalised for each in moved], end.penalised)
+    fit = finish_fit(last, penalty, starts)
     return replace(fit, two_outcomes=fit.mixture.experts.has_two_outcomes(summary))
 
 

@@ -81,6 +81,15 @@ class StartEnds:
         """Whether starts of half of all kinds, two to four, ended within one unit; True for a single end."""
         return self.count < 2 or bool(self.kinds_meeting >= np.clip(len(set(self.kinds)) // 2, 2, AGREEING))
 
+    def around(self, returned: float) -> StartEnds:
+        """Return the ends by their distance from that which is returned."""
+        order = sorted(range(self.count), key=lambda i: abs(self.values[i] - returned))
+        return StartEnds(tuple(self.values[i] for i in order), tuple(self.kinds[i] for i in order))
+
+    def with_moves(self, moved: Sequence[float], returned: float) -> StartEnds:
+        """Return these ends and those of split-and-merge moves, one of all of which is returned."""
+        return StartEnds((*self.values, *moved), (*self.kinds, *[MOVED] * len(moved))).around(returned)
+
     def _met(self) -> list[str]:
         near = zip(self.kinds, self.values, strict=True)
         return [kind for kind, value in near if abs(value - self.values[0]) <= UNIT]
@@ -455,8 +464,7 @@ class Found:
         for value in self.ends.values:
             met = [i for i in reached if abs(self.values[i] - value) <= UNIT]
             values.append(reached[met[0]] if met else reached[best] + value - self.values[best])
-        order = sorted(range(len(values)), key=lambda i: abs(values[i] - reached[best]))
-        return StartEnds(tuple(values[i] for i in order), tuple(self.ends.kinds[i] for i in order))
+        return StartEnds(tuple(values), self.ends.kinds).around(reached[best])
 
 
 def responder(rows: Rows, phase: str, progress: Progress | None) -> Callable[[Expect], Statistics]:
@@ -585,6 +593,24 @@ class Search:
         return ends
 
 
+def search_on_sample(
+    rows: Rows,
+    specification: Specification,
+    summary: ColumnSummary,
+    rng: np.random.Generator,
+    *,
+    size: int,
+    progress: Progress | None = None,
+    each: Each = map,
+) -> Search:
+    """Draw a sample of at most about ``size`` rows, and the seed of a search on it."""
+    events = specification.experts.discrete and not specification.experts.classes
+    sample = subsample(rows, size, rng, events=events)
+    scale = label_count(rows) / max(label_count(sample), 1.0)
+    ground, seed = start_sample(sample, specification, summary), int(rng.integers(2**63))
+    return Search(ground, specification.penalty(summary), seed, scale, progress, each)
+
+
 def search(
     rows: Rows,
     specification: Specification,
@@ -609,10 +635,8 @@ def search(
     each : callable
         ``map``, or a function like it that climbs several starts at once. The result does not depend on it.
     """
-    sample = subsample(rows, SAMPLE, rng, events=specification.experts.discrete and not specification.experts.classes)
-    scale = label_count(rows) / max(label_count(sample), 1.0)
-    ground, seed = start_sample(sample, specification, summary), int(rng.integers(2**63))
-    at = Search(ground, specification.penalty(summary), seed, scale, progress, each)
+    at = search_on_sample(rows, specification, summary, rng, size=SAMPLE, progress=progress, each=each)
+    scale = at.scale
     if specification.K == 1:
         only = at.climbed(mixture_from(np.ones((1, at.ground.m)), at.ground))
         return Found((only.mixture,), (only.penalised,), StartEnds())
