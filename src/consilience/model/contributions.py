@@ -46,6 +46,8 @@ from consilience.numerics.arrays import Array, Mask, log_sum_exp
 
 GRID = 2**20
 """Number of grid units to which the bound ``c`` on the length of a contribution is rounded."""
+COUNTED = GRID // 4
+"""Integer by which every row, valid or not, adds to the number of rows in a private sum."""
 CENTRINGS = 4
 """Number of times that the centre is computed: two are enough for well separated experts, not for others."""
 DRAWS = 32
@@ -69,6 +71,32 @@ def sensitivity(P: int) -> int:
     4
     """
     return GRID + (isqrt(P) + 2) // 2 + 1
+
+
+def total_sensitivity(P: int) -> int:
+    """Return the sensitivity of the sum over rows: of the integers of a row together with :data:`COUNTED`.
+
+    Examples
+    --------
+    >>> round(total_sensitivity(26) / sensitivity(26), 4)  # the number of rows costs 3 %
+    1.0308
+    """
+    return isqrt(sensitivity(P) ** 2 + COUNTED**2) + 1
+
+
+def private_total(mixture: Mixture, rows: Rows, factor: Array, clip: float) -> list[int]:
+    """Compute the sum of the contributions of rows and ``COUNTED n``, ``P + 1`` integers without noise.
+
+    Examples
+    --------
+    >>> from consilience.datasets import soft
+    >>> data = soft(10, random_state=0)
+    >>> total = private_total(data.truth, Rows(data.X, data.y[:, None]), np.eye(data.truth.parameter_count), 1.0)
+    >>> total[-1] // COUNTED
+    10
+    """
+    k = contributions(mixture, rows, factor, clip)  # of at most 2^40 rows, so that the sums are exact
+    return [*map(int, k.sum(axis=0)), COUNTED * rows.n]
 
 
 def refusal(rows: Rows) -> str:
