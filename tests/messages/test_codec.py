@@ -39,7 +39,9 @@ from consilience.messages.questions import (
     Bundle,
     Clients,
     Identify,
+    NoisySums,
     Pairs,
+    PrivateScores,
     Sample,
     ScoreProducts,
     ScoreSums,
@@ -141,6 +143,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         Anchors(design, (0,), *step),
         LocalSteps(mixture, steps=3, rate=0.1),
         ScoreProducts(mixture, expect(mixture, rows).experts.second),
+        PrivateScores(mixture, rng.normal(size=(mixture.parameter_count,) * 2), clip=2.5, place=7),
     ]
     answers = [
         pair_sums(rows, design, theta),
@@ -151,6 +154,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         anchor_steps([rows], (0,), design, *step),
         local_steps(mixture, rows, steps=3, rate=0.1),
         score_products(mixture, rows, expect(mixture, rows).experts.second),
+        NoisySums((3, -(2**61), 2**60 + 1), clip=2.5, variance=2**61),
     ]
     return questions, answers
 
@@ -850,6 +854,7 @@ SAYS = {
     Anchors: "for each of 1 clients, 2 numbers",
     LocalSteps: "sums over its clients of the changes of their coefficients",
     Identify: "the total weight",
+    PrivateScores: "with the noise of the site's budget",
 }
 
 
@@ -894,6 +899,8 @@ NUMBERS = [
     "TotalWeight",
     "ScoreProducts",
     "Meat",
+    "PrivateScores",
+    "NoisySums",
 ]
 
 

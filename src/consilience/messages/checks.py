@@ -16,10 +16,11 @@ from consilience.messages import questions
 from consilience.messages.failures import FailureCode, SiteError
 from consilience.model import ColumnSummary, Layout, Mixture, Moments, Rows, Statistics, layout_of
 from consilience.model.clients import ClientMoments, PairSums
+from consilience.model.contributions import LARGEST_CHUNK, Frame, refusal
 from consilience.model.expectation import Meat
 from consilience.model.families.base import MomentExperts
 from consilience.model.families.registry import Regressions
-from consilience.model.information import complete_information, is_informable, shape_slice
+from consilience.model.information import LARGEST, complete_information, is_informable, shape_slice
 from consilience.model.received import CrossProducts, is_moderate, products_of_summary
 from consilience.model.statistics import StatisticsLayout
 from consilience.numerics.arrays import Array, triangle_size, unpack
@@ -207,6 +208,17 @@ def check_fit_site(question: questions.FitSite) -> None:
     check_work(question, question.orders, *(question.columns or (0, 1)))
 
 
+def check_private_scores(question: questions.PrivateScores) -> None:
+    """Raise an error if factor and clip do not fit the mixture, or if a row takes too much memory."""
+    mixture, P = question.mixture, question.mixture.parameter_count
+    if question.factor.shape != (P, P) or not 0 < question.clip < np.inf:
+        raise MessageError("a private sum needs a factor with one row for each parameter, and a positive clip")
+    if P > LARGEST or Frame(mixture).size > LARGEST_CHUNK:
+        raise TooCostlyError(
+            f"the private sum has {P} parameters; at most {LARGEST}, and {LARGEST_CHUNK} numbers a row"
+        )
+
+
 # ---------------------------------------------------------------- work, memory and size of a local fit
 
 
@@ -303,6 +315,15 @@ def reads_ungrouped(asked: Any, rows: Rows) -> None:
         raise SiteError(FailureCode.GROUPED)
 
 
+def reads_single_rows(asked: Any, rows: Rows) -> None:
+    """Check the columns of rows against a mixture, and that they are single rows; nothing that their values decide."""
+    check_column_counts(rows, asked.mixture.design.d, asked.mixture.experts.q)
+    if rows.groups is not None:
+        raise SiteError(FailureCode.GROUPED)
+    if reason := refusal(rows):
+        raise SiteError(FailureCode.REFUSED, reason)
+
+
 # ---------------------------------------------------------------- answer checks
 
 
@@ -361,6 +382,11 @@ def are_start_candidates(asked: questions.ProposeStart, given: questions.StartCa
     """Whether the mixtures have the layout of the specification."""
     blank = asked.specification.blank(asked.summary)
     return all(_same_layout(mixture, blank) for mixture in given.mixtures)
+
+
+def are_noisy_sums(asked: questions.PrivateScores, given: questions.NoisySums) -> bool:
+    """Whether noisy sums have one value for each parameter and one for the rows, on the grid of the question."""
+    return len(given.values) == asked.mixture.parameter_count + 1 and given.clip == asked.clip
 
 
 # ---------------------------------------------------------------- what no data can give

@@ -386,6 +386,76 @@ class Answers:
         return Answers(tuple(a + b for a, b in zip(self.items, other.items, strict=True)))
 
 
+# ---------------------------------------------------------------- private sums
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateScores:
+    """Ask for a noisy sum of clipped scores at a mixture: :class:`NoisySums`.
+
+    How much noise is added, and how often, is decided by the site.
+
+    Parameters
+    ----------
+    mixture : Mixture
+    factor : (P, P) array
+        As in :func:`~consilience.model.contributions.contributions`.
+    clip : float
+        Bound on the length of a row's contribution.
+    place : int
+        Which part of the site's budget the answer is charged to; each is spent once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.datasets import soft
+    >>> truth = soft(10, random_state=0).truth
+    >>> PrivateScores(truth, np.eye(truth.parameter_count), 1.0, place=0).place
+    0
+    """
+
+    mixture: Mixture
+    factor: Array
+    clip: float
+    place: int
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        P = self.mixture.parameter_count
+        return f"the number of rows and a sum of clipped scores of {P} parameters, with the noise of the site's budget"
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """Integers of all rows, with noise: the contributions of rows and a multiple of their number.
+
+    Parameters
+    ----------
+    values : tuple of int
+        The sums, of which the last is the number of rows times :data:`~consilience.model.contributions.COUNTED`.
+    clip : float
+        Bound on the length of a row's contribution, :data:`~consilience.model.contributions.GRID` units.
+    variance : int
+        Variance of the noise of each value.
+
+    Examples
+    --------
+    >>> NoisySums((5, 2), 1.0, 7) + NoisySums((1, 1), 1.0, 9)
+    NoisySums(values=(6, 3), clip=1.0, variance=16)
+    """
+
+    values: tuple[int, ...]
+    clip: float
+    variance: int
+
+    def __add__(self, other: NoisySums) -> NoisySums:
+        if self.clip != other.clip:
+            raise ValueError("noisy sums on different grids do not add")
+        values = tuple(a + b for a, b in zip(self.values, other.values, strict=True))
+        return NoisySums(values, self.clip, self.variance + other.variance)
+
+
 # ---------------------------------------------------------------- clients: groups of rows with one label
 
 

@@ -31,6 +31,9 @@ MOST_COLUMNS = 100_000
 MOST_PARTS = 1_000
 MOST_STARTS = 10**4
 MOST_ITERATIONS = 10**6
+MOST_PLACES = 10**4
+MOST_SUM = 2**62
+"""Largest integer of a noisy sum; contributions of rows are at most 2^21 each."""
 OTHER = 255
 """Code of a family that a package registers, whose name follows."""
 SEED = Whole(0, 2**62)
@@ -276,6 +279,21 @@ ROWS: tuple[Row, ...] = (
         largest=lambda asked: checks.HEADS + triangle_size(asked.mixture.parameter_count),
         impossible=checks.in_meat,
         products=lambda _, given: received.CrossProducts.counted(labels=given.weight),
+    ),
+    Row(
+        kinds=(34, 35),
+        question=Struct(
+            questions.PrivateScores,
+            {"mixture": MIXTURE, "factor": MATRIX, "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
+            checks.check_private_scores,
+        ),
+        answer=Struct(
+            questions.NoisySums,
+            {"values": Tuple(Whole(-MOST_SUM, MOST_SUM), MOST_COLUMNS), "clip": NUMBER, "variance": Whole(1, MOST_SUM)},
+        ),
+        reads=checks.reads_single_rows,
+        fits=checks.are_noisy_sums,
+        largest=lambda asked: checks.HEADS + asked.mixture.parameter_count + 1,
     ),
     Row(
         kinds=(10, 20),

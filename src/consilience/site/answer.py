@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import reduce
 from operator import add
 from typing import Any
@@ -18,7 +19,10 @@ from consilience.messages.codec import OtherFormatError
 from consilience.messages.questions import Answer
 from consilience.messages.table import decode_question, receive, row_of
 from consilience.model import ColumnSummary, Rows, Statistics
+from consilience.model.contributions import private_total, total_sensitivity
 from consilience.model.rows import sample_labels
+from consilience.numerics.budget import noise_variance
+from consilience.numerics.discrete_gaussian import discrete_gaussian
 from consilience.site.local_fit import local_fit
 from consilience.site.site import Site
 
@@ -47,6 +51,7 @@ def answer(question: Question, site: Site) -> Answer:
     >>> answer(Summarise(d=1, q=1), site).y_mean
     array([2.])
     """
+    check_private(question, site)
     own = OWN.get(type(question))
     if own is not None:
         return own(question, site)
@@ -56,6 +61,13 @@ def answer(question: Question, site: Site) -> Answer:
     elif (whole := row_of(question).whole) is not None:
         return whole(question, site.chunks)
     return reduce(_add, (_contribution(question, rows) for rows in site.chunks()))
+
+
+def check_private(question: Question, site: Site) -> None:
+    """Raise an error if a site with an account is asked for an answer without noise, or one without for noise."""
+    asked = question.questions if isinstance(question, Several) else (question,)
+    if any(isinstance(part, questions.PrivateScores) == (site.account is None) for part in asked):
+        raise SiteError(FailureCode.REFUSED, "a site answers with noise if it has a budget for it, and then only so")
 
 
 def is_sum(question: Question) -> bool:
@@ -87,6 +99,29 @@ def _sampled(question: questions.Sample, site: Site) -> Statistics:
     parts = (_contribution(question.question, sample_labels(rows, question.share, rng)) for rows in site.chunks())
     total: Statistics = reduce(_add, parts)
     return total.scaled(1 / question.share)
+
+
+def _private_scores(question: questions.PrivateScores, site: Site) -> questions.NoisySums:
+    """Add up the contributions of all rows, and add discrete Gaussian noise of the site's budget."""
+    assert site.account is not None  # noqa: S101 - for the type checker: check_private has looked
+
+    def draw(rho: Fraction) -> questions.NoisySums:
+        total = total_over(question, site)
+        variance = noise_variance(total_sensitivity(question.mixture.parameter_count), rho)
+        noise = discrete_gaussian(variance, len(total))
+        return questions.NoisySums(tuple(map(add, total, noise)), question.clip, variance)
+
+    return site.account.answer(question.place, encode(question), draw)
+
+
+def total_over(question: questions.PrivateScores, site: Site) -> list[int]:
+    """Add up the contributions of the rows of a site, without noise."""
+    total = [0] * (question.mixture.parameter_count + 1)
+    for rows in site.chunks():
+        row_of(question).reads(question, rows)
+        part = private_total(question.mixture, rows, question.factor, question.clip)
+        total = list(map(add, total, part))
+    return total
 
 
 def _candidates(question: questions.ProposeStart, site: Site) -> questions.StartCandidates:
@@ -122,6 +157,7 @@ OWN: dict[type, Callable[[Any, Site], Answer]] = {
     questions.ProposeStart: _candidates,
     questions.FitSite: _local_fit,
     questions.Sample: _sampled,
+    questions.PrivateScores: _private_scores,
 }
 """What answers the questions that need a site: its sample of rows, its name or its own fit."""
 

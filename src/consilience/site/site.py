@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import logging
+import secrets
 import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
 
@@ -23,6 +25,7 @@ from consilience.messages.codec import MODULUS
 from consilience.model import Groups, Rows
 from consilience.model.clients import as_clients
 from consilience.numerics.arrays import Array, IntArray
+from consilience.site.account import Account
 
 BLOCK = 32_768
 _HALF = np.uint64(32)
@@ -107,6 +110,8 @@ class Site:
         Whether the rows of a file are kept in memory once they have been read.
     key : bytes
         Secret of the site's fingerprint; empty for data of the coordinator's own.
+    account : Account or None
+        What the site may spend on private answers; it then gives no others. None for a site without noise.
     traces : deque of str
         Full tracebacks of the last 20 failures. They stay at the site and go to the logger ``consilience.site``; only
         a code and the number of the traceback leave the site.
@@ -124,6 +129,7 @@ class Site:
     data: Rows | Shard
     keep: bool = False
     key: bytes = field(default=b"", repr=False)
+    account: Account | None = None
     _memory: list[Rows] = field(default_factory=list, init=False, repr=False)
     _fingerprints: list[int] = field(default_factory=list, init=False, repr=False)
     _references: Iterator[int] = field(default_factory=lambda: iter(range(1, 2**62)), init=False, repr=False)
@@ -189,6 +195,17 @@ class Site:
         if isinstance(self.data, Rows):
             return self
         return Site(self.name, self._kept, key=self.key, traces=self.traces, reasons=self.reasons)
+
+    def private(self, rho: Fraction, parts: int) -> Site:
+        """Return the same site with a new account, and a new secret of its fingerprint.
+
+        Examples
+        --------
+        >>> site = Site("north", Rows(np.zeros((5, 2)), np.zeros((5, 1))))
+        >>> site.private(Fraction(1, 40), parts=8).account.parts
+        8
+        """
+        return replace(self, account=Account(rho, parts), key=secrets.token_bytes(32))
 
     def by_client(self) -> Site:
         """Return the same site with its groups as clients; without groups all its rows are one client."""

@@ -362,6 +362,12 @@ class Experts(ABC):
     def in_range(self, rows: Rows) -> bool:
         """Whether all responses are in the support; :attr:`range_sentence` describes it."""
 
+    def supports(self, Y: Array, exposure: Array | None) -> Mask:
+        """Return for each row whether its responses ``Y (n, q)`` are in the support, ``(n,)``; as :meth:`in_range`."""
+        none, sizes = np.empty((1, 0)), [None] * len(Y) if exposure is None else list(exposure[:, None])
+        rows = (Rows(none, y[None], exposure=size) for y, size in zip(Y, sizes, strict=True))
+        return np.array([self.in_range(row) for row in rows], dtype=bool)
+
     @abstractmethod
     def response_features(self, rows: Rows) -> Array:
         """Return the responses as real numbers ``(n, ·)``, for clustering and least squares in starts."""
@@ -543,6 +549,14 @@ class Experts(ABC):
     @abstractmethod
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw responses ``(n, q)`` of the experts given by ``labels (n,)``; ``exposure`` is the size of each row."""
+
+    def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array] | None:
+        """Return responses ``(K, J, n)`` and weights ``(K, J, n)`` with ``Σ_j w f(y) ≈ E[f(Y) | x_i, k]``.
+
+        Where it is not known how, as by default, the answer is None, and responses are drawn instead. Those of a row
+        depend on that row alone, to the last bit.
+        """
+        return None
 
     @abstractmethod
     def permuted(self, permutation: IntArray) -> Self:

@@ -9,11 +9,18 @@ import numpy as np
 from scipy.special import bdtr, expit, gammaln, log_expit, xlogy
 
 from consilience.model.families.base import Evaluated, ExpertScores
-from consilience.model.families.glm import GeneralisedLinearExperts, mean_per_size, whole_counts
+from consilience.model.families.glm import (
+    DEVIATIONS,
+    GeneralisedLinearExperts,
+    are_counts,
+    count_nodes,
+    mean_per_size,
+    whole_counts,
+)
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.arrays import Array, IntArray, Mask
 from consilience.numerics.solvers import bisect
 
 
@@ -46,6 +53,11 @@ class BinomialExperts(GeneralisedLinearExperts):
         """Whether the response is a number of successes."""
         trials = np.ones(rows.n) if rows.exposure is None else rows.exposure
         return whole_counts(rows) and bool(np.all(rows.Y[:, 0] <= trials) and np.all(np.floor(trials) == trials))
+
+    def supports(self, Y: Array, exposure: Array | None) -> Mask:
+        """Return which responses are numbers of successes among a number of trials."""
+        trials = np.ones(len(Y)) if exposure is None else exposure
+        return are_counts(Y[:, 0]) & are_counts(trials) & (trials > 0) & (Y[:, 0] <= trials)
 
     def response_features(self, rows: Rows) -> Array:
         """Empirical log odds ``(n, 1)``."""
@@ -100,6 +112,23 @@ class BinomialExperts(GeneralisedLinearExperts):
         """``p (1 - p)``, ``(K, 1, 1, n)``."""
         share = self.mean(panel)[:, :, None]
         return share * (1 - share)
+
+    def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array]:
+        """Return the numbers of successes, or nodes in their place if they are many, with their probabilities."""
+        if exposure is None:
+            share = self.mean(panel)
+            return np.broadcast_to(np.arange(2.0)[:, None], (self.K, 2, panel.shape[1])), np.concatenate(
+                [1 - share, share], axis=1
+            )
+        found = []
+        for k in range(self.K):
+            one = self.permuted(np.array([k]))
+            share = one.mean(panel)[0, 0]
+            mean, spread = exposure * share, DEVIATIONS * np.sqrt(exposure * share * (1 - share)) + 6
+            low, high = np.maximum(np.floor(mean - spread), 0.0), np.minimum(np.ceil(mean + spread), exposure)
+            found.append(count_nodes(one, panel, exposure, low, high))
+        Y, weight = (np.stack(parts) for parts in zip(*found, strict=True))
+        return Y, weight
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Successes ``(n, 1)`` of the experts named by ``labels (n,)``; ``exposure`` are the trials."""

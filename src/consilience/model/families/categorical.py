@@ -13,7 +13,7 @@ from consilience.model.families.base import Evaluated, Experts, ExpertScores, Me
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, kronecker, log_softmax, log_sum_exp, upper_triangle
+from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, log_softmax, log_sum_exp, upper_triangle
 from consilience.numerics.linalg import is_semidefinite
 
 SHARP = 1e-6
@@ -87,6 +87,11 @@ class CategoricalExperts(Experts):
     def in_range(self, rows: Rows) -> bool:
         """Whether the response is a class code ``0 … C - 1``."""
         return rows.Y.shape[1] == 1 and not np.any((rows.Y < 0) | (rows.Y >= self.C))
+
+    def supports(self, Y: Array, exposure: Array | None) -> Mask:
+        """Return which responses are class codes."""
+        y = Y[:, 0]
+        return np.asarray((y >= 0) & (y < self.C) & (np.floor(y) == y))
 
     def response_features(self, rows: Rows) -> Array:
         """Return the classes as indicators ``(n, C)``."""
@@ -199,6 +204,11 @@ class CategoricalExperts(Experts):
         probability = self.mean(panel)
         slopes: Array = probability[:, :, None] * (np.eye(self.C)[:, :, None] - probability[:, None])
         return slopes[:, :, 1:] if self.channels == 1 else slopes
+
+    def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array]:
+        """Return all classes and their probabilities."""
+        probability = self.mean(panel)
+        return np.broadcast_to(np.arange(float(self.C))[:, None], probability.shape), probability
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw class codes ``(n, 1)`` from the experts given by ``labels (n,)``."""

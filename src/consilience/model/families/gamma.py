@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.special import digamma, gammainc, gammaincinv, gammaln, polygamma
+from scipy.special import digamma, gammainc, gammaincinv, gammaln, ndtr, polygamma
 
 from consilience.model.families.base import Evaluated, ExpertScores, MessageFields, Options, narrow_ratio
 from consilience.model.families.covariance import ALMOST
@@ -14,10 +14,13 @@ from consilience.model.families.glm import LARGEST_PREDICTOR, GeneralisedLinearE
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, unpack
+from consilience.numerics.arrays import Array, IntArray, Mask, unpack
+from consilience.numerics.quadrature import hermite_nodes
 
 LEAST_SHAPE = 1e-3
 """Shapes are kept above this: a dispersion of 1,000 is a response that is almost always nearly 0."""
+NODES = 16
+"""Number of nodes of the quadrature over a response."""
 NEWTON_STEPS = 50
 
 
@@ -78,6 +81,10 @@ class GammaExperts(GeneralisedLinearExperts):
     def in_range(self, rows: Rows) -> bool:
         """Whether the response is positive."""
         return rows.Y.shape[1] == 1 and bool(np.all(rows.Y > 0))
+
+    def supports(self, Y: Array, exposure: Array | None) -> Mask:
+        """Return which responses are positive."""
+        return np.asarray(Y[:, 0] > 0)
 
     def predictor(self, panel: Array) -> Array:
         """``η_k(x_i)``, ``(K, n)``, cut on both sides: a mean near 0 would make ``y / μ`` overflow."""
@@ -207,6 +214,13 @@ class GammaExperts(GeneralisedLinearExperts):
         return {"dispersions_": 1 / self.nu}
 
     # ------------------------------------------------------------------ use
+
+    def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array]:
+        """Return the quantiles at which a normal variable has its Gauss-Hermite nodes."""
+        t, w = hermite_nodes(NODES)
+        ratio = gammaincinv(self.nu[:, None], ndtr(t)) / self.nu[:, None]
+        Y = np.maximum(self.mean(panel) * ratio[:, :, None], np.finfo(float).tiny)
+        return Y, np.broadcast_to(w[:, None], Y.shape)
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Responses ``(n, 1)`` of the experts named by ``labels (n,)``."""

@@ -25,13 +25,16 @@ from consilience.model.kernels import Kernel
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, kronecker, pack, unpack
+from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, pack, unpack
 from consilience.numerics.linalg import is_semidefinite, solve_symmetric, symmetric_exponential
+from consilience.numerics.quadrature import hermite_nodes
 
 COSTS_AT_ONCE = 2**20
 """Maximum size of an array of differences between experts."""
 SAME_MASS = 1e-9
 """Relative difference of two sums of the same weights, from rounding."""
+NODES = 16
+"""Number of nodes of the quadrature over a response."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,6 +190,10 @@ class GaussianExperts(Experts):
     def in_range(self, rows: Rows) -> bool:
         """Whether the number of responses matches; any real numbers are allowed."""
         return bool(rows.Y.shape[1] == self.q)
+
+    def supports(self, Y: Array, exposure: Array | None) -> Mask:
+        """Return that all rows are: any real numbers are allowed."""
+        return np.ones(len(Y), dtype=bool)
 
     def response_features(self, rows: Rows) -> Array:
         """Return standardised responses ``(n, q)``."""
@@ -430,6 +437,14 @@ class GaussianExperts(Experts):
     def mean(self, panel: Array) -> Array:
         """Compute ``E[y | x, k]``, ``(K, q, n)``."""
         return self.B @ panel
+
+    def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array] | None:
+        """Return Gauss-Hermite nodes of one response; None for several."""
+        if self.q > 1:
+            return None
+        t, w = hermite_nodes(NODES)
+        Y = self.mean(panel) + np.sqrt(self.variances)[:, :, None] * t[:, None]
+        return Y, np.broadcast_to(w[:, None], Y.shape)
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw responses ``(n, q)`` of the experts given by ``labels (n,)``."""

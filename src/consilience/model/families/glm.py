@@ -10,15 +10,21 @@ from typing import ClassVar, Self
 import numpy as np
 
 from consilience.model.families.base import Experts, MessageFields, Options, arrays_problem
+from consilience.model.kernels import Workspace
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Moments, Penalty
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, kronecker, unpack
+from consilience.numerics.arrays import Array, IntArray, Mask, kronecker, unpack
 from consilience.numerics.linalg import cap_step, solve_symmetric
+from consilience.numerics.quadrature import legendre_nodes
 from consilience.numerics.solvers import minimise
 
 LARGEST_PREDICTOR = 100.0
 """Linear predictors of a log link are cut here: a mean of e^100 is a rejected step, not an overflow."""
+NODES, EXACT = 48, 20
+"""Number of nodes of a sum over counts, and the count below which every one is a node."""
+DEVIATIONS = 7.0
+"""Standard deviations around the mean of a Poisson count beyond which counts are not summed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +190,47 @@ def whole_counts(rows: Rows) -> bool:
     return rows.Y.shape[1] == 1 and not np.any((rows.Y < 0) | (np.floor(rows.Y) != rows.Y))
 
 
+def are_counts(y: Array) -> Mask:
+    """Whether numbers are 0, 1, 2, …, elementwise.
+
+    Examples
+    --------
+    >>> are_counts(np.array([0.0, 2.5, -1.0, np.inf]))
+    array([ True, False, False, False])
+    """
+    return np.asarray((y >= 0) & (np.floor(y) == y) & np.isfinite(y))
+
+
+def count_window(least: Array, most: Array) -> tuple[Array, Array]:
+    """Return integers between which Poisson counts with means from ``least`` to ``most`` lie, up to 1e-8."""
+    low = np.floor(least - DEVIATIONS * np.sqrt(least) - 2)
+    return np.maximum(low, 0.0), np.ceil(most + DEVIATIONS * np.sqrt(most) + 12)
+
+
+def count_nodes(
+    one: GeneralisedLinearExperts, panel: Array, exposure: Array | None, low: Array, high: Array
+) -> tuple[Array, Array]:
+    """Return nodes and weights, both ``(NODES, n)``, of sums over the counts from ``low`` to ``high`` of one expert.
+
+    A window of at most ``NODES`` counts is summed as it is. Of a wider one the counts below ``EXACT`` are, and the rest
+    is an integral over the logarithm of the count, which follows skewed distributions and those that are greatest at 0.
+    """
+    counts, (u, w) = np.arange(float(NODES))[:, None], legendre_nodes(NODES - EXACT)
+    start = np.log(np.maximum(low, EXACT) - 0.5)
+    length = np.log(np.maximum(high, EXACT) + 0.5) - start
+    above = np.exp(start + length * u[:, None])
+    wide = np.concatenate([np.broadcast_to(counts[:EXACT], (EXACT, len(low))), above])
+    widths = np.concatenate([np.ones((EXACT, len(low))), above * length * w[:, None]])
+    narrow = high - low < NODES
+    Y = np.where(narrow, np.minimum(low + counts, high), wide)
+    many = None if exposure is None else np.tile(exposure, NODES)
+    block = Block(np.tile(panel, (1, NODES)), Y.reshape(1, -1), None, many, None, Workspace())
+    inside = ~narrow | (low + counts <= high)
+    weight = np.where(inside, np.exp(one.evaluate(block).log_density.reshape(Y.shape)), 0.0)
+    weight = weight * np.where(narrow, 1.0, widths)
+    return Y, weight / weight.sum(axis=0)
+
+
 def log_rates(rows: Rows) -> Array:
     """Compute ``log((y + 1/2) / exposure)``, ``(n, 1)``, of counts.
 
@@ -228,6 +275,22 @@ class CountExperts(GeneralisedLinearExperts):
     def at_level(self, rows: Rows) -> Self:
         """Return the blank experts with the log of the overall rate as intercept."""
         return self.with_intercept(float(np.log(max(mean_per_size(rows), 1e-8))))
+
+    def supports(self, Y: Array, exposure: Array | None) -> Mask:
+        """Return which responses are counts, of rows whose exposure is positive."""
+        return are_counts(Y[:, 0]) & (True if exposure is None else exposure > 0)
+
+    def window(self, mu: Array) -> tuple[Array, Array]:
+        """Return the least and the largest count ``(n,)`` that need to be summed for one expert with means ``mu``."""
+        return count_window(mu, mu)
+
+    def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array]:
+        """Return the counts of a window, or nodes in its place where it is wide, with their probabilities."""
+        each = [self.permuted(np.array([k])) for k in range(self.K)]
+        windows = [one.window(one.means(panel, exposure)[0]) for one in each]
+        found = [count_nodes(one, panel, exposure, *window) for one, window in zip(each, windows, strict=True)]
+        Y, weight = (np.stack(parts) for parts in zip(*found, strict=True))
+        return Y, weight
 
     def log_means(self, block: Block) -> Array:
         """Compute ``η`` with the exposure of the rows, ``(K, n)``."""

@@ -8,11 +8,11 @@ from typing import ClassVar, Self, cast
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import betainc, digamma, gammaln, nbdtrik, polygamma
+from scipy.special import betainc, digamma, gammaincinv, gammaln, nbdtrik, polygamma
 
 from consilience.model.families.base import Bounds, Evaluated, ExpertScores, MessageFields, Options
 from consilience.model.families.gamma import latent_information
-from consilience.model.families.glm import CountExperts
+from consilience.model.families.glm import CountExperts, count_window
 from consilience.model.rows import Block
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
@@ -26,6 +26,8 @@ STIRLING_FROM = 30.0
 NODES = np.exp(np.arange(-69.0, 11.0, 0.25))
 """Nodes of integrals over ``log t``, ``(J,)``, for expectations of ``log Γ``."""
 WIDTH = 0.25
+TAILS = np.array([1e-7, 1 - 1e-7])
+"""Quantiles of the Poisson means beyond which counts are not summed."""
 LONGEST_NEWTON = 1.0
 """Largest change of a coefficient or of ``log θ`` for which both are changed together."""
 ROUNDS = 100
@@ -80,6 +82,11 @@ class NegativeBinomialExperts(CountExperts):
         """Return the reason why coefficients and sizes are not valid; empty if they are."""
         inside = np.array_equal(self.theta, SIZES.clipped(self.theta))
         return super().invalid() or ("" if inside else "a size is out of range")
+
+    def window(self, mu: Array) -> tuple[Array, Array]:
+        """Return the least and the largest count that need to be summed: of the Poisson means that ``θ`` leaves."""
+        least, most = gammaincinv(self.theta[0], TAILS) / self.theta[0]
+        return count_window(mu * least, mu * most)
 
     # ------------------------------------------------------------------ the E-step
 

@@ -25,7 +25,7 @@ from consilience.model.families.glm import GeneralisedLinearExperts
 from consilience.model.rows import Block, Rows
 from consilience.model.statistics import Layout, Moments, Penalty, Weights
 from consilience.model.summary import ColumnSummary
-from consilience.numerics.arrays import Array, IntArray, pack, unpack
+from consilience.numerics.arrays import Array, IntArray, Mask, pack, unpack
 from consilience.numerics.linalg import is_semidefinite, short_newton_steps, solve_symmetric
 
 DEGREES = Bounds(2.1, 200.0, longest=1.0)
@@ -146,6 +146,10 @@ class StudentExperts(GeneralisedLinearExperts):
     def in_range(self, rows: Rows) -> bool:
         """Whether there is a single response."""
         return bool(rows.Y.shape[1] == 1)
+
+    def supports(self, Y: Array, exposure: Array | None) -> Mask:
+        """Return that all rows are: any real numbers are allowed."""
+        return np.ones(len(Y), dtype=bool)
 
     def response_features(self, rows: Rows) -> Array:
         """Return standardised responses ``(n, 1)``."""
@@ -378,6 +382,12 @@ class StudentExperts(GeneralisedLinearExperts):
     def mean_slopes(self, panel: Array) -> Array:
         """Return ones, ``(K, 1, 1, n)``: the mean is the linear predictor."""
         return np.ones((self.K, 1, 1, panel.shape[1]))
+
+    def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array]:
+        """Return the nodes of the quadrature over the residuals, around the mean."""
+        nodes, shares = self.rules()
+        Y = self.mean(panel) + (self.scale[:, None] * nodes)[:, :, None]
+        return Y, np.broadcast_to(shares[:, :, None], Y.shape)
 
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw responses ``(n, 1)`` of the experts given by ``labels (n,)``."""

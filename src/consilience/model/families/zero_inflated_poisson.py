@@ -242,6 +242,13 @@ class ZeroInflatedPoissonExperts(CountExperts):
         """Compute the mean at unit exposure, ``(K, 1, n)``."""
         return self.counts.mean(panel) * (1 - self.share)[:, None, None]
 
+    def nodes(self, panel: Array, exposure: Array | None = None) -> tuple[Array, Array]:
+        """Return the nodes of the Poisson counts, and 0 with the probability of an extra zero."""
+        Y, weight = self.counts.nodes(panel, exposure)
+        share = self.share[:, None, None]
+        extra = np.broadcast_to(share, (self.K, 1, panel.shape[1]))
+        return np.concatenate([np.zeros(extra.shape), Y], axis=1), np.concatenate([extra, (1 - share) * weight], axis=1)
+
     def sample(self, panel: Array, labels: IntArray, rng: np.random.Generator, exposure: Array | None = None) -> Array:
         """Draw counts ``(n, 1)`` from the experts given by ``labels (n,)``."""
         counts = self.counts.sample(panel, labels, rng, exposure)

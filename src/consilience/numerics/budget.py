@@ -1,0 +1,109 @@
+"""Budgets of differential privacy: ρ of zero-concentrated privacy as an exact fraction, ε and δ for people.
+
+A mechanism that adds discrete Gaussian noise of variance ``s²`` to integers of sensitivity ``Δ`` is ρ-zCDP with
+``ρ = Δ² / (2 s²)``; the ρ of several answers about the same rows add, also if later questions depend on earlier
+answers. Together they are (ε, δ)-differentially private for every ``α > 1`` with
+
+    ε = ρ α + log(1 - 1/α) - (log δ + log α) / (α - 1)
+
+(Proposition 12 of [1]_, which holds for every zCDP mechanism).
+
+References
+----------
+.. [1] C. L. Canonne, G. Kamath and T. Steinke, "The discrete Gaussian for differential privacy", Advances in Neural
+   Information Processing Systems 33 (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import floor
+
+import numpy as np
+from scipy.optimize import brentq, minimize_scalar
+
+from consilience.errors import InvalidInputError
+
+UNITS = 2**40
+"""ρ is rounded down to a whole number of these parts of 1."""
+ORDERS = (-14.0, 30.0)
+"""Range of ``log(α - 1)``; every order is valid, and the best one is inside for the budgets below."""
+LEAST, MOST = 1e-6, 1e6
+"""Range of ρ; LEAST has ε below 0.01 at δ = 1e-6."""
+
+
+def epsilon_of(rho: Fraction | float, delta: float) -> float:
+    """Return the least ε for which ρ-zCDP implies (ε, δ)-differential privacy by the bound above.
+
+    Examples
+    --------
+    >>> round(epsilon_of(0.1851, 1e-6), 2)
+    3.0
+    """
+    check_delta(delta)
+    value = float(rho)
+    if value == 0:
+        return 0.0
+
+    def at(log_excess: float) -> float:
+        excess = np.exp(log_excess)  # α - 1
+        log_alpha = np.log1p(excess)
+        return float(value * (1 + excess) + log_excess - log_alpha - (np.log(delta) + log_alpha) / excess)
+
+    grid = np.linspace(*ORDERS, 200)
+    values = [at(each) for each in grid]
+    near = int(np.argmin(values))
+    around = (float(grid[max(near - 1, 0)]), float(grid[min(near + 1, len(grid) - 1)]))
+    found = minimize_scalar(at, bounds=around, method="bounded", options={"xatol": 1e-10})
+    return max(min(float(found.fun), values[near]), 0.0)
+
+
+def rho_of(epsilon: float, delta: float) -> Fraction:
+    """Return the largest ρ, in units of 2⁻⁴⁰, that implies (ε, δ)-differential privacy by the bound above.
+
+    Examples
+    --------
+    >>> [round(float(rho_of(epsilon, 1e-6)), 4) for epsilon in (1, 3, 8)]
+    [0.0244, 0.1851, 1.0524]
+    """
+    check_delta(delta)
+    lowest, highest = epsilon_of(LEAST, delta), epsilon_of(MOST, delta)
+    if not lowest < epsilon < highest:
+        raise InvalidInputError(f"epsilon={epsilon!r}: expected a number from {lowest:.2g} to {highest:.2g}")
+    root = brentq(lambda log_rho: epsilon_of(np.exp(log_rho), delta) - epsilon, np.log(LEAST), np.log(MOST), xtol=1e-13)
+    units = floor(np.exp(root) * UNITS)
+    while epsilon_of(Fraction(units, UNITS), delta) > epsilon:
+        units -= 1
+    return Fraction(units, UNITS)
+
+
+def check_delta(delta: float) -> None:
+    """Raise an error unless ``delta`` is a probability below 1/2."""
+    if not 0 < delta < 0.5:
+        raise InvalidInputError(f"delta={delta!r}: expected a number above 0 and below 0.5, such as 1e-6")
+
+
+def divided(rho: Fraction, weights: Sequence[int]) -> tuple[Fraction, ...]:
+    """Divide a budget in proportion to whole numbers; the parts add up to it exactly.
+
+    Examples
+    --------
+    >>> divided(Fraction(1, 2), [1, 1, 2])
+    (Fraction(1, 8), Fraction(1, 8), Fraction(1, 4))
+    """
+    total = sum(weights)
+    return tuple(rho * weight / total for weight in weights)
+
+
+def noise_variance(sensitivity: int, rho: Fraction) -> int:
+    """Return the least integer variance ``s²`` with ``Δ² / (2 s²) ≤ ρ``, for integers of sensitivity ``Δ``.
+
+    Examples
+    --------
+    >>> noise_variance(3, Fraction(1, 4))
+    18
+    """
+    if sensitivity < 1 or rho <= 0:
+        raise InvalidInputError(f"sensitivity={sensitivity}, rho={rho}: expected positive numbers")
+    return -(-(sensitivity**2) * rho.denominator // (2 * rho.numerator))
