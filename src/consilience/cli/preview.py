@@ -149,7 +149,7 @@ def attack_lines(report: FitReport) -> list[str]:
     """Return lines on the largest leverage and on the membership test."""
     leverage = f"Largest leverage of a row in an expert: {report.leverage:.3f} (at 1 it passes through the row)."
     if report.membership is None:
-        return [leverage, "The membership test needs more rows: half of them are too few for a fit."]
+        return [leverage, "There is no fit, and no membership attack on it."]
     return [leverage, str(report.membership)]
 
 

@@ -31,7 +31,7 @@ from consilience.kit.roster import signed_hash
 from consilience.kit.row_tags import RowTags
 
 FORMAT = "consilience fit report"
-VERSION = 1
+VERSION = 2
 
 
 COVERS = "content and envelope"
@@ -58,7 +58,7 @@ class FitReport:
     leverage : float
         Largest leverage of a row in the regression of an expert, between 0 and 1.
     membership : MembershipTest, optional
-        Result of the attack on half of the rows; None if these were too few for a fit.
+        What the membership attack achieves; None without a model.
     """
 
     study_name: str

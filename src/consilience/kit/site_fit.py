@@ -16,7 +16,13 @@ from consilience.kit.examination import Examination, UsedRows, Wanted, examine_t
 from consilience.kit.folder import SiteFolder
 from consilience.kit.near_copies import say_near_copies
 from consilience.kit.policy.policy import Policy
-from consilience.kit.policy.refit import Release, fit_releasable, regression_leverage, release_evidence, self_test
+from consilience.kit.policy.refit import (
+    Release,
+    fit_releasable,
+    membership_test,
+    regression_leverage,
+    release_evidence,
+)
 from consilience.kit.release import STATED, FitReport, decide_for_site, keep_again, keep_fit, record_refusal
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
@@ -194,7 +200,7 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     copies = say_near_copies(np.column_stack([rows.X, rows.Y]))
     notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
     file = file_of(study, folder.name, release)
-    report = _report(question, study, rows, release, file=file, notes=tuple(notes))
+    report = _report(study, rows, release, file=file, notes=tuple(notes))
     return FitAtSite(keep_fit(folder, report, used))
 
 
@@ -223,9 +229,7 @@ def _refused(folder: SiteFolder, study: Study, reason: str) -> RefusedError:
     return RefusedError(reason)
 
 
-def _report(
-    question: FitSite, study: Study, rows: Rows, release: Release, *, file: SiteFile, notes: tuple[str, ...]
-) -> FitReport:
+def _report(study: Study, rows: Rows, release: Release, *, file: SiteFile, notes: tuple[str, ...]) -> FitReport:
     model = file.fit.model
     return FitReport(
         study.name,
@@ -234,5 +238,5 @@ def _report(
         release.steps,
         notes,
         0.0 if model is None else regression_leverage(model.mixture, rows),
-        self_test(question, rows, study.seed, None if model is None else model.mixture.K),
+        membership_test(file.fit),
     )

@@ -124,6 +124,12 @@ class CovariateSummary:
         return len(self.levels)
 
     @property
+    def parameter_count(self) -> int:
+        """Number of estimated numbers: weights, means, covariances and shares."""
+        shares = sum(share.size - len(share) for share in self.shares if share.size)
+        return len(self.weights) - 1 + self.means.size + self.covariances.size + shares
+
+    @property
     def many(self) -> IntArray:
         """The columns with many values."""
         return np.array([j for j, values in enumerate(self.levels) if not len(values)], dtype=np.intp)
