@@ -230,7 +230,8 @@ def test_where_all_are_doubted_the_answers_of_all_tell_sites_that_disagree() -> 
     assert set(joint) == set(parts())
     everyone = Survey(tuple(SurveyedSite(name, 400.0) for name in parts()))
     with pytest.raises(StopIteration) as judged:  # nobody is asked again
-        next(compare_sites(everyone, opened.cross, joint, doubted.mixture, penalty=Penalty()))
+        V = doubted.covariances()
+        next(compare_sites(everyone, opened.cross, joint, doubted.mixture, penalty=Penalty(), covariances=V))
     assert judged.value.value.suspicions == {}
 
 
