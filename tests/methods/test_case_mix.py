@@ -104,15 +104,15 @@ def test_sites_with_other_noise_are_used_and_raise_no_doubt(method):
     assert "other residual variances" in str(result.sites[0])
 
 
-def gated_site(rng, noise, n=300):
-    """Rows of three experts with a gate."""
+def gated_site(rng, noise, n=300, odds=(0, 0, 0)):
+    """Rows of three experts with a gate, and other odds of the experts."""
     B, gate = (
         np.array([[0, 1.5, -0.5], [2, -1, 1.0], [-3, 0.5, 1.0]]),
         np.array([[0.3, 1, 0], [0, -1, 0.5], [-0.3, 0, -0.5]]),
     )
     x = rng.normal(size=(n, 2))
     design = np.c_[np.ones(n), x]
-    pi = np.exp(design @ gate.T)
+    pi = np.exp(design @ gate.T + odds)
     z = ((pi / pi.sum(axis=1, keepdims=True)).cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
     return x, np.sum(design * B[z], axis=1) + noise * rng.normal(size=n)
 
@@ -134,3 +134,30 @@ def test_a_site_of_which_a_third_of_the_rows_is_shifted_is_not_taken_for_a_noisi
     result = fit(sites, FederatedEM(), 3, MixtureOfExpertsRegressor)
     assert set(result.fit.survey.suspicions) == {"s3"}
     assert "some of its rows may be wrong" in str(result.fit.survey.suspicions["s3"])
+
+
+def test_one_precise_site_among_noisier_ones_is_not_accused_of_wrong_rows():
+    rng = np.random.default_rng(0)
+    sites = {f"s{i}": gated_site(rng, noise, 1000) for i, noise in enumerate((1.2, 0.5, 1.2, 1.2))}
+    result = fit(sites, OneShot(refine=1), 3, MixtureOfExpertsRegressor)
+    assert result.fit.survey.suspicions == {}
+    assert "with other residual variances" in str(result.sites[1])
+
+
+def test_a_site_whose_model_was_set_aside_is_judged_if_its_rows_are_used():
+    rng = np.random.default_rng(3)
+    sites = {f"s{i}": gated_site(rng, 0.8) for i in range(4)}
+    x, y = sites["s3"]
+    sites["s3"] = x, np.r_[y[:150], rng.permutation(y[150:])]
+    result = fit(sites, OneShot(refine=1), 3, MixtureOfExpertsRegressor)
+    assert "its rows were used, its own model was not the start as a whole" in str(result.sites[3])
+    assert set(result.fit.survey.suspicions) == {"s3"}
+
+
+def test_a_site_with_other_noise_and_other_shares_is_not_accused():
+    rng = np.random.default_rng(0)
+    sites = {f"s{i}": gated_site(rng, 0.8, 600) for i in range(3)}
+    sites["s3"] = gated_site(rng, 1.3, 600, odds=(1.5, -1, 0))
+    result = fit(sites, FederatedEM(), 3, MixtureOfExpertsRegressor)
+    assert result.fit.survey.suspicions == {}
+    assert "with other residual variances" in str(result.sites[3])

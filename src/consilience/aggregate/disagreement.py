@@ -128,18 +128,19 @@ class SiteAgreement:
     harmed: bool = False
 
 
-def is_chance(gain: float, parameters: int, rows: float) -> bool:
+def is_chance(gain: float, usual: Array, rows: float) -> bool:
     """Whether a site's own values of common parameters gain no more log-likelihood per row than chance, nearly.
 
     Parameters
     ----------
     gain : float
         Of the site's own model over one in which these parameters are common.
-    parameters : int
-        Number of these parameters.
+    usual : (P,) array
+        Expected value of twice the gain of all rows by chance, for each of these parameters: 1 if the common one is
+        exact.
     rows : float
     """
-    return bool(gain - parameters / (2 * rows) <= LOSS + SIGMAS * np.sqrt(parameters / 2) / rows)
+    return bool(gain - usual.sum() / (2 * rows) <= LOSS + SIGMAS * np.sqrt(usual @ usual / 2) / rows)
 
 
 def judge_agreement(cross: CrossLikelihood, joint: Array, shared: Array | None = None) -> SiteAgreement:

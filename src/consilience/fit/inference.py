@@ -19,7 +19,7 @@ from consilience.model.expectation import Meat, has_short_scores, score_products
 from consilience.model.information import coefficient_slice, complete_information, gate_slice, is_informable, ridge
 from consilience.model.mixture import matching
 from consilience.numerics.arrays import Array, IntArray
-from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, solve_symmetric, symmetrise
+from consilience.numerics.linalg import cholesky_or_none, cholesky_solve, inverse_bounded, solve_symmetric, symmetrise
 from consilience.numerics.threads import one_blas_thread
 
 
@@ -494,6 +494,20 @@ def inverse_information(mixture: Mixture, statistics: Statistics, penalty: Penal
         return None
     L = cholesky_or_none(statistics.information + ridge(mixture, penalty))
     return None if L is None else cholesky_solve(L, np.eye(len(L)))
+
+
+def coefficient_covariances(mixture: Mixture, statistics: Statistics, penalty: Penalty) -> Array:
+    """Compute the covariance of the coefficients of each expert, ``(K, f, f)``.
+
+    It is that of known labels if the information is not known, or not positive definite.
+    """
+    at, inverse = coefficient_slice(mixture), inverse_information(mixture, statistics, penalty)
+    f = (at.stop - at.start) // mixture.K
+    if inverse is None:
+        complete = mixture.experts.complete(statistics.experts)[:, :f, :f]
+        return np.array([inverse_bounded(own)[0] for own in complete])
+    blocks = inverse[at, at].reshape(mixture.K, f, mixture.K, f)
+    return np.asarray(np.einsum("kfkg->kfg", blocks))
 
 
 def withholding_reasons(fit: Fit, inverse: Array, decrement: float) -> dict[str, str]:

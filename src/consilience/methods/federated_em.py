@@ -16,6 +16,7 @@ from consilience.errors import InvalidInputError, LargeMessagesWarning, warn
 from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem, infer
 from consilience.fit.climb import Climb, is_over_same_data
 from consilience.fit.fitting import polish
+from consilience.fit.inference import coefficient_covariances
 from consilience.fit.influence import left_out_by_scores
 from consilience.fit.parameters import parameters
 from consilience.fit.simulated_information import SimulatedInformation
@@ -483,7 +484,16 @@ def ask_witnesses(
     largest = max(end.mixture.K for end in ends)  # a smaller order may explain no site
     for problem, end, cross, joint in zip(problems, ends, crosses, found, strict=True):
         penalty = problem.penalty if largest == end.mixture.K else None
-        surveys.append((yield from compare_sites(survey, cross, joint, end.mixture, penalty=penalty, columns=columns)))
+        judged = compare_sites(
+            survey,
+            cross,
+            joint,
+            end.mixture,
+            penalty=penalty,
+            columns=columns,
+            covariances=coefficient_covariances(end.mixture, end.statistics, problem.penalty),
+        )
+        surveys.append((yield from judged))
     total = reduce(add, found[0].values())
     scores: list[Mapping[str, Array] | None] = [
         {site: score(end.mixture, own) for site, own in joint.items()} for end, joint in zip(ends, found, strict=True)

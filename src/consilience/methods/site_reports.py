@@ -35,7 +35,7 @@ NOT_ONLY_NOISE = (
     "not explain its rows up to chance: some of its rows may be wrong"
 )
 """Suspicion of a site that looks noisier, as one does of which a part of the rows is wrong."""
-STRANGE = 3.0
+STRANGE = 3.5
 """Standard deviations of chance by which own coefficients of a site must gain for it to be suspect beside its noise."""
 NOISIER = float(np.log(3))
 """Log-likelihood per row by which the rows of a noisier site may be explained worse than those of all others: residuals
@@ -106,6 +106,7 @@ def compare_sites(
     penalty: Penalty | None = None,
     columns: tuple[str, ...] = (),
     starts: Mapping[str, Mixture] = MappingProxyType({}),
+    covariances: Array | None = None,
 ) -> Dialogue[Survey]:
     """Add what the statistics of each site at a joint mixture say about the sites.
 
@@ -125,12 +126,14 @@ def compare_sites(
         Names of the terms of the experts, to name the coefficient that differs; empty if it is not named.
     starts : mapping of str to Mixture
         The mixture with a gate of the site, where one is known: its own gate is then found in fewer rounds.
+    covariances : (K, f, f) array or None
+        Covariance of the coefficients of each expert of the mixture; None if no site is asked again.
     """
     if cross is not None:
         cross = cross.taken(np.array([site in joint for site in cross.sites]))
         found = judge_agreement(cross, np.array([_per_row(joint[site]) for site in cross.sites]))
         asked = [site for site in cross.sites if site in {*found.unexplained, *found.outside}]
-        if found.unexplained and mixture.K > 1 and penalty is not None:
+        if found.unexplained and mixture.K > 1 and penalty is not None and covariances is not None:
             found_own = yield from climb_gates({site: starts.get(site, mixture) for site in asked}, penalty)
             own = {site: at for site, (_, at) in found_own.items()}
             reached = np.array([_per_row(own.get(site, joint[site])) for site in cross.sites])
@@ -139,19 +142,22 @@ def compare_sites(
             cases = set(found.unexplained) - set(again.unexplained)
             survey = survey.with_notes(dict.fromkeys(cases, (OTHER_CASES,)))
             mixtures = {site: starts.get(site, mixture) for site in cross.sites}
-            at_own = yield from noisier_sites(cross, again.unexplained, reached, mixtures, penalty)
-            if at_own:
-                judged = at_own if at_own.keys() >= again.unexplained.keys() else {}  # others bend the joint mixture
-                strange = yield from strangest_site(cross, dict.fromkeys(judged, mixture), penalty)
-                survey = survey.with_notes({site: (OTHER_NOISE,) for site in at_own if site != strange})
-                survey = survey.with_suspicions({strange: (NOT_ONLY_NOISE,)} if strange else {})
+            unlike = again.unexplained
+            noisier = yield from noisier_sites(cross, unlike, reached, mixtures, covariances, penalty=penalty)
+            if noisier:
+                at_own = {site: _per_row(statistics) for site, (_, statistics) in noisier.items()}
                 reached = np.array([at_own.get(site, value) for site, value in zip(cross.sites, reached, strict=True)])
-                fitted += mixture.experts.shape_parameters * np.array([site in at_own for site in cross.sites])
+                fitted += mixture.experts.shape_parameters * np.array([site in noisier for site in cross.sites])
                 again = judge_agreement(cross, reached, cross.parameters - fitted)
+                strange = None
+                if not again.named:  # the joint mixture is between a site that is named and the others
+                    strange = yield from strangest_site(cross, noisier, mixture, covariances, penalty)
+                survey = survey.with_notes({site: (OTHER_NOISE,) for site in noisier if site != strange})
+                survey = survey.with_suspicions({strange: (NOT_ONLY_NOISE,)} if strange else {})
             differs = {site: _differs(mixture, own[site], columns) for site in again.unexplained if site in own}
             survey = _with_disagreement(survey, again, differs)
             if again.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
-                harming = {*found.outside, *(site for site in joint if site not in cross.sites)} - at_own.keys()
+                harming = {*found.outside, *(site for site in joint if site not in cross.sites)} - noisier.keys()
                 survey = survey.with_unlike({site: HARMS for site in harming if site not in again.named})
         else:
             survey = _with_disagreement(survey, found, {})
@@ -164,13 +170,15 @@ def noisier_sites(
     unexplained: Collection[str],
     reached: Array,
     mixtures: Mapping[str, Mixture],
+    covariances: Array,
+    *,
     penalty: Penalty,
-) -> Dialogue[dict[str, float]]:
+) -> Dialogue[dict[str, tuple[Mixture, Statistics]]]:
     """Return the unexplained sites that the joint coefficients explain up to chance, with a gate and shapes of its own.
 
-    Each comes with its log-likelihood per row at these. Rows that are far worse explained than those of all other sites
-    are not noisier but wrong: a code for missing values widens any expert. ``mixtures`` has the joint one for each
-    site, with a gate of its own where that is known.
+    Each comes with its mixture and its statistics there. Rows that are far worse explained than those of all other
+    sites are not noisier but wrong: a code for missing values widens any expert. ``mixtures`` has the joint one for
+    each site, with a gate of its own where that is known.
     """
     if not (unexplained and all(mixtures[site].experts.shapes for site in unexplained)):
         return {}
@@ -178,30 +186,61 @@ def noisier_sites(
     own = dict(zip(cross.sites, np.diagonal(cross.values), strict=True))
     pairs = zip(cross.sites, reached, strict=True)
     least = min((float(value) for site, value in pairs if site not in unexplained), default=-np.inf) - NOISIER
-    same = {site: _per_row(at[1]) for site, at in found.items() if has_same_coefficients(*at, own[site])}
-    return {site: value for site, value in same.items() if value >= least}
+    same = {site: at for site, at in found.items() if has_same_coefficients(*at, own[site], covariances)}
+    return {site: at for site, at in same.items() if _per_row(at[1]) >= least}
 
 
-def strangest_site(cross: CrossLikelihood, mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[str | None]:
-    """Return the site that the joint mixture with shapes of the site explains worst, if it is worse than by chance.
+def strangest_site(
+    cross: CrossLikelihood,
+    noisier: Mapping[str, tuple[Mixture, Statistics]],
+    mixture: Mixture,
+    covariances: Array,
+    penalty: Penalty,
+) -> Dialogue[str | None]:
+    """Return the noisier site that the joint mixture explains worst, if it is worse than by chance.
 
-    Only the worst is returned: the joint mixture is between it and the others, and explains those badly as well.
+    A site has shapes of its own, and a gate of its own if that gains more than chance: its cases may be others, too.
+    Otherwise it has the joint gate, which tells more, as a gate of its own takes up a part of what is wrong. Only the
+    worst site is returned: the joint mixture is between it and the others, and explains those badly as well.
     """
-    found = (yield from climb_shapes(mixtures, penalty)) if mixtures else {}
+    found = yield from climb_shapes(dict.fromkeys(noisier, mixture), penalty)
     own = dict(zip(cross.sites, np.diagonal(cross.values), strict=True))
     beyond = {}
-    for site, (mixture, statistics) in found.items():
-        n, gain = max(statistics.weight, 1.0), gain_of_coefficients(mixture, statistics, own[site])
-        P = mixture.coefficients.size + mixture.gate.parameter_count
-        beyond[site] = (n * gain - P / 2) / np.sqrt(P / 2)
+    for site, at_joint in found.items():
+        n, of_gate = max(at_joint[1].weight, 1.0), np.ones(mixture.gate.parameter_count)
+        other_cases = not is_chance(_per_row(noisier[site][1]) - _per_row(at_joint[1]), of_gate, n)
+        at = noisier[site] if other_cases else at_joint
+        usual = np.r_[of_gate[: 0 if other_cases else None], usual_gains(*at, covariances)]
+        gain = gain_of_coefficients(*at, own[site])
+        beyond[site] = (2 * n * gain - usual.sum()) / np.sqrt(2 * usual @ usual)
     worst = max(beyond, key=lambda site: beyond[site], default=None)
     return worst if worst is not None and beyond[worst] > STRANGE else None
 
 
-def has_same_coefficients(mixture: Mixture, statistics: Statistics, per_row: float) -> bool:
+def has_same_coefficients(mixture: Mixture, statistics: Statistics, per_row: float, covariances: Array) -> bool:
     """Whether coefficients of its own would gain a site no more than chance (:func:`gain_of_coefficients`)."""
     gain = gain_of_coefficients(mixture, statistics, per_row)
-    return is_chance(gain, mixture.coefficients.size, max(statistics.weight, 1.0))
+    return is_chance(gain, usual_gains(mixture, statistics, covariances), max(statistics.weight, 1.0))
+
+
+def usual_gains(mixture: Mixture, statistics: Statistics, covariances: Array) -> Array:
+    r"""Compute what is usual of twice the gain of coefficients of its own for a site, ``(K f,)``.
+
+    It is :math:`1 + \lambda_i` with the eigenvalues of :math:`J V` for each expert: precise rows tell that coefficients
+    from noisier rows are not exact.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        With the joint coefficients and the shapes of the site.
+    statistics : Statistics
+        Of the site at that mixture, whose information ``J`` is that with known labels.
+    covariances : (K, f, f) array
+        Covariance ``V`` of the joint coefficients of each expert.
+    """
+    f = covariances.shape[1]
+    J = mixture.experts.complete(statistics.experts)[:, :f, :f]
+    return np.asarray(1 + np.linalg.eigvals(J @ covariances).real).ravel()
 
 
 def gain_of_coefficients(mixture: Mixture, statistics: Statistics, per_row: float) -> float:

@@ -25,6 +25,7 @@ from consilience.fit import climb, drive
 from consilience.fit.starts import responder
 from consilience.model import Design, Gate, Mixture, Penalty, Rows
 from consilience.numerics.arrays import Array, IntArray, Mask
+from consilience.numerics.linalg import inverse_bounded
 
 FOREIGN = 10.0
 """Multiple of the usual cost above which a gate is outlying."""
@@ -411,6 +412,10 @@ class Combination:
     coefficients: SiteCoefficients
     fixed: FixedPlan
     camps: Camps | None = None
+
+    def covariances(self) -> Array:
+        """Compute the covariance of each expert's coefficients, without the variance between sites, ``(K, f, f)``."""
+        return np.array([inverse_bounded(own)[0] for own in self.precision])
 
     def permuted(self, permutation: IntArray) -> Combination:
         """Return the combination with its experts in another order."""

@@ -201,7 +201,9 @@ class OneShot(Method):
         for place, ((best, rivals), meat, c, joint) in enumerate(zip(ended, meats, found, opened.each, strict=True)):
             fit = refined_fit(best, penalty, c, opened.members, simulation, meat=meat)
             asked = penalty if c is found[-1] else None  # a smaller order may explain no site
-            witnessed = yield from compare_sites(survey, opened.cross, joint, c.mixture, penalty=asked, starts=gates)
+            witnessed = yield from compare_sites(
+                survey, opened.cross, joint, c.mixture, penalty=asked, starts=gates, covariances=c.covariances()
+            )
             before = None if rivals.from_site else opened.scores[place]
             scores = before if last[place] is None else last[place]
             fit = replace(fit, rivals=rivals, survey=witnessed)

@@ -37,7 +37,7 @@ DECREMENT = 1e-10
 """Newton decrement per row at which refinement ends: one step below that of other climbs, as steps near the maximum
 gain many digits each."""
 COMPARED = 10
-"""Maximum number of sites whose models are compared on the rows of all sites."""
+"""Maximum number of sites whose models are compared on the rows of all sites, of those that were used and of others."""
 EXPLAINED = 0.25
 """Tolerance in log-likelihood per row. A site whose model was not fully used takes part in refinement if the combined
 mixture explains its rows as well as its own model does, up to this tolerance: its rows are then like the others'."""
@@ -54,7 +54,7 @@ class Opening:
     firsts : list of Statistics
         Sums over the members, for each mixture.
     each : list of mapping of str to Statistics
-        Statistics of each site whose model was not set aside, for each mixture.
+        Statistics of each site whose model was fully used or that takes part, for each mixture.
     cross : CrossLikelihood or None
         Likelihoods of the sites' models on each other's rows.
     one : Statistics
@@ -94,34 +94,43 @@ def opening(
     With ``scores``, sites send no products of covariates at these mixtures, and no information. ``gates`` has the last
     mixture with the gate of a site, where it is known.
 
-    Sites also compute the likelihoods of the models of at most ten sites, which tell sites that disagree. If all models
-    were used, all sites take part in refinement. Otherwise a site whose model was not fully used takes part if its rows
-    are like the others': the combined experts, at a gate of its own, explain them as well as the site's own model does,
-    and no worse than they explain the rows of the sites that were used; or its rows are noisier, and the coefficients
-    are the same up to chance. Sites without a model take part.
+    Sites also compute the likelihoods of the models of at most ten sites that were used, which tell sites that
+    disagree, and of at most ten others, which are judged by them if they take part. If all models were used, all sites
+    take part in refinement. Otherwise a site whose model was not fully used takes part if its rows are like the
+    others': the combined experts, at a gate of its own, explain them as well as the site's own model does, and no worse
+    than they explain the rows of the sites that were used; or its rows are noisier, and the coefficients are the same
+    up to chance. Sites without a model take part.
     """
     mixtures = [combination.mixture for combination in combinations]
     models = {site: fit.model for site, fit in fits.items() if fit.model is not None}
     doubted = _doubted(combinations)
     used = [site for site in models if site not in doubted] or list(models)
-    asked = used if len(used) <= COMPARED else [used[i] for i in np.linspace(0, len(used) - 1, COMPARED).astype(int)]
-    comparisons = [LogLikelihood(models[site].mixture) for site in asked]
+    asked = _spread(used)
+    owners = [*asked, *_spread([site for site in models if site not in used])]
+    comparisons = [LogLikelihood(models[site].mixture) for site in owners]
     expectations = [*(_asked_at(mixture, scores=scores) for mixture in mixtures), Expect(one)]
     answers: Mapping[str, Answers] = yield Each(Several((*expectations, *comparisons)))
     each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
     heard = {site: found.items[len(expectations) :] for site, found in answers.items()}
-    cross = cross_likelihood(asked, heard, max((models[site].mixture.parameter_count for site in asked), default=0))
+    cross = cross_likelihood(owners, heard, max((models[site].mixture.parameter_count for site in owners), default=0))
     members = yield from _members(combinations, models, each, penalty, gates)
     taking = each if members is None else members
     firsts = [reduce(add, (each[site][i] for site in taking)) for i in range(len(mixtures))]
     of_one = reduce(add, (answers[site].items[len(mixtures)] for site in taking))
     totals = {site: sum(heard[by][i].log_likelihood for by in taking) for i, site in enumerate(asked)}
-    heeded = {site: items for site, items in each.items() if site not in doubted} or each
+    heeded = {site: items for site, items in each.items() if site not in doubted or site in (members or ())} or each
     by_mixture = [{site: items[i] for site, items in heeded.items()} for i in range(len(mixtures))]
     compared = {site: models[site] for site in asked}
     of_members = [{site: score(at, each[site][i]) for site in taking} for i, at in enumerate(mixtures)]
     explains = members is not None or not doubted
     return Opening(members, firsts, by_mixture, cross, of_one, compared, totals, of_members, explains)
+
+
+def _spread(sites: Sequence[str]) -> list[str]:
+    """Return at most ten of the sites, spread over all."""
+    if len(sites) <= COMPARED:
+        return list(sites)
+    return [sites[i] for i in np.linspace(0, len(sites) - 1, COMPARED).astype(int)]
 
 
 def _asked_at(mixture: Mixture, *, scores: bool) -> Expect | ScoreSums:
@@ -167,7 +176,7 @@ def _members(
             site
             for site, at in found.items()
             if _best_per_row(at[1:]) >= lowest - NOISIER - EXPLAINED
-            and has_same_coefficients(*at, models[site].log_likelihood_per_row)
+            and has_same_coefficients(*at, models[site].log_likelihood_per_row, combinations[-1].covariances())
         }
     members = tuple(site for site in each if not is_unlike(site) or site in noisier)
     return members or None
