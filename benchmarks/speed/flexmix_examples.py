@@ -4,8 +4,8 @@
 the covariates, K = 2 and 3. CPU time of the fit alone in one thread, medians of three seeds; libraries are loaded
 before. The log-likelihood is the best of the three seeds for each. An end of flexmix is proper if variances differ by
 at most 1 : 100 and each component has 2.5 rows per coefficient, as ours must; where none of the three is, its best
-proper end is that of seventeen more seeds. Aims: at least 2 times faster, and no lower than its best proper end. Needs R
-with flexmix (Debian: r-cran-flexmix) and the data directory named by ``CONSILIENCE_DATA``.
+proper end is that of seventeen more seeds. Aims: at least 2 times faster, and no lower than its best proper end. Needs
+R with flexmix (Debian: r-cran-flexmix) and the data directory named by ``CONSILIENCE_DATA``.
 """
 
 from __future__ import annotations
