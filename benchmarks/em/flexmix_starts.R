@@ -4,7 +4,8 @@
 #
 # FILE holds little-endian doubles: X column by column (N * D), then y (N), then the exposure (N). FAMILY is gaussian or
 # poisson, GATE constant or softmax. initFlexmix fits with its own defaults, three starts each, except that no component
-# is dropped for a small share. Prints one JSON object; loglik is null if no fit ended.
+# is dropped for a small share. Prints one JSON object, with the rows of each component (sums of posteriors) and, of
+# gaussian ones, the standard deviations; loglik is null if no fit ended.
 
 suppressPackageStartupMessages(library(flexmix))
 
@@ -33,10 +34,13 @@ fit <- tryCatch(
   error = function(problem) NULL
 )
 spent <- proc.time() - before
+in_list <- function(values) sprintf("[%s]", paste(sprintf("%.6g", values), collapse = ", "))
 
 fields <- list(
   flexmix = sprintf('"%s"', packageVersion("flexmix")),
   loglik = if (is.null(fit)) "null" else sprintf("%.12g", fit@logLik),
+  rows = if (is.null(fit)) "[]" else in_list(colSums(posterior(fit))),
+  sigma = if (is.null(fit) || arguments[5] != "gaussian") "[]" else in_list(parameters(fit)["sigma", ]),
   cpu_seconds = sprintf("%.3f", spent[["user.self"]] + spent[["sys.self"]])
 )
 cat("{", paste0('"', names(fields), '": ', fields, collapse = ", "), "}\n", sep = "")

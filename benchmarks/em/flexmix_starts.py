@@ -47,7 +47,7 @@ def replication(key: str) -> Record:
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             return {"ll": None, "cpu": None}
     found = json.loads(done.stdout)
-    return {"ll": found["loglik"], "cpu": found["cpu_seconds"]}
+    return {"ll": found["loglik"], "cpu": found["cpu_seconds"], "rows": found["rows"], "sigma": found["sigma"]}
 
 
 def summary(cell: str, records: list[Record], best: float, ours: Record | None) -> Record:

@@ -3,7 +3,7 @@
 Sixteen sites, 200,000 rows, K = 4, d = 20. Each round asks some of the sites for sums or likelihoods at one or several
 mixtures; the cost of a question is its CPU time on the rows of one site in units of that of a plain pass (sums without
 the information), times the share of the rows that were asked. The proposals of starts, from at most 3,000 rows of ten
-sites, do not grow with the rows and are left out. Before several starts were climbed over a quarter of the sites, the
+sites, do not grow with the rows and are left out. Before several starts were climbed over some of the sites, the
 sums were 41.0 (soft) and 49.7 (paper); aim: at most half of them, at the same log-likelihood.
 """
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from consilience.fit import Ascent, Expect, Specification, StopReason, climb, drive, fit_mixture
+from consilience.datasets import soft
+from consilience.fit import Ascent, Expect, Problem, Specification, StopReason, climb, drive, fit_mixture
 from consilience.fit.climb import (
     ROUNDING,
+    Quadratic,
     decrement_bound,
     is_far_outdone,
     newton_step,
@@ -372,3 +374,34 @@ def test_few_steps_are_left_where_gains_shrink_fast() -> None:
     assert not takes_few_steps(0.09, 0.1, least=1e-6, most=4)
     assert not takes_few_steps(0.01, 0.1, least=1e-6, most=0)
     assert not takes_few_steps(0.2, 0.1, least=1.0, most=4)
+
+
+# ---------------------------------------------------------------------- from the maximum of a sample
+
+
+def test_a_climb_from_a_sample_ends_at_the_maximum_with_less_information() -> None:
+    data = soft(30_000, n_experts=2, n_features=3, random_state=0)
+    rows = Rows(data.X, data.y[:, None])
+    problem = Problem(Specification(K=2), column_summary(rows))
+    sample = Rows(data.X[:1500], data.y[:1500, None])
+    start = drive(problem.climb(data.truth.in_coordinates_of(problem.blank)), answering(sample))
+    assert start.statistics.information is not None
+    plain = drive(climb(start.mixture, problem.penalty, near=True), answering(rows))
+    found = drive(problem.climb_from_sample(start), answering(rows))
+    assert found.stop is StopReason.CONVERGED_NEWTON
+    assert found.statistics.information is not None
+    assert found.informed_passes < plain.informed_passes
+    assert found.penalised == pytest.approx(plain.penalised, abs=0.01)
+
+
+def test_a_wrong_curvature_does_not_lead_a_climb_astray() -> None:
+    data = soft(3000, n_experts=2, n_features=3, random_state=0)
+    rows = Rows(data.X, data.y[:, None])
+    penalty = Specification(K=2).penalty(column_summary(rows))
+    end = drive(climb(data.truth, penalty), answering(rows))
+    model = Quadratic.at(end.mixture, end.statistics, penalty)
+    assert model is not None
+    for factor in (0.2, 20.0):
+        found = drive(climb(data.truth, penalty, near=True, sampled=model.scaled(factor)), answering(rows))
+        assert found.stop is StopReason.CONVERGED_NEWTON
+        assert found.penalised == pytest.approx(end.penalised, abs=0.01)

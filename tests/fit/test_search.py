@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from consilience.fit import Ascent, Specification
+from consilience.fit import starts as starts_module
 from consilience.fit.climb import StopReason
 from consilience.fit.starts import (
     CONTENDERS,
@@ -139,3 +140,17 @@ def test_a_tight_expert_inside_a_wide_one_is_found() -> None:
         )
         share = found.contenders[0].responsibilities(rows).mean(axis=0).min()
         assert share == pytest.approx(tight.mean(), abs=0.03)
+
+
+def test_a_long_search_says_after_its_first_start_how_long_it_takes(caplog: pytest.LogCaptureFixture) -> None:
+    rows = Rows(np.empty((200, 0)), np.random.default_rng(0).normal(size=(200, 1)))
+    specification = Specification(K=2, gate="constant")
+    began = iter(np.arange(0.0, 1e6, 10.0))  # ten seconds pass between two looks at the clock
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(starts_module.time, "perf_counter", lambda: float(next(began)))
+        search(rows, specification, column_summary(rows), np.random.default_rng(0), n_init=6)
+    assert "takes up to 2 minutes" in caplog.text
+    assert "n_jobs=-1" in caplog.text
+    caplog.clear()
+    search(rows, specification, column_summary(rows), np.random.default_rng(0), n_init=6)
+    assert not caplog.text

@@ -17,7 +17,9 @@ from consilience import (
     MixtureOfExpertsClassifier,
     MixtureOfExpertsRegressor,
     MixtureOfRegressions,
+    plot,
 )
+from consilience.errors import OneExpertWarning
 from consilience.fit import StopReason
 from consilience.fitted.effects import (
     covariate_steps,
@@ -285,6 +287,18 @@ def test_experts_that_bic_does_not_prefer_are_not_described() -> None:
     text = said(model)
     assert "One component alone describes these rows as well (BIC" in text
     assert "Component 0" not in text
+
+
+def test_a_second_component_of_one_true_regression_has_no_intervals_anywhere() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 2))
+    with pytest.warns(OneExpertWarning, match="one expert describes the rows as well as 2 by BIC: fit one"):
+        model = MixtureOfRegressions(2, random_state=0).fit(X, 1 + X[:, 0] + rng.normal(size=300))
+    assert "Intervals withheld (experts): one expert describes the rows as well as 2" in model.summary()
+    assert "One component alone describes these rows as well (BIC" in said(model)
+    table = model.to_frame()
+    assert table[["std_error", "lower", "upper"]].isna().all(axis=None)
+    assert not plot.coefficients(model).collections[0].get_segments()
 
 
 NOISE = {

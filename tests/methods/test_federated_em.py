@@ -223,7 +223,7 @@ def test_a_long_newton_proposal_is_refused_by_the_sum_alone() -> None:
     assert (apart.passes, apart.halvings, apart.stop) == (pooled.passes, pooled.halvings, pooled.stop)
 
 
-def test_of_many_large_sites_a_quarter_compares_the_starts() -> None:
+def test_of_many_large_sites_a_few_compare_the_starts() -> None:
     data = simulated(gate="constant", n=26_000)
     parts = np.array_split(np.arange(26_000), 8)
     sites = Federation({f"s{i}": (data.X[part], data.y[part]) for i, part in enumerate(parts)})

@@ -166,6 +166,10 @@ class Quadratic:
         observed, complete = statistics.information + R, complete_information(mixture, statistics) + R
         return cls(mixture, penalised_score(mixture, statistics, R), observed, complete)
 
+    def scaled(self, factor: float) -> Quadratic:
+        """Return the model over as many times the rows."""
+        return Quadratic(self.mixture, factor * self.gradient, factor * self.observed, factor * self.complete)
+
     @cached_property
     def newton(self) -> NewtonStep | None:
         """The Newton step, or None if ``J + R`` is not positive definite."""
@@ -253,6 +257,8 @@ CAUTIOUS_SHIFT = 0.05
 """Shift of the first Newton step of a climb that takes one before any EM step, ..."""
 TRUSTED_DECREMENT = 1.0
 """... unless the Newton decrement is below this number of log-likelihood units."""
+LAST_CHORD = 0.1
+"""Newton decrement by the curvature of a sample below which the step that it gives is the last one by it."""
 PARAMETERS_PER_EM_STEP = 40
 """Number of parameters for which one more EM step is taken before the information is requested, where it is costly."""
 SCORES_PER_EM_STEP = 25
@@ -400,6 +406,7 @@ def climb(
     decrement: float = NEWTON_DECREMENT,
     bar: float = -np.inf,
     rough: bool = False,
+    sampled: Quadratic | None = None,
 ) -> Climb:
     """Maximise the penalised likelihood from ``start``: safeguarded EM, then shifted Newton steps.
 
@@ -426,6 +433,9 @@ def climb(
         what the Newton decrement says is left to gain are below it, or ``FAR_OUTDONE`` times what its gains say.
     rough : bool
         Whether EM steps that gain ever less may end the climb, where that takes fewer passes than the information.
+    sampled : Quadratic or None
+        Quadratic model over a sample of the rows, at its maximum and scaled to all rows. Steps use its curvature while
+        they gain what it predicts and more than ``LAST_CHORD`` is left.
 
     Examples
     --------
@@ -450,7 +460,8 @@ def climb(
     log.informed += at.model is not None
     if reason := at.converged(decrement, small=False):
         return log.ascent(at, reason)
-    ahead, stuck = at.ahead(at.first_shift, switch, informed=switch.always), 0
+    at = at.with_curvature(sampled)
+    ahead, stuck = at.ahead(0.0 if at.is_chord else at.first_shift, switch, informed=switch.always), 0
     for _ in range(max_iter):
         answer = yield log.asked(Expect(ahead.mixture, information=ahead.informed))
         if not is_over_same_data(answer, at.statistics):  # a site left: on from the last accepted mixture
@@ -458,7 +469,7 @@ def climb(
             log.open_segment(at.value)
             ahead, stuck = at.ahead(at.first_shift, switch, informed=switch.always), 0
             continue
-        new = _Point.of(ahead.mixture, answer, penalty)
+        new = _Point.of(ahead.mixture, answer, penalty).after(ahead, at)
         if not new.value >= at.value - ROUNDING * answer.scale:
             if ahead.fraction == 0.0:
                 return log.ascent(at, StopReason.STALLED)
@@ -503,11 +514,26 @@ class _Point:
     penalty: Penalty
     value: float
     model: Quadratic | None
+    is_chord: bool = False  # whether the curvature of the model is that of the point before
 
     @classmethod
     def of(cls, mixture: Mixture, statistics: Statistics, penalty: Penalty) -> _Point:
         value, model = mixture.penalised(statistics, penalty), Quadratic.at(mixture, statistics, penalty)
         return cls(mixture, statistics, penalty, value, model)
+
+    def after(self, ahead: _Proposal, before: _Point) -> _Point:
+        """Return the point with the curvature of ``before``, if it has none and a step by that curvature was good."""
+        step = ahead.step
+        if step is None or not before.is_chord or not self.value - before.value > 0.5 * step.decrement:
+            return self
+        return self.with_curvature(before.model)
+
+    def with_curvature(self, other: Quadratic | None) -> _Point:
+        """Return the point with the curvature of another model, if it has none of its own."""
+        if other is None or self.model is not None:
+            return self
+        gradient = penalised_score(self.mixture, self.statistics, ridge(self.mixture, self.penalty))
+        return replace(self, model=Quadratic(self.mixture, gradient, other.observed, other.complete), is_chord=True)
 
     @property
     def decrement(self) -> float:
@@ -527,6 +553,8 @@ class _Point:
 
     def converged(self, decrement: float, *, small: bool) -> StopReason | None:
         """Return the reason of convergence: a small Newton decrement, or a small gain if only EM is used; else None."""
+        if self.is_chord:
+            return None
         if self.decrement < decrement_bound(self.statistics.weight, decrement):
             return StopReason.CONVERGED_NEWTON
         return StopReason.CONVERGED_EM if small else None
@@ -540,7 +568,8 @@ class _Point:
         if self.model is not None and switch.ready:
             found = self.model.proposal(shift, self.penalty)
             if found is not None:
-                return _Proposal(found[0], True, found[1], np.nan)
+                again = self.is_chord and found[1].decrement > LAST_CHORD
+                return _Proposal(found[0], not again, found[1], np.nan)
             switch.refused()  # no shift leads to an admissible mixture: the maximum is at the variance floor
         return self.by_em(informed=informed)
 

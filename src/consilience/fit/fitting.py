@@ -42,8 +42,8 @@ from consilience.numerics.threads import one_blas_thread
 
 STEPS = 3
 """Maximum number of steps."""
-SMALLEST_DECREMENT = 1e-20
-"""Newton decrement per unit of weight below which a further step changes nothing but rounding."""
+SMALLEST_DECREMENT = 1e-10
+"""Newton decrement below which a further step changes no estimate by more than 2e-5 of its standard error."""
 
 
 def polish(end: Ascent, penalty: Penalty) -> Climb:
@@ -60,7 +60,7 @@ def polish(end: Ascent, penalty: Penalty) -> Climb:
     for _ in range(STEPS if end.stop is StopReason.CONVERGED_NEWTON else 0):
         model = Quadratic.at(end.mixture, end.statistics, penalty)
         found = None if model is None else model.proposal(0.0, penalty)
-        if found is None or found[1].shift > 0 or found[1].decrement < SMALLEST_DECREMENT * end.statistics.weight:
+        if found is None or found[1].shift > 0 or found[1].decrement < SMALLEST_DECREMENT:
             break
         statistics = yield Expect(found[0], information=True)
         value, least = found[0].penalised(statistics, penalty), end.penalised - ROUNDING * statistics.scale

@@ -73,8 +73,10 @@ CANDIDATES = 10
 """Maximum number of sites that are asked for a start."""
 JUDGES = 300
 """Maximum number of sites that compute the likelihoods of all starts; evenly spaced if there are more."""
-SITES_PER_SAMPLED = 4
-"""Number of large sites for each one over which several starts are climbed, before the best goes on over all."""
+SITES_PER_SAMPLED = 8
+"""Number of large sites for each one over which several starts are climbed, before the best goes on over all; ..."""
+LEAST_SAMPLED = 2
+"""... of which there are at least as many."""
 GUESSES = 5
 """Number of starts drawn from the summary alone, if no site has enough rows to propose one."""
 USUAL = 1.0
@@ -93,8 +95,9 @@ class FederatedEM(Method):
     rows and one in which all sites compute the likelihood of those mixtures; then one per step, and a last one in which
     each site says how well the result explains its rows, and sends the products of scores that standard errors of one
     table would use. The climbs from several starts share these rounds; the result says how many of them ended at its
-    log-likelihood. Where eight or more sites have 3,000 rows each, the starts are climbed over a quarter of these sites
-    first, and the best goes on over all: about four rounds more, and half of the passes over all rows.
+    log-likelihood. Where eight or more sites have 3,000 rows each, the starts are climbed over an eighth of these
+    sites first, at least two, and the best goes on over all, with its first steps by the curvature of these sites:
+    about four rounds more, and less than half of the passes over all rows.
 
     Parameters
     ----------
@@ -244,8 +247,9 @@ def climbs(
     mixtures, on_sample = [each.mixtures for each in starts], None
     if sample and max(map(len, mixtures)) > 1:
         on_sample = yield from ranked_ends(problems, mixtures, sample)
-        mixtures = [[found[0].mixture] for found in on_sample]
-    ranked = yield from ranked_ends(problems, mixtures, sites)
+        ranked = yield from ends_from_sample(problems, [found[0] for found in on_sample], sample, sites)
+    else:
+        ranked = yield from ranked_ends(problems, mixtures, sites)
     best = yield from together([ask_information(p, found[0], sites) for p, found in zip(problems, ranked, strict=True)])
     best = yield from over_same_data(problems, best, sites, information=True)
     steps = [polish(end, p.penalty) for p, end in zip(problems, best, strict=True)]
@@ -264,6 +268,17 @@ def climbs(
     return tuple(replace(f, left_out=left_out_by_scores(f, f.site_scores, task.institutions)) for f in told), ranked
 
 
+def ends_from_sample(
+    problems: Sequence[Problem], sampled: Sequence[Ascent], sample: tuple[str, ...], sites: Sites
+) -> Dialogue[list[list[Ascent]]]:
+    """Climb over all rows from the best end over the sample of each problem, first by the sample's curvature."""
+    asked = [ask_information(problem, end, sample) for problem, end in zip(problems, sampled, strict=True)]
+    sampled = yield from together(asked)
+    steps = [problem.climb_from_sample(end) for problem, end in zip(problems, sampled, strict=True)]
+    ends = yield from together([ask_total(each, sites) for each in steps])
+    return [[end] for end in (yield from over_same_data(problems, ends, sites))]
+
+
 def start_ends(ends: Sequence[Ascent], sampled: Sequence[Ascent]) -> StartEnds:
     """Return the values that the climbs reached, those over a sample of the sites scaled to all rows."""
     scale = ends[0].statistics.weight / max(sampled[0].statistics.weight, 1.0)
@@ -272,13 +287,15 @@ def start_ends(ends: Sequence[Ascent], sampled: Sequence[Ascent]) -> StartEnds:
 
 
 def sample_of(summaries: Mapping[str, ColumnSummary]) -> tuple[str, ...]:
-    """Select every fourth of at least eight large sites, over which the starts are compared by climbs; else none.
+    """Select every eighth large site, at least two of eight or more, to compare the starts by climbs; else none.
 
     The starts are fits to a site's sample of ``SUBSAMPLE`` rows. Where every site has more, a few of them tell which
     start leads to the best maximum, for a fraction of the passes over all rows.
     """
     large = [site for site, summary in summaries.items() if summary.weight >= SUBSAMPLE]
-    return tuple(large[::SITES_PER_SAMPLED]) if len(large) >= 2 * SITES_PER_SAMPLED else ()
+    return (
+        tuple(large[:: min(SITES_PER_SAMPLED, len(large) // LEAST_SAMPLED)]) if len(large) >= SITES_PER_SAMPLED else ()
+    )
 
 
 def unlike_sites(without: Fit, starts: Sequence[Starts], named: Iterable[str]) -> Dialogue[set[str]]:
@@ -415,7 +432,9 @@ def public_starts(problem: Problem, task: Task, wanted: int) -> Dialogue[Starts]
 
 
 def ranked_ends(
-    problems: Sequence[Problem], starts: Sequence[Sequence[Mixture]], sites: Sites = None
+    problems: Sequence[Problem],
+    starts: Sequence[Sequence[Mixture]],
+    sites: Sites = None,
 ) -> Dialogue[list[list[Ascent]]]:
     """Run the climbs from all starts in the same messages; return the ascents of each problem, best first."""
     owners = [problem for problem, found in zip(problems, starts, strict=True) for _ in found]
