@@ -22,7 +22,7 @@ from consilience.fit.selection import html_table, least_order, score_lines, set_
 from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import parameter_keys
 from consilience.fitted.site_influence import influence_in_errors, site_influences, unit_influences, with_influences
-from consilience.methods import OwnGatesFit
+from consilience.methods import OwnGatesFit, Privacy, PrivateFit
 from consilience.runs import Record, Run
 
 NAMES_SHOWN = 6
@@ -152,6 +152,16 @@ class FederatedFit:
         """
         entropy = None if self.models else criteria.entropy_of_sums(self.fit.ascent.mixture, self.fit.ascent.statistics)
         return self.bic + 2 * (np.nan if entropy is None else entropy)
+
+    @property
+    def privacy(self) -> Privacy | None:
+        """Return what a run with noise may have disclosed about a row; None for a fit without noise."""
+        return self.fit.privacy if isinstance(self.fit, PrivateFit) else None
+
+    @property
+    def settled(self) -> bool:
+        """Whether the fit has converged; with noise, whether the last total was no more than noise and chance."""
+        return self.fit.settled if isinstance(self.fit, PrivateFit) else self.fit.ascent.stop.converged
 
     def infer(self, kind: str) -> Inference:
         """Compute standard errors of another kind from what the sites have sent, without the variance between sites.

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from difflib import get_close_matches
+from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,8 @@ from consilience.fit.left_out import check_institutions
 from consilience.fit.specification import validate_orders
 from consilience.messages import Dialogue, Failure, FailureCode, LogLikelihood, SiteError, encode
 from consilience.methods import FederatedEM, Method, Task
+from consilience.model import Rows
+from consilience.model.contributions import refusal
 from consilience.runs import EngineOverSites, Journal, Run, RunOptions, run
 from consilience.runs.run import RunKeywords
 from consilience.site import Site
@@ -371,7 +374,12 @@ class Federation:
             return run(dialogue, engine, asked, explain=asked.explain or self._explained)
 
     def fit(
-        self, estimator: MixtureEstimator, method: Method | None = None, **options: Unpack[RunKeywords]
+        self,
+        estimator: MixtureEstimator,
+        method: Method | None = None,
+        *,
+        start: MixtureEstimator | None = None,
+        **options: Unpack[RunKeywords],
     ) -> FederatedFit:
         """Fit a copy of ``estimator`` over all sites.
 
@@ -381,6 +389,8 @@ class Federation:
         method : FederatedEM, OneShot, SharedCentre, ClusteredClients or another
             Federated method; exact EM by default. SharedCentre and FedGrEM fit one model per site
             (:attr:`FederatedFit.models`).
+        start : estimator of this library, optional
+            A fitted model from which the fit starts, in place of the ``mixture_init`` of ``estimator``.
         **options
             ``journal``, ``deadline``, ``on_drop``, ``limits`` and others, as in :class:`RunOptions`.
 
@@ -388,6 +398,9 @@ class Federation:
         -------
         FederatedFit
         """
+        if start is not None:
+            check_fitted(start)
+            estimator = clone(estimator).set_params(mixture_init=start.mixture_)
         (fitted,) = self._fits(estimator, None, method, RunOptions(**options))
         assert fitted is not None  # a single fit that is not possible raises an error  # noqa: S101
         warn_of(fitted)
@@ -519,6 +532,8 @@ class Federation:
         sites = self._source.sites(first)  # sets the columns of the estimator
         if method.by_client:
             sites = [site.by_client() for site in sites]
+        if method.budget is not None:
+            sites = with_budgets(sites, method.budget, self._engine, options)
         self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
         task = replace(_task(models, sites, options.journal), institutions=self._institutions)
@@ -541,6 +556,23 @@ class Federation:
                 explain=options.explain or self._explained,
             )
         return build_models(models, done)
+
+
+def with_budgets(
+    sites: Sequence[Site], budget: tuple[Fraction, int], engine: Engine, options: RunOptions
+) -> list[Site]:
+    """Return the sites with an account each, kept in this process; raise an error for rows that cannot have one."""
+    held = [site.data for site in sites if isinstance(site.data, Rows)]
+    if not isinstance(engine, InProcess) or len(held) < len(sites) or options.journal is not None:
+        raise InvalidInputError(
+            "a method with noise keeps an account of each site in this process: pass rows in memory, as in "
+            "Federation({'north': (X1, y1)}), without another engine and without a journal"
+        )
+    for rows in held:
+        sized = "rows have exposures or trials, which are not simulated: leave them out" * (rows.exposure is not None)
+        if reason := refusal(rows) or sized:
+            raise InvalidInputError(f"this method does not serve these rows: {reason}")
+    return [site.private(*budget) for site in sites]
 
 
 def _with_order(estimator: MixtureEstimator, K: int) -> MixtureEstimator:

@@ -389,7 +389,15 @@ class InferenceDocument(Part):
     """
 
     kind: Literal[
-        "observed", "sandwich", "larger", "bootstrap", "simulated", "summed", "between sites", "clustered by site"
+        "observed",
+        "sandwich",
+        "larger",
+        "bootstrap",
+        "simulated",
+        "summed",
+        "between sites",
+        "clustered by site",
+        "private",
     ]
     decrement: Number
     withheld: dict[Annotated[str, StringConstraints(pattern=r"^(gate|experts|shapes|expert \d{1,6})$")], Words]

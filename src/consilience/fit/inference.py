@@ -160,7 +160,8 @@ class Inference:
         Covariance of ``estimates.flat()``, exactly symmetric; NaN where it is not available.
     kind : str
         ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"simulated"`` from the
-        mixture; ``"summed"`` over sites; ``"between sites"``; ``"clustered by site"``.
+        mixture; ``"summed"`` over sites; ``"between sites"``; ``"clustered by site"``;
+        ``"private"`` from noisy sums.
     decrement : float
         Newton decrement at the estimates: an estimate of the log-likelihood still to be gained.
     withheld : mapping of str to str

@@ -265,6 +265,7 @@ def fit_notes(estimator: FittedMixture) -> list[str]:
         "bootstrap": "parametric bootstrap",
         "simulated": "information simulated from the mixture, right if the model is right",
         "summed": "summed information of the sites, right if the model is right",
+        "private": "information simulated from the mixture, and the noise; right if the model is right",
         "between sites": "sampling error at the sites and variance between sites",
     }[inference.kind]
     said = [f"Standard errors: {kind}. All parameters with intervals: to_frame()."]

@@ -6,6 +6,7 @@ from consilience.methods.one_shot import CombinedFit, OneShot
 from consilience.methods.own_gates import EqualGates, OwnGatesFit
 from consilience.methods.per_site import SharedCentre, SharedFit, SiteShare
 from consilience.methods.per_site.local_fits import LocalFits, local_fits
+from consilience.methods.private_scoring import Privacy, PrivateFit, PrivateScoring
 from consilience.methods.task import Method, Task
 
 __all__ = [
@@ -18,6 +19,9 @@ __all__ = [
     "Method",
     "OneShot",
     "OwnGatesFit",
+    "Privacy",
+    "PrivateFit",
+    "PrivateScoring",
     "SharedCentre",
     "SharedFit",
     "SiteShare",

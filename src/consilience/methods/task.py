@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from numbers import Integral
 from typing import ClassVar
 
@@ -124,6 +125,11 @@ class Method(ABC):
     """Whether the latent label belongs to a client; sites then treat each client as a group of rows."""
     partial: ClassVar[bool] = False
     """Whether sites may be absent in some rounds, so that ``on_drop="skip"`` is allowed."""
+
+    @property
+    def budget(self) -> tuple[Fraction, int] | None:
+        """ρ of each part of the budget of a site for noisy answers, and the number of parts; None without noise."""
+        return None
 
     def most_rounds(self, task: Task) -> int:
         """Return the number of rounds after which a run is ended with an error; far more than any fit needs."""

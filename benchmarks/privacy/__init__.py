@@ -1,0 +1,1 @@
+"""Studies of the fit itself: EM, Newton steps, starts, intervals."""

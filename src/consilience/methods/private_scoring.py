@@ -1,0 +1,321 @@
+"""Private scoring: maximum likelihood from noisy sums of clipped scores, with standard errors that count the noise.
+
+In each round the sites are asked for a sum of the contributions of their rows at the current mixture
+(:mod:`consilience.model.contributions`); each adds discrete Gaussian noise of its own budget. What such a sum says is
+computed from covariates that are public (:mod:`consilience.fit.private_step`), so that no other question is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from consilience.errors import InvalidInputError
+from consilience.fit import Ascent, Fit, Problem
+from consilience.fit.climb import MethodStop
+from consilience.fit.inference import TWO_OUTCOMES, Inference, InferredFit, withhold_inference
+from consilience.fit.parameters import identification_mask, jacobian, parameters
+from consilience.fit.private_step import (
+    AVERAGED,
+    UNSETTLED,
+    Forecast,
+    PublicStep,
+    averaged_noise,
+    schedule,
+    simulated_rows,
+)
+from consilience.messages import Dialogue, NoisySums, PrivateScores, Several, Total
+from consilience.methods.task import Method, Task, check_whole
+from consilience.model import Mixture, Rows, expect
+from consilience.model.contributions import COUNTED
+from consilience.model.summary import column_summary
+from consilience.numerics.arrays import Array
+from consilience.numerics.budget import check_delta, rho_of
+
+FAR = 3.0
+"""q of the first total, without noise about the squared distance of the start, above which more steps are taken."""
+WIDER = 1.5
+"""Standard errors in units of the forecast above which a run has not settled."""
+KIND = "private"
+NO_START = (
+    "PrivateScoring needs a public start: pass start=a fitted model, of one site that may release its fit, of earlier "
+    "or of public data. Starts that are found privately are not offered: for three and more experts none is reliable"
+)
+NO_COVARIATES = (
+    "PrivateScoring needs to know what covariates are like without asking for them: pass covariates=public or "
+    "simulated rows of them, such as those of the start"
+)
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What a run may have disclosed about a row: (ε, δ)-differential privacy at each site.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    unit : str
+        What is protected: ``"row"``.
+    rhos : tuple of Fraction
+        ρ of each round at each site; they add.
+
+    Examples
+    --------
+    >>> Privacy(3.0, 1e-6, "row", (Fraction(1, 40), Fraction(1, 20))).rho
+    Fraction(3, 40)
+    """
+
+    epsilon: float
+    delta: float
+    unit: str
+    rhos: tuple[Fraction, ...]
+
+    @property
+    def rho(self) -> Fraction:
+        """ρ of the run at each site."""
+        return sum(self.rhos, Fraction(0))
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateFit(InferredFit):
+    """A fit from noisy sums, with standard errors that count the noise.
+
+    Its log-likelihood is not known: it would be one more question.
+
+    Parameters
+    ----------
+    privacy : Privacy
+    unsettled : str
+        Reason why the run has not settled, and why it has no intervals; empty if it has.
+    surprises : tuple of float
+        ``q`` of each round: the squared total in units of its covariance, for each parameter.
+    forecast : Forecast
+        Standard errors that were forecast at the start.
+    """
+
+    privacy: Privacy
+    unsettled: str
+    surprises: tuple[float, ...]
+    forecast: Forecast
+
+    @property
+    def settled(self) -> bool:
+        """Whether the last total is as small as noise and chance make it."""
+        return not self.unsettled
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons not to trust the result as a whole."""
+        return (*super().doubts, *filter(None, [self.unsettled]))
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """A round as it was answered: the step, the total over sites and what is known of it."""
+
+    step: PublicStep
+    total: Array
+    noise: float
+    share: int
+    rows: float
+    end: Mixture
+
+    def surprise(self, rows: float) -> float:
+        """Return q of the total."""
+        return self.step.surprise(self.total, rows, self.noise)
+
+
+@dataclass(frozen=True)
+class PrivateScoring(Method):
+    """Maximum likelihood with differential privacy for each row, whatever the coordinator asks.
+
+    Whatever a site sends is (ε, δ)-differentially private for one row added or removed. The guarantee is that of each
+    site's own rows; the rows of a person who has some at several sites, or several at one, are several rows.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε; 1 is strict, 8 is lax.
+    delta : float
+        δ; below one in the number of rows.
+    unit : {"row"}
+        What is protected.
+    rounds : int
+        Number of steps. If the first total says that the start is far, the same budget is spent on more and shorter
+        steps.
+    start : estimator, Mixture or None
+        Public start: a model of the same form. None for that of :meth:`consilience.Federation.fit`, or of the
+        estimator.
+    covariates : (m, d) array
+        Public or simulated rows of covariates that are like those of the sites. Steps and standard errors are computed
+        from them; the guarantee does not depend on them. If a column varies much less here than at the sites, steps are
+        too long, and the run does not settle.
+
+    Examples
+    --------
+    >>> rho, parts = PrivateScoring(epsilon=3, covariates=np.zeros((2, 1))).budget
+    >>> round(float(rho * parts), 4), parts
+    (0.1851, 8)
+    """
+
+    epsilon: float
+    delta: float = 1e-6
+    unit: str = "row"
+    rounds: int = 5
+    start: Any = None
+    covariates: ArrayLike | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        check_whole("rounds", self.rounds)
+        rho_of(self.epsilon, self.delta)
+        if self.unit != "row":
+            raise InvalidInputError(f"unit={self.unit!r}: expected 'row'; groups and persons are not protected as such")
+        if self.covariates is None:
+            raise InvalidInputError(NO_COVARIATES)
+
+    @property
+    def budget(self) -> tuple[Fraction, int]:
+        """ρ of each part of the budget of a site, and the number of parts."""
+        parts = sum(schedule(self.rounds)[1])
+        return rho_of(self.epsilon, self.delta) / parts, parts
+
+    def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:
+        """Return the dialogue that fits the specification of a task."""
+        specification = task.only(type(self).__name__)
+        given = task.start if self.start is None else getattr(self.start, "mixture_", self.start)
+        if not isinstance(given, Mixture):
+            raise InvalidInputError(NO_START)
+        X = self.simulated(task, given)
+        Y, _ = given.sample(X, np.random.default_rng(task.seed))
+        problem = task.problem(specification, column_summary(Rows(X, Y)))
+        start = problem.from_start(given)
+        rounds = yield from self.scored(start, X)
+        return [self.fit(problem, X, start, rounds, task.seed)]
+
+    # ------------------------------------------------------------------ what is public
+
+    def simulated(self, task: Task, start: Mixture) -> Array:
+        """Return public or simulated rows of covariates, ``(m, d)``."""
+        rng, m = np.random.default_rng([task.seed, 1]), simulated_rows(start.parameter_count)
+        X = np.asarray(self.covariates, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != task.d or len(X) < 2 or not np.all(np.isfinite(X)):
+            raise InvalidInputError(f"covariates: expected rows of {task.d} finite numbers, got shape {X.shape}")
+        return X if len(X) == m else X[rng.integers(len(X), size=m)]
+
+    # ------------------------------------------------------------------ rounds
+
+    def scored(self, start: Mixture, X: Array) -> Dialogue[list[Round]]:
+        """Take the steps; after the first total, decide on their number."""
+        damping, shares = schedule(self.rounds)
+        plan = list(zip(damping, shares, strict=True))
+        here, rounds, place = start, list[Round](), 0
+        while plan:
+            lam, share = plan.pop(0)
+            done = yield from ask_round(PublicStep.at(here, X, lam), place, share)
+            here, place = done.end, place + share
+            rounds.append(done)
+            if len(rounds) == 1 and done.surprise(done.rows) > FAR:
+                plan = shorter_steps(plan)
+        return rounds
+
+    def fit(self, problem: Problem, X: Array, start: Mixture, rounds: Sequence[Round], seed: int) -> PrivateFit:
+        """Return the fit at the mean of the last ends, with its covariance and the verdict."""
+        shares = [each.share for each in rounds]
+        n = max(float(np.average([each.rows for each in rounds], weights=shares)), 1.0)
+        last = rounds[-AVERAGED:]
+        weights = [each.share for each in last]
+        end = start.with_vector(np.average([each.end.to_vector() for each in last], axis=0, weights=weights))
+        noise = averaged_noise([each.noise for each in last], weights)
+        covariance = PublicStep.at(end, X).covariance(n, noise)
+        expected = forecast_of(start, X, n, rounds)
+        surprises = tuple(each.surprise(n) for each in rounds)
+        unsettled = verdict(surprises[-1], np.sqrt(np.diagonal(covariance)), expected)
+        privacy = Privacy(self.epsilon, self.delta, self.unit, tuple(self.budget[0] * share for share in shares))
+        sentence = f"the last total is {'more' if unsettled else 'no more'} than noise and chance"
+        stop = MethodStop(sentence, converged=not unsettled)
+        fit = problem.fit(ended(end, X, seed, n, stop), without="no information was asked for")
+        inference = private_inference(fit, covariance, unsettled)
+        return PrivateFit(
+            **(vars(fit) | {"inference": inference}),
+            privacy=privacy,
+            unsettled=unsettled,
+            surprises=surprises,
+            forecast=expected,
+        )
+
+
+def ask_round(step: PublicStep, place: int, share: int) -> Dialogue[Round]:
+    """Ask for the total at a step, with the noise of some parts of the budget, which are averaged."""
+    asked = tuple(PrivateScores(step.mixture, step.factor, step.clip, place + i) for i in range(share))
+    if share == 1:
+        sums: NoisySums = yield Total(asked[0])
+    else:
+        several = yield Total(Several(asked))
+        sums = reduce(add, several.items)
+    values = np.array(sums.values, dtype=np.float64) / share
+    total, noise = values[:-1] * step.unit, step.noise(sums.variance) / share**2
+    rows = max(float(values[-1]) / COUNTED, 1.0)
+    return Round(step, total, noise, share, rows, step.move(total, rows))
+
+
+def shorter_steps(plan: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return a plan of more steps with the same parts: one part for each, and two for the last."""
+    parts = sum(share for _, share in plan)
+    if parts < len(plan) + 1:
+        return list(plan)
+    shares = [1] * (parts - 2) + [2]
+    late = [lam for lam, _ in plan][-len(shares) :]
+    early = [max((lam for lam, _ in plan), default=0.0)] * (len(shares) - len(late))
+    return list(zip(early + late, shares, strict=True))
+
+
+def forecast_of(start: Mixture, X: Array, n: float, rounds: Sequence[Round]) -> Forecast:
+    """Forecast standard errors from the noise of the rounds as they were planned."""
+    step = rounds[0].step if not rounds[0].step.damping else PublicStep.at(start, X)
+    last = rounds[-AVERAGED:]
+    noise = averaged_noise([each.noise for each in last], [each.share for each in last])
+    pooled = np.diagonal(step.factor @ step.factor.T) / n
+    return Forecast(np.sqrt(np.diagonal(step.covariance(n, noise))), np.sqrt(pooled))
+
+
+def verdict(surprise: float, errors: Array, expected: Forecast) -> str:
+    """Return the reason why a run has not settled; empty if it has."""
+    if not surprise <= UNSETTLED:
+        return (
+            f"the run has not settled: the last total is {surprise:.3g} times what noise and chance give, at most "
+            f"{UNSETTLED}; start from a model that is nearer, or spend more"
+        )
+    wider = float(np.sqrt(np.mean((errors / expected.standard_errors) ** 2)))
+    if not wider <= WIDER:
+        return (
+            f"the run has not settled: its standard errors are {wider:.3g} times those that were forecast at its "
+            f"start, at most {WIDER}"
+        )
+    return ""
+
+
+def ended(mixture: Mixture, X: Array, seed: int, n: float, stop: MethodStop) -> Ascent:
+    """Return the end of a run, with the statistics of simulated rows in place of those of the sites."""
+    Y, _ = mixture.sample(X, np.random.default_rng(seed))
+    statistics = expect(mixture, Rows(X, Y)).scaled(n / len(X))
+    unknown = replace(statistics, log_likelihood=float("nan"), absolute=float("nan"))
+    return Ascent(mixture, unknown, (float("nan"),), 0, 0, 0, stop)
+
+
+def private_inference(fit: Fit, covariance: Array, unsettled: str) -> Inference:
+    """Return standard errors from the covariance of the free parameters; withheld if the run has not settled."""
+    estimates = parameters(fit.mixture)
+    if reason := unsettled or (TWO_OUTCOMES if fit.two_outcomes and fit.mixture.K > 1 else ""):
+        return withhold_inference(estimates, KIND, reason)
+    J = jacobian(fit.ascent.mixture, fit.permutation)
+    reported = J @ covariance @ J.T
+    known = identification_mask(fit.ascent.mixture)
+    return Inference(estimates, 0.5 * (reported + reported.T), KIND, float("nan"), {}, identified=known)
