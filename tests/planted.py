@@ -396,6 +396,22 @@ DEFECTS = (
         "degrees",
         "federation/test_clusters.py",
     ),
+    Defect(
+        45,
+        "a site whose model was set aside is used without being judged",
+        "methods/one_shot/refinement.py",
+        "if site not in doubted or site in (members or ())",
+        "if site not in doubted",
+        "methods/test_case_mix.py",
+    ),
+    Defect(
+        46,
+        "the coefficients of noisier sites are taken as exact",
+        "methods/site_reports.py",
+        "1 + np.linalg.eigvals(J @ covariances).real",
+        "1 + 0 * np.linalg.eigvals(J @ covariances).real",
+        "methods/test_case_mix.py",
+    ),
 )
 
 

@@ -5,8 +5,9 @@ Ten sites of 500 rows from three regressions with constant weights (for Clustere
 their rows; data forged with a coefficient + 1; two regressions with each other's shares; a shifted population; and
 jittered copies of their rows, 8 or 30 times as many. The harm is the largest change of a coefficient against the same
 method on honest sites, in standard errors of the pooled fit. A liar is named if it is set aside, suspect, left out or
-influential. A harm is silent if a liar is not named and the result is not in doubt. Aim: for one liar of ten with up to
-8 times its rows, no silent harm above 3. The draws are those of ``protocol.toml``.
+influential, or asked whether its rows were counted twice. A harm is silent if a liar is not named and the result is not
+in doubt. Aim: for one liar of ten with up to 8 times its rows, no silent harm above 3. The draws are those of
+``protocol.toml``.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def harm(fit: Any, reference: Any, number: int) -> float:
 
 def named_in(fit: Any) -> set[str]:
     told = {site.name for site in fit.sites if site.reasons} | set(fit.fit.survey.suspicions) | set(fit.record.dropped)
-    return told | set(fit.influential)
+    return told | set(fit.fit.survey.questions) | set(fit.influential)
 
 
 def replication(key: str) -> Record:

@@ -40,9 +40,11 @@ def summary(rows: float) -> ColumnSummary:
 def test_a_few_sites_that_state_nearly_all_rows_are_named():
     sites = {f"site {i}": summary(1000.0 + i) for i in range(7)}
     liars = {name: summary(1e9) for name in ("x", "y", "z")}
-    assert set(preflight({**sites, **liars}, ["age", "y"]).suspicions) == {"x", "y", "z"}
-    assert preflight({**sites, "large": summary(6_900)}, ["age", "y"]).suspicions == {}
-    (asked,) = preflight({**sites, "large": summary(60_000)}, ["age", "y"]).suspicions["large"]
-    assert asked.endswith("ask whether rows were counted twice")
+    assert set(preflight({**sites, **liars}, ["age", "y"]).questions) == {"x", "y", "z"}
+    assert preflight({**sites, "large": summary(6_900)}, ["age", "y"]).questions == {}
+    found = preflight({**sites, "large": summary(60_000)}, ["age", "y"])
+    assert found.questions["large"].endswith("ask whether rows were counted twice")
+    assert found.suspicions == {}
+    assert [site.status for site in found.sites] == ["used"] * 8
     spread = {str(n): summary(n) for n in (20, 50, 100, 300, 1000, 3000, 8000, 20000)}
-    assert preflight(spread, ["age", "y"]).suspicions == {}
+    assert preflight(spread, ["age", "y"]).questions == {}

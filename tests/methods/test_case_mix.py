@@ -137,7 +137,7 @@ def test_a_site_of_which_a_third_of_the_rows_is_shifted_is_not_taken_for_a_noisi
 
 
 def test_one_precise_site_among_noisier_ones_is_not_accused_of_wrong_rows():
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     sites = {f"s{i}": gated_site(rng, noise, 1000) for i, noise in enumerate((1.2, 0.5, 1.2, 1.2))}
     result = fit(sites, OneShot(refine=1), 3, MixtureOfExpertsRegressor)
     assert result.fit.survey.suspicions == {}
@@ -161,3 +161,29 @@ def test_a_site_with_other_noise_and_other_shares_is_not_accused():
     result = fit(sites, FederatedEM(), 3, MixtureOfExpertsRegressor)
     assert result.fit.survey.suspicions == {}
     assert "with other residual variances" in str(result.sites[3])
+
+
+PATIENTS = ((0, 0, 0), (2.5, -1, 0), (-1, 2.5, 0.5), (0.5, 0.5, -12))
+"""Log odds of three experts at four sites; the last one lacks an expert."""
+
+
+@pytest.mark.parametrize("method", [FederatedEM(), OneShot(refine=1)], ids=["FederatedEM", "OneShot"])
+def test_sites_with_other_gates_and_one_without_an_expert_are_used(method):
+    rng = np.random.default_rng(1)
+    sites = {f"s{i}": gated_site(rng, 0.6, 500, odds) for i, odds in enumerate(PATIENTS)}
+    result = fit(sites, method, 3, MixtureOfExpertsRegressor)
+    assert not any(site.reasons for site in result.sites)
+    assert result.fit.survey.suspicions == {}
+    assert any("other shares of the experts than the other sites" in str(site) for site in result.sites)
+
+
+def test_refinement_over_sites_with_other_gates_does_not_cost_the_others():
+    rng = np.random.default_rng(1)
+    sites = {f"s{i}": gated_site(rng, 0.6, 500, odds) for i, odds in enumerate(PATIENTS)}
+    new = [gated_site(rng, 0.6, 2000, odds) for odds in PATIENTS]
+    density = []
+    for refine in (0, 1, 8):
+        model = fit(sites, OneShot(refine=refine), 3, MixtureOfExpertsRegressor).model
+        density.append(np.mean([model.log_density(*each).mean() for each in new]))
+    assert density[1] > density[0] - 0.002
+    assert density[2] > density[1] - 0.002

@@ -153,8 +153,8 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
     Returns
     -------
     Survey
-        Suspicions name site and column. If the sites are divided equally, which part is wrong is undecided: this is
-        one of the survey's doubts.
+        Suspicions name site and column. A site that outweighs the others is asked a question. If the sites are divided
+        equally, which part is wrong is undecided: this is one of the survey's doubts.
     """
     columns = _Columns.of(summaries, names, np.ones(len(names), dtype=bool) if compared is None else compared)
     suspicions: dict[str, list[str]] = {site: [] for site in summaries}
@@ -166,12 +166,11 @@ def preflight(summaries: Mapping[str, ColumnSummary], names: Sequence[str], comp
                 doubts.append(finding.text)
             for site in finding.sites:
                 (suspicions if finding.suspect and not finding.tied else notes)[site].append(finding.text)
-    for site, said in _outweighing(summaries).items():
-        suspicions[site].append(said)
-    reports = []
+    questions, reports = _outweighing(summaries), []
     for site, summary in summaries.items():
         reasons = () if summary.weight > 0 else ("it has no rows",)
-        reports.append(SurveyedSite(site, summary.weight, reasons, tuple(suspicions[site]), tuple(notes[site])))
+        said = tuple(suspicions[site]), tuple(notes[site])
+        reports.append(SurveyedSite(site, summary.weight, reasons, *said, question=questions.get(site, "")))
     return Survey(tuple(reports), tuple(doubts))
 
 

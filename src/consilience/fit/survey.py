@@ -70,6 +70,8 @@ class SurveyedSite:
     unlike : str
         Why it is unlike a majority of the sites, which the result does not explain together with it; empty if it is
         not.
+    question : str
+        What the site is to be asked, which raises no suspicion; empty if there is nothing.
     notes : tuple of str
         Other remarks on the site.
     left : str
@@ -86,11 +88,12 @@ class SurveyedSite:
     left: str = ""
     unlike: str = ""
     influence: SiteInfluence | None = None
+    question: str = ""
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Why it left the run, suspicions and notes."""
-        return (*((self.left,) if self.left else ()), *self.suspicions, *self.notes)
+        """Why it left the run, suspicions, the question to it and notes."""
+        return (*filter(None, (self.left, *self.suspicions, self.question)), *self.notes)
 
     @property
     def status(self) -> str:
@@ -117,6 +120,11 @@ class Survey:
     def suspicions(self) -> dict[str, tuple[str, ...]]:
         """Return the sites whose data may be wrong, and why."""
         return {site.name: site.suspicions for site in self.sites if site.suspicions}
+
+    @property
+    def questions(self) -> dict[str, str]:
+        """Return the sites that are to be asked something, and what."""
+        return {site.name: site.question for site in self.sites if site.question}
 
     def with_suspicions(self, found: Mapping[str, Iterable[str]], doubts: Sequence[str] = ()) -> Survey:
         """Return the survey with further suspicions about sites, and further doubts."""

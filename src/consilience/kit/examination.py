@@ -282,9 +282,10 @@ def _size_findings(rows: int, used: int, wanted: Wanted) -> Iterator[Finding]:
 def _copy_findings(table: pa.Table, wanted: Wanted) -> Iterator[Finding]:
     numbers = [column.name for column in wanted.columns if not column.is_category]
     values = [whole_column(table, name).cast(pa.float64()).to_numpy(zero_copy_only=False) for name in numbers]
-    if values and (said := say_near_copies(np.column_stack(values))):
+    found = count_near_copies(np.column_stack(values)) if values else 0
+    if said := say_near_copies(found, table.num_rows):
         remedy = "Is the table joined twice, or does a person stand in it several times? Then export it again"
-        yield Finding("NEAR_COPIES", "", count_near_copies(np.column_stack(values)), said, remedy, is_error=False)
+        yield Finding("NEAR_COPIES", "", found, said, remedy, is_error=False)
 
 
 # ---------------------------------------------------------------- used rows

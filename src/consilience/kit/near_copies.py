@@ -52,9 +52,9 @@ def count_near_copies(values: Array) -> int:
     return int(times[(times > 1) | (nearest[:, 1] <= reach)].sum())
 
 
-def say_near_copies(values: Array) -> str:
-    """Return how many rows are near copies of another row; empty if these are fewer than a quarter of the rows."""
-    found, rows = count_near_copies(values), min(len(values), MOST_ROWS)
+def say_near_copies(found: int, rows: int) -> str:
+    """Return a sentence on the near copies that were counted in a table of rows; empty if these are under a quarter."""
+    rows = min(rows, MOST_ROWS)
     if not found or found < MANY * rows:
         return ""
     alike = f"equal up to {NEAR:g} standard deviations in all columns of numbers"

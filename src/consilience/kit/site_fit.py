@@ -14,7 +14,7 @@ from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
 from consilience.kit.examination import Examination, UsedRows, Wanted, examine_table, prepare_table
 from consilience.kit.folder import SiteFolder
-from consilience.kit.near_copies import say_near_copies
+from consilience.kit.near_copies import count_near_copies, say_near_copies
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import (
     Release,
@@ -197,7 +197,7 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     if release.fit is None:
         raise _refused(folder, study, release.refusal)
     notes = [f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"]
-    copies = say_near_copies(np.column_stack([rows.X, rows.Y]))
+    copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
     notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
     file = file_of(study, folder.name, release)
     report = _report(study, rows, release, file=file, notes=tuple(notes))

@@ -15,6 +15,7 @@ from consilience.aggregate.disagreement import (
     SiteAgreement,
     is_chance,
     judge_agreement,
+    majority,
     own_components,
     unlikely_sites,
 )
@@ -35,6 +36,8 @@ NOT_ONLY_NOISE = (
     "not explain its rows up to chance: some of its rows may be wrong"
 )
 """Suspicion of a site that looks noisier, as one does of which a part of the rows is wrong."""
+DISAGREE = "the sites disagree, and the data cannot tell which are wrong"
+UNEXPLAINED = f"{DISAGREE}: the joint coefficients do not explain the rows of a site, whatever its noise"
 STRANGE = 3.5
 """Standard deviations of chance by which own coefficients of a site must gain for it to be suspect beside its noise."""
 NOISIER = float(np.log(3))
@@ -152,8 +155,9 @@ def compare_sites(
                 strange = None
                 if not again.named:  # the joint mixture is between a site that is named and the others
                     strange = yield from strangest_site(cross, noisier, mixture, covariances, penalty)
-                survey = survey.with_notes({site: (OTHER_NOISE,) for site in noisier if site != strange})
-                survey = survey.with_suspicions({strange: (NOT_ONLY_NOISE,)} if strange else {})
+                said = {strange: (NOT_ONLY_NOISE,)} if strange is not None and majority(cross) is not None else {}
+                survey = survey.with_notes({site: (OTHER_NOISE,) for site in noisier if site not in said})
+                survey = survey.with_suspicions(said, (UNEXPLAINED,) if strange is not None and not said else ())
             differs = {site: _differs(mixture, own[site], columns) for site in again.unexplained if site in own}
             survey = _with_disagreement(survey, again, differs)
             if again.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
@@ -338,8 +342,8 @@ def _worse(loss: float) -> str:
 
 def _undecided(loss: float) -> str:
     return (
-        "the sites disagree, and the data cannot tell which are wrong: the joint mixture explains the rows of a site "
-        f"worse than its own model, by {loss:.2g} in log-likelihood per row"
+        f"{DISAGREE}: the joint mixture explains the rows of a site worse than its own model, by {loss:.2g} in "
+        "log-likelihood per row"
     )
 
 

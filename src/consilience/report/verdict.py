@@ -162,14 +162,15 @@ def _suspicions(subject: Subject) -> Iterator[Point]:
     """Name sites whose data look wrong, or which outweigh the others, and which were used nevertheless."""
     if subject.result is None:
         return
-    found = subject.result.fit.survey.suspicions
+    survey = subject.result.fit.survey
     for site in _used_sites(subject):
         columns = columns_in_doubt(subject, site.name)
         if columns:
             what = "; ".join(columns).rstrip(".?")
             text = f"The data of {site.name} may be wrong, and were used as they are: {what}. Ask the site."
             yield Point(Use.NO, text)
-        others = [each for each in found.get(site.name, ()) if each not in columns]
+        others = [each for each in survey.suspicions.get(site.name, ()) if each not in columns]
+        others += filter(None, [survey.questions.get(site.name, "")])
         if others:
             yield Point(Use.CARE, f"{site.name} was used, though {'; '.join(others)}.")
 
