@@ -55,6 +55,12 @@ def test_what_is_said_of_the_picture_is_so(names):
     assert slope["upper"] > 0 > slope["lower"]
 
 
+def test_the_description_answers_where_each_expert_holds(names):
+    text = " ".join(names["model"].describe().split())
+    assert re.search(r"It is likelier the higher sepal length \(cm\) is: its odds .* \([\d.]+ to [\d.]+\)", text)
+    assert "gate" not in names["model"].inference_.withheld
+
+
 def test_links_lead_to_files():
     for target in re.findall(r"\]\(([^)#:]+)\)", TEXT):
         assert (README.parent / target).exists(), target

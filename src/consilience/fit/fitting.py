@@ -42,8 +42,11 @@ from consilience.numerics.threads import one_blas_thread
 
 STEPS = 3
 """Maximum number of steps."""
-SMALLEST_DECREMENT = 1e-10
-"""Newton decrement below which a further step changes no estimate by more than 2e-5 of its standard error."""
+SMALLEST_DECREMENT = 1e-16
+"""Newton decrement per unit of weight below which a further step changes nothing that counts.
+
+It is half the squared change in standard errors: of a million rows, at most 2e-5 of a standard error.
+"""
 
 
 def polish(end: Ascent, penalty: Penalty) -> Climb:
@@ -60,7 +63,7 @@ def polish(end: Ascent, penalty: Penalty) -> Climb:
     for _ in range(STEPS if end.stop is StopReason.CONVERGED_NEWTON else 0):
         model = Quadratic.at(end.mixture, end.statistics, penalty)
         found = None if model is None else model.proposal(0.0, penalty)
-        if found is None or found[1].shift > 0 or found[1].decrement < SMALLEST_DECREMENT:
+        if found is None or found[1].shift > 0 or found[1].decrement < SMALLEST_DECREMENT * end.statistics.weight:
             break
         statistics = yield Expect(found[0], information=True)
         value, least = found[0].penalised(statistics, penalty), end.penalised - ROUNDING * statistics.scale
