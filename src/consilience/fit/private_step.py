@@ -23,12 +23,14 @@ import numpy as np
 from consilience.errors import InvalidInputError
 from consilience.model import Mixture
 from consilience.model.contributions import GRID, Frame, ScoredRows, sensitivity, simulated, tied
-from consilience.model.information import LARGEST, move_parameters
-from consilience.numerics.arrays import Array
+from consilience.model.information import LARGEST, coefficient_slice, move_parameters
+from consilience.numerics.arrays import Array, Mask
 from consilience.numerics.linalg import symmetrise
 
 RADIUS = 0.5
 """Longest step in the metric of the complete-data information; in that of the observed one runs leave."""
+LONGEST = 1.0
+"""Largest change of a parameter without a unit: where rows say nothing of it, the metric does not bound it."""
 SIMULATED, PER_PARAMETER = 1500, 30
 """Least number of simulated rows, and for each parameter."""
 RIDGE = 1e-4
@@ -131,7 +133,17 @@ class PublicStep:
         left, values, right = np.linalg.svd(self.jacobian)
         delta = self.factor @ (right.T @ ((left.T @ (total / n)) / np.maximum(values, SMALLEST)))
         length = float(np.sqrt(max(delta @ self.complete @ delta, 0.0)))
-        return within_box(move_parameters(self.mixture, delta * min(1.0, RADIUS / max(length, 1e-300))))
+        longest = float(np.max(np.abs(delta[self._capped]), initial=0.0))
+        shorter = min(1.0, RADIUS / max(length, 1e-300), LONGEST / max(longest, 1e-300))
+        return within_box(move_parameters(self.mixture, shorter * delta))
+
+    @property
+    def _capped(self) -> Mask:
+        """Mask of the parameters that have no unit: all but the coefficients of means without a link."""
+        capped = np.ones(self.mixture.parameter_count, dtype=bool)
+        if self.mixture.experts.link == "identity":
+            capped[coefficient_slice(self.mixture)] = False
+        return capped
 
     def covariance(self, n: float, noise: float) -> Array:
         """Return the covariance ``(P, P)`` of the free parameters after the step: of rows, and of the noise."""
