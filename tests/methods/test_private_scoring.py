@@ -20,7 +20,7 @@ from consilience.errors import ConsilienceWarning, InvalidInputError, UntrustedW
 from consilience.fit.private_step import Forecast, PublicStep, schedule
 from consilience.messages import Answers, NoisySums
 from consilience.methods import FederatedEM, PrivateScoring
-from consilience.methods.private_scoring import ask_round, shorter_steps, verdict
+from consilience.methods.private_scoring import ask_round, shorter_steps, unsettled_reason
 from consilience.model import Mixture, mixture_of_experts
 from consilience.model.contributions import COUNTED
 from consilience.numerics.budget import rho_of
@@ -122,10 +122,10 @@ def test_a_run_that_has_not_settled_says_so_and_has_no_intervals():
 
 def test_verdicts():
     expected = Forecast(np.ones(3), np.ones(3))
-    assert verdict(1.0, np.ones(3), expected) == ""
-    assert "last total" in verdict(1.6, np.ones(3), expected)
-    assert "last total" in verdict(float("nan"), np.ones(3), expected)
-    assert "forecast" in verdict(0.5, 2 * np.ones(3), expected)
+    assert unsettled_reason(1.0, np.ones(3), expected) == ""
+    assert "last total" in unsettled_reason(1.6, np.ones(3), expected)
+    assert "last total" in unsettled_reason(float("nan"), np.ones(3), expected)
+    assert "forecast" in unsettled_reason(0.5, 2 * np.ones(3), expected)
 
 
 def test_shorter_steps_spend_the_same_parts():

@@ -22,7 +22,7 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.model import Mixture
-from consilience.model.contributions import GRID, Frame, ScoredRows, sensitivity, simulated, tied
+from consilience.model.contributions import GRID, Frame, ScoredRows, simulated, tied, total_sensitivity
 from consilience.model.information import LARGEST, coefficient_slice, move_parameters
 from consilience.numerics.arrays import Array, Mask
 from consilience.numerics.linalg import symmetrise
@@ -249,6 +249,12 @@ class Forecast:
     standard_errors: Array
     pooled: Array
 
+    @classmethod
+    def at(cls, step: PublicStep, n: float, noise: float) -> Forecast:
+        """Return the forecast at a step without damping, over n rows and with this variance of the noise."""
+        pooled = np.diagonal(step.factor @ step.factor.T) / n
+        return cls(np.sqrt(np.diagonal(step.covariance(n, noise))), np.sqrt(pooled))
+
     @property
     def ratio(self) -> float:
         """Root mean square of the standard errors in units of the pooled ones."""
@@ -277,7 +283,5 @@ def forecast(mixture: Mixture, X: Array, n: float, rhos: Sequence[float], sites:
     """
     step = PublicStep.at(mixture, X)
     last = list(rhos[-AVERAGED:])
-    Delta = sensitivity(mixture.parameter_count)
-    noise = averaged_noise([sites * (Delta * step.unit) ** 2 / (2 * rho) for rho in last], last)
-    pooled = np.diagonal(step.factor @ step.factor.T) / n
-    return Forecast(np.sqrt(np.diagonal(step.covariance(n, noise))), np.sqrt(pooled))
+    Delta = total_sensitivity(mixture.parameter_count)
+    return Forecast.at(step, n, averaged_noise([sites * (Delta * step.unit) ** 2 / (2 * rho) for rho in last], last))
