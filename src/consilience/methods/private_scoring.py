@@ -101,7 +101,7 @@ class PrivateFit(InferredFit):
 
     Examples
     --------
-    >>> from consilience import Federation, MixtureOfRegressions
+    >>> from consilience import Federation, MixtureOfRegressions, PrivateScoring
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(3000, 1))
     >>> y = 1 + X[:, 0] + rng.normal(size=3000)
