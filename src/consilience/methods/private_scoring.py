@@ -95,7 +95,8 @@ class PrivateFit(InferredFit):
     unsettled : str
         Reason why the run has not settled, and why it has no intervals; empty if it has.
     surprises : tuple of float
-        ``q`` of each round: the squared total in units of its covariance, for each parameter.
+        ``q`` of each round: the squared total in units of its covariance, for each parameter. After a step the noise
+        that it followed is a part of the next total.
     forecast : Forecast
         Standard errors that were forecast at the start.
 
@@ -139,9 +140,9 @@ class ScoredRound:
     rows: float
     end: Mixture
 
-    def surprise(self, rows: float) -> float:
-        """Return q of the total."""
-        return self.step.surprise(self.total, rows, self.noise)
+    def surprise(self, rows: float, before: float = 0.0) -> float:
+        """Return q of the total, where the noise of the round before, of this variance, has moved the mixture too."""
+        return self.step.surprise(self.total, rows, self.noise + before)
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,8 @@ class PrivateScoring(Method):
         noise = averaged_noise([each.noise for each in last], weights)
         covariance = PublicStep.at(end, X).covariance(n, noise)
         expected = forecast_of(start, X, n, rounds)
-        surprises = tuple(each.surprise(n) for each in rounds)
+        before = [0.0, *(each.noise for each in rounds)]
+        surprises = tuple(each.surprise(n, noise) for each, noise in zip(rounds, before, strict=False))
         unsettled = unsettled_reason(surprises[-1], np.sqrt(np.diagonal(covariance)), expected)
         privacy = Privacy(self.epsilon, self.delta, self.unit, tuple(self.budget[0] * share for share in shares))
         sentence = f"the last total is {'more' if unsettled else 'no more'} than noise and chance"
