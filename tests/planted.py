@@ -412,6 +412,63 @@ DEFECTS = (
         "1 + 0 * np.linalg.eigvals(J @ covariances).real",
         "methods/test_case_mix.py",
     ),
+    # ------------------------------------------------------------------ privacy
+    Defect(
+        47,
+        "the centre of a contribution outside the clip",
+        "model/contributions.py",
+        "        return b * shrinkage(b[:, None], Q, clip)",
+        "        return self.observed * shrinkage(self.observed[:, None], Q, clip) - self.centre(Q, clip)",
+        "model/test_contributions.py",
+    ),
+    Defect(
+        48,
+        "the length of a contribution not checked in integers",
+        "model/contributions.py",
+        "np.where(squares <= sensitivity(len(u)) ** 2, k, 0)",
+        "k",
+        "model/test_contributions.py",
+    ),
+    Defect(
+        49,
+        "noise from a seed",
+        "site/answer.py",
+        "discrete_gaussian(variance, len(total))",
+        'discrete_gaussian(variance, len(total), __import__("random").Random(0).randrange)',
+        "site/test_private_answers.py",
+    ),
+    Defect(
+        50,
+        "a budget charged after the answer",
+        "site/account.py",
+        "            self._charged[place] = question\n            self._given[place] = draw(self.rho)",
+        "            self._given[place] = draw(self.rho)\n            self._charged[place] = question",
+        "site/test_private_answers.py",
+    ),
+    Defect(
+        51,
+        "a number of rows without noise",
+        "site/answer.py",
+        "tuple(map(add, total, noise))",
+        "(*map(add, total[:-1], noise), total[-1])",
+        "site/test_private_answers.py",
+    ),
+    Defect(
+        52,
+        "noise of half the budget's deviation",
+        "numerics/budget.py",
+        "// (2 * rho.numerator)",
+        "// (8 * rho.numerator)",
+        "numerics/test_budget.py",
+    ),
+    Defect(
+        53,
+        "the number of rows without its share of the sensitivity",
+        "model/contributions.py",
+        "isqrt(sensitivity(P) ** 2 + COUNTED**2) + 1",
+        "sensitivity(P)",
+        "site/test_private_answers.py",
+    ),
 )
 
 

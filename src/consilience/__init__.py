@@ -40,7 +40,15 @@ if TYPE_CHECKING:
         select_order,
     )
     from consilience.federation import Federation
-    from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, SharedCentre, Task
+    from consilience.methods import (
+        ClusteredClients,
+        FederatedEM,
+        Method,
+        OneShot,
+        PrivateScoring,
+        SharedCentre,
+        Task,
+    )
     from consilience.published import FedGrEM, FedMomentDescent, GradientEM, MinimaxRegression
     from consilience.runs import Limits, RunOptions
 
@@ -67,6 +75,7 @@ __all__ = [
     "MixtureOfRegressions",
     "OneExpertWarning",
     "OneShot",
+    "PrivateScoring",
     "RankDeficientWarning",
     "RunOptions",
     "SetAsideWarning",
@@ -97,7 +106,7 @@ _PUBLIC = {
         "log_density_scorer", "order_test", "select_order",
     ),
     "federation": ("Federation",),
-    "methods": ("ClusteredClients", "FederatedEM", "Method", "OneShot", "SharedCentre", "Task"),
+    "methods": ("ClusteredClients", "FederatedEM", "Method", "OneShot", "PrivateScoring", "SharedCentre", "Task"),
     "published": ("FedGrEM", "FedMomentDescent", "GradientEM", "MinimaxRegression"),
     "runs": ("Limits", "RunOptions"),
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -103,6 +105,11 @@ def test_steps_stay_in_the_trust_region_and_in_the_box():
         assert np.abs(small.to_vector() - mixture.to_vector()).max() < 1e-6
         assert gap @ step.complete[: len(gap), : len(gap)] @ gap <= RADIUS**2 * 1.001
         assert not np.allclose(large.to_vector(), mixture.to_vector())
+        assert np.all(np.abs(large.to_vector()[:-3] - mixture.to_vector()[:-3]) <= step.reach[:-3] * 1.001)
+    empty = replace(mixture, gate=mixture.gate.moved(np.r_[-40.0, 0, 0, -40.0, 0, 0]))  # two experts without rows
+    step = PublicStep.at(empty, covariates(1500, 2, rng))
+    moved = step.move(rng.normal(size=mixture.parameter_count) * 1e9, 1000.0)
+    assert np.abs(moved.experts.B - empty.experts.B).max() < 10
     steep = move_parameters(mixture, np.full(mixture.parameter_count, 10.0) * (np.arange(mixture.parameter_count) < 6))
     assert np.abs(within_box(steep).gate.contrasts()[:, 1:]).max() == pytest.approx(STEEPEST)
 

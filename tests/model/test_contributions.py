@@ -180,6 +180,13 @@ def test_the_length_is_checked_in_integers_and_last():
         assert max(norms(found.T)) <= Delta**2
 
 
+def test_what_a_fault_of_floats_leaves_too_long_is_zero(monkeypatch):
+    monkeypatch.setattr("consilience.model.contributions._sum_of_squares", lambda u: np.zeros(u.shape[1]))
+    k = rounded(np.array([[1.0, 0.2], [1.0, 0.2]]), 1.0, np.ones(2, dtype=bool))
+    assert not k[:, 0].any()
+    assert k[:, 1].tolist() == [209715, 209715]
+
+
 def test_the_sensitivity_counts_the_rounding():
     for P in (1, 2, 9, 26, 400, 3000):
         assert sensitivity(P) >= GRID + np.sqrt(P) / 2 + 1

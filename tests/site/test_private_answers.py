@@ -42,6 +42,7 @@ def test_an_answer_is_the_sum_of_contributions_with_the_noise_of_the_budget():
     assert all(isinstance(each, NoisySums) and each.variance == variance for each in given)
     noise = np.array([each.values for each in given], dtype=float) - exact
     z = noise / np.sqrt(variance)
+    assert np.abs(np.mean(z**2, axis=0) - 1).max() < 4.5 * np.sqrt(2 / 150)
     assert abs(np.mean(z**2) - 1) < 4.5 * np.sqrt(2 / z.size)
     assert np.abs(z.mean(axis=0)).max() < 4.5 / np.sqrt(150)
     assert exact[-1] == COUNTED * rows.n

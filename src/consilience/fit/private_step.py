@@ -22,8 +22,8 @@ import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.model import Mixture
-from consilience.model.contributions import GRID, Frame, ScoredRows, sensitivity, simulated, tied
-from consilience.model.information import LARGEST, move_parameters
+from consilience.model.contributions import GRID, Frame, ScoredRows, simulated, tied, total_sensitivity
+from consilience.model.information import LARGEST, coefficient_slice, move_parameters
 from consilience.numerics.arrays import Array
 from consilience.numerics.linalg import symmetrise
 
@@ -81,6 +81,8 @@ class PublicStep:
         H without the part of EM, and V.
     damping : float
         λ.
+    reach : (P,) array
+        Largest change of each parameter in a step: where rows say nothing of it, the metric does not bound it.
     """
 
     mixture: Mixture
@@ -91,6 +93,7 @@ class PublicStep:
     slope: Array
     spread: Array
     damping: float
+    reach: Array
 
     @classmethod
     def at(cls, mixture: Mixture, X: Array, damping: float = 0.0) -> PublicStep:
@@ -107,7 +110,7 @@ class PublicStep:
             M = W @ W.T
             clipped = [_clipped(frame, part, M, clip) for part in parts]
             S1, S2 = (symmetrise(sum(each) / len(X)) for each in zip(*clipped, strict=True))
-        return cls(mixture, W, clip, I, C, W.T @ S1 @ W, W.T @ S2 @ W, damping)
+        return cls(mixture, W, clip, I, C, W.T @ S1 @ W, W.T @ S2 @ W, damping, reach_of(mixture, X))
 
     @property
     def unit(self) -> float:
@@ -131,7 +134,9 @@ class PublicStep:
         left, values, right = np.linalg.svd(self.jacobian)
         delta = self.factor @ (right.T @ ((left.T @ (total / n)) / np.maximum(values, SMALLEST)))
         length = float(np.sqrt(max(delta @ self.complete @ delta, 0.0)))
-        return within_box(move_parameters(self.mixture, delta * min(1.0, RADIUS / max(length, 1e-300))))
+        longest = float(np.max(np.abs(delta) / self.reach))
+        shorter = min(1.0, RADIUS / max(length, 1e-300), 1 / max(longest, 1e-300))
+        return within_box(move_parameters(self.mixture, shorter * delta))
 
     def covariance(self, n: float, noise: float) -> Array:
         """Return the covariance ``(P, P)`` of the free parameters after the step: of rows, and of the noise."""
@@ -155,6 +160,21 @@ def score_factor(D: Array) -> Array:
     )
     inverse = (vectors / np.maximum(values, RIDGE)) @ vectors.T
     return np.asarray(scale[:, None] * np.linalg.cholesky(symmetrise(inverse)))
+
+
+def reach_of(mixture: Mixture, X: Array) -> Array:
+    """Return the largest change of each parameter in a step, ``(P,)``: 1, and for means without a link their own scale.
+
+    A coefficient of such a mean may move it by the standard deviation of the response where its covariate has its root
+    mean square.
+    """
+    reach = np.ones(mixture.parameter_count)
+    if mixture.experts.link == "identity":
+        Y, _ = mixture.sample(X, np.random.default_rng(0))
+        size = np.sqrt(np.mean(mixture.design.panel(X) ** 2, axis=1))
+        one = Y.std(axis=0)[:, None] / np.where(size > 0, size, 1.0)
+        reach[coefficient_slice(mixture)] = np.tile(one.ravel(), mixture.K)
+    return np.maximum(reach, np.finfo(float).tiny)
 
 
 def within_box(mixture: Mixture) -> Mixture:
@@ -237,6 +257,12 @@ class Forecast:
     standard_errors: Array
     pooled: Array
 
+    @classmethod
+    def at(cls, step: PublicStep, n: float, noise: float) -> Forecast:
+        """Return the forecast at a step without damping, over n rows and with this variance of the noise."""
+        pooled = np.diagonal(step.factor @ step.factor.T) / n
+        return cls(np.sqrt(np.diagonal(step.covariance(n, noise))), np.sqrt(pooled))
+
     @property
     def ratio(self) -> float:
         """Root mean square of the standard errors in units of the pooled ones."""
@@ -265,7 +291,5 @@ def forecast(mixture: Mixture, X: Array, n: float, rhos: Sequence[float], sites:
     """
     step = PublicStep.at(mixture, X)
     last = list(rhos[-AVERAGED:])
-    Delta = sensitivity(mixture.parameter_count)
-    noise = averaged_noise([sites * (Delta * step.unit) ** 2 / (2 * rho) for rho in last], last)
-    pooled = np.diagonal(step.factor @ step.factor.T) / n
-    return Forecast(np.sqrt(np.diagonal(step.covariance(n, noise))), np.sqrt(pooled))
+    Delta = total_sensitivity(mixture.parameter_count)
+    return Forecast.at(step, n, averaged_noise([sites * (Delta * step.unit) ** 2 / (2 * rho) for rho in last], last))

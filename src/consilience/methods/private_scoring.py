@@ -95,9 +95,22 @@ class PrivateFit(InferredFit):
     unsettled : str
         Reason why the run has not settled, and why it has no intervals; empty if it has.
     surprises : tuple of float
-        ``q`` of each round: the squared total in units of its covariance, for each parameter.
+        ``q`` of each round: the squared total in units of its covariance, for each parameter. After a step the noise
+        that it followed is a part of the next total.
     forecast : Forecast
         Standard errors that were forecast at the start.
+
+    Examples
+    --------
+    >>> from consilience import Federation, MixtureOfRegressions, PrivateScoring
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(3000, 1))
+    >>> y = 1 + X[:, 0] + rng.normal(size=3000)
+    >>> start = MixtureOfRegressions(1).fit(X[:200], y[:200])
+    >>> method = PrivateScoring(epsilon=8, covariates=rng.normal(size=(1500, 1)))
+    >>> result = Federation({"north": (X, y)}).fit(MixtureOfRegressions(1), method, start=start)
+    >>> type(result.fit).__name__, result.privacy.epsilon, len(result.privacy.rhos) == len(result.fit.surprises)
+    ('PrivateFit', 8, True)
     """
 
     privacy: Privacy
@@ -117,7 +130,7 @@ class PrivateFit(InferredFit):
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
+class ScoredRound:
     """A round as it was answered: the step, the total over sites and what is known of it."""
 
     step: PublicStep
@@ -127,9 +140,9 @@ class Round:
     rows: float
     end: Mixture
 
-    def surprise(self, rows: float) -> float:
-        """Return q of the total."""
-        return self.step.surprise(self.total, rows, self.noise)
+    def surprise(self, rows: float, before: float = 0.0) -> float:
+        """Return q of the total, where the noise of the round before, of this variance, has moved the mixture too."""
+        return self.step.surprise(self.total, rows, self.noise + before)
 
 
 @dataclass(frozen=True)
@@ -212,11 +225,11 @@ class PrivateScoring(Method):
 
     # ------------------------------------------------------------------ rounds
 
-    def scored(self, start: Mixture, X: Array) -> Dialogue[list[Round]]:
+    def scored(self, start: Mixture, X: Array) -> Dialogue[list[ScoredRound]]:
         """Take the steps; after the first total, decide on their number."""
         damping, shares = schedule(self.rounds)
         plan = list(zip(damping, shares, strict=True))
-        here, rounds, place = start, list[Round](), 0
+        here, rounds, place = start, list[ScoredRound](), 0
         while plan:
             lam, share = plan.pop(0)
             done = yield from ask_round(PublicStep.at(here, X, lam), place, share)
@@ -226,7 +239,7 @@ class PrivateScoring(Method):
                 plan = shorter_steps(plan)
         return rounds
 
-    def fit(self, problem: Problem, X: Array, start: Mixture, rounds: Sequence[Round], seed: int) -> PrivateFit:
+    def fit(self, problem: Problem, X: Array, start: Mixture, rounds: Sequence[ScoredRound], seed: int) -> PrivateFit:
         """Return the fit at the mean of the last ends, with its covariance and the verdict."""
         shares = [each.share for each in rounds]
         n = max(float(np.average([each.rows for each in rounds], weights=shares)), 1.0)
@@ -236,8 +249,9 @@ class PrivateScoring(Method):
         noise = averaged_noise([each.noise for each in last], weights)
         covariance = PublicStep.at(end, X).covariance(n, noise)
         expected = forecast_of(start, X, n, rounds)
-        surprises = tuple(each.surprise(n) for each in rounds)
-        unsettled = verdict(surprises[-1], np.sqrt(np.diagonal(covariance)), expected)
+        before = [0.0, *(each.noise for each in rounds)]
+        surprises = tuple(each.surprise(n, noise) for each, noise in zip(rounds, before, strict=False))
+        unsettled = unsettled_reason(surprises[-1], np.sqrt(np.diagonal(covariance)), expected)
         privacy = Privacy(self.epsilon, self.delta, self.unit, tuple(self.budget[0] * share for share in shares))
         sentence = f"the last total is {'more' if unsettled else 'no more'} than noise and chance"
         stop = MethodStop(sentence, converged=not unsettled)
@@ -252,7 +266,7 @@ class PrivateScoring(Method):
         )
 
 
-def ask_round(step: PublicStep, place: int, share: int) -> Dialogue[Round]:
+def ask_round(step: PublicStep, place: int, share: int) -> Dialogue[ScoredRound]:
     """Ask for the total at a step, with the noise of some parts of the budget, which are averaged."""
     asked = tuple(PrivateScores(step.mixture, step.factor, step.clip, place + i) for i in range(share))
     if share == 1:
@@ -263,7 +277,7 @@ def ask_round(step: PublicStep, place: int, share: int) -> Dialogue[Round]:
     values = np.array(sums.values, dtype=np.float64) / share
     total, noise = values[:-1] * step.unit, step.noise(sums.variance) / share**2
     rows = max(float(values[-1]) / COUNTED, 1.0)
-    return Round(step, total, noise, share, rows, step.move(total, rows))
+    return ScoredRound(step, total, noise, share, rows, step.move(total, rows))
 
 
 def shorter_steps(plan: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -277,16 +291,15 @@ def shorter_steps(plan: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
     return list(zip(early + late, shares, strict=True))
 
 
-def forecast_of(start: Mixture, X: Array, n: float, rounds: Sequence[Round]) -> Forecast:
+def forecast_of(start: Mixture, X: Array, n: float, rounds: Sequence[ScoredRound]) -> Forecast:
     """Forecast standard errors from the noise of the rounds as they were planned."""
     step = rounds[0].step if not rounds[0].step.damping else PublicStep.at(start, X)
     last = rounds[-AVERAGED:]
     noise = averaged_noise([each.noise for each in last], [each.share for each in last])
-    pooled = np.diagonal(step.factor @ step.factor.T) / n
-    return Forecast(np.sqrt(np.diagonal(step.covariance(n, noise))), np.sqrt(pooled))
+    return Forecast.at(step, n, noise)
 
 
-def verdict(surprise: float, errors: Array, expected: Forecast) -> str:
+def unsettled_reason(surprise: float, errors: Array, expected: Forecast) -> str:
     """Return the reason why a run has not settled; empty if it has."""
     if not surprise <= UNSETTLED:
         return (
