@@ -1,1 +1,1 @@
-"""Studies of the fit itself: EM, Newton steps, starts, intervals."""
+"""Studies of fits with differential privacy."""

@@ -216,6 +216,8 @@ def test_results_can_be_read_and_saved(tmp_path):
     found = private(3)
     assert "and the noise" in found.model.summary()
     assert "PrivateScores" in str(found.record)
+    assert "ε = 3, δ = 1e-06 for each row of a site" in repr(found)
+    assert "not known" in repr(found)
     found.model.save(tmp_path / "model.json")
     kept = load(tmp_path / "model.json")
     assert np.allclose(kept.coef_, found.model.coef_)

@@ -47,9 +47,11 @@ def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
         ("sites", _sites(sites, record.sites)),
         ("rows or groups", f"{fit.ascent.statistics.weight:,.10g}"),
         ("rounds", f"{len(record.rounds):,}, {record.bytes_sent:,} bytes sent, {record.bytes_received:,} received"),
-        ("log-likelihood", f"{fit.log_likelihood:.3f}" + (f", BIC {fitted.bic:.3f}" if fitted.has_criteria else "")),
+        ("log-likelihood", _likelihood(fitted)),
         ("end", str(fit.ascent.stop)),
     ]
+    if fitted.privacy is not None:
+        lines.append(("privacy", str(fitted.privacy)))
     if fitted.models:
         lines.append(("models", f"one for each of {len(fitted.models)} sites: {list_some(list(fitted.models))}"))
     if isinstance(fit, OwnGatesFit):
@@ -61,6 +63,13 @@ def fit_lines(fitted: FederatedFit) -> list[tuple[str, str]]:
     if len(noted) > REMARKS_SHOWN:
         lines.append(("", f"… and {len(noted) - REMARKS_SHOWN} more sites with remarks"))
     return lines
+
+
+def _likelihood(fitted: FederatedFit) -> str:
+    """Return the log-likelihood and BIC, if they are known."""
+    if np.isnan(fitted.fit.log_likelihood):
+        return "not known: no site was asked for it"
+    return f"{fitted.fit.log_likelihood:.3f}" + (f", BIC {fitted.bic:.3f}" if fitted.has_criteria else "")
 
 
 def lines_on_influence(fitted: FederatedFit) -> list[tuple[str, str]]:

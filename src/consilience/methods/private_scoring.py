@@ -82,6 +82,9 @@ class Privacy:
         """ρ of the run at each site."""
         return sum(self.rhos, Fraction(0))
 
+    def __str__(self) -> str:
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for each {self.unit} of a site, in {len(self.rhos)} rounds"
+
 
 @dataclass(frozen=True, eq=False)
 class PrivateFit(InferredFit):

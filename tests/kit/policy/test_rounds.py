@@ -114,7 +114,7 @@ def test_batches_count_by_what_is_in_them() -> None:
 
 
 def test_the_policy_lists_real_questions() -> None:
-    real = {each.__name__ for each in table()}
+    real = {each.__name__ for each in table()} - {"PrivateScores"}  # not answered by files: it needs an account
     assert set(get_args(Listed)) == real
     assert set(WHY_OFF) == real - set(Policy.of_profile().rounds.questions) - {"ScoreSums"}
 
