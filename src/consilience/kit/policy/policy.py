@@ -23,7 +23,6 @@ Profile = Literal["hospital", "research", "open"]
 Question = Literal[
     "Summarise", "FitSite", "Expect", "LogLikelihood", "ScoreSums", "Sample", "ProposeStart", "SquaredResponses",
     "Pairs", "Clients", "Anchors", "Sizes", "LocalSteps", "CriticSums", "Identify", "ScoreProducts",
-    "PrivateScores",
 ]  # fmt: skip
 Count = Annotated[int, Field(ge=1, le=10**9)]
 

@@ -117,7 +117,6 @@ WHY_OFF = {
     "LocalSteps": "it shows sums over the clients of each cluster, which can be one client",
     "CriticSums": "it weighs rows by the responsibilities of three mixtures at once, and not all are in the leverage",
     "Identify": "it shows the number of rows, and whether they have changed",
-    "PrivateScores": "runs by files have no budget for noise",
     "ScoreProducts": "with the information, products of scores divided by 1 - leverage single out extreme rows",
 }
 """Why a question is not answered unless the site's policy lists it."""
