@@ -469,6 +469,38 @@ DEFECTS = (
         "sensitivity(P)",
         "site/test_private_answers.py",
     ),
+    Defect(
+        54,
+        "releases compared in pairs only",
+        "kit/differencing.py",
+        "(1 + 1e-9) / min_rows",
+        "2.0",
+        "disclosure/test_differencing.py",
+    ),
+    Defect(
+        55,
+        "rows that a study drops are not counted in the releases together",
+        "kit/differencing.py",
+        "columns = [used.kept, *(used.whole_in(each) for each in sets)]",
+        "columns = [used.kept, *(used.whole_in(each) & used.kept for each in sets)]",
+        "disclosure/test_differencing.py",
+    ),
+    Defect(
+        56,
+        "a release approved for another fit",
+        "kit/release.py",
+        "last.entry.hash != shown.entry.hash",
+        "last.entry.kind != shown.entry.kind",
+        "disclosure/test_software.py",
+    ),
+    Defect(
+        57,
+        "an envelope that the signature does not cover",
+        "kit/roster.py",
+        'return content if "covers" not in rest else hash_of',
+        "return content if rest else hash_of",
+        "disclosure/test_software.py",
+    ),
 )
 
 

@@ -154,7 +154,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         anchor_steps([rows], (0,), design, *step),
         local_steps(mixture, rows, steps=3, rate=0.1),
         score_products(mixture, rows, expect(mixture, rows).experts.second),
-        NoisySums((3, -(2**61), 2**60 + 1), clip=2.5, variance=2**61),
+        NoisySums((*range(3 - 2**61, 3 - 2**61 + mixture.parameter_count), 2**60 + 1), clip=2.5, variance=2**61),
     ]
     return questions, answers
 

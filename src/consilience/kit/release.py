@@ -24,14 +24,14 @@ from consilience.kit.differencing import Decision, Earlier, decide
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.policy.policy import Policy
-from consilience.kit.policy.refit import MembershipTest
+from consilience.kit.policy.refit import MembershipTest, membership_test
 from consilience.kit.policy.rules import Check
 from consilience.kit.private_files import write_once
 from consilience.kit.roster import signed_hash
 from consilience.kit.row_tags import RowTags
 
 FORMAT = "consilience fit report"
-VERSION = 2
+VERSION = 1
 
 
 COVERS = "content and envelope"
@@ -57,8 +57,6 @@ class FitReport:
         What the people at the site stated.
     leverage : float
         Largest leverage of a row in the regression of an expert, between 0 and 1.
-    membership : MembershipTest, optional
-        What the membership attack achieves; None without a model.
     """
 
     study_name: str
@@ -67,7 +65,11 @@ class FitReport:
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     leverage: float = 0.0
-    membership: MembershipTest | None = None
+
+    @property
+    def membership(self) -> MembershipTest | None:
+        """What the membership attack on the file achieves; None without a model."""
+        return membership_test(self.file.fit)
 
     def to_text(self) -> str:
         """Return the report as JSON text."""
@@ -81,7 +83,6 @@ class FitReport:
                 "steps": list(self.steps),
                 "notes": list(self.notes),
                 "leverage": self.leverage,
-                "membership": None if self.membership is None else asdict(self.membership),
             }
         )
 
@@ -99,7 +100,6 @@ class FitReport:
                 tuple(found["steps"]),
                 tuple(found["notes"]),
                 float(found["leverage"]),
-                None if found["membership"] is None else _part(MembershipTest, found["membership"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError("the stored fit is damaged: fit again") from error

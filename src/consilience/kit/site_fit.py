@@ -19,7 +19,6 @@ from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import (
     Release,
     fit_releasable,
-    membership_test,
     regression_leverage,
     release_evidence,
 )
@@ -238,5 +237,4 @@ def _report(study: Study, rows: Rows, release: Release, *, file: SiteFile, notes
         release.steps,
         notes,
         0.0 if model is None else regression_leverage(model.mixture, rows),
-        membership_test(file.fit),
     )
