@@ -1,4 +1,7 @@
-"""Attacks on the one file of a site: each fails under the policy "hospital", and succeeds without its rules."""
+"""Attacks on the one file of a site: each fails under the policy "hospital", and succeeds without its rules.
+
+Numbers are not rounded here, so that each rule is tested alone; ``test_lattice`` tests the rounding.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 
 from consilience.aggregate.combine import site_model
 from consilience.files.site_file import SiteFile
+from consilience.kit.policy import refit
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import Release, check_release, fit_releasable, release_evidence
 from consilience.kit.policy.rules import complete_precision
@@ -24,6 +28,11 @@ from policy_cases import failed_rules, policy_with, rows_from, study_of
 
 OFF = {"rows_per_expert": 1, "effective_rows": 1, "residual_degrees": -1000, "dominance_percent": 100.0}
 """Limits with which no rule on experts binds."""
+
+
+@pytest.fixture(autouse=True)
+def _exact_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refit, "round_fit", lambda fit: fit)
 
 
 def released(study: Study, rows: Rows, **limits: Any) -> Release:

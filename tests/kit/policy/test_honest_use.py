@@ -13,6 +13,7 @@ from consilience.files.site_file import SiteFile
 from consilience.kit.combination import combine_files
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import fit_releasable
+from consilience.kit.policy.rounding import round_fit
 from consilience.kit.site_fit import question_of, site_file
 from consilience.model.rows import Rows
 from policy_cases import policy_with, rows_from, study_of
@@ -31,7 +32,7 @@ def test_no_refusal_on_soft_gates_with_2000_rows(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_release_without_changes_is_the_file_of_the_study() -> None:
+def test_a_release_without_changes_is_the_rounded_file_of_the_study() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=300)
     study = study_of(["x"], gate="softmax")
@@ -40,8 +41,9 @@ def test_a_release_without_changes_is_the_file_of_the_study() -> None:
     release = fit_releasable(question_of(study), rows, study, Policy.of_profile())
     file = site_file(study, "north", pa.table(columns))
     assert release.steps == ()
-    np.testing.assert_array_equal(release.fit.model.precision, file.fit.model.precision)
-    np.testing.assert_array_equal(release.fit.model.mixture.experts.B, file.fit.model.mixture.experts.B)
+    rounded = round_fit(file.fit)
+    np.testing.assert_array_equal(release.fit.model.precision, rounded.model.precision)
+    np.testing.assert_array_equal(release.fit.model.mixture.experts.B, rounded.model.mixture.experts.B)
 
 
 @pytest.mark.slow
@@ -98,7 +100,7 @@ def test_too_few_rows_for_every_number_of_experts() -> None:
 
 
 @pytest.mark.slow
-def test_a_flattened_precision_changes_no_coefficient_and_standard_errors_little() -> None:
+def test_a_flattened_precision_changes_coefficients_and_standard_errors_little() -> None:
     study = study_of(["a"])
     sent, kept, steps = [], [], []
     for seed in range(3):
@@ -112,6 +114,6 @@ def test_a_flattened_precision_changes_no_coefficient_and_standard_errors_little
         kept.append(replace(file, fit=release.fit))
     assert any("precision" in step for step in steps)
     plain, flat = (combine_files(study, files).best.model for files in (sent, kept))
-    np.testing.assert_array_equal(plain.coef_, flat.coef_)
     errors, others = (model.inference_.standard_errors().experts for model in (plain, flat))
-    np.testing.assert_allclose(errors, others, rtol=1e-4)
+    np.testing.assert_allclose(errors, others, rtol=0.02)
+    assert np.all(np.abs(plain.coef_ - flat.coef_) < 0.2 * errors[:, 0, 1:])  # rounding

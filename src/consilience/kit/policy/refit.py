@@ -12,6 +12,7 @@ from scipy.special import ndtr, ndtri
 from consilience.errors import InvalidInputError
 from consilience.kit.policy import rules
 from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.rounding import round_fit
 from consilience.kit.study import Study
 from consilience.messages import FitSite, LocalFit
 from consilience.model import Mixture, Rows
@@ -191,7 +192,7 @@ def _search(question: FitSite, held: tuple[Rows, Study, Policy], steps: tuple[st
         if fit.model is not None:
             fit, verdict, coarser = _coarsened(fit, held)
             if verdict.kept:
-                return Release(fit, verdict, (*steps, *coarser))
+                return Release(round_fit(fit), verdict, (*steps, *coarser))
         if K == 1:
             break
         steps = (*steps, _fewer_text(K, fit, verdict))
