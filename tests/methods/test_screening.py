@@ -64,16 +64,23 @@ def harm(result: Any, pooled: Any) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("many", [1, pytest.param(4, marks=pytest.mark.long)])
 @pytest.mark.parametrize("lie", LIES.values(), ids=list(LIES))
-def test_liars_are_set_aside_by_name_and_do_no_harm(lie: Lie, many: int) -> None:
+def test_a_liar_is_set_aside_by_name_and_does_no_harm(lie: Lie) -> None:
     pooled, quiet = fit_of_all()
     assert not quiet
-    result, said = fit(lying(lie, many))
-    assert {site.name for site in result.sites if site.status == "set aside"} == {f"s{m}" for m in range(many)}
+    result, said = fit(lying(lie, 1))
+    assert {site.name for site in result.sites if site.status == "set aside"} == {"s0"}
     assert any(issubclass(each.category, SetAsideWarning) for each in said)
     assert harm(result, pooled) < 3
-    assert result.fit.ascent.statistics.weight == N * (10 - many)
+    assert result.fit.ascent.statistics.weight == N * 9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lie", LIES.values(), ids=list(LIES))
+def test_four_liars_of_ten_are_named_and_no_honest_site_is(lie: Lie) -> None:
+    result, said = fit(lying(lie, 4))  # some of them may be used: an expert of their own, or one leaves after another
+    assert {site.name for site in result.sites if site.status != "used"} == {"s0", "s1", "s2", "s3"}
+    assert any(issubclass(each.category, SetAsideWarning | SuspectDataWarning) for each in said)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from types import MappingProxyType
@@ -135,38 +136,75 @@ def compare_sites(
     if cross is not None:
         cross = cross.taken(np.array([site in joint for site in cross.sites]))
         found = judge_agreement(cross, np.array([_per_row(joint[site]) for site in cross.sites]))
-        asked = [site for site in cross.sites if site in {*found.unexplained, *found.outside}]
         if found.unexplained and mixture.K > 1 and penalty is not None and covariances is not None:
-            found_own = yield from climb_gates({site: starts.get(site, mixture) for site in asked}, penalty)
-            own = {site: at for site, (_, at) in found_own.items()}
-            reached = np.array([_per_row(own.get(site, joint[site])) for site in cross.sites])
-            fitted = np.array([mixture.gate.parameter_count * (site in own) for site in cross.sites])
-            again = judge_agreement(cross, reached, cross.parameters - fitted)
-            cases = set(found.unexplained) - set(again.unexplained)
-            survey = survey.with_notes(dict.fromkeys(cases, (OTHER_CASES,)))
             mixtures = {site: starts.get(site, mixture) for site in cross.sites}
-            unlike = again.unexplained
-            noisier = yield from noisier_sites(cross, unlike, reached, mixtures, covariances, penalty=penalty)
-            if noisier:
-                at_own = {site: _per_row(statistics) for site, (_, statistics) in noisier.items()}
-                reached = np.array([at_own.get(site, value) for site, value in zip(cross.sites, reached, strict=True)])
-                fitted += mixture.experts.shape_parameters * np.array([site in noisier for site in cross.sites])
-                again = judge_agreement(cross, reached, cross.parameters - fitted)
-                strange = None
-                if not again.named:  # the joint mixture is between a site that is named and the others
-                    strange = yield from strangest_site(cross, noisier, mixture, covariances, penalty)
-                said = {strange: (NOT_ONLY_NOISE,)} if strange is not None and majority(cross) is not None else {}
-                survey = survey.with_notes({site: (OTHER_NOISE,) for site in noisier if site not in said})
-                survey = survey.with_suspicions(said, (UNEXPLAINED,) if strange is not None and not said else ())
-            differs = {site: _differs(mixture, own[site], columns) for site in again.unexplained if site in own}
-            survey = _with_disagreement(survey, again, differs)
-            if again.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
-                harming = {*found.outside, *(site for site in joint if site not in cross.sites)} - noisier.keys()
-                survey = survey.with_unlike({site: HARMS for site in harming if site not in again.named})
+            common = _Common(mixture, penalty, covariances, mixtures, columns)
+            survey = yield from _judge_at_own_gates(survey, cross, found, joint, common)
         else:
             survey = _with_disagreement(survey, found, {})
     alone = own_components(tuple(joint), np.array([each.gate.plain[: mixture.K] for each in joint.values()]))
     return survey.with_suspicions({site: (_own(*own),) for site, own in alone.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class _Common:
+    """A joint mixture, with a gate of the site where one is known; covariance and names of its coefficients."""
+
+    mixture: Mixture
+    penalty: Penalty
+    covariances: Array  # (K, f, f)
+    mixtures: Mapping[str, Mixture]
+    columns: tuple[str, ...]
+
+
+def _judge_at_own_gates(
+    survey: Survey,
+    cross: CrossLikelihood,
+    found: SiteAgreement,
+    joint: Mapping[str, Statistics],
+    common: _Common,
+) -> Dialogue[Survey]:
+    """Judge the sites that the joint mixture does not explain at gates of their own, and at noise of their own."""
+    asked = [site for site in cross.sites if site in {*found.unexplained, *found.outside}]
+    found_own = yield from climb_gates({site: common.mixtures[site] for site in asked}, common.penalty)
+    own = {site: at for site, (_, at) in found_own.items()}
+    reached = np.array([_per_row(own.get(site, joint[site])) for site in cross.sites])
+    fitted = np.array([common.mixture.gate.parameter_count * (site in own) for site in cross.sites])
+    again = judge_agreement(cross, reached, cross.parameters - fitted)
+    cases = set(found.unexplained) - set(again.unexplained)
+    survey = survey.with_notes(dict.fromkeys(cases, (OTHER_CASES,)))
+    noisier = yield from noisier_sites(
+        cross, again.unexplained, reached, common.mixtures, common.covariances, penalty=common.penalty
+    )
+    if noisier:
+        at_own = {site: _per_row(statistics) for site, (_, statistics) in noisier.items()}
+        reached = np.array([at_own.get(site, value) for site, value in zip(cross.sites, reached, strict=True)])
+        fitted += common.mixture.experts.shape_parameters * np.array([site in noisier for site in cross.sites])
+        again = judge_agreement(cross, reached, cross.parameters - fitted)
+        survey = yield from _judge_noisier(survey, cross, noisier, common, named=bool(again.named))
+    differs = {site: _differs(common.mixture, own[site], common.columns) for site in again.unexplained if site in own}
+    survey = _with_disagreement(survey, again, differs)
+    if again.harmed:  # a site that is not compared, since its own model is degenerate, may be the cause as well
+        harming = {*found.outside, *(site for site in joint if site not in cross.sites)} - noisier.keys()
+        survey = survey.with_unlike({site: HARMS for site in harming if site not in again.named})
+    return survey
+
+
+def _judge_noisier(
+    survey: Survey,
+    cross: CrossLikelihood,
+    noisier: Mapping[str, tuple[Mixture, Statistics]],
+    common: _Common,
+    *,
+    named: bool,
+) -> Dialogue[Survey]:
+    """Add remarks on the sites that are noisier, and a suspicion on the strangest of them or a doubt."""
+    strange = None
+    if not named:  # otherwise the joint mixture is between the site that is named and the others
+        strange = yield from strangest_site(cross, noisier, common.mixture, common.covariances, common.penalty)
+    said = {strange: (NOT_ONLY_NOISE,)} if strange is not None and majority(cross) is not None else {}
+    survey = survey.with_notes({site: (OTHER_NOISE,) for site in noisier if site not in said})
+    return survey.with_suspicions(said, (UNEXPLAINED,) if strange is not None and not said else ())
 
 
 def noisier_sites(
