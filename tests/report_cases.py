@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -12,10 +13,9 @@ import numpy as np
 
 from consilience import FederatedEM, Federation, MixtureOfExpertsRegressor, MixtureOfRegressions, OneShot
 from consilience.datasets import soft
+from consilience.engines import InProcess
 from consilience.errors import ConsilienceWarning
-from consilience.kit.combination import GuardedSites, run_study, simulate_study, sites_of
-from consilience.kit.policy.policy import Policy
-from consilience.kit.policy.rounds.guard import GuardedSite, RoundsOf
+from consilience.kit.combination import run_study, simulate_study, sites_of
 from consilience.runs import RunOptions
 from mail_office import TABLES, study_with
 
@@ -118,16 +118,14 @@ def worse_than_one() -> Any:
 
 
 def refused_sites() -> Any:
-    """Hospitals of which one has a policy that refuses the study's questions."""
+    """Hospitals of which one answers with noise only, and refuses the study's questions."""
     study = study_with('name = "FederatedEM"')
     sites = sites_of(study, TABLES)
-    strict = Policy.from_text(Policy.of_profile("open").to_text().replace("min_rows = 1\n", "min_rows = 100000\n"))
-    rules = {site.name: RoundsOf(strict if site.name == "ash" else Policy.of_profile("open"), study) for site in sites}
+    sites = [site.private(Fraction(1, 40), 1) if site.name == "ash" else site for site in sites]
     start = simulate_study(study_with(), TABLES).best.fit.mixture
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConsilienceWarning)
-        engine = GuardedSites(GuardedSite(site, rules[site.name]) for site in sites)
-        return run_study(study, engine, start=start, options=RunOptions(on_drop="continue")).best
+        return run_study(study, InProcess().over(sites), start=start, options=RunOptions(on_drop="continue")).best
 
 
 def withheld() -> Any:

@@ -1,6 +1,6 @@
 """What the transcript of an honest run discloses: rows that are read from differences of answers, without any attack.
 
-``FederatedEM(totals_only=True, n_climbs=1)`` with four experts and 20 covariates, without a guard. With a sharp gate
+``FederatedEM(totals_only=True, n_climbs=1)`` with four experts and 20 covariates, as under contract. With a sharp gate
 (``paper``) single rows change their expert from one round to the next, so that the difference of two answers has rank
 one, and its eigenvector is a row. ``soft`` has no sharp gate. The rows are of one site whose own answers are seen, or
 of all sites together where only totals are seen (a perfect secure sum). A row counts as read if one direction has 99 %

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from consilience.cli.app import app
 from consilience.estimators.saving import load
+from consilience.files.json_text import bytes_hash
 from consilience.kit.combination import simulate_study
 from consilience.kit.mail_folder import answer_name, question_name
 from mail_office import TABLES, study_with
@@ -33,6 +35,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, table in TABLES.items():
         pq.write_table(table, tmp_path / f"{name}.parquet")
         done("site", "init", name, "--profile", "research", "--in", "sites")
+        policy = tmp_path / "sites" / name / "policy.toml"
+        policy.write_text(policy.read_text().replace('["noise", "limits"]', '["noise", "limits", "coordinator"]'))
     return tmp_path
 
 
@@ -108,12 +112,11 @@ def test_an_answer_is_shown_and_asked_about(place: Path) -> None:
     assert not (place / "box" / answer_name(1, "ash")).exists()
     shown = answered("ash", "--table", "ash.parquet", "--numbers").stderr
     assert "Asked: the parameters of a mixture" in shown
-    assert "Replay check: none" in shown
+    assert "the coordinator could compute rows from them" in shown
     assert "first answer in this run" in shown
-    assert "Largest influence of one row" in shown
     assert "model.mixture.experts.B = [" in shown
     entries = json.loads(done("site", "log", "show", "ash", "--in", "sites", "--json").stdout)["entries"]
-    assert [entry["kind"] for entry in entries] == ["init", "run", "decline", "answer"]
+    assert [entry["kind"] for entry in entries] == ["init", "decline", "run", "answer"]
     again = done("site", "answer", "ash", "box", "--in", "sites", status=6)
     assert "has answered round 1" in again.stdout
     (place / "box" / answer_name(1, "ash")).unlink()
@@ -161,3 +164,76 @@ def test_runs_that_cannot_begin(place: Path) -> None:
     assert code(over) == "CSL-126"
     (place / "bad.toml").write_text(STUDY.to_text().replace('name = "OneShot"', 'name = "OneShot"\nwrong = 1'))
     assert code(run("run", "bad.toml", "--data", "*.parquet")) == "CSL-100"
+
+
+# ---------------------------------------------------------------- with noise
+
+
+def noisy(place: Path, *, privacy: str = "epsilon = 3.0") -> str:
+    """A study with noise, begun from the fit of one hospital; the hash of its start."""
+    lines = f'trust = "noise"\nmethod = {{name = "PrivateScoring"}}\nprivacy = {{{privacy}}}\n[model]'
+    (place / "noise.toml").write_text(study_with().to_text().replace("[model]", lines, 1))
+    simulate_study(study_with(), {"oak": TABLES["oak"]}).best.model.save(place / "start.json")
+    return bytes_hash((place / "start.json").read_bytes())
+
+
+def test_a_study_with_noise_is_answered_within_the_budget(place: Path) -> None:
+    named = noisy(place)
+    begin = ("run", "noise.toml", "--mailbox", "box", *SITES, "-o", "noise.json")
+    assert "--start" in str(run(*begin).exception)
+    done(*begin, "--start", "start.json", status=6)
+    csv.write_csv(TABLES["ash"], place / "ash.csv")
+    answer = ("site", "answer", "ash", "box", "--table", "ash.csv", "--in", "sites")
+    assert code(run(*answer, answer="n\n")) == "CSL-116"
+    assert "ε = 0 of" in done("site", "budget", "ash", "--in", "sites").stdout  # what was declined costs nothing
+    shown = done(*answer, answer="y\n").stderr
+    assert "differentially private for one row" in shown
+    assert "have spent ε =" in shown
+    assert "It is drawn if you approve" in shown
+    spent = json.loads(done("site", "budget", "ash", "--in", "sites", "--json").stdout)
+    assert 0.5 < spent["epsilon"] < 3
+    assert spent["not_covered"] == []
+    noisy(place, privacy=f'epsilon = 3.0, start = "{named}"')
+    wrong = bytes_hash(b"another file")
+    noisy(place, privacy=f'epsilon = 3.0, start = "{wrong}"')
+    other = ("run", "noise.toml", "--mailbox", "box2", *SITES, "-o", "noise.json", "--start", "start.json")
+    assert "not the model file that the study names" in str(run(*other).exception)
+    assert code(run("run", "noise.toml", "--data", "*.parquet", "-o", "o.json", "--start", "start.json")) == "CSL-125"
+
+
+@pytest.mark.slow
+def test_a_run_with_noise_ends_with_a_model_and_a_report(place: Path) -> None:
+    noisy(place)
+    begin = ("run", "noise.toml", "--mailbox", "box", "--start", "start.json", "-o", "noise.json", "--report", "n.md")
+    found = run(*begin, *SITES)
+    for number in range(9):
+        if found.exit_code != 6:
+            break
+        for name in NAMES:
+            answered(name, *(("--table", f"{name}.parquet") if number == 0 else ()))
+        found = run(*begin)
+    assert found.exit_code == 0, found.output + repr(found.exception)
+    assert "With noise: ε = 3" in found.stderr
+    assert load(place / "noise.json").n_experts == 2
+    assert "5 sites were asked for sums" in (place / "n.md").read_text()
+    assert "ε = 3 of 16" in done("site", "budget", "ash", "--in", "sites").stdout
+
+
+def test_the_annex_says_of_each_way_what_leaves_and_what_it_means(place: Path) -> None:
+    noisy(place)
+    (place / "file.toml").write_text(study_with().to_text())
+    said = {
+        way: done("site", "annex", "ash", f"{name}.toml", "--in", "sites").stdout
+        for way, name in (("limits", "file"), ("coordinator", "study"), ("noise", "noise"))
+    }
+    assert "One JSON file" in said["limits"]
+    assert "they are no guarantee" in said["limits"]
+    assert "could compute rows from them" in said["coordinator"]
+    assert "One JSON file" not in said["coordinator"]
+    assert "OneShot(" in said["coordinator"]
+    assert "differentially private for one row" in said["noise"]
+    assert "At most 8 sums with noise" in said["noise"]
+    assert "of 100 guesses" in said["noise"]
+    strict = done("site", "init", "strict", "--in", "sites")
+    assert strict.exit_code == 0
+    assert "does NOT allow" in done("site", "annex", "strict", "study.toml", "--in", "sites").stdout

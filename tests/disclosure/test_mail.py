@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 import round_attacks as attacks
+from consilience.errors import RefusedError
 from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_run import draft_answer, seal_answer
-from consilience.kit.policy.policy import Policy
 from consilience.kit.site_fit import site_file, validate_rows
 from consilience.kit.study import Study
-from consilience.messages import Failure, LogLikelihood, Summarise, decode, encode
+from consilience.messages import Failure, decode, encode
 from consilience.messages.questions import ScoreSums
 from consilience.model import Mixture
 from consilience.site import Site
@@ -27,16 +27,21 @@ from mail_office import TABLES, Office, study_with
 from policy_cases import policy_with, study_of
 from round_attacks import Refused, hospital
 
-UNBOUND: dict[str, Any] = {"max_leverage": 1.0, "effective_rows": 1, "max_operations": 1e18, "max_memory": 10**6}
+METHODS: dict[str, dict[str, Any]] = {
+    "coordinator": {"trust": "coordinator", "method": {"name": "FederatedEM"}},
+    "noise": {"trust": "noise", "method": {"name": "PrivateScoring"}, "privacy": {"epsilon": 3.0}},
+}
 
 
-def asked_by_mail(place: Path, where: Site, policy: Policy, method: dict[str, Any]) -> attacks.Ask:
-    """What asks a site by files; a refusal is raised with the rule in the site's ledger."""
+def asked_by_mail(place: Path, where: Site, way: str) -> attacks.Ask:
+    """What asks a site by files; what the site refuses is raised."""
     rows = where.data
     names = [f"x{j}" for j in range(rows.X.shape[1])]
     table = pa.table(dict(zip(names, rows.X.T, strict=True)) | {"y": rows.Y[:, 0]})
-    study = Study.model_validate(study_of(names, gate="softmax").model_dump() | {"method": method})
-    folder = SiteFolder.init("north", policy.to_text(), place)
+    stated = study_of(names, gate="softmax").model_dump() | METHODS[way]
+    stated["columns"] = [each | {"low": -200.0, "high": 200.0} for each in stated["columns"]]
+    study = Study.model_validate(stated)
+    folder = SiteFolder.init("north", policy_with(allow=[way]).to_text(), place)
     run = RunFile(study.identity, ("north",), {}, "sha256:" + 64 * "1")
     number = 0
 
@@ -44,52 +49,35 @@ def asked_by_mail(place: Path, where: Site, policy: Policy, method: dict[str, An
         nonlocal number
         number += 1
         letter = QuestionLetter(run.identity, run.study, number, ("north",), question.disclosed, encode(question))
-        draft = draft_answer(folder, study, table, run, letter)
-        found = decode(AnswerLetter.from_text(seal_answer(folder, draft).to_text()).answer)
+        try:
+            draft = draft_answer(folder, study, table, run, letter)
+            found = decode(AnswerLetter.from_text(seal_answer(folder, draft).to_text()).answer)
+        except RefusedError as error:
+            raise Refused(str(error)) from error
         if isinstance(found, Failure):
-            raise Refused(folder.entries[-1].details["rule"])
+            raise Refused(found.code.name)
         return found
 
     return ask
 
 
-def smooth(n: int = 1000) -> Site:
-    """The hospital of the attacks, without its rare level, which a rule on columns would refuse first."""
-    site = hospital(n)
-    site.data.X[:, 3] = np.random.default_rng(9).normal(size=n)
-    return site
-
-
 ATTACKS = {
-    "A2 histogram": (attacks.histogram, smooth, "effective_rows", 1e-5),
-    "A3 thin experts": (attacks.thin_experts, smooth, "effective_rows", 1e-9),
-    "A4 moved past one row": (attacks.moved_past_one_row, smooth, "max_leverage", 1e-9),
-    "batch": (attacks.in_one_batch, smooth, "effective_rows", 1e-6),
-    "four sets": (attacks.four_sets, partial(smooth, 2000), "max_leverage", 1e-9),
-    "A7 likelihoods": (attacks.likelihoods, smooth, "max_leverage", 1e-6),
-    "A15 sums of scores": (partial(attacks.histogram, question=ScoreSums), smooth, "effective_rows", 1e-4),
+    "histogram": (attacks.histogram, 1e-5),
+    "thin experts": (attacks.thin_experts, 1e-9),
+    "moved past one row": (attacks.moved_past_one_row, 1e-9),
+    "likelihoods": (attacks.likelihoods, 1e-6),
+    "sums of scores": (partial(attacks.histogram, question=ScoreSums), 1e-4),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
-def test_attacks_by_files_are_refused_and_work_without_the_rules(name: str, tmp_path: Path) -> None:
-    attack, build, rule, accuracy = ATTACKS[name]
-    where, method = build(), {"name": "FederatedEM"}
-    ask = asked_by_mail(tmp_path / "guarded", where, Policy.of_profile(), method)
-    assert ask(Summarise(d=4, q=1)).weight == where.data.n  # an honest question is answered
-    with pytest.raises(Refused, match=rule):
-        attack(ask, where)
-    free = asked_by_mail(tmp_path / "free", where, policy_with(**UNBOUND), method)
-    assert attack(free, where) < accuracy
-
-
-def test_a_question_that_the_study_does_not_ask_is_refused_by_replay(tmp_path: Path) -> None:
-    where = smooth()
-    ask = asked_by_mail(tmp_path, where, Policy.of_profile(), {"name": "FederatedEM", "totals_only": True})
-    assert ask(Summarise(d=4, q=1)).weight == where.data.n
-    with pytest.raises(Refused, match="replay_check"):
-        ask(LogLikelihood(attacks.one(4)))
+def test_attacks_by_files_work_under_contract_and_find_nothing_at_a_site_with_noise(name: str, tmp_path: Path) -> None:
+    (attack, accuracy), where = ATTACKS[name], hospital()
+    assert attack(asked_by_mail(tmp_path / "contract", where, "coordinator"), where) < accuracy
+    with pytest.raises(Refused, match="nothing leaves"):
+        attack(asked_by_mail(tmp_path / "noise", where, "noise"), where)
+    assert [entry.kind for entry in SiteFolder.open(tmp_path / "noise" / "north").entries] == ["init"]
 
 
 @pytest.mark.slow

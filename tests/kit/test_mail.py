@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from consilience.datasets.hospitals import STUDY
 from consilience.engines import DaskCluster
 from consilience.errors import (
     AwaitedError,
@@ -28,8 +29,8 @@ from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import MailFolder, answer_name, question_name, status_of
 from consilience.kit.mail_run import advance_by_files, draft_answer, open_question, seal_answer, start_bytes
 from consilience.kit.mailbox import SECRET, Mailbox, begin_folder
-from consilience.kit.release import envelope_of, release_fit
-from consilience.kit.site_fit import fit_at_site, site_file
+from consilience.kit.release import envelope_of
+from consilience.kit.site_fit import site_file
 from consilience.kit.study import Study
 from consilience.kit.study_model import method_of
 from mail_office import TABLES, Office, study_with
@@ -41,6 +42,7 @@ WITH_CLIENTS = {
     name: table.append_column("clinic", pa.array([f"{name}-{i // 30}" for i in range(table.num_rows)]))
     for name, table in TABLES.items()
 }
+CONTRACT = STUDY.replace("[model]", 'trust = "coordinator"\n[model]', 1)
 CONSTANT = ('gate_columns = ["age", "severity"]\n', "")
 
 
@@ -59,11 +61,10 @@ def clustered() -> Study:
 
 
 CASES = {
-    "one exchange": (PLAN, FEW, False),
+    "one exchange": (study_with('name = "OneShot", refine = 0', text=CONTRACT), FEW, False),
     "one refinement": (study_with('name = "OneShot", refine = 1'), FEW, False),
     "EM": (study_with('name = "FederatedEM", n_climbs = 2'), TABLES, False),
     "EM by totals": (TOTALS, TABLES, True),
-    "scores": (study_with('name = "FederatedEM", totals_only = true, information = "simulated"'), TABLES, True),
     "one centre": (study_with('name = "SharedCentre", rounds = 6'), FEW, False),  # three rounds alike, three apart
     "clients": (clustered(), WITH_CLIENTS, False),
 }
@@ -120,18 +121,6 @@ def test_a_run_on_a_cluster_has_the_bits_of_a_simulation(case: str, cluster: Any
         np.testing.assert_array_equal(model.mixture_.coefficients, expected.models[name].mixture_.coefficients)
 
 
-@pytest.mark.slow
-def test_refinement_of_the_released_files(tmp_path: Path) -> None:
-    study = study_with('name = "OneShot", refine = 1, information = "simulated"')
-    office = Office(tmp_path, study, "hospital")
-    for name, folder in office.folders.items():
-        fit_at_site(folder, study, TABLES[name])
-        release_fit(folder, "A. Person")
-    done = office.to_the_end()
-    assert done.fit.log_likelihood > done.fit.rivals.unrefined
-    assert all(entry.kind != "refusal" for folder in office.folders.values() for entry in folder.entries)
-
-
 @pytest.fixture(scope="module")
 def start() -> Any:
     return start_of_files()
@@ -158,7 +147,7 @@ def test_a_draft_charges_nothing(office: Office) -> None:
     run = RunFile.read(office.mail)
     for _ in range(2):
         assert draft_answer(folder, TOTALS, TABLES["ash"], run, office.latest("ash")).is_new
-    assert [entry.kind for entry in folder.entries] == ["init", "run"]
+    assert [entry.kind for entry in folder.entries] == ["init"]
 
 
 def test_copies_with_other_names_do_no_harm_and_half_a_file_waits(office: Office) -> None:

@@ -8,7 +8,6 @@ from consilience.errors import InvalidInputError
 from consilience.files.site_file import SiteFile
 from consilience.kit import folder as folders
 from consilience.kit import ledger
-from consilience.kit.differencing import check_unchanged
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.release import earlier_of, read_release, record_release, seal_file, verify_ledger
@@ -113,12 +112,3 @@ def test_the_ledger_cannot_name_a_file_elsewhere(folder):
         earlier_of(folder)[0].load()
     with pytest.raises(InvalidInputError, match="something else than its hash"):
         read_release(folder, 2)
-
-
-def test_data_that_change_during_a_run_end_it(folder):
-    record_release(folder, "run", STUDY, UsedRows.of(TABLE, [Column("age")], folder.secret).tags)
-    (begun,) = earlier_of(folder)
-    check_unchanged(UsedRows.of(TABLE.take(list(range(39, -1, -1))), [Column("age")], folder.secret), begun)
-    for changed in (TABLE.slice(1), pa.table({"age": list(range(20))}), TABLE.rename_columns(["years"])):
-        with pytest.raises(InvalidInputError, match="the run ends"):
-            check_unchanged(UsedRows.of(changed, [Column("age")], folder.secret), begun)

@@ -1,136 +1,120 @@
-"""Runs in rounds at a site: rows against earlier releases and runs, and what was asked against what is asked next."""
+"""Runs under contract at a site: what a policy allows, the rows of a run, and what the ledger says of it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from consilience import FederatedEM, OneShot
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import InvalidInputError, RefusedError
-from consilience.fit import Expect, fit_mixture
-from consilience.kit import ledger
-from consilience.kit.combination import GuardedSites, combine_files
+from consilience.fit import Expect
 from consilience.kit.folder import SiteFolder
 from consilience.kit.policy.policy import Policy
-from consilience.kit.policy.rounds.guard import GuardedSite
 from consilience.kit.release import release_fit
 from consilience.kit.site_fit import fit_at_site, site_file, validate_rows
-from consilience.kit.site_rounds import open_guarded_site
+from consilience.kit.site_rounds import ContractSite, RunPart, open_contract, stored_reply
 from consilience.kit.study import Study
 from consilience.kit.study_model import task_of
-from consilience.messages import FitSite, Summarise, decode, encode
-from consilience.messages.failures import Failure
-from consilience.model import Rows
-from consilience.runs import run
+from consilience.messages import Failure, LocalFit, LogLikelihood, Summarise, decode, encode
+from consilience.messages.questions import ProposeStart
+from consilience.model.summary import column_summary
+from policy_cases import policy_with
 
 PLAN = Study.from_text(STUDY)
+CONTRACT = Study.from_text(
+    STUDY.replace("[model]", 'trust = "coordinator"\nmethod = {name = "FederatedEM"}\n[model]', 1)
+)
 TABLES = hospitals()
-TASK = task_of(PLAN)
-TOTALS = FederatedEM(totals_only=True)
+ALLOWED = ["noise", "limits", "coordinator"]
 
 
-def folder_in(path: Path, name: str = "ash", profile: str = "hospital") -> SiteFolder:
-    return SiteFolder.init(name, Policy.of_profile(profile).to_text(), path)
+def folder_in(path: Path, name: str = "ash", **limits: Any) -> SiteFolder:
+    policy = policy_with(**({"allow": ALLOWED} | limits))
+    return SiteFolder.init(name, policy.to_text(), path)
 
 
-def begun(folder: SiteFolder, table: pa.Table = TABLES["ash"], method: Any = TOTALS) -> GuardedSite:
-    return open_guarded_site(folder, PLAN, table, method, TASK)
+def part(number: int = 1, run: str = "a") -> RunPart:
+    return RunPart(f"sha256:{run * 64}", number, f"sha256:{number:064d}", "/table.parquet", "A. Person")
 
 
-def test_a_run_over_nearly_the_rows_of_a_release_or_run_is_refused(tmp_path: Path) -> None:
-    released_first, run_first = folder_in(tmp_path), folder_in(tmp_path, "birch")
-    fit_at_site(released_first, PLAN, TABLES["ash"])
-    release_fit(released_first, "A. Person")
-    begun(run_first)
-    for folder in (released_first, run_first):
-        with pytest.raises(RefusedError, match="differ"):
-            begun(folder, TABLES["ash"].slice(1))
-        assert folder.entries[-1].kind == "refusal"
-        assert begun(folder).asked.rounds == 0  # the same rows may be asked about again
-    with pytest.raises(RefusedError, match="differ"):  # and a release after a run is held against it
-        fit_at_site(run_first, PLAN, TABLES["ash"].slice(1))
+def opened(folder: SiteFolder, number: int = 1, table: pa.Table = TABLES["ash"], run: str = "a") -> ContractSite:
+    return open_contract(folder, CONTRACT, table, part(number, run))
 
 
-def test_a_statement_on_other_people_is_recorded_and_a_refused_question_is_no_refused_fit(tmp_path: Path) -> None:
+def test_a_site_answers_a_contract_only_if_people_have_allowed_it(tmp_path: Path) -> None:
+    strict = SiteFolder.init("birch", Policy.of_profile("hospital").to_text(), tmp_path)
+    with pytest.raises(RefusedError, match=r"could compute rows.*policy\.toml"):
+        opened(strict)
+    with pytest.raises(RefusedError, match="at least 1000 rows"):
+        opened(folder_in(tmp_path, min_rows=1000))
+    with pytest.raises(InvalidInputError, match="does not fit"):
+        opened(folder_in(tmp_path, "cedar"), table=TABLES["ash"].drop_columns(["age"]))
+
+
+def test_the_first_answer_records_the_rows_and_each_answer_its_reply(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
-    site = open_guarded_site(folder, PLAN, TABLES["ash"], TOTALS, TASK, other_people="another year")
-    assert folder.entries[-1].details["stated"] == ["another year"]
+    site = opened(folder)
+    found = site.considered(encode(Summarise(4, 1)))
+    assert [entry.kind for entry in folder.entries] == ["init"]  # nothing is recorded before it is accepted
+    reply = site.accept(found)
+    assert decode(reply).weight == 900
+    second = opened(folder, 2)
+    second.accept(second.considered(encode(LogLikelihood(site_file(PLAN, "ash", TABLES["ash"]).fit.model.mixture))))
+    assert [entry.kind for entry in folder.entries] == ["init", "run", "answer", "answer"]
+    run = folder.entries[1].details
+    assert (run["study"], run["table"]) == (CONTRACT.identity, "/table.parquet")
+    assert folder.entries[2].details["way"] == "coordinator"
+    assert stored_reply(folder, part().run, 1, part().asked) == reply
+    with pytest.raises(RefusedError, match="another question of round 1"):
+        stored_reply(folder, part().run, 1, part(7).asked)
+    assert stored_reply(folder, part().run, 3, part(3).asked) is None
+
+
+def test_a_run_is_over_the_rows_with_which_it_began(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    site = opened(folder)
+    site.accept(site.considered(encode(Summarise(4, 1))))
+    with pytest.raises(RefusedError, match="not those with which the run"):
+        opened(folder, 2, TABLES["ash"].slice(1))
+    opened(folder, 1, TABLES["ash"].slice(1), run="b")  # another run may have other rows, as after a correction
+
+
+def test_a_file_after_a_run_is_held_against_its_rows(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    site = opened(folder)
+    site.accept(site.considered(encode(Summarise(4, 1))))
+    with pytest.raises(RefusedError, match="differ"):
+        fit_at_site(folder, PLAN, TABLES["ash"].slice(1))
     fit_at_site(folder, PLAN, TABLES["ash"])
-    site.reply(b"noise")
-    assert folder.entries[-1].kind == "refusal"
     assert len(release_fit(folder, "A. Person")) > 1_000
 
 
-def test_the_fit_that_was_released_answers_for_it_and_counts(tmp_path: Path) -> None:
-    folder = folder_in(tmp_path)
-    bare = begun(folder_in(tmp_path, "birch"), method=OneShot())
-    assert bare.run.released is None
-    fit_at_site(folder, PLAN, TABLES["ash"])
-    release_fit(folder, "A. Person")
-    site = begun(folder, method=OneShot())
-    assert len(site.asked.fits) == 1
-    question = next(OneShot().dialogue(TASK)).question
-    assert isinstance(question, FitSite)
-    answer = decode(site.reply(encode(question)))
-    expected = site_file(PLAN, "ash", TABLES["ash"], Policy.of_profile("hospital")).fit
-    np.testing.assert_array_equal(answer.model.mixture.coefficients, expected.model.mixture.coefficients)
+def test_any_method_is_answered_and_no_answer_depends_on_the_weights_of_rows(tmp_path: Path) -> None:
+    """Questions that an earlier guard refused: a start, a site's own fit, and the sums and information of an expert."""
+    site, task = opened(folder_in(tmp_path)), task_of(CONTRACT)
+    rows = validate_rows(CONTRACT, TABLES["ash"])
+    own = decode(site.considered(encode(task.fit_site(describe=True))).reply)
+    assert isinstance(own, LocalFit)
+    start = ProposeStart(task.specifications[0], column_summary(rows), 1, 4)
+    for question in (start, Expect(own.model.mixture, information=True), LogLikelihood(own.model.mixture)):
+        found = site.considered(encode(question))
+        assert not found.reason
+        assert not isinstance(decode(found.reply), Failure)
 
 
-def test_what_was_asked_counts_in_the_next_run_and_in_another_process(tmp_path: Path) -> None:
-    folder = folder_in(tmp_path, profile="open")
-    first = begun(folder, method=OneShot())
+def test_a_question_that_the_policy_does_not_list_is_refused_and_the_reason_stays(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path, questions=["Summarise"])
+    site = opened(folder)
     mixture = site_file(PLAN, "ash", TABLES["ash"]).fit.model.mixture
-    assert not isinstance(decode(first.reply(encode(Expect(mixture)))), Failure)
-    assert folder.entries[-1].kind == "answer"
-    again = begun(SiteFolder.open(folder.path), method=OneShot())
-    assert again.asked == first.asked.next_run()
-    assert again.asked.questions == first.asked.questions
-    assert again.asked.rounds == 0
-
-
-def test_a_refusal_is_kept_with_the_rows_and_ends_later_runs(tmp_path: Path) -> None:
-    folder = folder_in(tmp_path)
-    most = Policy.of_profile("hospital").rounds.max_refusals
-    for _ in range(most):
-        assert isinstance(decode(begun(folder).reply(b"noise")), Failure)
-    with pytest.raises(RefusedError, match="any more"):
-        begun(folder)
-
-
-def test_an_older_state_does_not_take_the_place_of_a_newer_one(tmp_path: Path) -> None:
-    folder = folder_in(tmp_path)
-    begun(folder).reply(encode(Summarise(4, 1)))
-    state = folder.path / "rounds" / f"{folder.entries[-1].details['state'].removeprefix('sha256:')}.json"
-    state.write_text(state.read_text().replace('"rounds":1', '"rounds":0'))
-    with pytest.raises(InvalidInputError, match="restore"):
-        begun(folder)
-
-
-def pooled_log_likelihood() -> float:
-    """The log-likelihood of the pooled fit."""
-    rows = [validate_rows(PLAN, table) for table in TABLES.values()]
-    X, Y = (np.concatenate([getattr(each, name) for each in rows]) for name in ("X", "Y"))
-    return float(fit_mixture(Rows(X, Y), TASK.specifications[0], rng=np.random.default_rng(0)).log_likelihood)
-
-
-@pytest.mark.slow
-def test_a_run_over_guarded_folders_gives_the_model(tmp_path: Path) -> None:
-    files = [site_file(PLAN, name, table) for name, table in TABLES.items()]
-    (before,) = combine_files(PLAN, files).fits
-    method = FederatedEM(totals_only=True, information="simulated")
-    task = replace(TASK, start=before.fit.mixture)
-    sites = [open_guarded_site(folder_in(tmp_path, name), PLAN, table, method, task) for name, table in TABLES.items()]
-    done = run(method.dialogue(task), GuardedSites(sites)).value[0]
-    assert done.ascent.stop.converged
-    assert done.log_likelihood >= pooled_log_likelihood() - 1.0
-    for folder in tmp_path.iterdir():
-        kinds = [entry.kind for entry in SiteFolder.open(folder).entries]
-        assert kinds[:2] == ["init", "run"]
-        assert set(kinds[2:]) == {"answer"}
-        ledger.read(folder / "ledger.jsonl")
+    found = site.considered(encode(LogLikelihood(mixture)))
+    assert "does not list LogLikelihood" in found.reason
+    reply = decode(site.accept(found))
+    assert isinstance(reply, Failure)
+    assert reply.detail == ""
+    assert [entry.kind for entry in folder.entries] == ["init", "run", "refusal"]
+    assert "LogLikelihood" in folder.entries[-1].details["reason"]
+    again = opened(folder, 2)  # a refusal ends nothing: the next question is answered
+    assert decode(again.accept(again.considered(encode(Summarise(4, 1))))).weight == 900

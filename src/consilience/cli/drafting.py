@@ -22,10 +22,14 @@ GATE_NAMES = "; ".join(
     f"{name}: shares of experts {'depend' if gate.reads_covariates else 'do not depend'} on covariates"
     for name, gate in GATES.items()
 )
+TRUST = """\
+Whom a site has to trust. "limits": one file, within limits that are no guarantee. "noise": nobody; the site adds noise,
+and [privacy] says how much. "coordinator": exact sums in rounds, under a contract."""
 COMMENTS = {
     "name": "A short name, public.",
     "seed": "Any whole number: every site uses it, so that a fit can be repeated.",
     "max_rows": "A site that states more rows is refused.",
+    "trust": TRUST,
     "model": f"What is fitted. Families: {FAMILY_NAMES}. Gates: {', '.join(GATES)}.",
     "experts": "Candidate numbers of experts; BIC chooses.",
     "minimum": "Rules for every site. A site's own policy may be stricter, never looser.",
@@ -43,6 +47,8 @@ name = "my-study"
 title = ""
 # Any whole number: every site uses it, so that a fit can be repeated.
 seed = 1
+# {TRUST.replace(chr(10), chr(10) + "# ")}
+trust = "limits"
 
 [model]
 # Name of the column of responses.
@@ -113,6 +119,7 @@ def draft_study(table: pa.Table, response: str, name: str) -> tuple[str, list[st
         "name": name,
         "seed": 1,
         "max_rows": 10**7,
+        "trust": "limits",
         "model": {"response": response, "family": family, "gate": next(iter(GATES)), "experts": [1, 2, 3]},
         "minimum": {"rows": 50},
         "columns": columns,

@@ -101,10 +101,10 @@ def study_of(path: Path) -> Study:
         return Study.read(path)
 
 
-def table_of(path: Path) -> pa.Table:
-    """Read a table."""
+def table_of(path: Path, *, as_text: bool = False) -> pa.Table:
+    """Read a table; the columns of a CSV file as text if asked for."""
     with report_as(CommandFault.TABLE):
-        return read_table(path)
+        return read_table(path, as_text=as_text)
 
 
 def folder_of(name: str, where: Path) -> SiteFolder:

@@ -1,26 +1,22 @@
-"""What would leave a site, in words and with every check: for the person who approves it; and the annex."""
+"""What would leave a site, in words and with every check: for the person who approves it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from consilience._version import __version__
 from consilience.files.site_file import SiteFile
 from consilience.fit.parameters import parameters
-from consilience.kit.folder import SiteFolder
 from consilience.kit.ledger import Entry
 from consilience.kit.mail_run import Draft
-from consilience.kit.policy.policy import COMMENTS, Policy
-from consilience.kit.policy.rounds.leverage import largest_leverage
 from consilience.kit.policy.rules import Check
 from consilience.kit.release import FitReport
-from consilience.kit.study import Study
+from consilience.kit.study import Study, Trust
 from consilience.messages import Failure, decode
 
 FIELDS = {
@@ -32,7 +28,7 @@ FIELDS = {
     "columns.rows": "the number of rows used",
     "columns.covariate_means": "the mean of each covariate",
     "columns.covariate_products": "variances and covariances of the covariates, times the number of rows; for "
-    "categories these are exact counts of levels and pairs of levels",
+    "categories these are counts of levels and pairs of levels, within about two rows",
     "columns.response_means": "the mean of the response",
     "columns.response_products": "the variance of the response, times the number of rows",
     "model.mixture": "the fitted model: gate, and coefficients and variance of each expert",
@@ -51,6 +47,11 @@ FIELDS = {
     "stop_reason": "why the fit ended, such as converged",
 }
 """What each field of a site file means, in words for a data manager."""
+
+ROUNDED = (
+    "Numbers are rounded to a hundredth of their standard errors, or to what two rows move them, whichever is coarser; "
+    "only the number of rows is exact."
+)
 
 RULES = {
     "min_rows": "rows used",
@@ -150,7 +151,7 @@ def attack_lines(report: FitReport) -> list[str]:
     leverage = f"Largest leverage of a row in an expert: {report.leverage:.3f} (at 1 it passes through the row)."
     if report.membership is None:
         return [leverage, "There is no fit, and no membership attack on it."]
-    return [leverage, str(report.membership)]
+    return [leverage, str(report.membership), ROUNDED]
 
 
 def preview_document(report: FitReport, entry: Entry) -> dict[str, Any]:
@@ -193,6 +194,21 @@ def _count(numbers: int) -> str:
 
 # ---------------------------------------------------------------- answer preview
 
+WAYS: Mapping[Trust, str] = {
+    "limits": (
+        "One file leaves, within limits that refuse what is known to give rows away; they are no guarantee, and "
+        "someone who knows nearly all rows may learn about the rest."
+    ),
+    "noise": (
+        "Only sums to which this site has added noise leave: whatever the coordinator asks and whatever else is known, "
+        "what leaves is (ε, δ)-differentially private for one row."
+    ),
+    "coordinator": (
+        "Exact sums leave, in as many rounds as the study has: the coordinator could compute rows from them, and has "
+        "promised under contract not to."
+    ),
+}
+"""What each way between owners means, in one sentence."""
 SHOWN = 200
 """Numbers of one array that are printed."""
 
@@ -205,27 +221,40 @@ def answer_text(draft: Draft, study: Study, size: int, *, numbers: bool = False)
     draft : Draft
     study : Study
     size : int
-        Size of the file in bytes.
+        Size of the file in bytes; 0 if it is not known before the noise is drawn.
     numbers : bool
     """
-    letter, values = draft.letter, list(leaves("", decode(draft.reply)))
+    letter = draft.letter
     lines = [
         f"Study {study.name} ({study.identity[:15]}...), round {letter.number} of run {letter.run[:15]}...",
         f"Asked: {letter.disclosed}.",
-        *first_lines(draft),
-        replay_line(draft),
-        *refusal_lines(draft),
+        WAYS[draft.way],
+        *draft.said,
     ]
-    if not isinstance(decode(draft.reply), Failure):
-        count = sum(np.size(value) for _, value in values)
+    if not draft.is_new:
+        lines.append("This question was answered before: the same answer leaves again, and nothing more is charged.")
+    if draft.reason:
         lines += [
-            f"What would leave: one file of {size:,} bytes, with {count:,} numbers. No row is in it. By part:",
-            *(f"  {name:<44} {np.size(value):>6,}" for name, value in values),
-            *influence_lines(draft),
+            f"THIS SITE REFUSES the question: {draft.reason}.",
+            "What would leave: one file that says that this site refuses. The reason stays here.",
         ]
-        if numbers:
-            lines += ["", "Every number", *(f"  {name} = {_short(value)}" for name, value in values)]
-    return "\n".join([*lines, "", UNSAID])
+    elif draft.reply is None:
+        lines.append(
+            "What would leave: one file with these sums after noise was added. The noise is drawn if you approve."
+        )
+    elif not isinstance(answer := decode(draft.reply), Failure):
+        lines += answer_lines(list(leaves("", answer)), size, numbers=numbers)
+    return "\n".join(lines)
+
+
+def answer_lines(values: Sequence[tuple[str, Any]], size: int, *, numbers: bool) -> list[str]:
+    """Return lines on the numbers of an answer that is known."""
+    count = sum(np.size(value) for _, value in values)
+    lines = [
+        f"What would leave: one file of {size:,} bytes, with {count:,} numbers. No row is in it. By part:",
+        *(f"  {name:<44} {np.size(value):>6,}" for name, value in values),
+    ]
+    return lines + ["", "Every number", *(f"  {name} = {_short(value)}" for name, value in values)] * numbers
 
 
 def leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -240,139 +269,7 @@ def leaves(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield prefix, value
 
 
-def first_lines(draft: Draft) -> list[str]:
-    """Return a request to read the study, before the first answer in a run."""
-    first = draft.is_new and draft.outcome is not None and draft.outcome.asked.rounds <= 1
-    return ["This is the first answer in this run: read the study before you approve it."] if first else []
-
-
-def replay_line(draft: Draft) -> str:
-    """Return whether the site has computed itself what the study asks next."""
-    if draft.site is None:
-        return "This question was answered before: the same answer leaves again, and nothing more is charged."
-    rules = draft.site.run
-    if rules.dialogue is None:
-        return "Replay check: none, since the method asks for more than sums over sites; the limits below hold."
-    if not rules.policy.rounds.replay_check:
-        return "Replay check: not made, by the policy of this site."
-    if draft.outcome is not None and draft.outcome.refusal is not None and draft.outcome.refusal.rule == "replay_check":
-        return "Replay check: FAILED. The study does not ask this after the totals of the rounds before."
-    return (
-        f"Replay check: kept. From the totals of the {len(draft.letter.totals)} rounds before, this site computed "
-        "itself that the study asks exactly this."
-    )
-
-
-def refusal_lines(draft: Draft) -> list[str]:
-    """Return why the site refuses a question; nothing of it leaves."""
-    refusal = None if draft.outcome is None else draft.outcome.refusal
-    if refusal is None:
-        return []
-    return [
-        f"THIS SITE REFUSES the question. {refusal.rule}: {refusal.reason}.",
-        "What would leave: one file that says that this site refuses. The reason stays here.",
-    ]
-
-
-def influence_lines(draft: Draft) -> list[str]:
-    """Return how much all answers so far rest on a single row, against the limit."""
-    if draft.site is None or draft.outcome is None:
-        return []
-    asked, rules = draft.outcome.asked, draft.site.run.policy.rounds
-    lines = [f"With it, {asked.rounds} questions of this run are answered; {asked.refusals} were refused in all runs."]
-    if asked.span is not None:
-        found = largest_leverage(asked.span, draft.site.site.chunks)
-        lines.append(
-            f"Largest influence of one row on all answers so far: {found:.3f} (limit {rules.max_leverage:g}; at 1 an "
-            "answer could be about one row)."
-        )
-    return lines
-
-
 def _short(value: Any) -> str:
     flat = np.ravel(value)
     shown = ", ".join(f"{number:.6g}" for number in flat[:SHOWN])
     return f"[{shown}{f', and {len(flat) - SHOWN} more' if len(flat) > SHOWN else ''}]"
-
-
-# ---------------------------------------------------------------- annex
-
-THREATS = (
-    ("A row is computed from the file", "sums rest on enough rows, none of which dominates; see the limits"),
-    ("A row is computed from two files (rows added, removed or swapped between them)",
-     "rows are compared with each earlier release by keyed tags; sets that differ by few rows are refused"),
-    ("The same with a column recoded, so that rows are not recognised",
-     "sets with nearly as many rows and none in common are refused, unless people state that these are other people"),
-    ("A rare group is identified", "every level and pair of levels has no row or enough of them"),
-    ("The coordinator chooses a model that follows single rows",
-     "the site makes its own starts; an expert that fails is merged away; the number of experts is limited"),
-    ("The file is changed on its way, or somebody else sends one", "content hash; signature, if the site has a key"),
-    ("Later denial of what left", "the ledger: hash-chained, and its position stands in each file"),
-)  # fmt: skip
-"""Threats and what is done against each."""
-
-UNPROTECTED = (
-    "No noise is added (privacy mechanism: none). The limits are no guarantee of anonymity.",
-    "Whoever knows all rows but one can compute that row from the file.",
-    (
-        "Whoever has the values of a person can guess better than by chance whether the person is among the rows; "
-        "'consilience site preview' states how much better, measured at the site."
-    ),
-    "The file states means, variances and group sizes of the site: they describe its patients as a whole.",
-    "Rows are compared with one earlier release at a time, not with combinations of several.",
-    "A second folder of the same site knows nothing of what the first released.",
-    "People at the site may state that rows are those of other people, where they cannot be compared; it is recorded.",
-    "A group of whom all have a property discloses it of each of them: the file has exact counts of pairs of levels.",
-    "A site that asks for other levels because a group is too small tells that the group is small.",
-    "The policy, the secret of the tags and the ledger are files of the site: who can write them can change the rules.",
-)
-
-
-def annex_of(folder: SiteFolder, study: Study) -> str:
-    """Return the page as Markdown."""
-    policy = Policy.from_text(folder.policy)
-    made = f"Made by consilience {__version__}; no network connection was opened."
-    applied = policy.stricter(study.minimum)
-    sections = {
-        "What is read": _columns(study),
-        "What leaves": [
-            "One JSON file, after a person approved it. It has no row. Its fields:",
-            "",
-            *(f"- `{name}`: {meaning}." for name, meaning in FIELDS.items()),
-            "- `envelope`: time of release, place in the ledger, and the signature, if the site has a key.",
-        ],
-        "Releases for this study": _releases(folder, study),
-        "Limits that the file keeps": _limits(applied, "site", "experts", "covariates"),
-        "Settings of a release": _limits(applied, "release"),
-        "Threats and what is done against them": (f"- {threat}: {answer}." for threat, answer in THREATS),
-        "What is not protected": (f"- {each}" for each in UNPROTECTED),
-    }
-    head = [
-        f"# Annex on disclosure: {study.name} at {folder.name}",
-        f"Study {study.identity}. Policy {policy.identity}, profile {policy.profile_text}. {made}",
-    ]
-    return "\n\n".join([*head, *("\n".join([f"## {title}", "", *lines]) for title, lines in sections.items())])
-
-
-def _columns(study: Study) -> Iterator[str]:
-    for column in study.columns:
-        kind = ", ".join(["category", *map(str, column.levels)]) if column.kind == "category" else "number"
-        about = f": {column.about}" if column.about else ""
-        yield f"- `{column.name}` ({kind}){about}"
-
-
-def _releases(folder: SiteFolder, study: Study) -> Iterator[str]:
-    found = [entry for entry in folder.entries if entry.kind == "release" and entry.details["study"] == study.identity]
-    for entry in found:
-        who, rows, file = (entry.details.get(name) for name in ("approved_by", "rows", "file"))
-        yield f"- Entry {entry.number} of the ledger, {entry.time}: {rows} rows, approved by {who}, file {file}"
-    if not found:
-        yield "None yet."
-
-
-def _limits(policy: Policy, *parts: str) -> Iterator[str]:
-    tables = policy.model_dump()
-    for part in parts:
-        for name, limit in tables[part].items():
-            said = COMMENTS[name].replace("\n", " ").removesuffix(", ...").removeprefix("... ").rstrip(".")
-            yield f"- `{name}` = {str(limit).lower() if isinstance(limit, bool) else limit}: {said}."

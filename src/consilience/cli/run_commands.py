@@ -19,6 +19,7 @@ from consilience.cli.site_commands import NOTHING_YET
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
 from consilience.federation.federated_fit import FederatedOrders
+from consilience.files.json_text import bytes_hash
 from consilience.kit.combination import run_over_files
 from consilience.kit.letters import RunFile
 from consilience.kit.mail_folder import RoundStatus, RunStatus, status_of
@@ -76,6 +77,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     check_free(out, overwrite=overwrite)
     check_report(report, overwrite=overwrite)
     wanted, begins = _checked(study), None if start is None else model_of(start).mixture_
+    _check_start(wanted, start)
     request = Request(wanted, begins, "continue" if on_drop == "continue" else "stop", Output(as_json, quiet))
     if mailbox is None:
         done = _over_files(request, str(data), engine, scheduler)
@@ -97,6 +99,13 @@ def _checked(path: Path) -> Study:
     with report_as(CommandFault.STUDY):
         method_of(study)
     return study
+
+
+def _check_start(study: Study, start: Path | None) -> None:
+    """Raise an error if the study names the file from which it starts, and another one is given."""
+    named = None if study.privacy is None else study.privacy.start
+    if named is not None and start is not None and bytes_hash(start.read_bytes()) != named:
+        raise CommandError(CommandFault.RUN, f"{start} is not the model file that the study names as its start")
 
 
 def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str], dict[str, str]]:
@@ -151,7 +160,7 @@ def _write(done: FederatedOrders, out: Path, output: Output) -> None:
     """Write the model, and the models of the sites if the method has them; print the summary."""
     best, files = done.best, [out]
     with report_as(CommandFault.OUTPUT):
-        best.model.save(out, site_names=True)
+        best.model.save(out, site_names=bool(best.sites))  # of sums over sites alone, nothing is known of each
         for site, model in best.models.items():
             files.append(out.with_name(f"{out.stem}.{slug(site)}.json"))
             model.save(files[-1])  # it is of one site, which the file is named after
@@ -159,6 +168,8 @@ def _write(done: FederatedOrders, out: Path, output: Output) -> None:
     output.data(describe_model(best.model) | found, best.model.summary())
     for each in best.sites:
         output.say(str(each))
+    if best.privacy is not None:
+        output.say(f"With noise: {best.privacy}. The run has {'settled' if best.settled else 'NOT settled'}.")
     output.say(f"{', '.join(map(str, files))} written.")
 
 

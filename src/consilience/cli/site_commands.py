@@ -9,13 +9,15 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
+from consilience.cli.annex import annex_of
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
 from consilience.cli.output import Output, check_free, folder_of, study_of, table_of, write, write_bytes
-from consilience.cli.preview import annex_of, answer_text, preview_document, text_of
+from consilience.cli.preview import answer_text, preview_document, text_of
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger, release
+from consilience.kit.budget import budget_document, budget_text
 from consilience.kit.examination import check_people
 from consilience.kit.folder import LEDGER, POLICY, SiteFolder
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
@@ -59,8 +61,9 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
     path = table or Path(table_of_run(folder, run.identity))
     if path == Path():
         raise CommandError(CommandFault.QUESTION, "this is the first answer in the run: name the table with --table")
-    rows = table_of(path)
-    if not examine_for_study(wanted, rows).fits:
+    private = wanted.way == "noise"
+    rows = table_of(path, as_text=private)
+    if not private and not examine_for_study(wanted, rows).fits:
         raise CommandError(CommandFault.MISFIT, f"run 'consilience site check {name} STUDY {path}' for the findings")
     who = by or getpass.getuser()
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED), output.working(f"{folder.name} answers"):
@@ -71,10 +74,9 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
     target = (out or mailbox) / answer_name(letter.number, folder.name)
     with report_as(CommandFault.OUTPUT):
         write_whole(target, sealed.to_text())
-    refusal = None if draft.outcome is None else draft.outcome.refusal
+    said = "The site refuses the question; the ledger has the reason." if draft.reason else "The ledger has the answer."
     output.data(
-        {"file": str(target), "round": letter.number, "refused": refusal.rule if refusal else None},
-        f"{target} written. The ledger has the answer.",
+        {"file": str(target), "round": letter.number, "refused": draft.reason or None}, f"{target} written. {said}"
     )
 
 
@@ -96,7 +98,10 @@ def _approve(
     if no_input and draft.is_new and not Policy.from_text(folder.policy).release.allow_no_input:
         raise CommandError(CommandFault.REFUSED, "the policy does not allow an answer without the question to a person")
     letter = draft.letter
-    size = len(AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, draft.reply).to_text())
+    size = 0
+    if draft.reply is not None:
+        whole = AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, draft.reply)
+        size = len(whole.to_text())
     Output(quiet=output.quiet and no_input).say(answer_text(draft, study, size, numbers=numbers))
     if not draft.is_new or no_input or typer.confirm("Write this answer?", default=False, err=True):
         return
@@ -157,7 +162,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     """
     wanted, output, rows = study_of(study), Output(as_json, quiet), table_of(table)
     found = examine_for_study(wanted, rows)
-    refusal = policy_refusal(name, where, wanted, rows) if found.fits else ""
+    refusal = policy_refusal(name, where, wanted, rows) if found.fits and wanted.way == "limits" else ""
     lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
     verdict = (
         f"The table of {name} fits: {found.used:,} of {found.rows:,} rows can be used."
@@ -292,6 +297,15 @@ def annex(
         Output().data({}, text)
     else:
         write(out, text, overwrite=overwrite)
+
+
+@site.command()
+def budget(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+    """Show what answers with noise have spent, on what, what is left, and what left without noise."""
+    folder = folder_of(name, where)
+    with report_as(CommandFault.FOLDER):
+        found = budget_document(folder, Policy.from_text(folder.policy).privacy)
+    Output(as_json).data(found, budget_text(found))
 
 
 @log.command("show")

@@ -116,8 +116,6 @@ TWO_OUTCOMES = (
     "of rows, or counts of several trials"
 )
 """Reason why a mixture of two-valued responses has no intervals: other maxima of its likelihood are as high."""
-ROWLESS = ("observed", "simulated")
-"""Kinds of standard errors that need no pass over the rows."""
 SANDWICH_UP_TO = 20_000
 """Number of labels up to which the standard errors of a fit are compared with the sandwich: one more pass."""
 BETWEEN_SITES = "between sites"
@@ -159,9 +157,9 @@ class Inference:
     covariance : (D, D) array
         Covariance of ``estimates.flat()``, exactly symmetric; NaN where it is not available.
     kind : str
-        ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"simulated"`` from the
-        mixture; ``"summed"`` over sites; ``"between sites"``; ``"clustered by site"``;
-        ``"private"`` from noisy sums.
+        ``"observed"``, ``"sandwich"``, ``"larger"`` (of these two) or ``"bootstrap"``; ``"summed"`` over sites;
+        ``"between sites"``; ``"clustered by site"``; ``"private"`` from noisy sums. Models of earlier versions may
+        have ``"simulated"`` from the mixture.
     decrement : float
         Newton decrement at the estimates: an estimate of the log-likelihood still to be gained.
     withheld : mapping of str to str
@@ -269,12 +267,11 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     rows : Rows or None
         The rows of the fit; used for the sandwich, unless the fit has its products of scores, and if the fit ended
         without the information.
-    kind : {"observed", "sandwich", "larger", "simulated", "clustered by site"}
+    kind : {"observed", "sandwich", "larger", "clustered by site"}
         ``"larger"`` takes for each parameter (for the intercept at the mean of the covariates) the larger of the two
         standard errors: the observed information is exact for few rows but wrong if the variance depends on the
-        covariates, and the sandwich the other way round. ``"simulated"`` is for statistics whose information was
-        simulated from the mixture (:mod:`consilience.fit.simulated_information`); convergence is then not judged by the
-        decrement. ``"clustered by site"`` is the sandwich whose clusters are the sites, from 20 sites on.
+        covariates, and the sandwich the other way round. ``"clustered by site"`` is the sandwich whose clusters are
+        the sites, from 20 sites on.
 
     Examples
     --------
@@ -288,7 +285,7 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     """
     mixture, statistics = fit.ascent.mixture, fit.ascent.statistics
     estimates = parameters(fit.mixture)
-    rowless = kind in (*ROWLESS, BY_SITE) or fit.meat is not None
+    rowless = kind in ("observed", BY_SITE) or fit.meat is not None
     if rows is None and (not rowless or (statistics.information is None and is_informable(mixture))):
         raise InvalidInputError(f"kind={kind!r} standard errors of this fit need its rows: pass them")
     if not is_informable(mixture):
@@ -304,13 +301,12 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     if step is None or inverse is None:
         reason = "the information is not positive definite: the likelihood is flat in some direction"
         return withhold_inference(estimates, kind, reason)
-    decrement = np.nan if kind == "simulated" else step.decrement
     n, p = effective_rows_of_experts(mixture, statistics, inverse)[fit.permutation], coefficients_per_row(mixture)
     labels = statistics.gate.plain[: mixture.K][fit.permutation]
-    withheld = withholding_reasons(fit, inverse, decrement) | crowding_reasons(mixture, n, labels, p)
+    withheld = withholding_reasons(fit, inverse, step.decrement) | crowding_reasons(mixture, n, labels, p)
     if mixture.K > 1 and fit.two_outcomes and not _has_groups(statistics, mixture.K):
         withheld = dict.fromkeys(("gate", "experts"), TWO_OUTCOMES)
-    meat = None if kind in ROWLESS else products_of_scores(fit, statistics, rows, kind)
+    meat = None if kind == "observed" else products_of_scores(fit, statistics, rows, kind)
     clusters = 0 if meat is None else int(meat.clusters)
     if clusters == 1:
         withheld = dict.fromkeys(("gate", "experts"), "all rows are in one cluster, which says nothing about another")
@@ -319,10 +315,10 @@ def infer(fit: Fit, rows: Rows | None = None, *, kind: str = "observed") -> Infe
     covariance = _reported(fit, inverse, sandwich, kind)
     known = identification_mask(mixture)
     if "experts" in withheld:  # the correction may not exist, and is not shown
-        return Inference(estimates, covariance, kind, decrement, withheld, identified=known, clusters=clusters)
+        return Inference(estimates, covariance, kind, step.decrement, withheld, identified=known, clusters=clusters)
     shown, degrees = correct_covariance(covariance, estimates, n, p), degrees_of_freedom(estimates, n, p)
     degrees = np.minimum(degrees, clusters - 1) if clusters else degrees
-    return Inference(estimates, shown, kind, decrement, withheld, degrees, identified=known, clusters=clusters)
+    return Inference(estimates, shown, kind, step.decrement, withheld, degrees, identified=known, clusters=clusters)
 
 
 def _has_groups(statistics: Statistics, K: int) -> bool:

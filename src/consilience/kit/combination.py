@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from operator import add
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 
 from consilience.data import Shard
-from consilience.engines.inprocess import InProcess, NamedSites
+from consilience.engines.inprocess import InProcess
 from consilience.engines.protocol import Engine
 from consilience.errors import InvalidInputError
 from consilience.federation.data_source import Shards
@@ -19,16 +17,14 @@ from consilience.federation.federated_fit import FederatedOrders, build_models, 
 from consilience.files.json_text import content_hash
 from consilience.files.site_file import SiteFile
 from consilience.kit.policy.policy import Policy
-from consilience.kit.policy.rounds.guard import GuardedSite, RoundsOf
-from consilience.kit.site_fit import columns_of, question_of, site_file, validate_rows
-from consilience.kit.site_rounds import replay_of
+from consilience.kit.private_rows import private_rows
+from consilience.kit.site_fit import columns_of, site_file, validate_rows
 from consilience.kit.study import Study
 from consilience.kit.study_model import estimators_of, method_of, task_of
-from consilience.messages import Failure, FailureCode, FitSite, decode, encode, question_for
+from consilience.messages import Failure, FailureCode, FitSite, decode, encode
 from consilience.methods import Method, OneShot
 from consilience.model import Mixture
 from consilience.runs import EngineOverSites, Limits, Reply, RunOptions, digest, run
-from consilience.runs.tree_sum import tree_sum
 from consilience.site import Site
 
 
@@ -73,31 +69,6 @@ def file_fingerprint(file: SiteFile) -> int:
     return int(content_hash(own).removeprefix("sha256:")[:15], 16)
 
 
-# ---------------------------------------------------------------- guarded
-
-
-class GuardedSites(NamedSites[GuardedSite]):
-    """Sends questions to guarded sites, one after another, and shows them the totals of earlier rounds."""
-
-    def __init__(self, sites: Iterable[GuardedSite]) -> None:
-        super().__init__((each.site.name, each) for each in sites)
-        self._totals: list[bytes] = []
-
-    def ask(
-        self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
-    ) -> Iterator[list[Reply]]:
-        """Yield the reply of each site; the time limit is not used."""
-        asked, found = decode(question), {}
-        for name in sites:
-            began = time.perf_counter()
-            place = self._places[name]
-            message = self._sites[name].reply(encode(question_for(asked, place)), tuple(self._totals))
-            found[place, place + 1] = decode(message)
-            yield [Reply(number, (name,), message, (digest(message),), time.perf_counter() - began)]
-        if total and not any(isinstance(value, Failure) for value in found.values()):
-            self._totals.append(encode(tree_sum(found, 0, len(self._sites), add)))
-
-
 # ---------------------------------------------------------------- combination
 
 
@@ -118,6 +89,8 @@ def combine_files(
     InvalidInputError
         If a file is of another study, or two files are of one site.
     """
+    if not study.is_one_file:
+        raise InvalidInputError("the study is answered in rounds: there are no files to combine; use 'consilience run'")
     by_site: dict[str, SiteFile] = {}
     for file in files:
         if file.study != study.identity:
@@ -148,19 +121,20 @@ def simulate_study(
     start : Mixture, optional
         Public start of the run.
     """
-    if policy is None:
-        return run_study(study, InProcess().over(sites_of(study, tables)), start=start)
-    if study.method is None:
-        return combine_files(study, [site_file(study, name, table, policy) for name, table in tables.items()])
-    method, task = method_of(study), task_of(study, start=start)
-    rules = RoundsOf(policy.stricter(study.minimum), study, question_of(study), replay_of(method, task))
-    return run_study(study, GuardedSites(GuardedSite(site, rules) for site in sites_of(study, tables)), start=start)
+    if policy is not None:
+        policy.check_way(study.way)
+        if study.way == "limits":
+            return combine_files(study, [site_file(study, name, table, policy) for name, table in tables.items()])
+    return run_study(study, InProcess().over(sites_of(study, tables)), start=start)
 
 
 def sites_of(study: Study, tables: Mapping[str, pa.Table]) -> list[Site]:
-    """Return the sites of a study from their tables, by name; with rows by client if the method needs it."""
+    """Return the sites of a study from their tables, by name; with clients or with a budget if the method needs it."""
+    method = method_of(study)
+    if method.budget is not None:
+        return [Site(name, private_rows(study, tables[name]).rows).private(*method.budget) for name in sorted(tables)]
     sites = [Site(name, validate_rows(study, tables[name])) for name in sorted(tables)]
-    return [site.by_client() for site in sites] if method_of(study).by_client else sites
+    return [site.by_client() for site in sites] if method.by_client else sites
 
 
 def run_study(
@@ -211,6 +185,8 @@ def sites_in(study: Study, pattern: str | Sequence[str]) -> list[Site]:
     pattern : str or sequence of str
         Path, ``s3://`` address or pattern with ``*``, or a list of addresses.
     """
+    if study.way == "noise":
+        raise InvalidInputError("files of one owner need no noise: take it out of the study, or run it by mailbox")
     roles = {"target": study.model.response, "groups": study.model.clients, "exposure": study.model.exposure}
     shards = Shards.of(pattern, features=study.covariates.names, **roles)
     short = [PurePosixPath(name).name.split(".")[0] for name in shards.names]

@@ -124,16 +124,6 @@ def decide(
     return Decision("allowed")
 
 
-def check_unchanged(used: UsedRows, begun: Earlier) -> None:
-    """Raise an error if the rows are not exactly those with which a run began: the run ends there."""
-    tags = used.tags_in(begun.columns)
-    if tags is None or tags != begun.load():
-        raise InvalidInputError(
-            f"the rows are not those with which the run of entry {begun.entry} of the ledger began: the run ends. "
-            "Begin a new run; it is held against this one"
-        )
-
-
 def _compared(used: UsedRows, earlier: Earlier, min_rows: int) -> int | None:
     """Return by how many rows the sets differ, or a lower bound of at least ``min_rows``; None if nobody can tell."""
     fewer = abs(used.n - earlier.rows)

@@ -24,7 +24,10 @@ from consilience.files.json_text import canonical_bytes, content_hash, parse_jso
 from consilience.kit.private_files import OWNER_ONLY, write_alone, write_once
 
 VERSION = 1
-KINDS = ("init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair")
+KINDS = (
+    "init", "check", "fit", "preview", "decline", "release", "refusal", "run", "answer", "policy", "key", "repair",
+    "charge",
+)  # fmt: skip
 """Kinds of entries."""
 START = f"sha256:{64 * '0'}"
 """What stands for the hash before the first entry."""

@@ -101,7 +101,10 @@ class QuestionLetter(Letter):
     question : bytes
         The encoded question.
     totals : tuple of bytes
-        Encoded totals of the rounds before, for the replay check; empty for methods that ask for more than totals.
+        Encoded totals of the rounds before; letters of earlier versions have them.
+    heads : mapping of str to (int, str)
+        Number and hash of the last entry of each site's ledger that the coordinator has seen, by the names of sites: a
+        site whose ledger lacks it was restored from an older copy.
     """
 
     kind: ClassVar[str] = "consilience question"
@@ -109,6 +112,7 @@ class QuestionLetter(Letter):
     asks: str
     question: bytes
     totals: tuple[bytes, ...] = ()
+    heads: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def disclosed(self) -> str:
@@ -122,16 +126,18 @@ class QuestionLetter(Letter):
             "asks": self.asks,
             "question": as_text(self.question),
             "totals": [as_text(total) for total in self.totals],
+            **({"heads": {site: list(head) for site, head in self.heads.items()}} if self.heads else {}),
         }
 
     @classmethod
     def _of(cls, content: Mapping[str, Any], envelope: Any) -> Self:
         return cls(
-            *_head(content, {"sites", "asks", "question", "totals"}),
+            *_head(content, {"sites", "asks", "question", "totals"} | ({"heads"} & set(content))),
             tuple(as_name(site) for site in content["sites"]),
             as_name(content["asks"]),
             as_bytes(content["question"]),
             tuple(as_bytes(total) for total in content["totals"]),
+            {as_name(site): as_head(head) for site, head in content.get("heads", {}).items()},
             envelope=_mapping(envelope),
         )
 
@@ -184,6 +190,14 @@ def as_hash(value: Any) -> str:
     if not isinstance(value, str) or not HASH.fullmatch(value):
         raise ValueError
     return value
+
+
+def as_head(value: Any) -> tuple[int, str]:
+    """Return number and hash of an entry of a ledger; raise an error for anything else."""
+    number, hashed = value
+    if type(number) is not int or number < 1:
+        raise ValueError
+    return number, as_hash(hashed)
 
 
 def as_name(value: Any) -> str:

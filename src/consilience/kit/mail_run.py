@@ -5,52 +5,65 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.federation.federated_fit import FederatedOrders
+from consilience.kit.budget import spent_in
 from consilience.kit.combination import run_study
 from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
 from consilience.kit.mailbox import Mailbox, begin_folder
-from consilience.kit.policy.rounds.guard import GuardedSite, Outcome
+from consilience.kit.policy.policy import Policy
+from consilience.kit.policy.questions import parts_of
 from consilience.kit.release import envelope_of
-from consilience.kit.site_rounds import RunPart, open_guarded_site, stored_reply
-from consilience.kit.study import Study
-from consilience.kit.study_model import method_of, task_of
+from consilience.kit.site_rounds import RunPart, entries_of, open_contract, open_private, stored_reply
+from consilience.kit.study import Study, Trust
+from consilience.kit.study_model import method_of
 from consilience.messages import LogLikelihood, decode, encode
 from consilience.messages.site_names import site_names
+from consilience.messages.table import decode_question
 from consilience.model import Mixture
+from consilience.numerics.budget import epsilon_of
 from consilience.runs import Journal, RunOptions
 from consilience.runs.run import OnDrop
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """An answer that has not left: what it has, and what the guard decided.
+    """An answer that has not left.
 
     Parameters
     ----------
     letter : QuestionLetter
-    site : GuardedSite or None
-        The site, which records the answer before it leaves; None if the question was answered before.
-    outcome : Outcome or None
-    reply : bytes
-        The encoded answer, or the one failure.
+    way : str
+        Whom the site has to trust, as the study says.
+    reply : bytes or None
+        The encoded answer or failure; None if its noise is drawn only after a person has approved.
+    answer : callable or None
+        Records the answer and returns the reply; None if the question was answered before.
+    said : tuple of str
+        What the people at the site are told before they approve.
+    reason : str
+        Why the site refuses the question; it stays there.
     """
 
     letter: QuestionLetter
-    site: GuardedSite | None
-    outcome: Outcome | None
-    reply: bytes
+    way: Trust
+    reply: bytes | None
+    answer: Callable[[], bytes] | None = None
+    said: tuple[str, ...] = ()
+    reason: str = ""
 
     @property
     def is_new(self) -> bool:
         """Whether the question was not answered before."""
-        return self.site is not None
+        return self.answer is not None
 
 
 def open_question(mail: MailFolder, run: RunFile, site: str) -> QuestionLetter | None:
@@ -90,9 +103,10 @@ def draft_answer(
     source: Path | None = None,
     approved_by: str = "",
 ) -> Draft:
-    """Compute the answer to a question through the site's guard; nothing leaves, and nothing is charged yet.
+    """Prepare the answer to a question; nothing leaves, and nothing is charged yet.
 
-    A question that was answered before has the same reply, which is not computed again.
+    An exact answer is computed, so that people can look at it; noise is drawn when they have approved. A question that
+    was answered before has the same reply, which is not computed again.
 
     Parameters
     ----------
@@ -111,18 +125,38 @@ def draft_answer(
     InvalidInputError
         If the question is not of this run or for this site, or if the table does not fit the study.
     RefusedError
-        If the rows differ from those of the run, or by a few from those of an earlier release or run, or if another
-        question of the same round was answered.
+        If the policy does not allow the way of the study, if the rows differ from those of the run, if another question
+        of the same round was answered, or if the budget is spent.
     """
     check_letter(folder, study, run, letter)
+    if study.way == "limits":
+        raise RefusedError("the study is one file under limits: use 'consilience site fit' and 'site release'")
     reply = stored_reply(folder, letter.run, letter.number, letter.hash)
     if reply is not None:
-        return Draft(letter, None, None, reply)
+        return Draft(letter, study.way, reply)
     table_path = "" if source is None else str(source.resolve())
     part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by)
-    site = open_guarded_site(folder, study, table, method_of(study), task_of(study, start=start_of(run)), part=part)
-    outcome = site.considered(letter.question, letter.totals)
-    return Draft(letter, site, outcome, outcome.reply)
+    first = not entries_of(folder, letter.run)
+    said = ("This is the first answer in this run: read the study before you approve it.",) if first else ()
+    if study.way == "noise":
+        private = open_private(folder, study, table, part)
+        told = (*said, *private.told, cost_line(folder, study, letter))
+        return Draft(letter, study.way, None, partial(private.answered, letter.question), told)
+    site = open_contract(folder, study, table, part)
+    found = site.considered(letter.question)
+    return Draft(letter, study.way, found.reply, partial(site.accept, found), said, found.reason)
+
+
+def cost_line(folder: SiteFolder, study: Study, letter: QuestionLetter) -> str:
+    """Return what an answer with noise costs, and what is spent with it."""
+    budget, rules = method_of(study).budget, Policy.from_text(folder.policy).privacy
+    rho = Fraction(0) if budget is None else budget[0] * sum(1 for _ in parts_of(decode_question(letter.question)))
+    spent = spent_in(folder)
+    return (
+        f"With it, answers with noise at this site have spent ε = {epsilon_of(spent + rho, rules.max_delta):.3g} of "
+        f"{rules.max_epsilon_ever:g} (δ = {rules.max_delta:g}); before, {epsilon_of(spent, rules.max_delta):.3g}. The "
+        "charge is kept whatever happens to the answer."
+    )
 
 
 def check_letter(folder: SiteFolder, study: Study, run: RunFile, letter: QuestionLetter) -> None:
@@ -133,14 +167,28 @@ def check_letter(folder: SiteFolder, study: Study, run: RunFile, letter: Questio
         raise InvalidInputError("the question is of another run")
     if folder.name not in letter.sites:
         raise InvalidInputError(f"the question is not for {folder.name!a}")
+    if (seen := letter.heads.get(folder.name)) is not None:
+        check_restored(folder, *seen)
+
+
+def check_restored(folder: SiteFolder, number: int, hashed: str) -> None:
+    """Raise an error if the ledger lacks an entry that the coordinator has seen: an older copy was restored."""
+    entries = folder.entries
+    if number > len(entries) or entries[number - 1].hash != hashed:
+        raise RefusedError(
+            f"the coordinator has seen entry {number} of this site's ledger, and the ledger here does not have it: the "
+            "folder was restored from an older copy, or copied. Nothing is answered, since what was spent and released "
+            "after that copy is not known here. Restore the latest copy of the folder"
+        )
 
 
 def seal_answer(folder: SiteFolder, draft: Draft) -> AnswerLetter:
     """Record an answer in the ledger, and return the letter that leaves, signed if the site has a key."""
-    if draft.site is not None and draft.outcome is not None:
-        draft.site.accept(draft.outcome)
+    reply = draft.reply if draft.answer is None else draft.answer()
+    if reply is None:
+        raise InvalidInputError("there is no answer that could leave")
     letter = draft.letter
-    found = AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, draft.reply)
+    found = AnswerLetter(letter.run, letter.study, letter.number, folder.name, letter.hash, reply)
     return replace(found, envelope=envelope_of(folder, found.hash))
 
 
@@ -196,12 +244,16 @@ def begin_by_files(
     InvalidInputError
         If the names of the sites are missing, or a key where the study requires signatures.
     """
+    if study.way == "limits":
+        raise InvalidInputError("the study is one file under limits: combine the files that sites release")
     there = RunFile.read(mailbox) if (mailbox / RUN).exists() else None
     if there is None and not sites:
         raise InvalidInputError("a new run needs the names of its sites: pass a roster, or each name")
     names = tuple(sorted(site_names(sites))) if sites or there is None else there.sites
     known = dict(keys or {}) if sites or there is None else dict(there.keys)
     begins = there.start if there is not None and start is None else start_bytes(start)
+    if study.way == "noise" and not begins:
+        raise InvalidInputError("a run with noise needs a public start: pass --start model.json")
     unsigned = [name for name in names if name not in known]
     if study.minimum.require_signatures and unsigned:
         raise InvalidInputError(f"the study requires signatures, and the roster has no key of {', '.join(unsigned)}")
@@ -245,13 +297,12 @@ def advance_by_files(
     RoundStoppedError
         If a site failed, or its time is over, and ``on_drop`` is ``"stop"``.
     """
-    journal, method = Journal(own / JOURNAL, run.identity), method_of(study)
+    journal = Journal(own / JOURNAL, run.identity)
     box = Mailbox(
         mailbox,
         own,
         run,
         journal,
-        with_totals=bool(getattr(method, "totals_only", False)),
         require_signatures=study.minimum.require_signatures,
         days=days,
         until=until,

@@ -7,6 +7,7 @@ coordinator keeps a copy of each question, so that one which was deleted or chan
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from consilience.errors import AwaitedError, EngineError, InvalidInputError
-from consilience.files.json_text import bytes_hash, read_text
-from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
+from consilience.files.json_text import bytes_hash, parse_json, read_text
+from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile, as_head
 from consilience.kit.mail_folder import MailFolder, question_name, write_whole
 from consilience.kit.roster import check_signature
 from consilience.messages import decode, encode, question_for
@@ -27,7 +28,7 @@ from consilience.runs import Journal, Reply, digest
 
 POLL = 2.0
 """Seconds from one look at the folder to the next."""
-SECRET, COPIES = "coordinator.key", "questions"
+SECRET, COPIES, HEADS = "coordinator.key", "questions", "heads.json"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -87,8 +88,6 @@ class Mailbox:
     run : RunFile
     journal : Journal or None
         Journal of the run, by which an answer to a closed round that was not used is told from one that was.
-    with_totals : bool
-        Whether questions carry the totals of the rounds before, for the replay check at the sites.
     require_signatures : bool
     days : float or None
         Time for the answers to a question, by the clock of the coordinator; None for no limit.
@@ -106,7 +105,6 @@ class Mailbox:
     own: Path
     run: RunFile
     journal: Journal | None = None
-    with_totals: bool = False
     require_signatures: bool = False
     days: float | None = None
     until: datetime | None = None
@@ -140,6 +138,7 @@ class Mailbox:
             for site, letter in self._answers(number, letters).items():
                 if site in missing:
                     missing.remove(site)
+                    self._keep_head(letter)
                     yield [Reply(number, (site,), letter.answer, (digest(letter.answer),), 0.0)]
             waited = time.monotonic() - began
             if not missing or (due is not None and datetime.now(UTC) >= due):
@@ -161,11 +160,13 @@ class Mailbox:
         value = decode(question)
         own = [(site, question_for(value, self.sites.index(site))) for site in sites]
         parts = own if isinstance(value, Bundle) else [("", question_for(value, 0))]
-        totals = self._totals()
         found: dict[str, QuestionLetter] = {}
         for site, part in parts:
             to = (site,) if site else tuple(sites)
-            letter = QuestionLetter(self.run.identity, self.run.study, number, to, part.disclosed, encode(part), totals)
+            heads = {site: head for site, head in self._heads().items() if site in to}
+            letter = QuestionLetter(
+                self.run.identity, self.run.study, number, to, part.disclosed, encode(part), heads=heads
+            )
             written = self._kept(question_name(number, site), letter)
             found |= dict.fromkeys(to, written)
         return found
@@ -175,7 +176,7 @@ class Mailbox:
         copy, public = self.own / COPIES / name, self.folder / name
         if copy.exists():
             kept = QuestionLetter.from_text(read_text(copy, "a question"))
-            if (kept.run, kept.question, kept.totals) != (letter.run, letter.question, letter.totals):
+            if (kept.run, kept.question) != (letter.run, letter.question):
                 raise EngineError(f"{copy} asks something else: it is of another run; give another folder")
             letter = kept
             if self.until is not None:
@@ -194,11 +195,26 @@ class Mailbox:
             write_whole(public, letter.to_text())
         return letter
 
-    def _totals(self) -> tuple[bytes, ...]:
-        """Return the totals of the rounds before, as the run computed them, without fingerprints."""
-        if self.journal is None or not self.with_totals:
-            return ()
-        return tuple(encode(decode(message)) for closed in self.journal.rounds for _, message in closed.answers)
+    # ------------------------------------------------------------------ ledgers of the sites
+
+    def _heads(self) -> dict[str, tuple[int, str]]:
+        """Return the last entry of each site's ledger that was seen; of sites that sign, also in other runs."""
+        found: dict[str, tuple[int, str]] = {}
+        for path in (self.own / HEADS, *self.own.parent.glob(f"*/{HEADS}")):
+            for site, (key, head) in read_heads(path).items():
+                is_mine = path.parent == self.own or (key and key == self.run.keys.get(site))
+                if is_mine and head > found.get(site, (0, "")):
+                    found[site] = head
+        return found
+
+    def _keep_head(self, letter: AnswerLetter) -> None:
+        """Keep number and hash of the entry that an answer states; its signature was checked."""
+        head = stated_head(letter)
+        if head is None:
+            return
+        known = read_heads(self.own / HEADS)
+        known[letter.site] = self.run.keys.get(letter.site, ""), max(head, known.get(letter.site, ("", (0, "")))[1])
+        write_whole(self.own / HEADS, json.dumps(known, indent=1) + "\n")
 
     # ------------------------------------------------------------------ answers
 
@@ -249,6 +265,26 @@ class Mailbox:
             self.refused[name] = reason
             if self.notice is not None:
                 self.notice(name, reason)
+
+
+def stated_head(letter: AnswerLetter) -> tuple[int, str] | None:
+    """Return number and hash of the last entry of its ledger that a site states; None if it states none."""
+    stated = letter.envelope.get("ledger")
+    try:
+        return None if not isinstance(stated, dict) else as_head((stated.get("entry"), stated.get("hash")))
+    except (TypeError, ValueError):
+        return None
+
+
+def read_heads(path: Path) -> dict[str, tuple[str, tuple[int, str]]]:
+    """Return key and last entry of the ledger of each site that a coordinator has kept; none if there is no file."""
+    if not path.is_file():
+        return {}
+    found = parse_json(read_text(path, "the entries of ledgers that were seen"), path.name)
+    try:
+        return {str(site): (str(key), as_head(head)) for site, (key, head) in found.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise EngineError(f"{path} is damaged: restore it, or delete it") from error
 
 
 def _times(letter: QuestionLetter, due: datetime | None) -> dict[str, str]:

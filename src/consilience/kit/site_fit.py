@@ -177,7 +177,9 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     RefusedError
         If nothing may leave; the refusal is recorded in the ledger.
     """
-    rows, policy = validate_rows(study, table), Policy.from_text(folder.policy)
+    policy = Policy.from_text(folder.policy)
+    check_one_file(study, policy)
+    rows = validate_rows(study, table)
     used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column)
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
@@ -201,6 +203,15 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     file = file_of(study, folder.name, release)
     report = _report(study, rows, release, file=file, notes=tuple(notes))
     return FitAtSite(keep_fit(folder, report, used))
+
+
+def check_one_file(study: Study, policy: Policy) -> None:
+    """Raise an error unless the study asks for one file under limits, and the site sends such files."""
+    if not study.is_one_file:
+        raise RefusedError(
+            "the study asks in rounds: the site answers with 'consilience site answer', and fits nothing"
+        )
+    policy.check_way(study.way)
 
 
 def few_filled(study: Study, table: pa.Table, min_rows: int) -> str:

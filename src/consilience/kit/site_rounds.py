@@ -1,44 +1,51 @@
-"""A run in rounds at a site: rows held against earlier releases and runs, and what was asked kept in the ledger.
+"""A run in rounds at a site: exact sums under contract, or sums with noise; each answer in the ledger before it leaves.
 
-What a site was asked counts for all studies over the same rows, also if these come back in a later run. The state is
-stored before a reply leaves, named by its hash, and every entry of the ledger names the state after it: a crash loses
-no charge, and an older state cannot take the place of a newer one without a break in the ledger.
+What was answered is kept with its question: the same question again has the same reply, to the byte, and another one in
+its place has none. A run is over the rows with which it began.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
 
 import pyarrow as pa
 
-from consilience.errors import RefusedError
-from consilience.files.site_file import SiteFile
-from consilience.fit import Expect
+from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger, release
+from consilience.kit.budget import NOISE, charge, charges_in, check_spending, check_study, spent_in
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
-from consilience.kit.policy.policy import Policy
-from consilience.kit.policy.rounds.asked import Asked
-from consilience.kit.policy.rounds.guard import GuardedSite, Keep, MakeDialogue, Outcome, RoundsOf
-from consilience.kit.site_fit import few_filled, question_of, validate_rows, wanted_of
-from consilience.kit.study import Study
-from consilience.messages import LocalFit, encode
-from consilience.methods import Method, Task
-from consilience.site import Site
+from consilience.kit.policy.policy import ContractRules, Policy, PrivacyRules
+from consilience.kit.policy.questions import check_question
+from consilience.kit.private_rows import private_rows
+from consilience.kit.row_tags import row_tags
+from consilience.kit.site_fit import validate_rows, wanted_of
+from consilience.kit.study import Privacy, Study
+from consilience.kit.study_model import method_of
+from consilience.messages import Failure, FailureCode, PrivateScores, decode, encode
+from consilience.messages.table import decode_question
+from consilience.model.contributions import refusal, total_sensitivity
+from consilience.numerics.budget import noise_variance
+from consilience.site import Site, respond
+from consilience.site.account import Account, question_hash
 
-ROUNDS = "rounds"
-"""Folder of the states."""
+ANSWERS = "rounds"
+"""Folder of the replies."""
+REFUSAL = encode(Failure(FailureCode.REFUSED))
+"""The one reply to a question that is refused."""
 
 
 @dataclass(frozen=True)
 class RunPart:
-    """One question of a run that comes in parts, each a process of its own.
+    """One question of a run, as the ledger names it.
 
     Parameters
     ----------
     run : str
-        Identity of the run; empty for a run that is one process.
+        Identity of the run.
     number : int
         Number of the round.
     asked : str
@@ -49,68 +56,16 @@ class RunPart:
         Who approves the answer.
     """
 
-    run: str = ""
-    number: int = 0
-    asked: str = ""
+    run: str
+    number: int
+    asked: str
     table: str = ""
     approved_by: str = ""
 
-
-WHOLE = RunPart()
-
-
-def begin_run(
-    folder: SiteFolder, study: str, used: UsedRows, min_rows: int, run: Mapping[str, str], *, other_people: str = ""
-) -> Asked:
-    """Record that a run over some rows begins; return what was asked over them before.
-
-    Parameters
-    ----------
-    folder : SiteFolder
-    study : str
-        Identity of the study, ``sha256:...``.
-    used : UsedRows
-    min_rows : int
-        Smallest number of rows about which something may be said.
-    run : mapping of str to str
-        What the ledger says of the run: its method, and its identity if it has one.
-    other_people : str
-        Why the rows are those of other people than in earlier releases, where nobody can tell; recorded.
-
-    Raises
-    ------
-    RefusedError
-        If the rows differ from those of an earlier release or run by a few; it is recorded.
-    """
-    stated = other_people.strip()
-    decision = release.decide_for_site(folder, study, used, min_rows, other_people=bool(stated))
-    if decision.outcome == "refused":
-        release.record_refusal(folder, study, decision.said)
-        raise RefusedError(decision.said)
-    asked = collect_asked(folder, used)
-    named = {name: text[:1000] for name, text in run.items()}
-    details = {**named, "state": _stored(folder, asked), **({"stated": [stated]} if stated else {})}
-    release.record_release(folder, "run", study, used.tags, people=used.people_tags, details=details)
-    return asked
-
-
-def resume_run(folder: SiteFolder, run: str, used: UsedRows) -> Asked | None:
-    """Return what was asked in a run so far; None if the site has not begun it.
-
-    Raises
-    ------
-    RefusedError
-        If the rows are not those with which the run began: it ends.
-    """
-    entries = [entry for entry in folder.entries if entry.details.get("run") == run and "state" in entry.details]
-    if not entries:
-        return None
-    if entries[0].details.get("tags") != used.tags.hash:
-        raise RefusedError(
-            f"the rows are not those with which the run of entry {entries[0].number} of the ledger began: the run ends "
-            "for this site. Use the table as it was"
-        )
-    return _state(folder, str(entries[-1].details["state"]))
+    @property
+    def named(self) -> dict[str, Any]:
+        """What the entry of an answer says of it."""
+        return {name: value for name, value in vars(self).items() if name != "table"}
 
 
 def stored_reply(folder: SiteFolder, run: str, number: int, asked: str) -> bytes | None:
@@ -129,133 +84,245 @@ def stored_reply(folder: SiteFolder, run: str, number: int, asked: str) -> bytes
                     f"another question of round {number} was answered (entry {entry.number} of the ledger): this one "
                     "was changed, or is of another coordinator"
                 )
-            return release.read_kept_bytes(folder.path / ROUNDS, str(details["reply"]), release.MOST_BYTES, ".reply")
+            return release.read_kept_bytes(folder.path / ANSWERS, str(details["reply"]), release.MOST_BYTES, ".reply")
     return None
+
+
+def entries_of(folder: SiteFolder, run: str) -> list[ledger.Entry]:
+    """Return the entries of a run, of its beginning and of its answers and charges."""
+    return [entry for entry in folder.entries if entry.details.get("run") == run and entry.kind != "decline"]
 
 
 def table_of_run(folder: SiteFolder, run: str) -> str:
     """Return the path of the table with which a run began; empty if the site has not begun it."""
-    paths = [entry.details.get("table") for entry in folder.entries if entry.details.get("run") == run]
+    paths = [entry.details.get("table") for entry in entries_of(folder, run)]
     return str(paths[0] or "") if paths else ""
 
 
-def collect_asked(folder: SiteFolder, used: UsedRows) -> Asked:
-    """Return what was asked over some rows in earlier runs, and the fits to them that were released."""
-    same = [entry for entry in folder.entries if entry.details.get("tags") == used.tags.hash]
-    states = [str(entry.details["state"]) for entry in same if "state" in entry.details]
-    asked = _state(folder, states[-1]).next_run() if states else Asked()
-    fitted = [read_released_fit(folder, entry.number).model for entry in same if entry.kind == "release"]
-    return asked.with_fits([encode(Expect(model.mixture, information=True)) for model in fitted if model is not None])
+def check_rows_of_run(folder: SiteFolder, run: str, tags: str) -> bool:
+    """Return whether a run has begun; raise an error if it began with other rows, by the hash of their tags."""
+    begun = [entry for entry in entries_of(folder, run) if "tags" in entry.details]
+    if begun and begun[0].details["tags"] != tags:
+        raise RefusedError(
+            f"the rows are not those with which the run of entry {begun[0].number} of the ledger began: the run ends "
+            "for this site. Use the table as it was"
+        )
+    return bool(begun)
 
 
-def read_released_fit(folder: SiteFolder, entry: int) -> LocalFit:
-    """Return the fit in the file that an entry of the ledger released."""
-    return SiteFile.from_text(release.read_release(folder, entry).decode()).fit
+def keep_reply(folder: SiteFolder, part: RunPart, reply: bytes, more: Mapping[str, Any]) -> None:
+    """Store a reply, and record it in the ledger with more details: an answer, or a refusal with its reason."""
+    path = folder.path / ANSWERS
+    path.mkdir(mode=0o700, exist_ok=True)
+    details = {**part.named, **more, "reply": release.keep_bytes(path, reply, ".reply")}
+    ledger.append(folder.path / LEDGER, "refusal" if "reason" in more else "answer", details)
 
 
-def record_into(folder: SiteFolder, study: str, used: UsedRows, part: RunPart = WHOLE) -> Keep:
-    """Return a function that records every answer and refusal of a run in the ledger, with the state after it.
+# ---------------------------------------------------------------- under contract
+
+
+@dataclass(frozen=True, eq=False)
+class ContractAnswer:
+    """An exact answer that has not left.
+
+    Parameters
+    ----------
+    reply : bytes
+        What leaves: an encoded answer, or the one failure.
+    reason : str
+        Why the question is refused; it stays at the site.
+    """
+
+    reply: bytes
+    reason: str = ""
+
+
+def answer_contract(question: bytes, site: Site, rules: ContractRules) -> ContractAnswer:
+    """Answer a question exactly, if the policy lists it and it is not too costly."""
+    n = sum(rows.n for rows in site.chunks())
+    try:
+        check_question(decode_question(question), n, rules)
+    except RefusedError as error:
+        return ContractAnswer(REFUSAL, str(error))
+    return ContractAnswer(respond(question, site))
+
+
+@dataclass(frozen=True, eq=False)
+class ContractSite:
+    """A site in a run under contract.
 
     Parameters
     ----------
     folder : SiteFolder
-    study : str
-        Identity of the study, ``sha256:...``.
+    study : Study
+    part : RunPart
+    site : Site
+    policy : Policy
+        Tightened by the study.
     used : UsedRows
-    part : Part
-        The question, by which its reply is found again in a run that comes in parts.
     """
-    named = {name: value for name, value in vars(part).items() if name != "table"} if part.run else {}
 
-    def keep(outcome: Outcome) -> None:
-        state, refusal = outcome.asked, outcome.refusal
-        details = {"study": study, "tags": used.tags.hash, **named, "round": state.rounds}
-        details["state"] = _stored(folder, state)
-        if part.run:
-            details["reply"] = release.keep_bytes(folder.path / ROUNDS, outcome.reply, ".reply")
-        if refusal is not None:
-            details |= {"round": state.rounds + 1, "rule": refusal.rule, "reason": refusal.reason}
-        ledger.append(folder.path / LEDGER, "answer" if refusal is None else "refusal", details)
+    folder: SiteFolder
+    study: Study
+    part: RunPart
+    site: Site
+    policy: Policy
+    used: UsedRows
 
-    return keep
+    def considered(self, question: bytes) -> ContractAnswer:
+        """Return the answer to a question; nothing is recorded."""
+        return answer_contract(question, self.site, self.policy.contract)
 
-
-def _state(folder: SiteFolder, named: str) -> Asked:
-    return Asked.from_text(release.read_kept_bytes(folder.path / ROUNDS, named, release.MOST_BYTES).decode())
-
-
-def _stored(folder: SiteFolder, asked: Asked) -> str:
-    """Store a state and return its hash."""
-    path = folder.path / ROUNDS
-    path.mkdir(mode=0o700, exist_ok=True)
-    return release.keep_bytes(path, asked.to_text().encode())
-
-
-def find_released_fit(folder: SiteFolder, study: str, used: UsedRows) -> LocalFit | None:
-    """Return the fit that was released for a study over exactly these rows; None if there is none."""
-    entry = release.release_entry(folder, study, used.tags.hash)
-    return None if entry is None else read_released_fit(folder, entry.number)
+    def accept(self, found: ContractAnswer) -> bytes:
+        """Record an answer, and return the reply that leaves."""
+        folder, part, tags = self.folder, self.part, self.used.tags
+        if not check_rows_of_run(folder, part.run, tags.hash):
+            named = {"method": repr(method_of(self.study))[:1000], "run": part.run, "table": part.table}
+            release.record_release(
+                folder, "run", self.study.identity, tags, people=self.used.people_tags, details=named
+            )
+        more = {"reason": found.reason} if found.reason else {"way": "coordinator"}
+        keep_reply(folder, part, found.reply, {"study": self.study.identity, "tags": tags.hash, **more})
+        return found.reply
 
 
-# ---------------------------------------------------------------- site run
-
-
-def open_guarded_site(
-    folder: SiteFolder,
-    study: Study,
-    table: pa.Table,
-    method: Method,
-    task: Task,
-    *,
-    part: RunPart = WHOLE,
-    other_people: str = "",
-) -> GuardedSite:
-    """Begin a run over a table of a site, or go on with it; return the site, which answers through its guard.
-
-    The rows are compared with those of all earlier releases and runs of the site. What was asked over them before, in
-    any study, and fits to them that were released count in the leverage. The question for the site's own fit is
-    answered by the fit that was released for the study.
+def open_contract(folder: SiteFolder, study: Study, table: pa.Table, part: RunPart) -> ContractSite:
+    """Open a site for a question of a run under contract.
 
     Parameters
     ----------
     folder : SiteFolder
     study : Study
     table : pyarrow.Table
-    method : Method
-        The method of the run. If it asks for totals only, the site checks each question by replay.
-    task : Task
-        The study's, with the public start of the run if it has one.
-    part : Part
-        The question of a run that comes in parts; by default a whole run begins.
-    other_people : str
-        Why the rows are those of other people than in earlier releases, where the rows cannot be compared; recorded.
+    part : RunPart
 
     Raises
     ------
     InvalidInputError
         If the table does not fit the study.
     RefusedError
-        If the rows differ from those of an earlier release or run by a few; the refusal is recorded in the ledger.
+        If the policy does not allow contracts, if there are too few rows, or if the run began with other rows.
     """
-    rows, policy = validate_rows(study, table), Policy.from_text(folder.policy).stricter(study.minimum)
+    policy = Policy.from_text(folder.policy).stricter(study.minimum)
+    policy.check_way(study.way)
+    rows = validate_rows(study, table)
+    if rows.n < policy.site.min_rows:
+        raise RefusedError(f"the policy asks for at least {policy.site.min_rows} rows, and the table has {rows.n:,}")
     used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column)
-    if said := few_filled(study, table, policy.site.min_rows):
-        raise RefusedError(said)
-    before = resume_run(folder, part.run, used) if part.run else None
-    if before is None:
-        named = {"method": repr(method), "run": part.run, "table": part.table}
-        named = {name: text for name, text in named.items() if text}
-        before = begin_run(folder, study.identity, used, policy.site.min_rows, named, other_people=other_people)
-    if before.refusals >= policy.rounds.max_refusals:
-        raise RefusedError("too many questions over these rows were refused: nothing is answered over them any more")
-    rules = RoundsOf(
-        policy, study, question_of(study), replay_of(method, task), find_released_fit(folder, study.identity, used)
-    )
+    check_rows_of_run(folder, part.run, used.tags.hash)
     site = Site(folder.name, rows, key=folder.secret)
-    site = site.by_client() if method.by_client else site
-    return GuardedSite(site, rules, before, record_into(folder, study.identity, used, part))
+    return ContractSite(folder, study, part, site.by_client() if method_of(study).by_client else site, policy, used)
 
 
-def replay_of(method: Method, task: Task) -> MakeDialogue | None:
-    """Return what begins the dialogue of a method that asks for totals only; None for others, which have no replay."""
-    return (lambda: method.dialogue(task)) if getattr(method, "totals_only", False) else None
+# ---------------------------------------------------------------- with noise
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateSite:
+    """A site in a run with noise.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    study : Study
+    part : RunPart
+    site : Site
+        With an account in the ledger of the site.
+    tags : str
+        Hash of the tags of the rows.
+    told : list of str
+        What the people at the site are told about the rows.
+    """
+
+    folder: SiteFolder
+    study: Study
+    part: RunPart
+    site: Site
+    tags: str
+    told: list[str]
+
+    def answered(self, question: bytes) -> bytes:
+        """Charge the question, draw the noise, record the answer and return the reply that leaves.
+
+        Raises
+        ------
+        RefusedError
+            If there is no answer; nothing leaves, and what was charged is spent.
+        """
+        reply = respond(question, self.site)
+        if isinstance(decode(reply), Failure):
+            why = self.site.reasons[-1][1] if self.site.reasons else "it is not known why"
+            raise RefusedError(f"the question has no answer here, and nothing leaves: {why}")
+        keep_reply(self.folder, self.part, reply, {"study": self.study.identity, "tags": self.tags, "way": NOISE})
+        return reply
+
+
+def open_private(folder: SiteFolder, study: Study, table: pa.Table, part: RunPart) -> PrivateSite:
+    """Open a site for a question of a run with noise. Nothing is refused for a value of a row.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    study : Study
+    table : pyarrow.Table
+    part : RunPart
+
+    Raises
+    ------
+    InvalidInputError
+        If the table lacks a column.
+    RefusedError
+        If the policy does not allow noise or this much of it, if the run would spend more than is left, or if it began
+        with other rows.
+    """
+    policy, privacy = Policy.from_text(folder.policy), study.privacy
+    policy.check_way(study.way)
+    if privacy is None:
+        raise InvalidInputError("the study has no table [privacy]")
+    check_study(policy.privacy, privacy)
+    read = private_rows(study, table)
+    if reason := refusal(read.rows):
+        raise InvalidInputError(reason)
+    tags = row_tags(table, [column.name for column in wanted_of(study).read], folder.secret).hash
+    check_rows_of_run(folder, part.run, tags)
+    account = ledger_account(folder, policy.privacy, study, part, tags)
+    key = blake2b(part.run.encode(), digest_size=32, key=folder.secret, person=b"consilience-run").digest()
+    return PrivateSite(folder, study, part, Site(folder.name, read.rows, key=key, account=account), tags, read.told)
+
+
+def ledger_account(folder: SiteFolder, rules: PrivacyRules, study: Study, part: RunPart, tags: str) -> Account:
+    """Return the account of a site in a run: parts that were charged before are spent, and charges go to the ledger.
+
+    Raises
+    ------
+    RefusedError
+        If what the run has not spent yet is more than what is left.
+    """
+    budget = method_of(study).budget
+    if budget is None:
+        raise InvalidInputError("the method of the study has no budget")
+    rho, parts = budget
+    mine = [each.entry.details for each in charges_in(folder) if each.entry.details.get("run") == part.run]
+    charged = {int(details["place"]): str(details["question"]) for details in mine}
+    if len(charged) < parts:
+        check_spending(rules, spent_in(folder), rho * (parts - len(charged)))
+
+    def record(place: int, question: bytes) -> None:
+        asked = decode_question(question)
+        if not isinstance(asked, PrivateScores):
+            raise InvalidInputError("only sums with noise are charged")
+        sensitivity = total_sensitivity(asked.mixture.parameter_count)
+        what = {
+            "study": study.identity, "run": part.run, "number": part.number, "place": place,
+            "question": question_hash(question), "unit": unit_of(study.privacy), "sensitivity": sensitivity,
+            "variance": noise_variance(sensitivity, rho), "tags": tags, "table": part.table,
+            "approved_by": part.approved_by,
+        }  # fmt: skip
+        charge(folder, rules, rho, what)
+
+    return Account(rho, parts, charged, record)
+
+
+def unit_of(privacy: Privacy | None) -> str:
+    """Return the unit of a study with noise."""
+    return "" if privacy is None else privacy.unit

@@ -19,6 +19,10 @@ from consilience.kit.toml_file import TomlFile, check_name, write_toml
 from consilience.messages.site_names import looks
 from consilience.model import FAMILIES, GATES
 from consilience.model.families.registry import ELSEWHERE
+from consilience.numerics.budget import check_delta, rho_of
+
+Trust = Literal["coordinator", "limits", "noise"]
+"""Ways between owners, named by whom a site has to trust: the coordinator, limits on one file, or nobody."""
 
 MOST_EXPERTS = 20
 MOST_COLUMNS = 500
@@ -131,12 +135,48 @@ class MethodOf(Part):
     model_config = ConfigDict(extra="allow", frozen=True, strict=True)
     __pydantic_extra__: dict[str, bool | int | Finite | Text]
 
-    name: Literal["OneShot", "FederatedEM", "SharedCentre", "ClusteredClients"]
+    name: Literal["OneShot", "FederatedEM", "SharedCentre", "ClusteredClients", "PrivateScoring"]
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings by name."""
         return dict(self.__pydantic_extra__)
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether a site sends its own fit and nothing else, as without a method."""
+        return self.name == "OneShot" and self.settings.get("refine", 1) == 0
+
+
+class Privacy(Part):
+    """What a study with noise may disclose at each site: (ε, δ)-differential privacy.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+    unit : {"row"}
+        What is protected: one row, added or removed.
+    rounds : int
+        Number of steps of a study in rounds.
+    start : str, optional
+        ``sha256:...`` of the model file from which the run starts; any file if it is not stated.
+    """
+
+    epsilon: Annotated[Finite, Field(gt=0)]
+    delta: Annotated[Finite, Field(gt=0)] = 1e-6
+    unit: Literal["row"] = "row"
+    rounds: Annotated[int, Field(ge=1, le=100)] = 5
+    start: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        """Check that there is a budget for these numbers."""
+        try:
+            check_delta(self.delta)
+            rho_of(self.epsilon, self.delta)
+        except InvalidInputError as error:
+            raise ValueError(str(error)) from error
+        return self
 
 
 class Minimum(Part):
@@ -159,8 +199,10 @@ class Study(TomlFile):
     title: Annotated[str, StringConstraints(max_length=1000), Visible] = ""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     max_rows: Annotated[int, Field(ge=1, le=10**12)] = 10**7
+    trust: Trust | None = None
     model: Model
     method: MethodOf | None = None
+    privacy: Privacy | None = None
     minimum: Minimum = Minimum()
     columns: Annotated[list[AnyColumn], Field(min_length=1, max_length=MOST_COLUMNS)]
 
@@ -182,7 +224,50 @@ class Study(TomlFile):
             raise ValueError(f"model.clients: {self.model.clients} is listed among the columns: leave it out there")
         for column in self.columns:
             column.column()
+        self._check_way()
         return self
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether a site sends one file; otherwise it answers in rounds."""
+        return self.method is None or self.method.is_one_file
+
+    @property
+    def way(self) -> Trust:
+        """Whom a site has to trust: as stated, otherwise what the rest of the study needs."""
+        if self.trust is not None:
+            return self.trust
+        if self.privacy is not None:
+            return "noise"
+        return "limits" if self.is_one_file else "coordinator"
+
+    def _check_way(self) -> None:
+        private = self.method is not None and self.method.name == "PrivateScoring"
+        if (self.way == "noise") != (self.privacy is not None):
+            raise ValueError(
+                'trust: a study with trust = "noise", and no other, has a table [privacy] with its epsilon'
+            )
+        if private != (self.way == "noise"):
+            raise ValueError(
+                "method: a study with noise, and no other, has the method PrivateScoring: one file with noise is not "
+                "offered yet"
+            )
+        if private and self.method is not None and self.method.settings:
+            raise ValueError("method: PrivateScoring has its settings in the table [privacy]")
+        if self.way == "limits" and not self.is_one_file:
+            raise ValueError(
+                'trust: limits are for one file; rounds need trust = "coordinator" (a contract), or trust = "noise"'
+            )
+        if private:
+            self._check_noise()
+
+    def _check_noise(self) -> None:
+        """Check what private scoring cannot do."""
+        if len(self.model.experts) > 1:
+            raise ValueError("model.experts: private scoring fits one number of experts; choose it in advance")
+        for part, said in (("exposure", "exposures"), ("clients", "clients")):
+            if getattr(self.model, part) is not None:
+                raise ValueError(f"model.{part}: private scoring is not offered with {said}")
 
     def _check_response(self) -> None:
         family = FAMILIES[self.model.family]

@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from consilience.errors import ConsilienceError, InvalidInputError
 from consilience.estimators import MixtureOfExpertsClassifier, MixtureOfExpertsRegressor, MixtureOfRegressions
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import set_columns, specification_of
 from consilience.estimators.validation import budget_of
-from consilience.kit.study import Study
-from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, SharedCentre, Task
+from consilience.kit.public_covariates import draw_covariates
+from consilience.kit.study import Privacy, Study
+from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, PrivateScoring, SharedCentre, Task
 from consilience.model import FAMILIES, GATES, Mixture
 
 
@@ -54,6 +57,8 @@ def task_of(
 
 # ---------------------------------------------------------------- methods
 
+COVARIATES = 4_000
+"""Rows of covariates that are drawn for a study with noise."""
 METHODS: dict[str, type[Any]] = {each.__name__: each for each in (OneShot, FederatedEM, SharedCentre, ClusteredClients)}
 """Methods that a study can name."""
 
@@ -66,6 +71,8 @@ def method_of(study: Study) -> Method:
     InvalidInputError
         If the method does not have a setting, or not with this value.
     """
+    if study.privacy is not None:
+        return private_method(study, study.privacy)
     if study.method is None:
         return OneShot(refine=0)
     chosen, settings = METHODS[study.method.name], study.method.settings
@@ -82,6 +89,12 @@ def method_of(study: Study) -> Method:
     if found.by_client and study.model.clients is None:
         raise InvalidInputError(f"method: {chosen.__name__} has one label per client: name their column, model.clients")
     return found
+
+
+def private_method(study: Study, privacy: Privacy) -> PrivateScoring:
+    """Return the method of a study with noise, with covariates that are drawn from its dictionary."""
+    X = draw_covariates(study.covariates, COVARIATES, np.random.default_rng([study.seed, 2]))
+    return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X)
 
 
 def _is_alike(value: Any, default: Any) -> bool:

@@ -13,13 +13,12 @@ import numpy as np
 
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.errors import InvalidInputError, LargeMessagesWarning, warn
-from consilience.fit import Ascent, Expect, Fit, InferredFit, Problem, infer
+from consilience.fit import Ascent, Expect, Fit, Problem, infer
 from consilience.fit.climb import Climb, is_over_same_data
 from consilience.fit.fitting import polish
 from consilience.fit.inference import coefficient_covariances
 from consilience.fit.influence import left_out_by_scores
 from consilience.fit.parameters import parameters
-from consilience.fit.simulated_information import SimulatedInformation
 from consilience.fit.specification import is_at_bound
 from consilience.fit.starts import SUBSAMPLE, StartEnds
 from consilience.fit.survey import Survey
@@ -48,11 +47,7 @@ from consilience.methods.own_gates import (
 )
 from consilience.methods.score_steps import (
     ask_meats,
-    check_information_kind,
-    check_simulable,
     each_score,
-    scoring_ascent,
-    simulated_inference,
 )
 from consilience.methods.site_reports import (
     UNLIKE,
@@ -115,12 +110,8 @@ class FederatedEM(Method):
         which are its shares. It is the model of sites with other patients and the same disease; the result has a model
         of each site, their shares with intervals, and a test of equal gates (:class:`OwnGatesFit`).
     totals_only : bool
-        Whether to ask for sums over sites only: sites can then check that every question is the study's
-        (:mod:`consilience.kit.policy.rounds.guard`). Starts are the given one, or drawn without rows; no site is
-        surveyed or set aside.
-    information : {"observed", "simulated"}
-        As in :class:`~consilience.OneShot`. ``"simulated"`` needs ``totals_only`` and a given start near the maximum,
-        such as a model combined from the sites' files; covariates are taken as normal, and intervals are withheld.
+        Whether to ask for sums over sites only, as masked sums and coordinators of regions give them. Starts are the
+        given one, or drawn without rows; no site is surveyed or set aside.
 
     Examples
     --------
@@ -138,12 +129,8 @@ class FederatedEM(Method):
     screen: bool = True
     per_site: str | None = None
     totals_only: bool = False
-    information: str = "observed"
 
     def __post_init__(self) -> None:
-        check_information_kind(self.information)
-        if self.information == "simulated" and not (self.totals_only and self.newton):
-            raise InvalidInputError("information='simulated' takes Newton steps by totals: pass totals_only=True")
         if not 1 <= self.n_climbs <= CANDIDATES:
             raise InvalidInputError(f"n_climbs={self.n_climbs!r}: expected a whole number from 1 to {CANDIDATES}")
         check_per_site(self.per_site)
@@ -178,8 +165,6 @@ class FederatedEM(Method):
 
     def _from_totals(self, task: Task) -> Dialogue[tuple[Fit, ...]]:
         summary: ColumnSummary = yield Total(Summarise(task.d, task.q))
-        if self.information == "simulated":
-            return ((yield from fit_by_scores(task, summary)),)
         problems = [task.problem(each, summary, newton=self.newton) for each in task.specifications]
         warn_if_large(problems, self.n_climbs if task.start is None else 1)
         starts = yield from together([public_starts(p, task, self.n_climbs) for p in problems])
@@ -214,20 +199,6 @@ class FederatedEM(Method):
 
     def _problems(self, task: Task, summaries: Mapping[str, ColumnSummary]) -> list[Problem]:
         return [task.problem(each, total_summary(summaries), newton=self.newton) for each in task.specifications]
-
-
-def fit_by_scores(task: Task, summary: ColumnSummary) -> Dialogue[Fit]:
-    """Maximise the likelihood from a given start by scores, with a simulated information."""
-    specification = task.only("FederatedEM(information='simulated')")
-    check_simulable(specification)
-    if task.start is None:
-        raise InvalidInputError("information='simulated' needs a start near the maximum: pass mixture_init")
-    problem = task.problem(specification, summary)
-    problem.check()
-    simulation = SimulatedInformation.normal([summary], task.seed)
-    end = yield from scoring_ascent(problem.from_start(task.start), problem.penalty, simulation, task.max_iter)
-    fit = problem.fit(end, [end])
-    return InferredFit(**vars(fit), inference=simulated_inference(fit, simulation))
 
 
 def climbs(

@@ -18,7 +18,7 @@ mixture.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
@@ -439,30 +439,34 @@ def climb_gates(
     After a step by which the likelihood falls, a gate without slopes is tried, and then shorter steps. With ``shapes``
     the experts have shapes of the site as well: its rows may be noisier.
     """
-    best: dict[str, tuple[Mixture, Statistics]] = {}
     fraction = dict.fromkeys(mixtures, 1.0)
-    for _ in range(GATE_STEPS + 1):
-        answers: Mapping[str, Statistics] = yield PerSite({site: Expect(at) for site, at in mixtures.items()})
-        asked = {}
-        for site, found in answers.items():
-            gain = found.log_likelihood - best[site][1].log_likelihood if site in best else np.inf
-            if gain > 0:
-                best[site] = mixtures[site], found
-            fraction[site] = min(2 * fraction[site], 1.0) if gain > 0 else SHORTER * fraction[site]
-            if fraction[site] == SHORTER and gain <= 0 and mixtures[site].reads.intercept:
-                asked[site] = _with_flat_gate(*best[site])
-            elif not 0 <= gain < SMALL_GAIN * found.weight:
-                asked[site] = _with_gate_after(*best[site], penalty, fraction[site])
-            if shapes and site in asked:
-                asked[site] = _with_shapes(asked[site], best[site][1], penalty)
-        if not asked:
-            break
-        mixtures = asked
-    return best
+
+    def step(site: str, gain: float, mixture: Mixture, statistics: Statistics) -> Mixture | None:
+        fraction[site] = min(2 * fraction[site], 1.0) if gain > 0 else SHORTER * fraction[site]
+        if fraction[site] == SHORTER and gain <= 0 and mixture.reads.intercept:
+            following = _with_flat_gate(mixture, statistics)
+        elif not 0 <= gain < SMALL_GAIN * statistics.weight:
+            following = _with_gate_after(mixture, statistics, penalty, fraction[site])
+        else:
+            return None
+        return _with_shapes(following, statistics, penalty) if shapes else following
+
+    return _climb_each(mixtures, step)
 
 
 def climb_shapes(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[dict[str, tuple[Mixture, Statistics]]]:
     """Take EM steps on the shapes of each site's experts alone; return its mixture with them and the statistics."""
+
+    def step(_: str, gain: float, mixture: Mixture, statistics: Statistics) -> Mixture | None:
+        return _with_shapes(mixture, statistics, penalty) if gain >= SMALL_GAIN * statistics.weight else None
+
+    return _climb_each(mixtures, step)
+
+
+def _climb_each(
+    mixtures: Mapping[str, Mixture], step: Callable[[str, float, Mixture, Statistics], Mixture | None]
+) -> Dialogue[dict[str, tuple[Mixture, Statistics]]]:
+    """Climb at each site alone: ``step(site, gain, best, statistics)`` returns what comes next there, or None."""
     best: dict[str, tuple[Mixture, Statistics]] = {}
     for _ in range(GATE_STEPS + 1):
         answers: Mapping[str, Statistics] = yield PerSite({site: Expect(at) for site, at in mixtures.items()})
@@ -471,8 +475,8 @@ def climb_shapes(mixtures: Mapping[str, Mixture], penalty: Penalty) -> Dialogue[
             gain = found.log_likelihood - best[site][1].log_likelihood if site in best else np.inf
             if gain > 0:
                 best[site] = mixtures[site], found
-            if gain >= SMALL_GAIN * found.weight:
-                asked[site] = _with_shapes(mixtures[site], found, penalty)
+            if (following := step(site, gain, *best[site])) is not None:
+                asked[site] = following
         if not asked:
             break
         mixtures = asked

@@ -110,7 +110,10 @@ def judge(subject: Subject) -> ReportVerdict:
     points = [point for check in (*checks, *later) for point in check(subject)]
     model = subject.model
     K, name = model.mixture_.K, noun(model)
-    about = f"{K} {name}{'s' if K > 1 else ''}, from {format_count(model.n_labels_)} rows or groups"
+    privacy = None if subject.result is None else getattr(subject.result.fit, "privacy", None)
+    labels = f"{format_count(model.n_labels_)} rows or groups"
+    labels = labels if privacy is None else f"about {model.n_labels_:,.0f} rows, by sums with noise ({privacy})"
+    about = f"{K} {name}{'s' if K > 1 else ''}, from {labels}"
     about += f" at {_count(len(_used_sites(subject)), 'site')}." if subject.sites else "."
     return ReportVerdict(tuple(sorted(points, key=lambda point: -point.use)), about, _left_out(subject))
 
@@ -124,8 +127,11 @@ def _used_sites(subject: Subject) -> list[SiteReport]:
 
 def _left_out(subject: Subject) -> str:
     """Say which sites were left out, and why."""
-    if not subject.sites:
+    asked = () if subject.result is None else subject.result.record.sites
+    if not subject.sites and not asked:
         return "All rows were at one place."
+    if not subject.sites and not subject.dropped:
+        return f"{_count(len(asked), 'site')} were asked for sums, and none was left out: nothing is known of each."
     left = [site for site in subject.sites if is_left_out(subject, site)]
     known = {site.name for site in left}
     gone = [f"{name} ({why.rstrip('.')})" for name, why in subject.dropped.items() if name not in known]

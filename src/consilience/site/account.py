@@ -7,9 +7,10 @@ question gets none. Nothing in a question changes the budget, and nothing that a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from hashlib import sha256
 from threading import Lock
 
 from consilience.errors import InvalidInputError
@@ -27,6 +28,11 @@ class Account:
         ρ of each part.
     parts : int
         Number of parts.
+    charged : mapping of int to str, optional
+        Parts that were charged before, with the hash of the question, where an account is kept outside of this process.
+    record : callable, optional
+        Called with a part and its question before anything is drawn, to record the charge; it raises an error if the
+        part may not be spent.
 
     Examples
     --------
@@ -39,13 +45,16 @@ class Account:
 
     rho: Fraction
     parts: int
-    _charged: dict[int, bytes] = field(default_factory=dict, init=False, repr=False)
+    charged: Mapping[int, str] = field(default_factory=dict, repr=False)
+    record: Callable[[int, bytes], None] | None = field(default=None, repr=False)
+    _charged: dict[int, str] = field(default_factory=dict, init=False, repr=False)
     _given: dict[int, NoisySums] = field(default_factory=dict, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.rho <= 0 or self.parts < 1:
             raise InvalidInputError(f"rho={self.rho}, parts={self.parts}: expected positive numbers")
+        self._charged = dict(self.charged)
 
     @property
     def spent(self) -> Fraction:
@@ -61,7 +70,8 @@ class Account:
             If there is no such part, or if it was charged for another question or for one without an answer.
         """
         with self._lock:
-            if self._charged.get(place, question) != question or not 0 <= place < self.parts:
+            asked = question_hash(question)
+            if self._charged.get(place, asked) != asked or not 0 <= place < self.parts:
                 raise SiteError(FailureCode.REFUSED, f"part {place} of the budget is spent, or there is none")
             if place in self._given:
                 return self._given[place]
@@ -69,6 +79,13 @@ class Account:
                 raise SiteError(
                     FailureCode.REFUSED, f"part {place} of the budget was charged for an answer that failed"
                 )
-            self._charged[place] = question
+            if self.record is not None:
+                self.record(place, question)
+            self._charged[place] = asked
             self._given[place] = draw(self.rho)
             return self._given[place]
+
+
+def question_hash(question: bytes) -> str:
+    """Return the hash of an encoded question, ``sha256:...``."""
+    return f"sha256:{sha256(question).hexdigest()}"

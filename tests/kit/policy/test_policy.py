@@ -108,3 +108,32 @@ def test_a_loosened_profile_says_so() -> None:
 def test_wrong_policies_are_refused_with_the_place(text: str, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
         Policy.from_text(text)
+
+
+OLD = {
+    "hospital": "sha256:61e5d6f5e7d4fbe9437acb6e4d00be42b481d074d3cc5ad1108c09bcd3b90536",
+    "research": "sha256:7213d7d1de7cad90d34516b7ec526423e9a7ca467a4ef7b0a78924285ce34efe",
+    "open": "sha256:f2f5a14c508fda4e52839f3955c0b530b7d463d02b77e528f4559530ac181d9b",
+    "changed": "sha256:236e39285ece26c1d6615d7fd9f804664fb6c913c4606ce7c19ee3b89e87c011",
+}
+OLD_ROUNDS = """
+[rounds]
+questions = ["Summarise", "Expect"]
+max_leverage = 0.4
+count_information = false
+replay_check = false
+max_refusals = 7
+"""
+
+
+def test_rules_for_rounds_of_earlier_versions_are_read_and_keep_the_identity_of_a_policy() -> None:
+    """Identities as versions with these rules computed them."""
+    assert Policy.of_profile("hospital").identity == OLD["hospital"]
+    assert Policy.of_profile("research").identity == OLD["research"]
+    assert Policy.of_profile("open").identity == OLD["open"]
+    old = Policy.from_text(HEAD + OLD_ROUNDS)
+    assert old.identity == OLD["changed"]
+    assert old.keeps(Policy.of_profile())  # they are not applied
+    assert Policy.of_profile().keeps(old)
+    assert Policy.from_text(old.to_text()).identity == old.identity
+    assert "max_leverage" not in Policy.of_profile().to_text()

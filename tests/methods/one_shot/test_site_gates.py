@@ -123,7 +123,6 @@ def test_an_expert_that_was_not_used_is_the_one_that_is_left():
     assert combined_experts(model_of(other, [50, 50]), np.array([1, -1]), common).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("wrong", [{"per_site": "expert"}, {"per_site": "gate", "information": "simulated"}])
-def test_wrong_settings_are_answered_with_a_sentence(wrong):
+def test_wrong_settings_are_answered_with_a_sentence():
     with pytest.raises(InvalidInputError, match="per_site"):
-        OneShot(**wrong)
+        OneShot(per_site="expert")

@@ -2,7 +2,8 @@
 
 The site owns it. A study may ask for stricter limits, never for looser ones. Limits on counts, dominance and degrees of
 freedom stop the known ways to read rows from one file of summaries. They are no guarantee of privacy: they bound what
-single numbers rest on, not what a recipient with other knowledge can infer, and nothing is added as noise.
+single numbers rest on, not what a recipient with other knowledge can infer. Answers with noise have a guarantee, whose
+budget the policy limits; answers under a contract have neither.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field
 
-from consilience.errors import InvalidInputError
+from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.documents import Finite, Part
 from consilience.files.json_text import content_hash
-from consilience.kit.study import MOST_EXPERTS, Minimum
+from consilience.kit.study import MOST_EXPERTS, Minimum, Trust
 from consilience.kit.toml_file import TomlFile, write_toml
 
 Profile = Literal["hospital", "research", "open"]
@@ -67,23 +68,50 @@ class ReleaseRules(Part):
     require_signatures: bool
 
 
-class RoundRules(Part):
-    """What may be asked in rounds; the one file does not use it."""
+class PrivacyRules(Part):
+    """Which ways to answer the site allows, and what it spends on answers with noise."""
+
+    allow: list[Trust]
+    max_epsilon: Annotated[Finite, Field(gt=0)]
+    max_epsilon_ever: Annotated[Finite, Field(gt=0)]
+    max_delta: Annotated[Finite, Field(gt=0, lt=0.5)]
+
+
+class ContractRules(Part):
+    """What a site answers to a coordinator under contract."""
 
     questions: list[Question]
-    max_leverage: Annotated[Finite, Field(gt=0, le=1)]
-    count_information: bool
-    rows_per_column: Annotated[Finite, Field(ge=0, le=10**6)]
-    replay_check: bool
-    max_refusals: Annotated[int, Field(ge=1, le=10**6)]
     max_operations: Annotated[Finite, Field(gt=0, le=1e18)]
     max_memory: Annotated[int, Field(ge=1, le=10**6)]
 
 
-_ROUNDS = {
-    "questions": ["Summarise", "FitSite", "Expect", "LogLikelihood"], "max_leverage": 0.5, "count_information": True,
-    "rows_per_column": 10.0, "replay_check": True, "max_refusals": 3, "max_operations": 1e13, "max_memory": 1000,
-}  # fmt: skip
+class FormerRules(Part):
+    """Rules for rounds of earlier versions: read, so that a policy keeps its identity, and not applied any more."""
+
+    questions: list[Question] = Field(default=["Summarise", "FitSite", "Expect", "LogLikelihood"])
+    max_leverage: Annotated[Finite, Field(gt=0, le=1)] = 0.5
+    count_information: bool = True
+    rows_per_column: Annotated[Finite, Field(ge=0, le=10**6)] = 10.0
+    replay_check: bool = True
+    max_refusals: Annotated[int, Field(ge=1, le=10**6)] = 3
+    max_operations: Annotated[Finite, Field(gt=0, le=1e18)] = 1e13
+    max_memory: Annotated[int, Field(ge=1, le=10**6)] = 1000
+
+
+_CONTRACT = {"questions": list(get_args(Question)), "max_operations": 1e13, "max_memory": 1000}
+FORMER: Mapping[str, FormerRules] = MappingProxyType(
+    {
+        "hospital": FormerRules(),
+        "research": FormerRules(count_information=False, max_refusals=10),
+        "open": FormerRules(
+            questions=list(get_args(Question)), max_leverage=1.0, count_information=False, rows_per_column=0.0,
+            replay_check=False, max_refusals=10**6, max_operations=1e18, max_memory=10**6,
+        ),
+    }
+)  # fmt: skip
+"""What the rules for rounds were in each profile."""
+COUNTED_IF_CHANGED = tuple(name for name in FormerRules.model_fields if name not in ("questions", "max_leverage"))
+"""Former rules that count in the identity of a policy where they differ from those of its profile."""
 PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
         "hospital": {
@@ -97,7 +125,10 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             },
             "covariates": {"rows_per_class": 20},
             "release": {"allow_no_input": False, "require_signatures": False},
-            "rounds": _ROUNDS,
+            "privacy": {
+                "allow": ["noise", "limits"], "max_epsilon": 3.0, "max_epsilon_ever": 8.0, "max_delta": 1e-6,
+            },
+            "contract": _CONTRACT,
         },
         "research": {
             "site": {
@@ -110,7 +141,10 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             },
             "covariates": {"rows_per_class": 10},
             "release": {"allow_no_input": True, "require_signatures": False},
-            "rounds": {**_ROUNDS, "count_information": False, "max_refusals": 10},
+            "privacy": {
+                "allow": ["noise", "limits"], "max_epsilon": 8.0, "max_epsilon_ever": 16.0, "max_delta": 1e-6,
+            },
+            "contract": _CONTRACT,
         },
         "open": {
             "site": {
@@ -123,26 +157,20 @@ PROFILES: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             },
             "covariates": {"rows_per_class": 1},
             "release": {"allow_no_input": True, "require_signatures": False},
-            "rounds": {
-                **_ROUNDS, "questions": list(get_args(Question)), "max_leverage": 1.0, "count_information": False,
-                "rows_per_column": 0.0, "replay_check": False, "max_refusals": 10**6, "max_operations": 1e18,
-                "max_memory": 10**6,
+            "privacy": {
+                "allow": list(get_args(Trust)), "max_epsilon": 100.0, "max_epsilon_ever": 1000.0, "max_delta": 1e-3,
             },
+            "contract": {**_CONTRACT, "max_operations": 1e18, "max_memory": 10**6},
         },
     }
 )  # fmt: skip
 """Limits of each profile: "hospital" is the default, "research" has those of common output checks, "open" none."""
 
 LOWER_IS_STRICTER = (
-    "max_experts", "dominance_percent", "missing_information_percent", "max_leverage", "allow_no_input",
-    "max_refusals", "max_operations", "max_memory",
+    "max_experts", "dominance_percent", "missing_information_percent", "allow_no_input", "max_operations",
+    "max_memory", "max_epsilon", "max_epsilon_ever", "max_delta",
 )  # fmt: skip
 """Limits that are stricter when lower; the others are stricter when higher."""
-
-ADDED_LATER = (
-    "count_information", "rows_per_column", "replay_check", "max_refusals", "max_operations", "max_memory"
-)  # fmt: skip
-"""Limits on rounds that the first policies of this version did not have."""
 
 COMMENTS = {
     "format": (
@@ -177,19 +205,20 @@ COMMENTS = {
     "release": "How a file may leave.",
     "allow_no_input": "Whether a program may release a file without the question to a person (--no-input).",
     "require_signatures": "Whether files must be signed.",
-    "rounds": "For studies with several rounds of questions; a study with one file does not use it.",
-    "questions": "Questions that this site answers.",
-    "max_leverage": "Largest influence of a row on all answers so far, between 0 and 1.",
-    "count_information": (
-        "Whether rows between two experts, on which standard errors depend, count in this influence. If not, only\n"
-        "their dominance is limited, as in a file: use it with coordinators that follow the study."
+    "privacy": "Whom this site trusts with what it sends, and its budget for answers with noise.",
+    "allow": (
+        'Ways in which this site answers. "noise": nobody has to be trusted, and the budget below is kept.\n'
+        '"limits": one file within the limits above, which are no guarantee. "coordinator": exact sums in rounds,\n'
+        "from which the coordinator could compute rows: add it only under a contract that forbids this."
     ),
-    "rows_per_column": "Rows for each column, where sums of fourth powers are asked; squared for pairs of rows.",
-    "replay_check": (
-        "Whether this site computes itself what the study asks next, and answers nothing else; for methods that need\n"
-        "sums over sites only."
+    "max_epsilon": "Largest epsilon of one study with noise: the smaller, the more noise.",
+    "max_epsilon_ever": (
+        "Largest epsilon of all answers with noise together, of all studies over any table of this folder.\n"
+        "'consilience site budget' shows what is spent. A larger number here cannot be taken back."
     ),
-    "max_refusals": "Questions that may be refused, in all runs together; then nothing is answered any more.",
+    "max_delta": "Largest delta of a study with noise; below one in the number of people.",
+    "contract": 'For studies with trust = "coordinator".',
+    "questions": "Questions that this site answers then.",
     "max_operations": "Largest number of multiplications for one question.",
     "max_memory": "Largest memory for one question, in megabytes.",
 }
@@ -209,7 +238,9 @@ class Policy(TomlFile):
     covariates: CovariateLimits
     people: People = People(column="")
     release: ReleaseRules
-    rounds: RoundRules
+    privacy: PrivacyRules
+    contract: ContractRules
+    rounds: FormerRules | None = None
 
     @classmethod
     def of_profile(cls, profile: str = "hospital") -> Policy:
@@ -226,37 +257,58 @@ class Policy(TomlFile):
         for name, limits in PROFILES[profile].items():
             stated = tables.get(name, {})
             filled[name] = {**limits, **stated} if isinstance(stated, Mapping) else stated
+        if isinstance(tables.get("rounds"), Mapping):
+            filled["rounds"] = {**FORMER[profile].model_dump(), **tables["rounds"]}
         return super().from_tables(filled)
 
     def to_text(self) -> str:
         """Return the policy as TOML text, with a comment in plain words for each entry."""
-        return write_toml(self.model_dump(), COMMENTS) + "\n"
+        return write_toml(self.model_dump(exclude_none=True), COMMENTS) + "\n"
 
     @property
     def identity(self) -> str:
         """Hash of all that the policy says, ``sha256:...``; comments and order do not count.
 
-        Limits that were added later count where they differ from the profile's: older files keep their identity.
+        Limits that were added later count where they differ from the profile's, and rules for rounds that are not
+        applied any more count as they did: older files keep their identity.
         """
-        said, profile = self.model_dump(), PROFILES[self.profile]["rounds"]
+        said, profile, former = self.model_dump(), PROFILES[self.profile], FORMER[self.profile]
         if not self.people.column:
             del said["people"]
+        for name in ("privacy", "contract"):
+            if said[name] == profile[name]:
+                del said[name]
+        rounds, usual = (self.rounds or former).model_dump(), former.model_dump()
         said["rounds"] = {
-            name: value for name, value in said["rounds"].items() if name not in ADDED_LATER or value != profile[name]
+            name: value for name, value in rounds.items() if name not in COUNTED_IF_CHANGED or value != usual[name]
         }
         return content_hash(said)
 
     @property
     def limits(self) -> dict[str, float]:
         """All limits that are numbers or yes/no, by name."""
-        tables = [part for part in self.model_dump().values() if isinstance(part, dict)]
+        tables = [part for part in self.model_dump(exclude={"rounds"}).values() if isinstance(part, dict)]
         return {key: float(value) for part in tables for key, value in part.items() if isinstance(value, int | float)}
 
     def keeps(self, other: Policy) -> bool:
         """Whether every limit is at least as strict as that of another policy."""
         mine, theirs = self.limits, other.limits
-        return set(self.rounds.questions) <= set(other.rounds.questions) and all(
-            mine[key] <= theirs[key] if key in LOWER_IS_STRICTER else mine[key] >= theirs[key] for key in mine
+        fewer = set(self.contract.questions) <= set(other.contract.questions)
+        return (
+            fewer
+            and set(self.privacy.allow) <= set(other.privacy.allow)
+            and all(mine[key] <= theirs[key] if key in LOWER_IS_STRICTER else mine[key] >= theirs[key] for key in mine)
+        )
+
+    def check_way(self, way: Trust) -> None:
+        """Raise an error if the site does not answer in this way."""
+        if way in self.privacy.allow:
+            return
+        allowed = ", ".join(f'"{each}"' for each in self.privacy.allow) or "none"
+        contract = ": exact sums, from which the coordinator could compute rows" if way == "coordinator" else ""
+        raise RefusedError(
+            f'the study needs trust = "{way}"{contract}. The policy of this site allows {allowed}; who may decide this '
+            f'for the site can add "{way}" to allow, in [privacy] of policy.toml'
         )
 
     @property

@@ -23,12 +23,17 @@ from consilience.fit.fitting import finish_fit
 from consilience.fit.inference import infer_coefficients, inference_from_fit, widen_inference
 from consilience.fit.influence import left_out_by_scores, left_out_of_experts
 from consilience.fit.left_out import LeftOut
-from consilience.fit.simulated_information import Covariates, NormalCovariates, SimulatedInformation
 from consilience.fit.specification import check_fittable, check_start
 from consilience.fit.survey import Survey
 from consilience.messages import Dialogue, Each, LocalFit, together
 from consilience.methods.one_shot.refinement import Contest, Opening, Rivals, opening, refine, unrefined_rivals
-from consilience.methods.one_shot.site_gates import site_mixtures, unrefined_gates_fit, with_reports
+from consilience.methods.one_shot.site_gates import (
+    Covariates,
+    NormalCovariates,
+    site_mixtures,
+    unrefined_gates_fit,
+    with_reports,
+)
 from consilience.methods.own_gates import (
     OwnGatesEnd,
     OwnGatesFit,
@@ -39,12 +44,7 @@ from consilience.methods.own_gates import (
     own_gates_fit,
     own_parameters,
 )
-from consilience.methods.score_steps import (
-    ask_meats_and_scores,
-    check_information_kind,
-    check_simulable,
-    simulated_inference,
-)
+from consilience.methods.score_steps import ask_meats_and_scores
 from consilience.methods.site_reports import compare_sites, survey_sites, total_summary
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import ColumnSummary, Mixture, Penalty
@@ -77,12 +77,6 @@ class OneShot(Method):
     support : "summaries", mapping of str to (n, d) array, or (n, d) array
         Points at which gates are compared: drawn from the small mixtures that summarise the sites' covariates (no row
         leaves a site), covariates of each site, or public covariates.
-    information : {"observed", "simulated"}
-        Information of the refinement steps and of standard errors. The observed information is that of the sites' rows;
-        a single row between two experts can dominate its sums, so that sites with a policy refuse it more often. For
-        ``"simulated"`` sites send the score alone, and the information is that of responses simulated from the
-        mixture, with covariates from the sites' summaries: for Gaussian experts, and if the model is right. Shares of
-        the experts are then those of the mixture before the last step.
     per_site : {None, "gate", "shares"}
         Whether each site has a gate of its own with the common experts, or its own shares of the experts
         (:class:`OwnGatesFit`), as in :class:`FederatedEM`. Without refinement these are the gates of the sites' own
@@ -102,14 +96,10 @@ class OneShot(Method):
     refine: int = 1
     plan: PlanKind = "expert"
     support: SupportKind = "summaries"
-    information: str = "observed"
     per_site: str | None = None
 
     def __post_init__(self) -> None:
-        check_information_kind(self.information)
         check_per_site(self.per_site)
-        if self.per_site is not None and self.information == "simulated":
-            raise InvalidInputError("per_site needs the information of the sites' rows: pass information='observed'")
         check_whole("refine", self.refine, "a whole number of steps, 0 or more", least=0)
         if self.plan not in ("expert", "row"):
             raise InvalidInputError(f"plan={self.plan!r}: expected 'expert' or 'row'")
@@ -117,8 +107,7 @@ class OneShot(Method):
             raise InvalidInputError(f"support={self.support!r}: expected 'summaries', or covariates as arrays")
 
     def __repr__(self) -> str:
-        where = "" if self.information == "observed" else f", information={self.information!r}"
-        where += "" if self.per_site is None else f", per_site={self.per_site!r}"
+        where = "" if self.per_site is None else f", per_site={self.per_site!r}"
         return f"OneShot(refine={self.refine}, plan={self.plan!r}, support={_named(self.support)}{where})"
 
     def dialogue(self, task: Task) -> Dialogue[tuple[CombinedFit | OwnGatesFit | None, ...]]:
@@ -130,8 +119,6 @@ class OneShot(Method):
             wanted = task.specifications[0].with_order(task.start.K)
             check_start(task.start, wanted.blank(ColumnSummary.unit(task.d, task.q)))
         check_support(self.support, (), task.d)
-        if self.information == "simulated":
-            check_simulable(task.specifications[0])
         if self.per_site is not None:
             own_parameters(task.specifications[0].blank(ColumnSummary.unit(task.d, task.q)), self.per_site)  # or error
         fits: Mapping[str, LocalFit] = yield Each(task.fit_site(describe=isinstance(self.support, str)))
@@ -155,51 +142,40 @@ class OneShot(Method):
             done = [self._with_gates(*each, fits, task.seed) for each in zip(combined, found, strict=True)]
         else:
             one = task.specifications[0].with_order(1).blank(summary)
-            simulation = self._simulation(fits, task.seed)
             own = [self._mixtures(each, fits, penalty, task.seed) for each in found]
-            opened = yield from opening(found, fits, one, penalty, gates=own[-1], scores=simulation is not None)
+            opened = yield from opening(found, fits, one, penalty, gates=own[-1])
             sites = tuple(fits) if opened.members is None else opened.members
             gates = together([self._climb_gates(*each, sites, penalty) for each in zip(found, own, strict=True)])
-            refined = self._refined(found, opened, one, (penalty, simulation), survey, task=task, gates=own[-1])
+            refined = self._refined(found, opened, one, penalty, survey, task=task, gates=own[-1])
             both: list[Dialogue[Any]] = [refined, gates]  # in the same rounds
             combined, ends = yield from together(both)
             done = yield from self._with_ends(combined, ends, task)
         rest = iter(done)
         return tuple(None if combination is None else next(rest) for combination in combinations)
 
-    def _simulation(self, fits: Mapping[str, LocalFit], seed: int) -> SimulatedInformation | None:
-        """Return the simulation that takes the place of the sites' information; None if they are asked for it."""
-        if self.information == "observed":
-            return None
-        found = [fit for fit in fits.values() if fit.summary.weight > 0]
-        weights = tuple(fit.summary.weight for fit in found)
-        return SimulatedInformation(weights, tuple(_covariates_of(fit) for fit in found), seed)
-
     def _refined(
         self,
         found: Sequence[Combination],
         opened: Opening,
         one: Mixture,
-        by: tuple[Penalty, SimulatedInformation | None],
+        penalty: Penalty,
         survey: Survey,
         *,
         task: Task,
         gates: Mapping[str, Mixture],
     ) -> Dialogue[list[CombinedFit]]:
         """Refine all combinations, and one regression for all rows as a rival, in the same rounds."""
-        penalty, simulation = by
         contests = [Contest.of(c.mixture, at, opened) for c, at in zip(found, opened.firsts, strict=True)]
-        climbs = [contest.climbs(penalty, self.refine, opened.members, simulation) for contest in contests]
+        climbs = [contest.climbs(penalty, self.refine, opened.members) for contest in contests]
         single = refine(one, opened.one, penalty, self.refine, opened.members)
         ends = iter((yield from together([*chain(*climbs), single])))
         by_order = [list(islice(ends, len(each))) for each in climbs]
         (of_one,) = ends
         ended = [contest.ended(mine, of_one) for contest, mine in zip(contests, by_order, strict=True)]
-        task = replace(task, sandwich=task.sandwich and simulation is None)
         meats, last = yield from ask_meats_and_scores([best for best, _ in ended], task, opened.members)
         done: list[CombinedFit] = []
         for place, ((best, rivals), meat, c, joint) in enumerate(zip(ended, meats, found, opened.each, strict=True)):
-            fit = refined_fit(best, penalty, c, opened.members, simulation, meat=meat)
+            fit = refined_fit(best, penalty, c, opened.members, meat=meat)
             asked = penalty if c is found[-1] else None  # a smaller order may explain no site
             witnessed = yield from compare_sites(
                 survey, opened.cross, joint, c.mixture, penalty=asked, starts=gates, covariances=c.covariances()
@@ -405,7 +381,6 @@ def refined_fit(
     penalty: Penalty,
     combination: Combination,
     members: tuple[str, ...] | None,
-    simulation: SimulatedInformation | None = None,
     *,
     meat: Meat | None = None,
 ) -> CombinedFit:
@@ -413,8 +388,7 @@ def refined_fit(
     fit = replace(finish_fit(end, penalty, StartEnds()), meat=meat)
     sites = tuple(as_refined(site) if members is None or site.name in members else site for site in combination.sites)
     evidence = replace(combination.permuted(fit.permutation), sites=sites)
-    own = inference_from_fit(fit) if simulation is None else simulated_inference(fit, simulation)
-    inference = with_sites(own, evidence)
+    inference = with_sites(inference_from_fit(fit), evidence)
     return CombinedFit(**vars(fit), inference=inference, combination=evidence, members=members)
 
 

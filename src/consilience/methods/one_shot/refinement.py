@@ -22,11 +22,8 @@ import numpy as np
 from consilience.aggregate import Combination, SiteModel
 from consilience.aggregate.disagreement import CrossLikelihood
 from consilience.fit import Ascent, Expect, StopReason, climb
-from consilience.fit.climb import NEWTON_DECREMENT_AT_MOST
-from consilience.fit.simulated_information import SimulatedInformation
-from consilience.messages import Answers, Dialogue, Each, LocalFit, LogLikelihood, ScoreSums, Several, Total
+from consilience.messages import Answers, Dialogue, Each, LocalFit, LogLikelihood, Several, Total
 from consilience.methods.own_gates import climb_gates
-from consilience.methods.score_steps import by_scores
 from consilience.methods.site_reports import NOISIER, cross_likelihood, has_same_coefficients
 from consilience.model import ColumnSummary, Mixture, Penalty, Statistics
 from consilience.model.information import is_informable, score
@@ -87,12 +84,10 @@ def opening(
     penalty: Penalty,
     *,
     gates: Mapping[str, Mixture] = MappingProxyType({}),
-    scores: bool = False,
 ) -> Dialogue[Opening]:
     """Run the first round of refinement for all mixtures, in which each site answers on its own.
 
-    With ``scores``, sites send no products of covariates at these mixtures, and no information. ``gates`` has the last
-    mixture with the gate of a site, where it is known.
+    ``gates`` has the last mixture with the gate of a site, where it is known.
 
     Sites also compute the likelihoods of the models of at most ten sites that were used, which tell sites that
     disagree, and of at most ten others, which are judged by them if they take part. If all models were used, all sites
@@ -108,7 +103,7 @@ def opening(
     asked = _spread(used)
     owners = [*asked, *_spread([site for site in models if site not in used])]
     comparisons = [LogLikelihood(models[site].mixture) for site in owners]
-    expectations = [*(_asked_at(mixture, scores=scores) for mixture in mixtures), Expect(one)]
+    expectations = [*(Expect(mixture, information=is_informable(mixture)) for mixture in mixtures), Expect(one)]
     answers: Mapping[str, Answers] = yield Each(Several((*expectations, *comparisons)))
     each = {site: found.items[: len(mixtures)] for site, found in answers.items()}
     heard = {site: found.items[len(expectations) :] for site, found in answers.items()}
@@ -131,11 +126,6 @@ def _spread(sites: Sequence[str]) -> list[str]:
     if len(sites) <= COMPARED:
         return list(sites)
     return [sites[i] for i in np.linspace(0, len(sites) - 1, COMPARED).astype(int)]
-
-
-def _asked_at(mixture: Mixture, *, scores: bool) -> Expect | ScoreSums:
-    """Return the question at a mixture."""
-    return ScoreSums(mixture) if scores else Expect(mixture, information=is_informable(mixture))
 
 
 def _doubted(combinations: Sequence[Combination]) -> set[str]:
@@ -193,21 +183,13 @@ def refine(
     penalty: Penalty,
     steps: int,
     members: tuple[str, ...] | None,
-    *,
-    simulation: SimulatedInformation | None = None,
 ) -> Dialogue[Ascent]:
     """Take at most ``steps`` steps from ``start``; each is evaluated by a round.
 
     ``first`` are the statistics of the start, if the opening round has brought them; otherwise one more round asks for
-    them. The result is the last accepted mixture, with its own statistics. With a ``simulation``, sites are asked for
-    scores, at the last mixture only for the likelihood, and the information is simulated.
+    them. The result is the last accepted mixture, with its own statistics.
     """
-    if simulation is not None:
-        # an information that is not exact brings no more digits: steps end once little is left to gain
-        ascending = climb(start, penalty, max_iter=steps, near=True, decrement=NEWTON_DECREMENT_AT_MOST)
-        end = yield from by_scores(ascending, simulation, members, first=first, scored=steps)
-    else:
-        end = yield from _by_newton(start, first, penalty, steps, members)
+    end = yield from _by_newton(start, first, penalty, steps, members)
     return replace(end, stop=StopReason.REFINED) if end.stop is StopReason.MAX_ITER else end
 
 
@@ -335,14 +317,9 @@ class Contest:
             starts.append((own.permuted(alignment(own, combined)), None))  # what is known of sites is in this order
         return cls(starts, rivals)
 
-    def climbs(
-        self, penalty: Penalty, steps: int, members: tuple[str, ...] | None, simulation: SimulatedInformation | None
-    ) -> list[Dialogue[Ascent]]:
+    def climbs(self, penalty: Penalty, steps: int, members: tuple[str, ...] | None) -> list[Dialogue[Ascent]]:
         """Return the climbs; each takes as many rounds as ``steps`` of the first."""
-        return [
-            refine(at, first, penalty, steps - (first is None), members, simulation=simulation)
-            for at, first in self.starts
-        ]
+        return [refine(at, first, penalty, steps - (first is None), members) for at, first in self.starts]
 
     def ended(self, ends: Sequence[Ascent], one: Ascent) -> tuple[Ascent, Rivals]:
         """Return the better end, and the rivals that it is held against."""

@@ -8,18 +8,39 @@ from which on the mixtures of the sites are climbed as in :class:`~consilience.F
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from typing import Protocol
 
 import numpy as np
 
 from consilience.aggregate import Combination, SiteEvidence, SiteModel
 from consilience.aggregate.combine.evidence import FOREIGN_GATE
 from consilience.fit import Ascent, Fit, Inference, InferredFit, StartEnds, StopReason
-from consilience.fit.simulated_information import Covariates
 from consilience.methods.own_gates import EqualGates, OwnGatesFit, own_parameters, unadvised
-from consilience.model import Gate, Mixture, Penalty
+from consilience.model import ColumnSummary, Gate, Mixture, Penalty
 from consilience.model.mixture import alignment
 from consilience.numerics.arrays import Array, IntArray
+
+
+class Covariates(Protocol):
+    """A distribution of covariates, such as a summary of those of a site."""
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw n rows ``(n, d)``."""
+
+
+@dataclass(frozen=True, eq=False)
+class NormalCovariates:
+    """Normal covariates with the means and covariances of a summary; columns may be dependent or constant."""
+
+    summary: ColumnSummary
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """Draw n rows ``(n, d)``."""
+        values, vectors = np.linalg.eigh(self.summary.x_products / self.summary.weight)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        return np.asarray(self.summary.x_mean + rng.standard_normal((n, len(values))) @ root.T)
+
 
 POINTS = 2000
 """Number of covariates drawn at a site, at which its gate is written in the combined experts."""

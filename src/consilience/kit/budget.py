@@ -1,0 +1,188 @@
+"""The budget of a site for answers with noise: one for the whole folder, in the ledger, charged before noise is drawn.
+
+All answers with noise that a site gives add up, whatever the study, the columns, the round or the table: one row, or
+one person, may be in all of them. Each is ρ-zCDP and the ρ of several answers add (:mod:`consilience.numerics.budget`);
+the sum is compared with the limits of the policy before an answer is charged. What is compared depends on no row.
+
+A charge is on disk before the noise is drawn. Whatever fails later costs the charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from consilience.errors import InvalidInputError, RefusedError
+from consilience.kit import ledger
+from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.policy.policy import PrivacyRules
+from consilience.kit.study import Privacy
+from consilience.numerics.budget import epsilon_of, rho_of
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One charge, as an entry of the ledger states it.
+
+    Parameters
+    ----------
+    entry : Entry
+    rho : Fraction
+    """
+
+    entry: ledger.Entry
+    rho: Fraction
+
+
+def charges_in(folder: SiteFolder) -> list[Charge]:
+    """Return all charges in the ledger of a site."""
+    return [Charge(entry, _rho_of(entry)) for entry in folder.entries if entry.kind == "charge"]
+
+
+def spent_in(folder: SiteFolder) -> Fraction:
+    """Return the ρ of all answers with noise that a site has charged."""
+    return sum((each.rho for each in charges_in(folder)), Fraction(0))
+
+
+def charge(folder: SiteFolder, rules: PrivacyRules, rho: Fraction, what: Mapping[str, Any]) -> ledger.Entry:
+    """Charge an answer with noise to the budget of a site; the entry is on disk when the function returns.
+
+    Parameters
+    ----------
+    folder : SiteFolder
+    rules : PrivacyRules
+        Those of the site's policy.
+    rho : Fraction
+    what : mapping
+        What the answer is for, such as study, run, place, hash of the question, sensitivity and variance of the noise.
+
+    Raises
+    ------
+    RefusedError
+        If all charges together would be more than the policy allows; nothing is charged then.
+    """
+    entries = folder.entries
+    spent = sum((_rho_of(entry) for entry in entries if entry.kind == "charge"), Fraction(0))
+    check_spending(rules, spent, rho)
+    details = {**what, "rho": _text(rho), "spent": _text(spent + rho)}
+    return ledger.append(folder.path / LEDGER, "charge", details, head=ledger.head_of(entries))
+
+
+def check_spending(rules: PrivacyRules, spent: Fraction, more: Fraction) -> None:
+    """Raise an error if a site may not spend so much more."""
+    if more <= 0:
+        raise InvalidInputError(f"a charge of {more}: expected a positive number")
+    if spent + more > rho_of(rules.max_epsilon_ever, rules.max_delta):
+        raise RefusedError(
+            f"answers with noise have spent ε = {epsilon_of(spent, rules.max_delta):.3g} at this site, and with this "
+            f"it would be {epsilon_of(spent + more, rules.max_delta):.3g}: more than max_epsilon_ever = "
+            f"{rules.max_epsilon_ever:g} in [privacy] of policy.toml. 'consilience site budget' shows what was spent"
+        )
+
+
+def check_study(rules: PrivacyRules, privacy: Privacy) -> None:
+    """Raise an error if a study with noise wants more than a site gives to one study."""
+    for name, wanted, most in (
+        ("epsilon", privacy.epsilon, rules.max_epsilon),
+        ("delta", privacy.delta, rules.max_delta),
+    ):
+        if wanted > most:
+            raise RefusedError(
+                f"the study has {name} = {wanted:g} and the policy of this site allows at most {most:g} (max_{name} in "
+                "[privacy] of policy.toml)"
+            )
+
+
+def _rho_of(entry: ledger.Entry) -> Fraction:
+    try:
+        found = Fraction(entry.details["rho"])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise InvalidInputError(
+            f"entry {entry.number} of the ledger does not say what it charges: restore it"
+        ) from error
+    if found <= 0:
+        raise InvalidInputError(f"entry {entry.number} of the ledger charges {found}: restore it")
+    return found
+
+
+def _text(rho: Fraction) -> str:
+    return f"{rho.numerator}/{rho.denominator}"
+
+
+# ---------------------------------------------------------------- what was spent
+
+NOISE = "noise"
+"""How the entry of an answer says that it has noise."""
+NOT_COVERED = "These releases are not covered by the budget: they have no noise, and no ε holds for them."
+
+
+def uncovered_in(folder: SiteFolder) -> list[ledger.Entry]:
+    """Return the entries by which something left a site without noise: files, and exact answers in rounds."""
+    return [
+        entry
+        for entry in folder.entries
+        if entry.kind == "release" or (entry.kind == "answer" and entry.details.get("way") != NOISE)
+    ]
+
+
+def budget_document(folder: SiteFolder, rules: PrivacyRules) -> dict[str, Any]:
+    """Return what was spent, on what, what is left, and what left without noise, as a JSON object."""
+    charges = charges_in(folder)
+    spent = sum((each.rho for each in charges), Fraction(0))
+    runs: dict[tuple[str, str], list[Charge]] = {}
+    for each in charges:
+        runs.setdefault((str(each.entry.details.get("study")), str(each.entry.details.get("run"))), []).append(each)
+    of_runs = [
+        {
+            "study": study,
+            "run": run,
+            "answers": len(found),
+            "first": found[0].entry.time,
+            "last": found[-1].entry.time,
+            "rho": _text(total := sum((each.rho for each in found), Fraction(0))),
+            "epsilon": epsilon_of(total, rules.max_delta),
+        }
+        for (study, run), found in runs.items()
+    ]
+    return {
+        "delta": rules.max_delta,
+        "rho": _text(spent),
+        "epsilon": epsilon_of(spent, rules.max_delta),
+        "max_epsilon_ever": rules.max_epsilon_ever,
+        "left": left_of(rules, spent),
+        "spent_on": of_runs,
+        "not_covered": [
+            {"entry": each.number, "time": each.time, "kind": each.kind, "study": each.details.get("study")}
+            for each in uncovered_in(folder)
+        ],
+    }
+
+
+def left_of(rules: PrivacyRules, spent: Fraction) -> float:
+    """Return the largest ε of one more study that the budget allows, at the largest δ of the policy."""
+    return epsilon_of(max(rho_of(rules.max_epsilon_ever, rules.max_delta) - spent, Fraction(0)), rules.max_delta)
+
+
+def budget_text(found: Mapping[str, Any]) -> str:
+    """Return the same in words."""
+    head = (
+        f"Spent: ε = {found['epsilon']:.3g} of {found['max_epsilon_ever']:g}, at δ = {found['delta']:g}. One more "
+        f"study may have ε = {found['left']:.3g} at most. All answers with noise of this folder count, over any table."
+    )
+    lines = [head, *map(_run_line, found["spent_on"])]
+    if found["not_covered"]:
+        lines += [NOT_COVERED]
+        lines += [
+            f"  entry {each['entry']}, {each['time']}: {each['kind']} for study {str(each['study'])[:23]}..."
+            for each in found["not_covered"]
+        ]
+    return "\n".join(lines)
+
+
+def _run_line(each: Mapping[str, Any]) -> str:
+    return (
+        f"  study {each['study'][:23]}..., run {each['run'][:23]}...: {each['answers']} answers from {each['first']} "
+        f"to {each['last']}, ε = {each['epsilon']:.3g} alone"
+    )

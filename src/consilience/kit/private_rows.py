@@ -1,0 +1,133 @@
+"""Rows of a table for answers with noise: each row by itself, and no value that stops an answer or changes another row.
+
+A refusal that depends on a value of a row, or a column that is read as text because of one cell, would be an answer
+without noise. A cell that does not fit the study therefore makes its row count as zeros, and only the people at the
+site are told. What is refused is refused for the form of a table: a column that is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from consilience.columns import Column
+from consilience.columns.arrow import TEXT, codes_of
+from consilience.data.file_columns import is_number
+from consilience.errors import InvalidInputError
+from consilience.kit.row_tags import missing_in, whole_column
+from consilience.kit.study import Study
+from consilience.model import Rows
+from consilience.numerics.arrays import Array, Mask
+
+WORDS: Mapping[str, float] = {"true": 1.0, "false": 0.0}
+"""Numbers of words in a column of yes and no."""
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateRows:
+    """Rows for answers with noise, and what the people at the site are told about them.
+
+    Parameters
+    ----------
+    rows : Rows
+        Rows with a cell that does not fit are NaN in all columns.
+    unfit : mapping of str to int
+        Number of cells that do not fit, by column.
+    zeros : int
+        Number of rows that count as zeros.
+    dropped : int
+        Number of rows that are left out because a value is missing.
+    """
+
+    rows: Rows
+    unfit: Mapping[str, int]
+    zeros: int
+    dropped: int
+
+    @property
+    def told(self) -> list[str]:
+        """What the people at the site are told; it has counts and does not leave."""
+        cells = ", ".join(f"{name} {count:,}" for name, count in self.unfit.items())
+        found = [f"{self.zeros:,} of {self.rows.n:,} rows do not fit the study and count as zeros: {cells}."]
+        left = [f"{self.dropped:,} rows are left out, since a value is missing."]
+        return found * bool(self.zeros) + left * bool(self.dropped)
+
+
+def private_rows(study: Study, table: pa.Table) -> PrivateRows:
+    """Read the rows of a table by the rules of a study, each row by itself.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table lacks a column, or has two of its name.
+    """
+    covariates, response = study.covariates.columns, study.response
+    for column in (*covariates, response):
+        if table.column_names.count(column.name) != 1:
+            raise InvalidInputError(
+                f"the table has no column {column.name!r}, or several: export it once, by this name"
+            )
+    dropped, unfit = np.zeros(table.num_rows, dtype=bool), np.zeros(table.num_rows, dtype=bool)
+    counts: dict[str, int] = {}
+    read: list[Array] = []
+    for column in (*covariates, response):
+        classes = study.classes if column is response else None
+        values, missing, wrong = read_cells(whole_column(table, column.name), column, classes)
+        drops = missing & (column.rule.missing == "drop")
+        wrong |= missing & (column.rule.missing == "refuse")
+        if wrong.any():
+            counts[column.name] = int(wrong.sum())
+        dropped, unfit = dropped | drops, unfit | wrong
+        read.append(values)
+    found = np.concatenate(read)  # (d + 1, n)
+    found[:, unfit] = np.nan
+    kept = np.ascontiguousarray(found[:, ~dropped])
+    rows = Rows(kept[:-1].T, kept[-1:].T)
+    return PrivateRows(rows, counts, int(np.sum(unfit & ~dropped)), int(dropped.sum()))
+
+
+def read_cells(values: pa.Array, column: Column, classes: tuple[object, ...] | None) -> tuple[Array, Mask, Mask]:
+    """Read the cells of a column: its covariates ``(terms, n)``, which are missing, and which do not fit, ``(n,)``."""
+    missing = missing_in(values)
+    if not column.is_category:
+        numbers = numbers_in(values, missing)
+        filled = missing & (column.rule.fill is not None)
+        wrong = ~missing & ~(np.isfinite(numbers) & column.rule.contains(numbers))
+        with np.errstate(all="ignore"):
+            read = column.rule.values(np.where(wrong, np.nan, numbers))
+        return read[None], missing & ~filled, wrong | (~missing & ~np.isfinite(read))
+    text = isinstance(column.levels[0], str)
+    if not text and str(values.type) in TEXT:
+        values = pa.array(numbers_in(values, missing))
+    levels = column.levels if classes is None else classes
+    codes: NDArray[np.int64] = codes_of(values, levels)  # type: ignore[arg-type]
+    wrong = ~missing & (codes < 0)
+    places = np.where(codes < 0, 0, codes)
+    found = places[None].astype(float) if classes is not None else column.indicators(places).T
+    return np.array(found, dtype=float), missing, wrong
+
+
+def numbers_in(values: pa.Array, missing: Mask) -> Array:
+    """Return the numbers of a column, each cell by itself: NaN where there is none, ``(n,)``."""
+    if is_number(values.type):
+        found: Array = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=float)
+        return found
+    if str(values.type) not in TEXT:
+        return np.full(len(values), np.nan)
+    return np.array(
+        [np.nan if gone else _number(str(cell)) for cell, gone in zip(values.to_pylist(), missing, strict=True)]
+    )
+
+
+def _number(cell: str) -> float:
+    text = cell.strip().lower()
+    if text in WORDS:
+        return WORDS[text]
+    try:
+        return float(text) if "_" not in text else float("nan")
+    except ValueError:
+        return float("nan")

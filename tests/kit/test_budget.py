@@ -1,0 +1,183 @@
+"""The budget of a site in its ledger, and folders that were restored from an older copy."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from consilience.datasets.hospitals import STUDY, hospitals
+from consilience.errors import InvalidInputError, RefusedError
+from consilience.kit import ledger
+from consilience.kit.budget import (
+    budget_document,
+    budget_text,
+    charge,
+    charges_in,
+    check_spending,
+    check_study,
+    spent_in,
+)
+from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.letters import QuestionLetter
+from consilience.kit.mailbox import HEADS
+from consilience.kit.policy.policy import Policy
+from consilience.kit.release import release_fit
+from consilience.kit.site_fit import fit_at_site
+from consilience.kit.study import Privacy, Study
+from consilience.numerics.budget import epsilon_of, rho_of
+from mail_office import Office, study_with
+
+RULES = Policy.of_profile("hospital").privacy
+THREE = rho_of(3.0, 1e-6)
+
+
+def folder_in(path: Path) -> SiteFolder:
+    return SiteFolder.init("ash", Policy.of_profile("hospital").to_text(), path)
+
+
+def test_charges_add_over_studies_and_runs_and_stop_at_the_limit(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    most = rho_of(RULES.max_epsilon_ever, RULES.max_delta)
+    spent = Fraction(0)
+    for number in range(5):
+        entry = charge(folder, RULES, THREE, {"study": f"sha256:{number}", "run": "r"})
+        spent += THREE
+        assert entry.kind == "charge"
+        assert Fraction(entry.details["spent"]) == spent == spent_in(SiteFolder.open(folder.path))
+    assert most - spent < THREE
+    before = folder.entries
+    with pytest.raises(RefusedError, match="max_epsilon_ever"):
+        charge(folder, RULES, THREE, {"study": "sha256:9", "run": "r"})
+    assert folder.entries == before  # refused before it is charged
+    charge(folder, RULES, most - spent, {"study": "sha256:9", "run": "r"})  # exactly the rest
+    with pytest.raises(RefusedError):
+        charge(folder, RULES, Fraction(1, 2**40), {"study": "sha256:9", "run": "r"})
+    assert len(charges_in(folder)) == 6
+
+
+def test_a_charge_is_positive_and_a_damaged_one_is_no_zero(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError):
+        check_spending(RULES, Fraction(0), Fraction(0))
+    with pytest.raises(InvalidInputError):
+        check_spending(RULES, Fraction(1), Fraction(-1, 2))
+    for wrong in ({}, {"rho": "1/0"}, {"rho": "-1/3"}, {"rho": None}):
+        folder = SiteFolder.init("ash", Policy.of_profile().to_text(), tmp_path / str(wrong).replace("/", "_"))
+        ledger.append(folder.path / LEDGER, "charge", wrong)
+        with pytest.raises(InvalidInputError, match="entry 2"):
+            charge(folder, RULES, THREE, {})
+
+
+def test_a_study_within_the_limits_of_the_site(tmp_path: Path) -> None:
+    check_study(RULES, Privacy(epsilon=3.0))
+    for wanted, said in (
+        (Privacy(epsilon=3.1), "epsilon = 3.1.*max_epsilon"),
+        (Privacy(epsilon=1.0, delta=1e-5), "delta = 1e-05.*max_delta"),
+    ):
+        with pytest.raises(RefusedError, match=said):
+            check_study(RULES, wanted)
+
+
+def test_two_programs_do_not_spend_the_same_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = folder_in(tmp_path)
+    whole = rho_of(RULES.max_epsilon_ever, RULES.max_delta)
+    real = check_spending
+
+    def another_first(*args: object) -> None:
+        monkeypatch.setattr("consilience.kit.budget.check_spending", real)
+        charge(folder, RULES, whole, {"study": "a", "run": "r"})  # while the first one still decides
+
+    monkeypatch.setattr("consilience.kit.budget.check_spending", another_first)
+    with pytest.raises(InvalidInputError, match="decide again"):
+        charge(folder, RULES, whole, {"study": "b", "run": "r"})
+    assert spent_in(folder) == whole
+
+
+def test_the_budget_says_what_was_spent_what_is_left_and_what_it_does_not_cover(tmp_path: Path) -> None:
+    folder = folder_in(tmp_path)
+    charge(folder, RULES, THREE / 2, {"study": "sha256:one", "run": "r1"})
+    charge(folder, RULES, THREE / 2, {"study": "sha256:one", "run": "r1"})
+    found = budget_document(folder, RULES)
+    assert found["epsilon"] == pytest.approx(3.0)
+    assert [(each["study"], each["answers"]) for each in found["spent_on"]] == [("sha256:one", 2)]
+    left = rho_of(found["left"], RULES.max_delta) + THREE
+    assert epsilon_of(left, RULES.max_delta) == pytest.approx(RULES.max_epsilon_ever, rel=1e-6)
+    assert found["not_covered"] == []
+    assert "not covered" not in budget_text(found)
+    fit_at_site(folder, Study.from_text(STUDY), hospitals()["ash"])
+    release_fit(folder, "A. Person")
+    said = budget_text(budget_document(folder, RULES))
+    assert "These releases are not covered by the budget" in said
+    assert "release for study" in said
+
+
+# ---------------------------------------------------------------- restored folders
+
+
+def two_rounds(path: Path) -> tuple[Office, Path]:
+    """A run that waits for the answers of its second round, and a copy of a site's folder from before the first."""
+    office = Office(path, study_with('name = "OneShot", refine = 1'))
+    office.advance()
+    copied = path / "copy"
+    shutil.copytree(office.folders["ash"].path, copied)
+    for name in office.asked():
+        office.answer(name)
+    office.advance()
+    return office, copied
+
+
+def test_a_folder_that_was_restored_from_an_older_copy_answers_nothing(tmp_path: Path) -> None:
+    office, copied = two_rounds(tmp_path)
+    letter = office.latest("ash")
+    entries = office.folders["ash"].entries
+    assert letter.heads["ash"] == (len(entries), entries[-1].hash)
+    assert set(letter.heads) == set(office.names)
+    folder = office.folders["ash"].path
+    shutil.rmtree(folder)
+    shutil.copytree(copied, folder)
+    with pytest.raises(RefusedError, match="restored from an older copy"):
+        office.answer("ash")
+    ledger.append(folder / LEDGER, "preview", {"fit": 1})  # a ledger that has grown again is another one
+    while len(SiteFolder.open(folder).entries) <= len(entries):
+        ledger.append(folder / LEDGER, "preview", {"fit": 1})
+    with pytest.raises(RefusedError, match="restored from an older copy"):
+        office.answer("ash")
+    office.answer("birch")
+
+
+def test_without_the_head_that_the_coordinator_returns_nobody_notices(tmp_path: Path) -> None:
+    office, copied = two_rounds(tmp_path)
+    folder = office.folders["ash"].path
+    shutil.rmtree(folder)
+    shutil.copytree(copied, folder)
+    (path,) = [each for each in office.questions() if each.name.startswith("round-02")]
+    path.write_text(replace(QuestionLetter.from_text(path.read_text()), heads={}).to_text())
+    office.answer("ash")
+
+
+def test_the_next_run_of_a_coordinator_returns_the_heads_of_sites_that_sign(tmp_path: Path) -> None:
+    office, copied = two_rounds(tmp_path)
+    assert (office.own / HEADS).is_file()
+    folder = office.folders["ash"].path
+    shutil.rmtree(folder)
+    shutil.copytree(copied, folder)
+    again = Office.__new__(Office)
+    vars(again).update(vars(office) | {"mail": tmp_path / "mail2", "own": tmp_path / "coordinator2"})
+    again.advance()
+    with pytest.raises(RefusedError, match="restored from an older copy"):
+        again.answer("ash")
+
+
+def test_letters_without_heads_keep_their_hash_and_wrong_heads_are_no_letter() -> None:
+    letter = QuestionLetter(f"sha256:{64 * '1'}", f"sha256:{64 * '2'}", 1, ("ash",), "sums", b"question")
+    assert "heads" not in letter.content
+    assert QuestionLetter.from_text(letter.to_text()).hash == letter.hash
+    told = replace(letter, heads={"ash": (3, f"sha256:{64 * '3'}")})
+    assert QuestionLetter.from_text(told.to_text()).heads == told.heads
+    assert told.hash != letter.hash
+    for wrong in ((0, f"sha256:{64 * '3'}"), (3, "none"), (True, f"sha256:{64 * '3'}")):
+        with pytest.raises(InvalidInputError):
+            QuestionLetter.from_text(replace(letter, heads={"ash": wrong}).to_text())

@@ -1,0 +1,315 @@
+"""Runs with noise by files: the budget in the ledger, rows that do not fit, and nothing else that leaves."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pytest
+
+from consilience.data.tables import read_table
+from consilience.datasets.hospitals import STUDY
+from consilience.errors import InvalidInputError, RefusedError
+from consilience.kit.budget import charges_in, spent_in
+from consilience.kit.combination import simulate_study
+from consilience.kit.folder import SiteFolder
+from consilience.kit.letters import AnswerLetter, RunFile
+from consilience.kit.mail_folder import answer_name
+from consilience.kit.mail_run import begin_by_files, draft_answer, seal_answer
+from consilience.kit.policy.policy import Policy
+from consilience.kit.private_rows import private_rows
+from consilience.kit.site_fit import site_file, validate_rows
+from consilience.kit.study import Study
+from consilience.messages import LogLikelihood, NoisySums, PrivateScores, Several, Summarise, decode, encode
+from consilience.model.contributions import total_sensitivity
+from consilience.numerics.budget import noise_variance, rho_of
+from consilience.report.verdict import verdict
+from consilience.site.account import question_hash
+from mail_office import TABLES, Office
+
+NOISE = 'trust = "noise"\nmethod = {name = "PrivateScoring"}\nprivacy = {epsilon = 3.0}\n'
+
+
+def with_noise(privacy: str = "epsilon = 3.0", text: str = STUDY) -> Study:
+    """The hospitals' study with noise."""
+    return Study.from_text(text.replace("[model]", NOISE.replace("epsilon = 3.0", privacy) + "[model]", 1))
+
+
+PRIVATE = with_noise()
+
+
+@cache
+def start() -> Any:
+    """The fit of one hospital, which may release it."""
+    model = site_file(Study.from_text(STUDY), "oak", TABLES["oak"]).fit.model
+    assert model is not None
+    return model.mixture
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    """A run with noise whose first question is out, at sites with the strict profile as it is."""
+    found = Office(tmp_path, PRIVATE, start=start())
+    found.folders = {
+        name: SiteFolder.init(name, Policy.of_profile("hospital").to_text(), tmp_path / "strict")
+        for name in found.names
+    }
+    assert found.advance() is None
+    return found
+
+
+def kinds(folder: SiteFolder) -> list[str]:
+    return [entry.kind for entry in folder.entries]
+
+
+# ---------------------------------------------------------------- a run
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+def test_a_run_with_noise_by_files_gives_the_model_under_the_strict_profile(office: Office) -> None:
+    done = office.to_the_end()
+    pooled = simulate_study(Study.from_text(STUDY), TABLES).best
+    assert done.fit.settled
+    said = str(verdict(done))
+    assert "5 sites were asked for sums, and none was left out" in said
+    assert "by sums with noise (ε = 3" in said
+    apart = np.abs(done.fit.mixture.coefficients - pooled.fit.mixture.coefficients)
+    assert apart.max() < 0.15  # standard errors are 0.006 to 0.045
+    assert len(charges_in(office.folders["ash"])) == 8
+    whole = rho_of(3.0, 1e-6)
+    for folder in office.folders.values():
+        assert spent_in(folder) == whole
+        assert set(kinds(folder)) == {"init", "charge", "answer"}
+    assert sum(done.fit.privacy.rhos, Fraction(0)) == whole
+
+
+def test_a_charge_is_in_the_ledger_before_the_noise_and_says_what_for(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = office.folders["ash"]
+    letter = office.latest("ash")
+    draft = draft_answer(folder, PRIVATE, TABLES["ash"], RunFile.read(office.mail), letter)
+    assert draft.reply is None  # a person approves before anything is drawn
+    assert kinds(folder) == ["init"]
+    seen: list[list[str]] = []
+
+    def drawn(variance: int, size: int) -> list[int]:
+        seen.append(kinds(SiteFolder.open(folder.path)))
+        return [0] * size
+
+    monkeypatch.setattr(sys.modules["consilience.site.answer"], "discrete_gaussian", drawn)
+    seal_answer(folder, draft)
+    assert seen == [["init", "charge"]]
+    entry = charges_in(folder)[0].entry
+    question = decode(letter.question)
+    assert isinstance(question, PrivateScores)
+    rho = rho_of(3.0, 1e-6) / 8
+    sensitivity = total_sensitivity(question.mixture.parameter_count)
+    said = {name: entry.details[name] for name in ("study", "run", "number", "place", "question", "unit", "spent")}
+    assert said == {
+        "study": PRIVATE.identity, "run": letter.run, "number": 1, "place": 0, "unit": "row",
+        "question": question_hash(letter.question), "spent": f"{rho.numerator}/{rho.denominator}",
+    }  # fmt: skip
+    assert entry.details["sensitivity"] == sensitivity
+    assert entry.details["variance"] == noise_variance(sensitivity, rho)
+
+
+def test_the_same_question_has_the_stored_bytes_and_another_in_its_place_has_none(office: Office) -> None:
+    first = AnswerLetter.from_text(office.answer("ash").read_text())
+    spent = spent_in(office.folders["ash"])
+    again = AnswerLetter.from_text(office.answer("ash").read_text())
+    assert first.answer == again.answer
+    assert spent_in(office.folders["ash"]) == spent > 0
+    letter, run = office.latest("ash"), RunFile.read(office.mail)
+    question = decode(letter.question)
+    assert isinstance(question, PrivateScores)
+    for number, other in (
+        (1, replace(question, clip=2 * question.clip)),
+        (2, replace(question, clip=3.0)),
+        (2, question),
+    ):
+        asked = replace(letter, number=number, question=encode(other))
+        with pytest.raises(RefusedError):
+            seal_answer(office.folders["ash"], draft_answer(office.folders["ash"], PRIVATE, TABLES["ash"], run, asked))
+    assert spent_in(office.folders["ash"]) == spent
+
+
+def test_a_crash_between_charge_and_answer_costs_the_charge(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, letter, run = office.folders["ash"], office.latest("ash"), RunFile.read(office.mail)
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sys.modules["consilience.site.answer"], "discrete_gaussian", crash)
+        with pytest.raises(KeyboardInterrupt):
+            seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, letter))
+    assert kinds(folder) == ["init", "charge"]
+    with pytest.raises(RefusedError, match="charged for an answer that failed"):
+        seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, letter))
+    assert kinds(folder) == ["init", "charge"]
+
+
+def test_nothing_but_sums_with_noise_is_answered(office: Office) -> None:
+    letter, run, folder = office.latest("ash"), RunFile.read(office.mail), office.folders["ash"]
+    question = decode(letter.question)
+    for other in (Summarise(4, 1), LogLikelihood(start()), Several((question, Summarise(4, 1)))):
+        asked = replace(letter, question=encode(other))
+        with pytest.raises(RefusedError, match="nothing leaves"):
+            seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, asked))
+    assert kinds(folder) == ["init"]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "said"), [("epsilon = 3.5", "max_epsilon"), ("epsilon = 1.0, delta = 1e-5", "max_delta")]
+)
+def test_a_study_that_wants_more_than_the_policy_allows_is_refused(privacy: str, said: str, tmp_path: Path) -> None:
+    office = Office(tmp_path, with_noise(privacy), "hospital", start=start())
+    office.advance()
+    with pytest.raises(RefusedError, match=said):
+        office.answer("ash")
+    assert kinds(office.folders["ash"]) == ["init"]
+
+
+def test_the_budget_of_the_folder_is_over_all_studies_and_columns(office: Office, tmp_path: Path) -> None:
+    """A study over fewer rows, in other columns, is another study over the same people: its charges add."""
+    folder = office.folders["ash"]
+    office.answer("ash")
+    spent = spent_in(folder)
+    fewer = STUDY.replace('gate_columns = ["age", "severity"]', 'gate_columns = ["age"]')
+    model = site_file(Study.from_text(fewer), "oak", TABLES["oak"].slice(0, 400)).fit.model
+    other = Office(tmp_path / "other", with_noise("epsilon = 1.0", fewer), start=model.mixture)
+    other.folders = office.folders
+    other.advance()
+    other.answer("ash", TABLES["ash"].slice(100))
+    assert spent_in(folder) == spent + rho_of(1.0, 1e-6) / 8
+
+
+def test_a_run_that_the_rest_of_the_budget_does_not_cover_does_not_begin(tmp_path: Path) -> None:
+    text = Policy.of_profile("hospital").to_text().replace("max_epsilon_ever = 8.0", "max_epsilon_ever = 2.9")
+    office = Office(tmp_path, PRIVATE, start=start())
+    office.folders["ash"] = SiteFolder.init("ash", text, tmp_path / "poor")
+    office.advance()
+    with pytest.raises(RefusedError, match="max_epsilon_ever"):
+        office.answer("ash")
+    assert kinds(office.folders["ash"]) == ["init"]
+
+
+def test_a_run_with_noise_needs_a_public_start(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="--start"):
+        begin_by_files(PRIVATE, tmp_path / "box", tmp_path / "own", sites=["ash"])
+
+
+def test_fingerprints_of_two_runs_over_the_same_rows_differ(office: Office, tmp_path: Path) -> None:
+    other = Office(tmp_path / "other", with_noise("epsilon = 2.0"), start=start())
+    other.folders = office.folders
+    other.advance()
+    letters = [AnswerLetter.from_text(each.answer("ash").read_text()) for each in (office, other)]
+    from consilience.messages.codec import message_fingerprint
+
+    one, two = (message_fingerprint(letter.answer) for letter in letters)
+    assert one != two
+
+
+def test_rows_that_change_in_a_run_are_not_answered_for(office: Office) -> None:
+    office.answer("ash")
+    letter, run = replace(office.latest("ash"), number=2), RunFile.read(office.mail)
+    with pytest.raises(RefusedError, match="not those with which the run"):
+        draft_answer(office.folders["ash"], PRIVATE, TABLES["ash"].slice(1), run, letter)
+
+
+# ---------------------------------------------------------------- rows that do not fit
+
+
+def changed(name: str, cell: Any, row: int = 3) -> pa.Table:
+    """A hospital's table with one other cell."""
+    table = TABLES["ash"]
+    values = table[name].to_pylist()
+    values[row] = cell
+    kind = pa.string() if isinstance(cell, str) or isinstance(values[0], str) else pa.float64()
+    cells = [None if each is None else str(each) if kind == pa.string() else float(each) for each in values]
+    return table.set_column(table.column_names.index(name), name, pa.array(cells, kind))
+
+
+BAD: dict[str, Callable[[], pa.Table]] = {
+    "missing": lambda: changed("age", None),
+    "out of range": lambda: changed("age", 999.0),
+    "infinite": lambda: changed("severity", float("inf")),
+    "a word": lambda: changed("severity", "n/a"),
+    "an unknown level": lambda: changed("sex", "unknown"),
+    "a missing level": lambda: changed("sex", None),
+    "a missing response": lambda: changed("log_days", None),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_cell_that_does_not_fit_makes_its_row_zeros_and_changes_no_other(case: str, office: Office) -> None:
+    found, whole = private_rows(PRIVATE, BAD[case]()), private_rows(PRIVATE, TABLES["ash"])
+    assert found.zeros == 1
+    assert sum(found.unfit.values()) == 1
+    assert whole.told == []
+    others = np.arange(whole.rows.n) != 3
+    np.testing.assert_array_equal(found.rows.X[others], whole.rows.X[others])
+    np.testing.assert_array_equal(found.rows.Y[others], whole.rows.Y[others])
+    assert np.isnan(found.rows.X[3]).all()
+    draft = draft_answer(office.folders["ash"], PRIVATE, BAD[case](), RunFile.read(office.mail), office.latest("ash"))
+    assert any("1 of 900 rows do not fit" in said for said in draft.said)  # the site is told
+    leaves = seal_answer(office.folders["ash"], draft)
+    answer = decode(leaves.answer)
+    assert isinstance(answer, NoisySums)
+    assert len(answer.values) == decode(office.latest("ash").question).mixture.parameter_count + 1
+
+
+def test_rows_that_fit_are_read_as_for_other_studies() -> None:
+    for name, table in TABLES.items():
+        rows, read = validate_rows(PRIVATE, table), private_rows(PRIVATE, table).rows
+        np.testing.assert_array_equal(read.X, rows.X, err_msg=name)
+        np.testing.assert_array_equal(read.Y, rows.Y, err_msg=name)
+
+
+def test_missing_values_are_dropped_or_filled_by_the_rules_of_the_study() -> None:
+    table = changed("age", None)
+    dropping = Study.from_text(_ruled('missing = "drop"'))
+    found = private_rows(dropping, table)
+    assert (found.rows.n, found.zeros, found.dropped) == (table.num_rows - 1, 0, 1)
+    filling = Study.from_text(_ruled('missing = "fill"\nfill = 60.0'))
+    found = private_rows(filling, table)
+    assert (found.rows.n, found.zeros, found.dropped) == (table.num_rows, 0, 0)
+    assert np.isfinite(found.rows.X[3]).all()
+
+
+def _ruled(rule: str) -> str:
+    text = STUDY.replace("[model]", NOISE + "[model]", 1)
+    assert 'name = "age"\nkind = "number"\n' in text
+    return text.replace('name = "age"\nkind = "number"\n', f'name = "age"\nkind = "number"\n{rule}\n')
+
+
+def test_one_cell_of_a_csv_file_does_not_decide_how_the_others_are_read(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    csv.write_csv(TABLES["ash"], good)
+    lines = good.read_text().splitlines()
+    cells = lines[4].split(",")
+    cells[0] = "n/k"
+    bad.write_text("\n".join([*lines[:4], ",".join(cells), *lines[5:]]) + "\n")
+    whole, found = (private_rows(PRIVATE, read_table(path, as_text=True)).rows for path in (good, bad))
+    others = np.arange(whole.n) != 3
+    np.testing.assert_array_equal(found.X[others], whole.X[others])
+    np.testing.assert_array_equal(found.Y[others], whole.Y[others])
+    np.testing.assert_array_equal(whole.X, private_rows(PRIVATE, TABLES["ash"]).rows.X)
+
+
+def test_only_the_form_of_a_table_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="'age'"):
+        private_rows(PRIVATE, TABLES["ash"].drop_columns(["age"]))
+    empty = private_rows(PRIVATE, TABLES["ash"].slice(0, 0))
+    assert empty.rows.n == 0
+    assert answer_name(1, "ash").endswith(".json")
