@@ -512,7 +512,7 @@ DEFECTS = (
     Defect(
         59,
         "a budget of each study by itself",
-        "kit/budget.py",
+        "kit/spending.py",
         'for entry in entries if entry.kind == "charge"), Fraction(0))',
         'for entry in entries if entry.kind == "charge" and entry.details.get("study") == what.get("study")), '
         "Fraction(0))",
@@ -535,7 +535,7 @@ DEFECTS = (
         "kit/test_noise_by_files.py",
     ),
     Defect(
-        80,
+        62,
         "a file with all its digits",
         "kit/policy/refit.py",
         "return Release(round_fit(fit), verdict",

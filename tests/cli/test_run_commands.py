@@ -189,7 +189,7 @@ def test_a_study_with_noise_is_answered_within_the_budget(place: Path) -> None:
     shown = done(*answer, answer="y\n").stderr
     assert "differentially private for one row" in shown
     assert "have spent ε =" in shown
-    assert "It is drawn if you approve" in shown
+    assert "The noise is drawn if you approve" in shown
     spent = json.loads(done("site", "budget", "ash", "--in", "sites", "--json").stdout)
     assert 0.5 < spent["epsilon"] < 3
     assert spent["not_covered"] == []

@@ -18,7 +18,6 @@ import pytest
 from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY
 from consilience.errors import InvalidInputError, RefusedError
-from consilience.kit.budget import charges_in, spent_in
 from consilience.kit.combination import simulate_study
 from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import AnswerLetter, RunFile
@@ -27,6 +26,7 @@ from consilience.kit.mail_run import begin_by_files, draft_answer, seal_answer
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import private_rows
 from consilience.kit.site_fit import site_file, validate_rows
+from consilience.kit.spending import charges_in, spent_in
 from consilience.kit.study import Study
 from consilience.messages import LogLikelihood, NoisySums, PrivateScores, Several, Summarise, decode, encode
 from consilience.model.contributions import total_sensitivity

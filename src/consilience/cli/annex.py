@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from consilience._version import __version__
 from consilience.cli.preview import FIELDS, WAYS
-from consilience.kit.budget import budget_document, budget_text
 from consilience.kit.folder import SiteFolder
 from consilience.kit.policy.policy import COMMENTS, Policy
+from consilience.kit.spending import budget_document, budget_text
 from consilience.kit.study import Study, Trust
 from consilience.kit.study_model import method_of
 

@@ -17,7 +17,6 @@ from consilience.cli.preview import answer_text, preview_document, text_of
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger, release
-from consilience.kit.budget import budget_document, budget_text
 from consilience.kit.examination import check_people
 from consilience.kit.folder import LEDGER, POLICY, SiteFolder
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
@@ -28,6 +27,7 @@ from consilience.kit.policy.refit import table_refusal
 from consilience.kit.private_files import slug
 from consilience.kit.site_fit import MisfitError, examine_for_study, few_filled, fit_at_site, study_rows
 from consilience.kit.site_rounds import table_of_run
+from consilience.kit.spending import budget_document, budget_text
 from consilience.kit.study import Study
 
 NOTHING_YET = 6

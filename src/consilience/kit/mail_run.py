@@ -13,16 +13,16 @@ import pyarrow as pa
 
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.federation.federated_fit import FederatedOrders
-from consilience.kit.budget import spent_in
 from consilience.kit.combination import run_study
 from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
 from consilience.kit.mailbox import Mailbox, begin_folder
+from consilience.kit.policy.contract import parts_of
 from consilience.kit.policy.policy import Policy
-from consilience.kit.policy.questions import parts_of
 from consilience.kit.release import envelope_of
 from consilience.kit.site_rounds import RunPart, entries_of, open_contract, open_private, stored_reply
+from consilience.kit.spending import spent_in
 from consilience.kit.study import Study, Trust
 from consilience.kit.study_model import method_of
 from consilience.messages import LogLikelihood, decode, encode

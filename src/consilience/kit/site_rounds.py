@@ -15,15 +15,15 @@ import pyarrow as pa
 
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger, release
-from consilience.kit.budget import NOISE, charge, charges_in, check_spending, check_study, spent_in
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.policy.contract import check_question
 from consilience.kit.policy.policy import ContractRules, Policy, PrivacyRules
-from consilience.kit.policy.questions import check_question
 from consilience.kit.private_rows import private_rows
 from consilience.kit.row_tags import row_tags
 from consilience.kit.site_fit import validate_rows, wanted_of
-from consilience.kit.study import Privacy, Study
+from consilience.kit.spending import NOISE, charge, charges_in, check_spending, check_study, spent_in
+from consilience.kit.study import PrivacyTerms, Study
 from consilience.kit.study_model import method_of
 from consilience.messages import Failure, FailureCode, PrivateScores, decode, encode
 from consilience.messages.table import decode_question
@@ -323,6 +323,6 @@ def ledger_account(folder: SiteFolder, rules: PrivacyRules, study: Study, part: 
     return Account(rho, parts, charged, record)
 
 
-def unit_of(privacy: Privacy | None) -> str:
+def unit_of(privacy: PrivacyTerms | None) -> str:
     """Return the unit of a study with noise."""
     return "" if privacy is None else privacy.unit

@@ -148,7 +148,7 @@ class MethodOf(Part):
         return self.name == "OneShot" and self.settings.get("refine", 1) == 0
 
 
-class Privacy(Part):
+class PrivacyTerms(Part):
     """What a study with noise may disclose at each site: (ε, δ)-differential privacy.
 
     Parameters
@@ -202,7 +202,7 @@ class Study(TomlFile):
     trust: Trust | None = None
     model: Model
     method: MethodOf | None = None
-    privacy: Privacy | None = None
+    privacy: PrivacyTerms | None = None
     minimum: Minimum = Minimum()
     columns: Annotated[list[AnyColumn], Field(min_length=1, max_length=MOST_COLUMNS)]
 

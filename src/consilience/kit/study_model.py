@@ -14,7 +14,7 @@ from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.federated import set_columns, specification_of
 from consilience.estimators.validation import budget_of
 from consilience.kit.public_covariates import draw_covariates
-from consilience.kit.study import Privacy, Study
+from consilience.kit.study import PrivacyTerms, Study
 from consilience.methods import ClusteredClients, FederatedEM, Method, OneShot, PrivateScoring, SharedCentre, Task
 from consilience.model import FAMILIES, GATES, Mixture
 
@@ -91,7 +91,7 @@ def method_of(study: Study) -> Method:
     return found
 
 
-def private_method(study: Study, privacy: Privacy) -> PrivateScoring:
+def private_method(study: Study, privacy: PrivacyTerms) -> PrivateScoring:
     """Return the method of a study with noise, with covariates that are drawn from its dictionary."""
     X = draw_covariates(study.covariates, COVARIATES, np.random.default_rng([study.seed, 2]))
     return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consilience.files.site_file import SiteFile
-from consilience.kit.policy.rounding import errors_in, round_correlated, round_fit, round_moments, rounded
+from consilience.kit.policy.rounding import errors_in, round_correlated, round_fit, round_moments, round_number
 from consilience.kit.policy.rules import complete_precision, flatten_precision, flattened_experts
 from consilience.kit.site_fit import question_of
 from consilience.kit.study import Study
@@ -111,4 +111,4 @@ def test_zeros_stay_and_each_number_is_a_multiple_of_a_unit() -> None:
     found = round_correlated(values, A.T @ A, 0.1)
     assert found[1] == 0
     assert all(f"{value:g}" == repr(value) for value in found[[0, 2]].tolist())
-    assert rounded(found[0], 0.1 / 7) == pytest.approx(found[0], abs=0.02)
+    assert round_number(found[0], 0.1 / 7) == pytest.approx(found[0], abs=0.02)

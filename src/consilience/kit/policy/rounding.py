@@ -50,12 +50,12 @@ def unit_at_least(step: float) -> float:
     return float(f"{found:.0e}")
 
 
-def rounded(value: float, step: float) -> float:
+def round_number(value: float, step: float) -> float:
     """Return the multiple of ``unit_at_least(step)`` next to a number; the number itself without a step.
 
     Examples
     --------
-    >>> rounded(0.12345, 0.013), rounded(1234.5, 3.0)
+    >>> round_number(0.12345, 0.013), round_number(1234.5, 3.0)
     (0.12, 1235.0)
     """
     unit = unit_at_least(step)
@@ -89,7 +89,7 @@ def round_correlated(values: Array, precision: Array, tau: float) -> Array:
     for j in range(len(kept))[::-1]:
         if R[j, j] > 0:
             moved = R[j, j + 1 :] @ (values - found)[kept[j + 1 :]] / R[j, j]
-            found[kept[j]] = rounded(values[kept[j]] + moved, tau / R[j, j])
+            found[kept[j]] = round_number(values[kept[j]] + moved, tau / R[j, j])
     return found
 
 
@@ -112,7 +112,7 @@ def round_moments(moments: Array, n: float) -> Array:
         own = max(float(moments[i, i] - cross @ b), LEFT * float(moments[i, i]))
         if own > 0:
             b = round_correlated(b, found[:i, :i] * n / own, tau)
-            D[i] = rounded(own, tau * np.sqrt(2.0) * own / np.sqrt(n))
+            D[i] = round_number(own, tau * np.sqrt(2.0) * own / np.sqrt(n))
         B[i, :i] = -b
         L = np.linalg.inv(B[: i + 1, : i + 1])
         found[: i + 1, : i + 1] = (L * D[: i + 1]) @ L.T
@@ -123,7 +123,7 @@ def round_counts(counts: Array, total: float) -> Array:
     """Round counts ``(K,)`` whose sum is known; the largest takes what is left."""
     shares = counts / max(total, 1.0)
     steps = errors_in(total) * np.sqrt(total * shares * (1 - shares))
-    found = np.array([rounded(c, step) for c, step in zip(counts, steps, strict=True)])
+    found = np.array([round_number(c, step) for c, step in zip(counts, steps, strict=True)])
     largest = int(np.argmax(counts))
     found[largest] += total - found.sum()
     return found if found[largest] > 0 else counts
@@ -168,12 +168,12 @@ def round_model(model: SiteModel, summary: ColumnSummary) -> SiteModel:
     found = replace(found, precision=_round_precision(model, found))
     covariates = None if model.covariates is None else round_covariates(model.covariates, summary.weight)
     step = errors_in(model.weight) * np.sqrt(model.weight / 2)
-    exposure = rounded(model.exposure, errors_in(model.weight) * model.exposure / np.sqrt(model.weight))
+    exposure = round_number(model.exposure, errors_in(model.weight) * model.exposure / np.sqrt(model.weight))
     return replace(
         found,
         mixture=_round_coefficients(found, summary),
         covariates=covariates,
-        log_likelihood=rounded(model.log_likelihood, step),
+        log_likelihood=round_number(model.log_likelihood, step),
         exposure=model.exposure if model.exposure == 1 else exposure,
     )
 
@@ -182,7 +182,7 @@ def _round_shapes(mixture: Mixture, mass: Array) -> Mixture:
     """Round the shapes of experts, in relation to their size."""
     values = mixture.experts.shape_values()
     steps = [errors_in(n) * np.sqrt(2.0 / max(n, 1.0)) for n in mass]
-    found = [[rounded(v, step * abs(v)) for v in row] for row, step in zip(values, steps, strict=True)]
+    found = [[round_number(v, step * abs(v)) for v in row] for row, step in zip(values, steps, strict=True)]
     return replace(mixture, experts=mixture.experts.with_shape_values(np.reshape(found, values.shape)))
 
 
@@ -210,8 +210,8 @@ def _round_fraction(J: Array, known: Array, rounds: Array, n: float, *, flat: bo
     fraction = symmetrise(np.linalg.solve(before, half.T))
     step = errors_in(n) / np.sqrt(n)
     if flat:
-        return rounded(float(np.trace(fraction)) / len(fraction), step) * rounds
-    F = np.array([[rounded(value, step) for value in row] for row in fraction])
+        return round_number(float(np.trace(fraction)) / len(fraction), step) * rounds
+    F = np.array([[round_number(value, step) for value in row] for row in fraction])
     values, vectors = np.linalg.eigh(F)
     return symmetrise(L @ ((vectors * np.clip(values, 0.0, 1.0)) @ vectors.T) @ L.T)
 
@@ -264,7 +264,7 @@ def _round_shares(shares: Array, weights: Array) -> Array:
         return shares
     found = []
     for row, w in zip(shares, weights, strict=True):
-        kept = np.array([rounded(p, errors_in(w) * np.sqrt(max(p * (1 - p), 0.0) / w)) for p in row])
+        kept = np.array([round_number(p, errors_in(w) * np.sqrt(max(p * (1 - p), 0.0) / w)) for p in row])
         kept = np.where((kept <= 0) & (row > 0), LEAST_SHARE, kept)
         found.append(kept / kept.sum())
     return np.array(found)

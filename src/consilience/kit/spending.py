@@ -18,7 +18,7 @@ from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger
 from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.policy.policy import PrivacyRules
-from consilience.kit.study import Privacy
+from consilience.kit.study import PrivacyTerms
 from consilience.numerics.budget import epsilon_of, rho_of
 
 
@@ -82,7 +82,7 @@ def check_spending(rules: PrivacyRules, spent: Fraction, more: Fraction) -> None
         )
 
 
-def check_study(rules: PrivacyRules, privacy: Privacy) -> None:
+def check_study(rules: PrivacyRules, privacy: PrivacyTerms) -> None:
     """Raise an error if a study with noise wants more than a site gives to one study."""
     for name, wanted, most in (
         ("epsilon", privacy.epsilon, rules.max_epsilon),

@@ -12,7 +12,13 @@ import pytest
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger
-from consilience.kit.budget import (
+from consilience.kit.folder import LEDGER, SiteFolder
+from consilience.kit.letters import QuestionLetter
+from consilience.kit.mailbox import HEADS
+from consilience.kit.policy.policy import Policy
+from consilience.kit.release import release_fit
+from consilience.kit.site_fit import fit_at_site
+from consilience.kit.spending import (
     budget_document,
     budget_text,
     charge,
@@ -21,13 +27,7 @@ from consilience.kit.budget import (
     check_study,
     spent_in,
 )
-from consilience.kit.folder import LEDGER, SiteFolder
-from consilience.kit.letters import QuestionLetter
-from consilience.kit.mailbox import HEADS
-from consilience.kit.policy.policy import Policy
-from consilience.kit.release import release_fit
-from consilience.kit.site_fit import fit_at_site
-from consilience.kit.study import Privacy, Study
+from consilience.kit.study import PrivacyTerms, Study
 from consilience.numerics.budget import epsilon_of, rho_of
 from mail_office import Office, study_with
 
@@ -72,10 +72,10 @@ def test_a_charge_is_positive_and_a_damaged_one_is_no_zero(tmp_path: Path) -> No
 
 
 def test_a_study_within_the_limits_of_the_site(tmp_path: Path) -> None:
-    check_study(RULES, Privacy(epsilon=3.0))
+    check_study(RULES, PrivacyTerms(epsilon=3.0))
     for wanted, said in (
-        (Privacy(epsilon=3.1), "epsilon = 3.1.*max_epsilon"),
-        (Privacy(epsilon=1.0, delta=1e-5), "delta = 1e-05.*max_delta"),
+        (PrivacyTerms(epsilon=3.1), "epsilon = 3.1.*max_epsilon"),
+        (PrivacyTerms(epsilon=1.0, delta=1e-5), "delta = 1e-05.*max_delta"),
     ):
         with pytest.raises(RefusedError, match=said):
             check_study(RULES, wanted)
@@ -87,10 +87,10 @@ def test_two_programs_do_not_spend_the_same_rest(tmp_path: Path, monkeypatch: py
     real = check_spending
 
     def another_first(*args: object) -> None:
-        monkeypatch.setattr("consilience.kit.budget.check_spending", real)
+        monkeypatch.setattr("consilience.kit.spending.check_spending", real)
         charge(folder, RULES, whole, {"study": "a", "run": "r"})  # while the first one still decides
 
-    monkeypatch.setattr("consilience.kit.budget.check_spending", another_first)
+    monkeypatch.setattr("consilience.kit.spending.check_spending", another_first)
     with pytest.raises(InvalidInputError, match="decide again"):
         charge(folder, RULES, whole, {"study": "b", "run": "r"})
     assert spent_in(folder) == whole
