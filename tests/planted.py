@@ -516,7 +516,7 @@ DEFECTS = (
         'for entry in entries if entry.kind == "charge"), Fraction(0))',
         'for entry in entries if entry.kind == "charge" and entry.details.get("study") == what.get("study")), '
         "Fraction(0))",
-        "kit/test_budget.py",
+        "kit/test_spending.py",
     ),
     Defect(
         60,
@@ -524,7 +524,7 @@ DEFECTS = (
         "kit/mail_run.py",
         "number > len(entries) or entries[number - 1].hash != hashed",
         "number <= len(entries) and entries[number - 1].hash != hashed",
-        "kit/test_budget.py",
+        "kit/test_spending.py",
     ),
     Defect(
         61,
