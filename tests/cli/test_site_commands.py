@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import hospital_exports
 from consilience.cli.app import app
 from consilience.cli.catalogue import CommandFault
 from consilience.cli.preview import FIELDS, RULES, fields_of
@@ -53,6 +54,26 @@ def code(found) -> str:
 def fitted(*options: object) -> None:
     done("site", "init", "ash", *options)
     done("site", "fit", "ash", "study.toml", "ash.parquet")
+
+
+def test_an_export_is_mapped_by_options_or_by_answers_and_read_through_the_mapping(place):
+    (place / "stays.toml").write_text(hospital_exports.STUDY)
+    path = hospital_exports.export("adlershof", place)
+    done("site", "init", "adlershof")
+    german = ("--column", "los_days=Liegedauer", "--column", "age=Alter", "--missing", "k.A.")
+    levels = ("--level", "sex.männlich=male", "--level", "sex.weiblich=female")
+    left = run("site", "map", "adlershof", "stays.toml", path, *german, *levels, "--no-input")
+    assert code(left) == "CSL-111"
+    assert "not found: admission; say which column it is with --column admission=..." in left.stdout
+    words = ("--level", "admission.Notfall=emergency", "--level", "admission.geplant=planned")
+    by_hand = done(
+        "site", "map", "adlershof", "stays.toml", path, *german, *levels, *words, "--overwrite", answer="1\n1\n1\n"
+    )
+    assert "sex from 'Geschlecht', with 2 values recoded" in by_hand.stdout
+    assert "747 of 820 rows can be used" in done("site", "check", "adlershof", "stays.toml", path).stdout
+    assert code(run("site", "check", "adlershof", "study.toml", path)) == "CSL-110"  # it is for another study
+    (place / "adlershof" / "mapping.toml").write_text("columns = 3")
+    assert code(run("site", "check", "adlershof", "stays.toml", path)) == "CSL-118"
 
 
 def test_the_way_of_a_site_from_its_folder_to_the_file(place):

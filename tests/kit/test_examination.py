@@ -159,7 +159,7 @@ def test_another_encoding_is_named_with_the_line(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("rows.xlsx", b"", "expected a name that ends in .parquet, .csv"),
+        ("rows.ods", b"", "expected a name that ends in .parquet, .csv"),
         ("rows.parquet", b"PAR1 nonsense", "is damaged"),
         ("rows.csv", b"a,b\n1,2\n1,2,3\n", "different numbers of columns"),
         ("rows.csv.gz", b"not gzip", "cannot be read"),

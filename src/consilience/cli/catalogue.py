@@ -79,6 +79,12 @@ class CommandFault(Enum):
         "Do what the message says; the limits are in policy.toml.",
     )
     DECLINED = Kind("CSL-116", 4, "The release was not approved", "Fit again, or change the study or the policy.")
+    MAPPING = Kind(
+        "CSL-118",
+        3,
+        "The mapping of the export cannot be used",
+        "Correct what is named in mapping.toml; 'consilience site map SITE STUDY TABLE' drafts one.",
+    )
     LEDGER = Kind(
         "CSL-117",
         5,

@@ -99,6 +99,7 @@ def text_of(report: FitReport, entry: Entry, *, numbers: bool = False) -> str:
         f"Study {report.study_name} ({file.study[:15]}...), fitted {made} from {entry.details['rows']:,} rows.",
         f"What would leave {file.site}: {size}. No row is in it.",
         *(f"NOTE: {note}" for note in report.notes),
+        *mapping_lines(report.mapped),
         "",
         *(f"  {name:<30} {_count(amounts[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
         f"  {'(envelope)':<30} {'':>13}  time of release, place in the ledger, signature",
@@ -114,6 +115,13 @@ def text_of(report: FitReport, entry: Entry, *, numbers: bool = False) -> str:
     if numbers:
         parts += ["", "Every number", *values]
     return "\n".join([*parts, "", "Attack at the site", *(f"  {line}" for line in attack_lines(report)), "", UNSAID])
+
+
+def mapping_lines(mapped: Sequence[str]) -> list[str]:
+    """Return lines on the mapping through which a table was read; none without one."""
+    if not mapped:
+        return []
+    return [f"Read through mapping.toml ({mapped[0]}), which stays here:", *(f"  {each}" for each in mapped[1:])]
 
 
 UNSAID = (

@@ -11,8 +11,9 @@ import typer
 
 from consilience.cli.annex import annex_of
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
+from consilience.cli.mapping_commands import MappingPath, map_export, mapped_table, mapping_of
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
-from consilience.cli.output import Output, check_free, folder_of, study_of, table_of, write, write_bytes
+from consilience.cli.output import Output, check_free, folder_of, study_of, write, write_bytes
 from consilience.cli.preview import answer_text, preview_document, text_of
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
@@ -42,6 +43,7 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
     out: Annotated[Path | None, typer.Option(help="Folder for the answer; DIR by default.")] = None,
     by: Annotated[str | None, typer.Option(help="Who approves, for the ledger; the user's name if not given.")] = None,
     numbers: Annotated[bool, typer.Option("--numbers", help="Print every number that would leave.")] = False,
+    mapping: MappingPath = None,
     no_input: NoInput = False,
     where: Where = Path(),
     as_json: AsJson = False,
@@ -62,12 +64,13 @@ def answer_question(  # noqa: PLR0917 - typer makes options of them
     if path == Path():
         raise CommandError(CommandFault.QUESTION, "this is the first answer in the run: name the table with --table")
     private = wanted.way == "noise"
-    rows = table_of(path, as_text=private)
+    made = mapping_of(name, where, mapping)
+    rows = mapped_table(path, wanted, made, as_text=private)
     if not private and not examine_for_study(wanted, rows).fits:
         raise CommandError(CommandFault.MISFIT, f"run 'consilience site check {name} STUDY {path}' for the findings")
     who = by or getpass.getuser()
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED), output.working(f"{folder.name} answers"):
-        draft = draft_answer(folder, wanted, rows, run, letter, source=path, approved_by=who)
+        draft = draft_answer(folder, wanted, rows, run, letter, source=path, approved_by=who, mapping=made)
     _approve(folder, draft, wanted, who, output, numbers=numbers, no_input=no_input)
     with report_as(CommandFault.QUESTION, refused=CommandFault.REFUSED):
         sealed = seal_answer(folder, draft)
@@ -116,6 +119,7 @@ site = typer.Typer(no_args_is_help=True, help="What a site runs on its own table
 log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fitted, released and refused.")
 site.add_typer(log, name="log")
 site.command("answer")(answer_question)
+site.command("map")(map_export)
 
 HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]
@@ -152,6 +156,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     name: SiteName,
     study: StudyPath,
     table: TablePath,
+    mapping: MappingPath = None,
     where: Where = HERE,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -160,7 +165,8 @@ def check(  # noqa: PLR0917 - typer makes options of them
 
     If the site has a folder, the rules of its policy on tables are applied too.
     """
-    wanted, output, rows = study_of(study), Output(as_json, quiet), table_of(table)
+    wanted, output = study_of(study), Output(as_json, quiet)
+    rows = mapped_table(table, wanted, mapping_of(name, where, mapping))
     found = examine_for_study(wanted, rows)
     refusal = policy_refusal(name, where, wanted, rows) if found.fits and wanted.way == "limits" else ""
     lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
@@ -201,6 +207,7 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     name: SiteName,
     study: StudyPath,
     table: TablePath,
+    mapping: MappingPath = None,
     where: Where = HERE,
     other_people: Annotated[
         str, typer.Option(help="Why the rows are of other people than earlier ones, if rows cannot be compared.")
@@ -209,10 +216,11 @@ def fit(  # noqa: PLR0917 - typer makes options of them
 ) -> None:
     """Fit the site's own model under its policy, and keep it in the site's folder. Nothing leaves."""
     folder, wanted, output = folder_of(name, where), study_of(study), Output(quiet=quiet)
-    rows = table_of(table)
+    made = mapping_of(name, where, mapping)
+    rows = mapped_table(table, wanted, made)
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} fits"):
         try:
-            done = fit_at_site(folder, wanted, rows, other_people)
+            done = fit_at_site(folder, wanted, rows, other_people, mapping=made)
         except MisfitError as error:
             findings = f"run 'consilience site check {name} {study} {table}' for the findings"
             raise CommandError(CommandFault.MISFIT, findings) from error

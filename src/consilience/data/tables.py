@@ -1,14 +1,16 @@
-"""One table of a site, from a Parquet or CSV file, with errors that name what to do and never a value."""
+"""One table of a site, from the files that people export, with errors that name what to do and never a value."""
 
 from __future__ import annotations
 
 import gzip
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import csv
 
+from consilience.data.foreign_files import STATISTICS, read_statistics_file, read_workbook
 from consilience.errors import InvalidInputError
 
 DELIMITERS = ",;\t|"
@@ -18,23 +20,45 @@ MOST_HEADER = 2**20
 """Maximum number of bytes in the first line of a CSV file."""
 
 
-def read_table(path: str | Path, *, as_text: bool = False) -> pa.Table:
-    """Return the table of a file whose name ends in .parquet, .csv, .tsv or .csv.gz.
+@dataclass(frozen=True)
+class TableFormat:
+    """How a file is written; what is empty is found out.
 
-    The delimiter of a CSV file is the most frequent of comma, semicolon, tab and bar in its first line.
+    Parameters
+    ----------
+    encoding, delimiter : str
+        Of a CSV file: UTF-8, and the most frequent of comma, semicolon, tab and bar in its first line, if empty.
+    sheet : str
+        Sheet of a workbook; the first if empty.
+    """
+
+    encoding: str = ""
+    delimiter: str = ""
+    sheet: str = ""
+
+
+def read_table(path: str | Path, *, as_text: bool = False, table_format: TableFormat = TableFormat()) -> pa.Table:
+    """Return the table of a file: Parquet, CSV, a workbook (.xlsx), or a file of SAS, SPSS or Stata.
 
     Parameters
     ----------
     path : path
+        Its name ends in .parquet, .csv, .tsv, .csv.gz, .xlsx, .sas7bdat, .xpt, .sav or .dta.
     as_text : bool
         Whether all columns of a CSV file are read as text: no cell then decides how others are read.
+    table_format : TableFormat
     """
     path = Path(path)
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
-    if kind not in ("parquet", "csv", "tsv"):
-        raise InvalidInputError(f"{path.name}: expected a name that ends in .parquet, .csv, .tsv or .csv.gz")
+    known = ("parquet", "csv", "tsv", "xlsx", *STATISTICS)
+    if kind not in known:
+        raise InvalidInputError(f"{path.name}: expected a name that ends in .{', .'.join(known)}, or .csv.gz")
     try:
-        table = pq.read_table(path) if kind == "parquet" else _read_csv(path, as_text=as_text)
+        if kind in ("csv", "tsv"):
+            return _read_csv(path, table_format, as_text=as_text)
+        if kind == "xlsx":
+            return read_workbook(path, table_format.sheet)
+        return pq.read_table(path) if kind == "parquet" else read_statistics_file(path, kind)
     except FileNotFoundError as error:
         raise InvalidInputError(f"{path.name} was not found: check the path") from error
     except OSError as error:
@@ -43,27 +67,30 @@ def read_table(path: str | Path, *, as_text: bool = False) -> pa.Table:
         raise InvalidInputError(
             f"{path.name} is damaged, or its lines have different numbers of columns: export it again"
         ) from error
-    return table
 
 
-def _read_csv(path: Path, *, as_text: bool) -> pa.Table:
+def _read_csv(path: Path, table_format: TableFormat, *, as_text: bool) -> pa.Table:
+    encoding = table_format.encoding or "utf-8"
     with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
         first = file.readline(MOST_HEADER)
-        _check_encoding(first, path, 1)
-        for number, line in enumerate(file, start=2):
-            _check_encoding(line, path, number)
-    header = first.decode("utf-8-sig")
-    delimiter = max(DELIMITERS, key=header.count)
-    parsing = csv.ParseOptions(delimiter=delimiter)
-    types = {}
-    if as_text:
-        with csv.open_csv(path, parse_options=parsing) as opened:
-            types = dict.fromkeys(opened.schema.names, pa.string())
-    return csv.read_csv(
-        path,
-        parse_options=parsing,
-        convert_options=csv.ConvertOptions(column_types=types, null_values=list(NULLS), strings_can_be_null=True),
-    )
+        if not table_format.encoding:
+            _check_encoding(first, path, 1)
+            for number, line in enumerate(file, start=2):
+                _check_encoding(line, path, number)
+    try:
+        header = first.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+        reading = csv.ReadOptions(encoding=encoding)
+        parsing = csv.ParseOptions(delimiter=table_format.delimiter or max(DELIMITERS, key=header.count))
+        types = {}
+        if as_text:
+            with csv.open_csv(path, read_options=reading, parse_options=parsing) as opened:
+                types = dict.fromkeys(opened.schema.names, pa.string())
+        converting = csv.ConvertOptions(column_types=types, null_values=list(NULLS), strings_can_be_null=True)
+        return csv.read_csv(path, read_options=reading, parse_options=parsing, convert_options=converting)
+    except (LookupError, UnicodeError) as error:
+        raise InvalidInputError(
+            f"{path.name} is not written in {encoding!r}, or there is no such encoding: try 'utf-8' or 'cp1252'"
+        ) from error
 
 
 def _check_encoding(line: bytes, path: Path, number: int) -> None:
@@ -71,5 +98,6 @@ def _check_encoding(line: bytes, path: Path, number: int) -> None:
         line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InvalidInputError(
-            f"{path.name}, line {number}: not UTF-8. Save the file with encoding UTF-8 (in a spreadsheet: 'CSV UTF-8')"
+            f"{path.name}, line {number}: not UTF-8. Save the file with encoding UTF-8 (in a spreadsheet: 'CSV "
+            "UTF-8'), or say in a mapping how it is written: 'consilience site map' finds it out"
         ) from error

@@ -210,7 +210,7 @@ def _of_numbers(values: pa.Array, column: Column) -> Iterator[Finding]:
         yield Finding("INFINITE", column.name, infinite, said, remedy, first=_first(np.isinf(numbers)))
     is_outside = ~column.rule.contains(numbers) & np.isfinite(numbers)
     if outside := int(np.sum(is_outside)):
-        factors = _factors(numbers[np.isfinite(numbers)], column)
+        factors = likely_factors(numbers[np.isfinite(numbers)], column)
         said = f"{outside:,} of {len(values):,} rows are outside the range {column.rule.range_text}"
         remedy = (
             f"After multiplication by {' or '.join(factors)} nearly all would be inside: is the unit "
@@ -236,7 +236,8 @@ def _not_numbers(values: pa.Array, column: Column) -> Finding:
     commas = pc.sum(pc.match_substring_regex(text, r"^\s*[+-]?\d+,\d+\s*$")).as_py() or 0
     if commas:
         said = f"{commas:,} of {len(values):,} rows have a decimal comma"
-        return Finding("DECIMAL_COMMA", column.name, commas, said, "Export the table with decimal points")
+        remedy = "Say decimal = \",\" in a mapping ('consilience site map'), or export the table with decimal points"
+        return Finding("DECIMAL_COMMA", column.name, commas, said, remedy)
     numeric = pc.match_substring_regex(text, r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$")
     other = len(text) - (pc.sum(numeric).as_py() or 0) if len(text) else len(values)
     wrong = ~missing_in(values)
@@ -247,15 +248,15 @@ def _not_numbers(values: pa.Array, column: Column) -> Finding:
     return Finding("OTHER_TYPE", column.name, other, said, remedy, first=_first(wrong))
 
 
-def _factors(numbers: Array, column: Column) -> list[str]:
-    """Return the factors of units that bring nearly all values into the range, if most are outside."""
-    if np.mean(column.rule.contains(numbers)) >= 0.5:
-        return []
-    return [
-        name
+def likely_factors(numbers: Array, column: Column) -> dict[str, float]:
+    """Return factors of units that bring nearly all values into the range, by their names; none if half are inside."""
+    if not len(numbers) or np.mean(column.rule.contains(numbers)) >= 0.5:
+        return {}
+    return {
+        name: factor
         for name, factor in _factors_to(column.rule.unit).items()
         if np.mean(column.rule.contains(numbers * factor)) > 0.95
-    ]
+    }
 
 
 def _factors_to(unit: str) -> dict[str, float]:

@@ -104,6 +104,7 @@ def _library() -> tuple[Any, Any, Any]:
 # ---------------------------------------------------------------- folder
 
 POLICY, SECRET_FILE, KEY, LEDGER = "policy.toml", "secret.key", "identity.pem", "ledger.jsonl"
+MAPPING = "mapping.toml"
 FOLDERS = ("fits", "releases", "tags")
 
 

@@ -18,6 +18,7 @@ from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
 from consilience.kit.mailbox import Mailbox, begin_folder
+from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.policy.contract import parts_of
 from consilience.kit.policy.policy import Policy
 from consilience.kit.release import envelope_of
@@ -102,6 +103,7 @@ def draft_answer(
     *,
     source: Path | None = None,
     approved_by: str = "",
+    mapping: TableMapping | None = None,
 ) -> Draft:
     """Prepare the answer to a question; nothing leaves, and nothing is charged yet.
 
@@ -118,6 +120,8 @@ def draft_answer(
     source : Path, optional
         File of the table, for the ledger.
     approved_by : str
+    mapping : TableMapping, optional
+        Through which the table was read; recorded.
         Who approves the answer, for the ledger.
 
     Raises
@@ -135,9 +139,11 @@ def draft_answer(
     if reply is not None:
         return Draft(letter, study.way, reply)
     table_path = "" if source is None else str(source.resolve())
-    part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by)
+    read_by = "" if mapping is None else mapping.identity
+    part = RunPart(letter.run, letter.number, letter.hash, table_path, approved_by, read_by)
     first = not entries_of(folder, letter.run)
-    said = ("This is the first answer in this run: read the study before you approve it.",) if first else ()
+    begins = "This is the first answer in this run: read the study before you approve it."
+    said = (*((begins,) if first else ()), *mapped_by(mapping)[1:])
     if study.way == "noise":
         private = open_private(folder, study, table, part)
         told = (*said, *private.told, cost_line(folder, study, letter))

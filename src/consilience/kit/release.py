@@ -57,6 +57,8 @@ class FitReport:
         What the people at the site stated.
     leverage : float
         Largest leverage of a row in the regression of an expert, between 0 and 1.
+    mapped : tuple of str
+        Hash of the mapping through which the table was read, and what it does in words; empty without one.
     """
 
     study_name: str
@@ -65,6 +67,7 @@ class FitReport:
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     leverage: float = 0.0
+    mapped: tuple[str, ...] = ()
 
     @property
     def membership(self) -> MembershipTest | None:
@@ -83,6 +86,7 @@ class FitReport:
                 "steps": list(self.steps),
                 "notes": list(self.notes),
                 "leverage": self.leverage,
+                "mapped": list(self.mapped),
             }
         )
 
@@ -100,6 +104,7 @@ class FitReport:
                 tuple(found["steps"]),
                 tuple(found["notes"]),
                 float(found["leverage"]),
+                tuple(found.get("mapped", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError("the stored fit is damaged: fit again") from error
@@ -341,6 +346,7 @@ def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows) -> ledger.En
         "tags": keep_tags(folder, used.tags),
         **({} if people is None else {"people": keep_tags(folder, people)}),
         "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
+        **({"mapping": report.mapped[0]} if report.mapped else {}),
         **({"stated": stated} if (stated := [note for note in report.notes if note.startswith(STATED)]) else {}),
     }
     return ledger.append(folder.path / LEDGER, "fit", details)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
 from consilience.kit.examination import Examination, UsedRows, Wanted, examine_table, prepare_table
 from consilience.kit.folder import SiteFolder
+from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.near_copies import count_near_copies, say_near_copies
 from consilience.kit.policy.policy import Policy
 from consilience.kit.policy.refit import (
@@ -156,7 +157,9 @@ class FitAtSite:
     released_by: int | None = None
 
 
-def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people: str = "") -> FitAtSite:
+def fit_at_site(
+    folder: SiteFolder, study: Study, table: pa.Table, other_people: str = "", *, mapping: TableMapping | None = None
+) -> FitAtSite:
     """Fit a site's own mixture under its policy, and keep it in the site's folder; nothing leaves.
 
     The rows are compared with those of all earlier releases of the site. If they were released for this study before,
@@ -169,6 +172,8 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     table : pyarrow.Table
     other_people : str
         Why the rows are those of other people than in earlier releases, where the rows cannot be compared; recorded.
+    mapping : TableMapping, optional
+        Through which the table was read; recorded.
 
     Raises
     ------
@@ -201,7 +206,7 @@ def fit_at_site(folder: SiteFolder, study: Study, table: pa.Table, other_people:
     copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
     notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
     file = file_of(study, folder.name, release)
-    report = _report(study, rows, release, file=file, notes=tuple(notes))
+    report = replace(_report(study, rows, release, file=file, notes=tuple(notes)), mapped=mapped_by(mapping))
     return FitAtSite(keep_fit(folder, report, used))
 
 

@@ -54,6 +54,8 @@ class RunPart:
         Path of the table, for the next part.
     approved_by : str
         Who approves the answer.
+    mapping : str
+        Hash of the mapping through which the table was read; empty without one.
     """
 
     run: str
@@ -61,11 +63,13 @@ class RunPart:
     asked: str
     table: str = ""
     approved_by: str = ""
+    mapping: str = ""
 
     @property
     def named(self) -> dict[str, Any]:
         """What the entry of an answer says of it."""
-        return {name: value for name, value in vars(self).items() if name != "table"}
+        found = {name: value for name, value in vars(self).items() if name != "table"}
+        return found if self.mapping else {name: value for name, value in found.items() if name != "mapping"}
 
 
 def stored_reply(folder: SiteFolder, run: str, number: int, asked: str) -> bytes | None:
