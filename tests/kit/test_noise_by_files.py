@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -23,8 +24,10 @@ from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import AnswerLetter, RunFile
 from consilience.kit.mail_folder import answer_name
 from consilience.kit.mail_run import begin_by_files, draft_answer, seal_answer
+from consilience.kit.mapping import MappedColumn, TableMapping, read_mapped
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import private_rows
+from consilience.kit.row_tags import row_tags
 from consilience.kit.site_fit import site_file, validate_rows
 from consilience.kit.spending import charges_in, spent_in
 from consilience.kit.study import Study
@@ -305,6 +308,41 @@ def test_one_cell_of_a_csv_file_does_not_decide_how_the_others_are_read(tmp_path
     np.testing.assert_array_equal(found.X[others], whole.X[others])
     np.testing.assert_array_equal(found.Y[others], whole.Y[others])
     np.testing.assert_array_equal(whole.X, private_rows(PRIVATE, TABLES["ash"]).rows.X)
+
+
+@pytest.mark.parametrize("cell", ["n/k", True, datetime(2024, 2, 1)])  # noqa: DTZ001 - a workbook knows no zones
+@pytest.mark.parametrize("mapped", [False, True])
+def test_one_cell_of_a_workbook_does_not_decide_how_the_others_are_read(
+    cell: Any, mapped: bool, tmp_path: Path
+) -> None:
+    """A column of numbers alone is one of numbers, and one of dates alone has no tags: one cell would say which."""
+    openpyxl = pytest.importorskip("openpyxl")
+    table = TABLES["ash"]
+    names = ["sex", "log_days", "age", "severity"]
+    codes = {"male": 1, "female": 2}
+    text = STUDY.replace("[model]", NOISE + "[model]", 1)
+    mapping = TableMapping(
+        study=PRIVATE.name,
+        columns=[MappedColumn(name="sex", source="sex", levels={"1": "male", "2": "female"})],
+    )
+    study = PRIVATE if mapped else Study.from_text(text.replace('["female", "male"]', '["1", "2"]'))
+    for place, name in enumerate(names):
+        read = []
+        for odd in (False, True):
+            book = openpyxl.Workbook()
+            book.active.append(table.column_names)
+            for i, row in enumerate(table.slice(0, 60).to_pylist()):
+                values = row | {"sex": codes[row["sex"]]} | ({names[place]: cell} if odd and i == 3 else {})
+                book.active.append(list(values.values()))
+            book.save(tmp_path / "a.xlsx")
+            found = read_mapped(tmp_path / "a.xlsx", study, mapping if mapped else None, as_text=True)
+            row_tags(found, [name], bytes(32))
+            read.append(private_rows(study, found).rows)
+        others = np.arange(60) != 3
+        for field in ("X", "Y"):
+            one, other = (getattr(rows, field)[others] for rows in read)
+            assert np.isfinite(one).all()
+            np.testing.assert_array_equal(one, other)
 
 
 def test_only_the_form_of_a_table_is_refused() -> None:
