@@ -1,6 +1,6 @@
 """Studies between owners with noise against the fit to all rows without it: errors, coverage, verdicts, and the work.
 
-Four hospitals with 350 to 1,400 gamma stays (26 parameters, a fresh draw for each seed), the four hospitals of the heart
+Four hospitals with 350 to 1,400 gamma stays (26 parameters, a fresh draw each time), the four hospitals of the heart
 disease data (one expert), five hospitals of Parkinson's patients and the twelve stations of Beijing (two experts each).
 A run starts from the fit of the largest site. Errors are root mean squares over the parameters of the distance to the
 fit to all rows, in units of its standard errors; coverage is the share of 95 % intervals that hold its estimates. The

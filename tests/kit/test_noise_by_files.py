@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -160,6 +161,26 @@ def test_a_crash_between_charge_and_answer_costs_the_charge(office: Office, monk
     with pytest.raises(RefusedError, match="charged for an answer that failed"):
         seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, letter))
     assert kinds(folder) == ["init", "charge"]
+
+
+def test_a_restored_folder_would_spend_its_budget_again_and_is_seen_by_its_head(office: Office, tmp_path: Path) -> None:
+    folder, letter = office.folders["ash"].path, office.latest("ash")
+    copied = shutil.copytree(folder, tmp_path / "copy")
+    first = AnswerLetter.from_text(office.answer("ash").read_text())
+    entries, spent = office.folders["ash"].entries, spent_in(office.folders["ash"])
+
+    def restore() -> SiteFolder:
+        shutil.rmtree(folder)
+        shutil.copytree(copied, folder)
+        return SiteFolder.open(folder)
+
+    restored, run = restore(), RunFile.read(office.mail)
+    again = seal_answer(restored, draft_answer(restored, PRIVATE, TABLES["ash"], run, letter))
+    assert decode(again.answer).values != decode(first.answer).values  # other noise, which can be averaged
+    assert spent_in(restored) == spent
+    told = replace(letter, heads={"ash": (len(entries), entries[-1].hash)})
+    with pytest.raises(RefusedError, match="restored from an older copy"):
+        draft_answer(restore(), PRIVATE, TABLES["ash"], run, told)
 
 
 def test_nothing_but_sums_with_noise_is_answered(office: Office) -> None:
