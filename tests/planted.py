@@ -542,6 +542,30 @@ DEFECTS = (
         "return Release(fit, verdict",
         "disclosure/test_lattice.py",
     ),
+    Defect(
+        63,
+        "a fingerprint of private rows that is their sum",
+        "site/site.py",
+        "self._fingerprints[0] if self.account is None else hidden(self._fingerprints[0], self.key)",
+        "self._fingerprints[0]",
+        "site/test_private_answers.py",
+    ),
+    Defect(
+        64,
+        "a cell of a workbook that decides how others are read with noise",
+        "data/tables.py",
+        "read_workbook(path, table_format.sheet, as_text=as_text)",
+        "read_workbook(path, table_format.sheet)",
+        "kit/test_noise_by_files.py",
+    ),
+    Defect(
+        65,
+        "a part of a run that two programs charge",
+        "kit/spending.py",
+        "if None not in part and part in",
+        "if part == () and part in",
+        "kit/test_spending.py",
+    ),
 )
 
 

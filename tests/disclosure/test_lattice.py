@@ -1,17 +1,25 @@
-"""Attack by lattice reduction on exact sums: it reads a column of 0/1 from three files, but not if they are rounded."""
+"""Attack by lattice reduction on exact sums: it reads a column of 0/1 from three files, or from six sums of scores.
+
+It reads none if the files are rounded, or if the sums have noise.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.stats import norm
 
 from consilience.kit.policy import refit
 from consilience.kit.policy.policy import Policy
 from consilience.kit.site_fit import fit_release
 from consilience.kit.study import Study
-from consilience.model import ColumnSummary
+from consilience.messages import PrivateScores
+from consilience.model import ColumnSummary, ConstantGate, Design, GaussianExperts, Mixture, Rows
+from consilience.model.contributions import GRID, contributions, private_total
 from consilience.numerics.arrays import Array
+from consilience.numerics.budget import rho_of
+from consilience.site import Site, answer
 
 flint = pytest.importorskip("flint")
 
@@ -92,3 +100,50 @@ def test_exact_sums_disclose_a_secret_of_everybody(monkeypatch: pytest.MonkeyPat
 def test_rounded_sums_disclose_none() -> None:
     columns, secret = people()
     assert reduced(*released(columns, secret)) is None
+
+
+# ---------------------------------------------------------------------- sums of scores
+
+
+SUMS = 6
+
+
+def scored(columns: dict[str, Array]) -> tuple[list[PrivateScores], list[Rows]]:
+    """Some questions, and the rows as they are if nobody has the secret, and if everybody has it."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([(columns[name] - columns[name].mean()) / columns[name].std() for name in KNOWN])
+    rows = [Rows(np.column_stack([X, np.full(PEOPLE, s)]), columns["y"][:, None]) for s in (0.0, 1.0)]
+    asked = []
+    for place in range(SUMS):
+        B = rng.normal(size=(1, 1, 6))
+        mixture = Mixture(Design.raw(5), ConstantGate(np.ones(1)), GaussianExperts(B, np.full((1, 1, 1), 9.0)))
+        asked.append(PrivateScores(mixture, np.eye(mixture.parameter_count), 5.0, place))
+    return asked, rows
+
+
+def directions(asked: list[PrivateScores], rows: list[Rows]) -> tuple[Array, Array]:
+    """The sums if nobody has the secret ``(m,)``, and what each person adds who has it ``(n, m)``."""
+    without, having = (
+        np.hstack([contributions(q.mixture, each, q.factor, q.clip).astype(float) for q in asked]) for each in rows
+    )
+    return without.sum(axis=0) / GRID, (having - without) / GRID
+
+
+@pytest.mark.slow
+def test_sums_of_scores_disclose_a_secret_of_everybody_without_noise_and_none_with_it() -> None:
+    columns, secret = people()
+    asked, rows = scored(columns)
+    mine = Rows(np.column_stack([rows[0].X[:, :4], secret]), rows[0].Y)
+    base, gains = directions(asked, rows)
+    exact = np.concatenate([private_total(q.mixture, mine, q.factor, q.clip)[:-1] for q in asked]) / GRID
+    assert np.array_equal(reduced(gains.T, exact - base), secret)
+    rho, wins = rho_of(3.0, 1e-6), []
+    for draw in range(20):
+        site = Site("north", mine).private(rho / SUMS, SUMS)
+        left = np.concatenate([answer(q, site).values[:-1] for q in asked]) / GRID - base
+        if draw == 0:
+            assert reduced(gains.T, left) is None
+        alone = (left - 0.3 * gains.sum(axis=0)) @ gains.T / np.sum(gains**2, axis=1)
+        wins.append(np.mean(alone[secret == 1][:, None] > alone[secret == 0][None, :]))
+    # who has the secret is told from who has not at most as often as two tables with another row in place of one
+    assert np.mean(wins) < norm.cdf(2 * np.sqrt(float(rho)))

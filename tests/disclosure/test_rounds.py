@@ -19,7 +19,7 @@ from consilience.messages import Failure, FailureCode, PrivateScores, Summarise,
 from consilience.messages.questions import ScoreSums
 from consilience.model import Rows
 from consilience.numerics.budget import rho_of
-from consilience.site import Site, respond
+from consilience.site import Site, answer, respond
 from contributing import drawn_rows, mixture_of
 from policy_cases import policy_with
 from round_attacks import Refused, contract_ask, free_ask, hospital
@@ -48,6 +48,51 @@ def test_a_coordinator_under_contract_could_compute_rows_and_one_without_is_refu
         attack(free_ask(noisy), noisy)
     assert noisy.account is not None
     assert noisy.account.spent == 0
+
+
+OTHERS: list[tuple[str, Callable[..., float], Callable[[], Site], float]] = [
+    ("Poisson weights", attacks.exponential, attacks.counts, 1e-9),
+    ("class boundary", attacks.class_boundary, attacks.classes, 1e-9),
+    ("crafted start", attacks.crafted_start, partial(hospital, 3000), 1e-6),
+    ("as many experts as rows", attacks.as_many_experts_as_rows, attacks.clusters, 1e-6),
+    ("anchors", attacks.anchors, partial(hospital, groups=np.arange(1000) // 2), 1e-4),
+    ("local steps", attacks.local_steps, partial(hospital, groups=np.arange(1000)), 1e-4),
+    ("critic", attacks.critic, hospital, 1e-3),
+    ("fourth moments", attacks.fourth_moments, attacks.few_rows, 1e-4),
+    ("pairs", attacks.pairs, attacks.few_rows, 1e-4),
+    ("one likelihood", attacks.one_likelihood, hospital, 1e-6),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("attack", "site", "accuracy"), [e[1:] for e in OTHERS], ids=[e[0] for e in OTHERS])
+def test_questions_about_exact_sums_give_rows_and_a_site_with_noise_answers_none(
+    attack: Any, site: Any, accuracy: float
+) -> None:
+    where = site()
+    assert attack(lambda question: answer(question, where), where) < accuracy
+    noisy = Site(where.name, replace(where.data, groups=None), key=where.key).private(rho_of(3.0, 1e-6), 8)
+    with pytest.raises(Refused, match="REFUSED"):
+        attack(free_ask(noisy), noisy)
+    assert noisy.account is not None
+    assert noisy.account.spent == 0
+
+
+def test_where_refusals_begin_tells_nothing_at_a_site_with_noise() -> None:
+    """Where a refusal depends on sums over rows, bisection finds a value; with noise it depends on the question."""
+    where = hospital()
+
+    def guarded(question: Any) -> Any:
+        """What a rule on the number of rows of each expert would answer."""
+        found = free_ask(where)(question)
+        if found.experts.plain[:2].min() < 20:
+            raise Refused("effective_rows")
+        return found
+
+    assert attacks.bisected_refusals(guarded, where) < 1e-6
+    noisy = where.private(rho_of(3.0, 1e-6), 8)
+    said = {respond(encode(attacks.Expect(attacks.gated([t], np.eye(4)[0], 1e9))), noisy) for t in (20.0, 60.0, 200.0)}
+    assert {decode(each).code for each in said} == {FailureCode.REFUSED}
 
 
 def test_under_contract_questions_work_and_memory_are_limited() -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from consilience.cli.app import app
 from consilience.cli.preview import answer_text
 from consilience.columns import Rule
 from consilience.datasets.hospitals import STUDY, hospitals
@@ -27,6 +30,7 @@ from consilience.kit.roster import Roster, RosterSite, check_signature
 from consilience.kit.site_fit import fit_at_site
 from consilience.kit.study import Study
 from consilience.messages import Summarise, encode
+from mail_office import Office, study_with
 
 PLAN, ASH = Study.from_text(STUDY), hospitals()["ash"]
 HASH = f"sha256:{64 * '0'}"
@@ -59,6 +63,22 @@ def test_a_coordinator_does_not_write_what_the_site_reads() -> None:
     assert "\x1b" not in shown
     assert "Replay check: kept" not in shown
     assert f"Asked: {Summarise(2, 1).disclosed}." in shown
+
+
+@posix
+def test_control_characters_in_names_of_files_reach_no_terminal(tmp_path: Path) -> None:
+    office = Office(tmp_path, study_with('name = "OneShot", refine = 1'))
+    office.advance()
+    (office.mail / "a\x1b[2J\u202e\x9b31m.json").write_text("{")
+    for command in (["status", office.mail], ["status", office.mail, "--json"],
+                    ["site", "answer", "ash", office.mail, "--in", tmp_path / "sites"]):  # fmt: skip
+        said = CliRunner().invoke(app, [*map(str, command)]).output
+        assert "a\\u001b[2J\\u202e\\u009b31m.json" in said
+        assert not set(said) & set("\x1b\u202e\x9b")
+    command = [sys.executable, "-c", "from consilience.cli.app import main; main()", "show", "no\x1b[2J.json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "\x1b" not in ended.stderr + ended.stdout
+    assert "no\\u001b[2J.json" in ended.stderr
 
 
 @pytest.mark.parametrize("entry", ["title", "about", "unit"])

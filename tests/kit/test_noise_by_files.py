@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -23,8 +25,10 @@ from consilience.kit.folder import SiteFolder
 from consilience.kit.letters import AnswerLetter, RunFile
 from consilience.kit.mail_folder import answer_name
 from consilience.kit.mail_run import begin_by_files, draft_answer, seal_answer
+from consilience.kit.mapping import MappedColumn, TableMapping, read_mapped
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import private_rows
+from consilience.kit.row_tags import row_tags
 from consilience.kit.site_fit import site_file, validate_rows
 from consilience.kit.spending import charges_in, spent_in
 from consilience.kit.study import Study
@@ -157,6 +161,26 @@ def test_a_crash_between_charge_and_answer_costs_the_charge(office: Office, monk
     with pytest.raises(RefusedError, match="charged for an answer that failed"):
         seal_answer(folder, draft_answer(folder, PRIVATE, TABLES["ash"], run, letter))
     assert kinds(folder) == ["init", "charge"]
+
+
+def test_a_restored_folder_would_spend_its_budget_again_and_is_seen_by_its_head(office: Office, tmp_path: Path) -> None:
+    folder, letter = office.folders["ash"].path, office.latest("ash")
+    copied = shutil.copytree(folder, tmp_path / "copy")
+    first = AnswerLetter.from_text(office.answer("ash").read_text())
+    entries, spent = office.folders["ash"].entries, spent_in(office.folders["ash"])
+
+    def restore() -> SiteFolder:
+        shutil.rmtree(folder)
+        shutil.copytree(copied, folder)
+        return SiteFolder.open(folder)
+
+    restored, run = restore(), RunFile.read(office.mail)
+    again = seal_answer(restored, draft_answer(restored, PRIVATE, TABLES["ash"], run, letter))
+    assert decode(again.answer).values != decode(first.answer).values  # other noise, which can be averaged
+    assert spent_in(restored) == spent
+    told = replace(letter, heads={"ash": (len(entries), entries[-1].hash)})
+    with pytest.raises(RefusedError, match="restored from an older copy"):
+        draft_answer(restore(), PRIVATE, TABLES["ash"], run, told)
 
 
 def test_nothing_but_sums_with_noise_is_answered(office: Office) -> None:
@@ -305,6 +329,41 @@ def test_one_cell_of_a_csv_file_does_not_decide_how_the_others_are_read(tmp_path
     np.testing.assert_array_equal(found.X[others], whole.X[others])
     np.testing.assert_array_equal(found.Y[others], whole.Y[others])
     np.testing.assert_array_equal(whole.X, private_rows(PRIVATE, TABLES["ash"]).rows.X)
+
+
+@pytest.mark.parametrize("cell", ["n/k", True, datetime(2024, 2, 1)])  # noqa: DTZ001 - a workbook knows no zones
+@pytest.mark.parametrize("mapped", [False, True])
+def test_one_cell_of_a_workbook_does_not_decide_how_the_others_are_read(
+    cell: Any, mapped: bool, tmp_path: Path
+) -> None:
+    """A column of numbers alone is one of numbers, and one of dates alone has no tags: one cell would say which."""
+    openpyxl = pytest.importorskip("openpyxl")
+    table = TABLES["ash"]
+    names = ["sex", "log_days", "age", "severity"]
+    codes = {"male": 1, "female": 2}
+    text = STUDY.replace("[model]", NOISE + "[model]", 1)
+    mapping = TableMapping(
+        study=PRIVATE.name,
+        columns=[MappedColumn(name="sex", source="sex", levels={"1": "male", "2": "female"})],
+    )
+    study = PRIVATE if mapped else Study.from_text(text.replace('["female", "male"]', '["1", "2"]'))
+    for place, name in enumerate(names):
+        read = []
+        for odd in (False, True):
+            book = openpyxl.Workbook()
+            book.active.append(table.column_names)
+            for i, row in enumerate(table.slice(0, 60).to_pylist()):
+                values = row | {"sex": codes[row["sex"]]} | ({names[place]: cell} if odd and i == 3 else {})
+                book.active.append(list(values.values()))
+            book.save(tmp_path / "a.xlsx")
+            found = read_mapped(tmp_path / "a.xlsx", study, mapping if mapped else None, as_text=True)
+            row_tags(found, [name], bytes(32))
+            read.append(private_rows(study, found).rows)
+        others = np.arange(60) != 3
+        for field in ("X", "Y"):
+            one, other = (getattr(rows, field)[others] for rows in read)
+            assert np.isfinite(one).all()
+            np.testing.assert_array_equal(one, other)
 
 
 def test_only_the_form_of_a_table_is_refused() -> None:

@@ -96,6 +96,17 @@ def test_two_programs_do_not_spend_the_same_rest(tmp_path: Path, monkeypatch: py
     assert spent_in(folder) == whole
 
 
+def test_two_programs_do_not_charge_the_same_part_of_a_run(tmp_path: Path) -> None:
+    """Each would draw noise of its own, and the site would send more about the study than the study says."""
+    folder = folder_in(tmp_path)
+    charge(folder, RULES, THREE / 8, {"study": "a", "run": "r", "place": 0})
+    with pytest.raises(RefusedError, match="charged before"):
+        charge(folder, RULES, THREE / 8, {"study": "a", "run": "r", "place": 0})
+    charge(folder, RULES, THREE / 8, {"study": "a", "run": "r", "place": 1})
+    charge(folder, RULES, THREE / 8, {"study": "a", "run": "s", "place": 0})
+    assert spent_in(folder) == 3 * THREE / 8
+
+
 def test_the_budget_says_what_was_spent_what_is_left_and_what_it_does_not_cover(tmp_path: Path) -> None:
     folder = folder_in(tmp_path)
     charge(folder, RULES, THREE / 2, {"study": "sha256:one", "run": "r1"})

@@ -13,7 +13,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from scipy.stats import beta, norm
+from scipy.stats import norm
 
 from consilience.fit.private_step import PublicStep
 from consilience.messages import PrivateScores
@@ -22,6 +22,7 @@ from consilience.model.contributions import COUNTED, contributions, private_tota
 from consilience.numerics.budget import noise_variance, rho_of
 from consilience.numerics.discrete_gaussian import discrete_gaussian
 from consilience.site import Site, answer
+from guessing import lower_bound
 
 EPSILON, DELTA = 1.0, 1e-6
 CANARY = (1e3, 1e6)
@@ -63,26 +64,9 @@ def attacked(runs: int) -> tuple[np.ndarray, np.ndarray]:
     return released(more), released(rows)
 
 
-def lower_bound(with_it: np.ndarray, without: np.ndarray) -> float:
-    """ε that the attack shows with 95 % confidence; the threshold is chosen on one half, and judged on the other."""
-    h = len(with_it) // 2
-    grid = np.quantile(np.r_[with_it[:h], without[:h]], np.linspace(0.02, 0.995, 80))
-    bounds = [shown(with_it[:h], without[:h], t) for t in grid]
-    return shown(with_it[h:], without[h:], grid[int(np.argmax(bounds))])
-
-
-def shown(with_it: np.ndarray, without: np.ndarray, threshold: float) -> float:
-    """ε that the attack with a threshold shows."""
-    n = len(with_it)
-    hits, alarms = int((with_it > threshold).sum()), int((without > threshold).sum())
-    low = beta.ppf(0.025, hits, n - hits + 1) if hits else 0.0
-    high = beta.ppf(0.975, alarms + 1, n - alarms) if alarms < n else 1.0
-    return float(np.log(max((low - DELTA) / high, 1e-9)))
-
-
 def check(runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     found = attacked(runs)
-    assert lower_bound(*found) <= EPSILON
+    assert lower_bound(*found, DELTA) <= EPSILON
     auc = float(np.mean(found[0][:2000, None] > found[1][None, :2000]))
     limit = norm.cdf(np.sqrt(float(rho_of(EPSILON, DELTA))))
     assert abs(auc - limit) < 5 / np.sqrt(min(runs, 2000))  # the canary is as visible as a row can be, and no more
@@ -92,7 +76,7 @@ def check(runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
         return real(sensitivity, rho) // 16
 
     monkeypatch.setattr(sys.modules["consilience.site.answer"], "noise_variance", too_small)
-    assert lower_bound(*attacked(runs)) > EPSILON
+    assert lower_bound(*attacked(runs), DELTA) > EPSILON
 
 
 def test_an_attack_shows_no_more_than_the_budget_and_catches_noise_divided_by_four(

@@ -8,8 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from consilience.engines.inprocess import neighbourhoods
 from consilience.fit.private_step import PublicStep
 from consilience.messages import Failure, FailureCode, NoisySums, PrivateScores, Several, Summarise, decode, encode
+from consilience.messages.codec import message_fingerprint
 from consilience.messages.questions import Identify
 from consilience.messages.table import receive
 from consilience.model import Groups, Mixture, Rows
@@ -125,6 +127,38 @@ def test_fingerprints_of_private_sites_have_secrets_of_their_own():
     one, other = (Site("north", rows).private(RHO, 1).fingerprint for _ in range(2))
     assert one != other
     assert Site("north", rows).fingerprint not in (one, other)
+
+
+def test_what_a_site_with_noise_says_of_its_rows_is_a_random_number_without_its_key():
+    """A fingerprint is a sum over rows: 0 without rows, and even if all rows are in pairs, whatever the key is."""
+    _, rows, question = problem()
+    pairs = rows.take(np.repeat(np.arange(rows.n), 2))
+    sites = {"none": rows.take(np.arange(0)), "pairs": pairs, "one more": pairs.take(np.arange(pairs.n - 1))}
+    plain, sent = (
+        {name: [each(Site("north", data, key=bytes([i]) * 32)) for i in range(64)] for name, data in sites.items()}
+        for each in (
+            lambda site: site.fingerprint,
+            lambda site: message_fingerprint(respond(encode(question), replace(site, account=Account(RHO, 1)))),
+        )
+    )
+    assert set(plain["none"]) == {0}
+    assert {each % 2 for each in plain["pairs"]} == {0}
+    assert {each % 2 for each in plain["one more"]} == {0, 1}
+    for found in sent.values():
+        assert len(set(found)) == 64
+        assert 16 < sum(each % 2 for each in found) < 48
+    changed = Site("north", pairs, key=b"key", account=Account(RHO, 1)).fingerprint
+    assert changed != Site("north", sites["one more"], key=b"key", account=Account(RHO, 1)).fingerprint
+
+
+def test_many_small_sites_with_noise_do_not_answer_together_without_it():
+    """Neighbours answer for a sum in one call if they may; sites with an account never do."""
+    _, rows, _question = problem()
+    parts = [rows.take(np.array([i % rows.n])) for i in range(120)]
+    plain = [Site(f"site {i:03d}", data) for i, data in enumerate(parts)]
+    plain = [replace(site, data=replace(site.data, X=site.data.X + i)) for i, site in enumerate(plain)]
+    assert neighbourhoods(plain)
+    assert not neighbourhoods([site.private(RHO, 1) for site in plain])
 
 
 def test_questions_that_do_not_fit_are_refused_before_they_are_charged():

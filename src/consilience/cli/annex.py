@@ -16,6 +16,10 @@ THREATS = (
     ("A row is computed from the file", "sums rest on enough rows, none of which dominates; see the limits"),
     ("A row is computed from two files (rows added, removed or swapped between them)",
      "rows are compared with each earlier release by keyed tags; sets that differ by few rows are refused"),
+    ("A row is computed from sums and differences of several files",
+     "no combination of all releases may rest on fewer rows than the limit"),
+    ("A property of everybody is computed from the digits of several files",
+     "numbers are rounded to a hundredth of their standard errors, or to what two rows move them"),
     ("The same with a column recoded, so that rows are not recognised",
      "sets with nearly as many rows and none in common are refused, unless people state that these are other people"),
     ("A rare group is identified", "every level and pair of levels has no row or enough of them"),
@@ -28,16 +32,16 @@ THREATS = (
 
 UNPROTECTED = (
     "No noise is added. The limits are no guarantee of anonymity.",
-    "Whoever knows all rows but one can compute that row from the file.",
+    "Whoever knows all rows but one learns of that row what rounding leaves: an unusual row moves sums by more.",
     (
         "Whoever has the values of a person can guess better than by chance whether the person is among the rows; "
         "'consilience site preview' states how much better, measured at the site."
     ),
     "The file states means, variances and group sizes of the site: they describe its patients as a whole.",
-    "Rows are compared with one earlier release at a time, not with combinations of several.",
-    "A second folder of the same site knows nothing of what the first released.",
+    "Without a column of people in the policy, a part of the rows that was recoded counts as new rows.",
+    "A second folder of the same site, or one restored from an older copy, knows nothing of what else was released.",
     "People at the site may state that rows are those of other people, where they cannot be compared; it is recorded.",
-    "A group of whom all have a property discloses it of each of them: the file has exact counts of pairs of levels.",
+    "A group of whom all have a property discloses it of each: counts of pairs of levels are within two rows.",
     "A site that asks for other levels because a group is too small tells that the group is small.",
     "The policy, the secret of the tags and the ledger are files of the site: who can write them can change the rules.",
 )

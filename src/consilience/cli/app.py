@@ -23,7 +23,7 @@ from consilience._version import __version__
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.drafting import EMPTY, draft_study
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, Where
-from consilience.cli.output import Output, check_free, console, model_of, study_of, table_of, write
+from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
 from consilience.cli.reporting import check_report, describe_model, report, report_on, write_predictions
 from consilience.cli.run_commands import run_command, status
 from consilience.cli.site_commands import site
@@ -368,8 +368,8 @@ def _end(error: CommandError) -> NoReturn:
     kind = error.problem.value
     if "--json" in sys.argv:  # one line, the last of standard error
         told = {"code": kind.code, "status": kind.status, "message": error.said, "to_do": kind.remedy}
-        sys.stderr.write(f"{json.dumps({'error': told}, ensure_ascii=False)}\n")
+        sys.stderr.write(f"{printable(json.dumps({'error': told}, ensure_ascii=False))}\n")
         sys.exit(kind.status)
-    console().print(f"error {kind.code}: {error.said}", style="red", highlight=False, markup=False)
+    console().print(printable(f"error {kind.code}: {error.said}"), style="red", highlight=False, markup=False)
     console().print(f"{kind.title}. {kind.remedy}", highlight=False, markup=False)
     sys.exit(kind.status)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,6 +26,22 @@ from consilience.kit.private_files import slug
 from consilience.kit.study import Study
 
 
+def printable(text: str) -> str:
+    r"""Return a text as a terminal may show it: control and format characters as escapes, as JSON has them.
+
+    Names of files and words of others may have characters that clear the screen or hide text.
+
+    Examples
+    --------
+    >>> print(printable("a" + chr(27) + "[2J.json"))
+    a\u001b[2J.json
+    """
+    return "".join(
+        json.dumps(letter)[1:-1] if unicodedata.category(letter) in ("Cc", "Cf") and letter not in "\n\t" else letter
+        for letter in text
+    )
+
+
 @dataclass(frozen=True)
 class Output:
     """How a command prints.
@@ -43,12 +60,12 @@ class Output:
     def data(self, document: Mapping[str, Any], text: str) -> None:
         """Print data to standard output: the document as JSON, or the text."""
         text = json.dumps(document, ensure_ascii=False, indent=2) if self.as_json else text
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{printable(text)}\n")
 
     def say(self, text: str, style: str = "") -> None:
         """Print a remark to standard error."""
         if not self.quiet:
-            console().print(text, style=style, highlight=False, markup=False)
+            console().print(printable(text), style=style, highlight=False, markup=False)
 
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
@@ -62,7 +79,7 @@ class Output:
                 with console().status(text):
                     yield
         for each in caught:  # also if quiet: a result that may be wrong is never silent
-            console().print(f"warning: {each.message}", style="yellow", highlight=False, markup=False)
+            console().print(printable(f"warning: {each.message}"), style="yellow", highlight=False, markup=False)
 
 
 def console() -> Console:

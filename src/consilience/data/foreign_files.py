@@ -21,10 +21,11 @@ MOST_CELLS = 10**8
 """Maximum number of cells of a sheet that are read."""
 
 
-def read_workbook(path: Path, sheet: str = "") -> pa.Table:
+def read_workbook(path: Path, sheet: str = "", *, as_text: bool = False) -> pa.Table:
     """Return the table of a sheet of an .xlsx file: names in its first row, and the values that formulas have.
 
-    A column of numbers alone has numbers, one of dates alone has times, and all others have text.
+    A column of numbers alone has numbers, one of dates alone has times, and all others have text; all have with
+    ``as_text``.
     """
     try:
         import openpyxl
@@ -45,12 +46,12 @@ def read_workbook(path: Path, sheet: str = "") -> pa.Table:
         if sheet and sheet not in book.sheetnames:
             found = ", ".join(map(repr, book.sheetnames[:20]))
             raise InvalidInputError(f"{path.name} has no sheet {sheet!r}: its sheets are {found}")
-        return _table_of(book[sheet or book.sheetnames[0]], path)
+        return _table_of(book[sheet or book.sheetnames[0]], path, as_text=as_text)
     finally:
         book.close()
 
 
-def _table_of(sheet: Any, path: Path) -> pa.Table:
+def _table_of(sheet: Any, path: Path, *, as_text: bool) -> pa.Table:
     rows = sheet.iter_rows(values_only=True)
     head = list(next(rows, ()))
     while head and head[-1] is None:
@@ -66,7 +67,7 @@ def _table_of(sheet: Any, path: Path) -> pa.Table:
         if any(value is not None for value in values):
             for column, value in zip(cells, values, strict=True):
                 column.append(value)
-    return pa.table([_column(values) for values in cells], names=names)
+    return pa.table([_column(values, as_text=as_text) for values in cells], names=names)
 
 
 def _blank(value: Any) -> Any:
@@ -75,8 +76,10 @@ def _blank(value: Any) -> Any:
     return value
 
 
-def _column(values: Sequence[Any]) -> pa.Array:
+def _column(values: Sequence[Any], *, as_text: bool) -> pa.Array:
     there = [value for value in values if value is not None]
+    if as_text:
+        return pa.array([None if value is None else _text(value) for value in values], pa.large_string())
     if all(isinstance(value, bool) for value in there):
         return pa.array(values, pa.bool_())
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in there):
@@ -92,8 +95,8 @@ def _text(value: Any) -> str:
     return value.isoformat(" ") if isinstance(value, datetime) else str(value)
 
 
-def read_statistics_file(path: Path, kind: str) -> pa.Table:
-    """Return the table of a file of SAS, SPSS or Stata, with codes as they are stored."""
+def read_statistics_file(path: Path, kind: str, *, as_text: bool = False) -> pa.Table:
+    """Return the table of a file of SAS, SPSS or Stata, with codes as they are stored; as text with ``as_text``."""
     try:
         import pyreadstat
     except ImportError as error:
@@ -106,9 +109,10 @@ def read_statistics_file(path: Path, kind: str) -> pa.Table:
         columns, _ = getattr(pyreadstat, STATISTICS[kind])(str(path), output_format="dict")
     except (pyreadstat.ReadstatError, ValueError) as error:
         raise InvalidInputError(f"{path.name} cannot be read: is it a file of this kind, and whole?") from error
-    return pa.table({str(name): _stored(list(values)) for name, values in columns.items()})
+    return pa.table({str(name): _stored(list(values), as_text=as_text) for name, values in columns.items()})
 
 
-def _stored(values: Sequence[Any]) -> pa.Array:
+def _stored(values: Sequence[Any], *, as_text: bool) -> pa.Array:
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return _column([None if value is None or value == "" or value != value else value for value in plain])  # noqa: PLR0124 - NaN
+    there = [None if value is None or value == "" or value != value else value for value in plain]  # noqa: PLR0124 - NaN
+    return _column(there, as_text=as_text)

@@ -45,7 +45,8 @@ def read_table(path: str | Path, *, as_text: bool = False, table_format: TableFo
     path : path
         Its name ends in .parquet, .csv, .tsv, .csv.gz, .xlsx, .sas7bdat, .xpt, .sav or .dta.
     as_text : bool
-        Whether all columns of a CSV file are read as text: no cell then decides how others are read.
+        Whether all columns are read as text, unless the file itself states their types, as Parquet does: no cell then
+        decides how others are read.
     table_format : TableFormat
     """
     path = Path(path)
@@ -57,8 +58,8 @@ def read_table(path: str | Path, *, as_text: bool = False, table_format: TableFo
         if kind in ("csv", "tsv"):
             return _read_csv(path, table_format, as_text=as_text)
         if kind == "xlsx":
-            return read_workbook(path, table_format.sheet)
-        return pq.read_table(path) if kind == "parquet" else read_statistics_file(path, kind)
+            return read_workbook(path, table_format.sheet, as_text=as_text)
+        return pq.read_table(path) if kind == "parquet" else read_statistics_file(path, kind, as_text=as_text)
     except FileNotFoundError as error:
         raise InvalidInputError(f"{path.name} was not found: check the path") from error
     except OSError as error:

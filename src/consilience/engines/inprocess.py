@@ -64,7 +64,7 @@ def neighbourhoods(sites: Sequence[Site]) -> list[Span]:
 
 
 def _is_small(site: Site) -> bool:
-    return isinstance(site.data, Rows) and 0 < site.data.n <= SMALL
+    return isinstance(site.data, Rows) and 0 < site.data.n <= SMALL and site.account is None
 
 
 def _columns(site: Site) -> tuple[int, int, bool, bool, bool, bool]:

@@ -120,9 +120,9 @@ def draft_answer(
     source : Path, optional
         File of the table, for the ledger.
     approved_by : str
+        Who approves the answer, for the ledger.
     mapping : TableMapping, optional
         Through which the table was read; recorded.
-        Who approves the answer, for the ledger.
 
     Raises
     ------

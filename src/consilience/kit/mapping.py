@@ -41,6 +41,8 @@ DATES: dict[str, str] = {
 }  # fmt: skip
 CLOCKS = ("", " %H:%M", " %H:%M:%S", "T%H:%M", "T%H:%M:%S")
 """What may follow a date in a cell."""
+STORED_DATE = "%Y-%m-%d %H:%M:%S"
+"""How a date is read that a workbook has as a date, and not as text."""
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 WITH_COMMA = r"^([+-]?\d*),(\d+)([eE][+-]?\d+)?$"
 ISO_DATE = r"^\d{4}-\d{2}-\d{2}$"
@@ -183,7 +185,7 @@ def read_mapped(path: Any, study: Study, mapping: TableMapping | None, *, as_tex
     study : Study
     mapping : TableMapping or None
     as_text : bool
-        Whether the columns of a CSV file are read as text; a mapping always reads them so.
+        As in :func:`~consilience.data.tables.read_table`; through a mapping a table is always read so.
     """
     if mapping is None:
         return read_table(path, as_text=as_text)
@@ -350,8 +352,8 @@ def _seconds(values: pa.Array, order: str) -> np.ndarray[Any, np.dtype[np.float6
     if str(values.type) not in TEXT:
         return np.full(len(values), np.nan)
     best = np.full(len(values), np.nan)
-    for clock in CLOCKS:
-        parsed = _plain(pc.strptime(values, format=DATES[order] + clock, unit="s", error_is_null=True))
+    for form in [*(DATES[order] + clock for clock in CLOCKS), STORED_DATE]:
+        parsed = _plain(pc.strptime(values, format=form, unit="s", error_is_null=True))
         best = np.where(np.isnan(best), parsed, best)
     return best
 

@@ -61,11 +61,15 @@ def charge(folder: SiteFolder, rules: PrivacyRules, rho: Fraction, what: Mapping
     Raises
     ------
     RefusedError
-        If all charges together would be more than the policy allows; nothing is charged then.
+        If all charges together would be more than the policy allows, or if this part of the run was charged by another
+        program in the meantime; nothing is charged then.
     """
     entries = folder.entries
     spent = sum((_rho_of(entry) for entry in entries if entry.kind == "charge"), Fraction(0))
     check_spending(rules, spent, rho)
+    part = (what.get("run"), what.get("place"))
+    if None not in part and part in {(e.details.get("run"), e.details.get("place")) for e in entries}:
+        raise RefusedError(f"part {part[1]} of the budget of this run was charged before: another program answers too")
     details = {**what, "rho": _text(rho), "spent": _text(spent + rho)}
     return ledger.append(folder.path / LEDGER, "charge", details, head=ledger.head_of(entries))
 

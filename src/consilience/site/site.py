@@ -87,6 +87,20 @@ def _mixed(sums: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return sums ^ (sums >> _HALF)
 
 
+def hidden(found: int, key: bytes) -> int:
+    """Return a keyed hash of a fingerprint, which is a random number to whoever lacks the key.
+
+    A fingerprint itself is a sum over rows: whatever its key, it is 0 without rows, and even if all rows are in pairs.
+
+    Examples
+    --------
+    >>> hidden(0, b"secret of a run") == 0, hidden(1, b"one") == hidden(1, b"other")
+    (False, False)
+    """
+    data = found.to_bytes(8, "little")
+    return int.from_bytes(blake2b(data, digest_size=8, key=key[:64], person=b"consilience-rows").digest(), "little")
+
+
 # ---------------------------------------------------------------- site
 
 KEPT_TRACES = 20
@@ -171,13 +185,13 @@ class Site:
 
     @property
     def fingerprint(self) -> int:
-        """Fingerprint of the rows, as they were read last."""
+        """Fingerprint of the rows, as they were read last; that of a site with noise says only whether they changed."""
         if not self._fingerprints:
             if isinstance(self.data, Rows) or self.keep:
                 self._keep_fingerprint(fingerprint(self._kept, self.key))
             else:
                 deque(self.chunks(), maxlen=0)
-        return self._fingerprints[0]
+        return self._fingerprints[0] if self.account is None else hidden(self._fingerprints[0], self.key)
 
     def sample(self, rng: np.random.Generator, size: int = SUBSAMPLE) -> Rows:
         """Draw at most ``size`` rows without replacement; all rows if there are groups."""

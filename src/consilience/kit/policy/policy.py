@@ -211,7 +211,7 @@ COMMENTS = {
         '"limits": one file within the limits above, which are no guarantee. "coordinator": exact sums in rounds,\n'
         "from which the coordinator could compute rows: add it only under a contract that forbids this."
     ),
-    "max_epsilon": "Largest epsilon of one study with noise: the smaller, the more noise.",
+    "max_epsilon": "Largest epsilon of one run of a study with noise: the smaller, the more noise.",
     "max_epsilon_ever": (
         "Largest epsilon of all answers with noise together, of all studies over any table of this folder.\n"
         "'consilience site budget' shows what is spent. A larger number here cannot be taken back."
