@@ -44,6 +44,7 @@ from consilience.model.contributions import refusal
 from consilience.runs import EngineOverSites, Journal, Run, RunOptions, run
 from consilience.runs.run import RunKeywords
 from consilience.site import Site
+from consilience.site.masks import in_one_process
 from consilience.site.site import check_label_count
 
 ESTIMATORS = "MixtureOfExpertsRegressor, MixtureOfExpertsClassifier, MixtureOfRegressions or GaussianMixture"
@@ -534,6 +535,9 @@ class Federation:
             sites = [site.by_client() for site in sites]
         if method.budget is not None:
             sites = with_budgets(sites, method.budget, self._engine, options)
+        if method.masked is not None:
+            masks = in_one_process([site.name for site in sites], method.masked)
+            sites = [replace(site, masks=each) for site, each in zip(sites, masks, strict=True)]
         self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
         task = replace(_task(models, sites, options.journal), institutions=self._institutions)
@@ -593,7 +597,8 @@ def _task(models: Sequence[MixtureEstimator], sites: Sequence[Site], journal: ob
     names, budget = first.columns_.terms if hasattr(first, "feature_names_in_") else (), budget_of(first)
     d, q = sites[0].shape
     asked: dict[str, Any] = {"start": first.mixture_init, "seed": int(seed), "names": names, **budget}
-    return Task(specifications, d, q, **asked, clustered=sites[0].clustered)
+    of_sites: dict[str, Any] = {"clustered": sites[0].clustered, "sites": tuple(site.name for site in sites)}
+    return Task(specifications, d, q, **asked, **of_sites)
 
 
 def _drawn(random_state: Any) -> int:

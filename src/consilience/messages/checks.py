@@ -208,6 +208,12 @@ def check_fit_site(question: questions.FitSite) -> None:
     check_work(question, question.orders, *(question.columns or (0, 1)))
 
 
+def check_masked(question: questions.Masked) -> None:
+    """Raise an error unless the sites of a masked sum are at least two, in order and each once."""
+    if len(question.sites) < 2 or not all(a < b for a, b in pairwise(question.sites)):
+        raise MessageError("a masked sum needs the names of at least two sites, in order")
+
+
 def check_private_scores(question: questions.PrivateScores) -> None:
     """Raise an error if factor and clip do not fit the mixture, or if a row takes too much memory."""
     mixture, P = question.mixture, question.mixture.parameter_count
@@ -382,6 +388,12 @@ def are_start_candidates(asked: questions.ProposeStart, given: questions.StartCa
     """Whether the mixtures have the layout of the specification."""
     blank = asked.specification.blank(asked.summary)
     return all(_same_layout(mixture, blank) for mixture in given.mixtures)
+
+
+def are_masked_sums(asked: questions.Masked, given: questions.MaskedSums) -> bool:
+    """Whether masked sums have the values of the private sum that they are of, on its grid."""
+    P, clip = asked.question.mixture.parameter_count, asked.question.clip
+    return len(given.values) == P + 1 and given.clip == clip
 
 
 def are_noisy_sums(asked: questions.PrivateScores, given: questions.NoisySums) -> bool:

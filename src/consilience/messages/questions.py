@@ -7,6 +7,7 @@ Which questions there are is said by :mod:`consilience.messages.table`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -454,6 +455,87 @@ class NoisySums:
             raise ValueError("noisy sums on different grids do not add")
         values = tuple(a + b for a, b in zip(self.values, other.values, strict=True))
         return NoisySums(values, self.clip, self.variance + other.variance)
+
+
+@dataclass(frozen=True, eq=False)
+class Masked:
+    """Ask for a private sum in a form of which only the sum over all named sites can be read: :class:`MaskedSums`.
+
+    Parameters
+    ----------
+    question : PrivateScores
+    sites : tuple of str
+        Names of the sites whose answers are added, this one among them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.datasets import soft
+    >>> truth = soft(10, random_state=0).truth
+    >>> asked = PrivateScores(truth, np.eye(truth.parameter_count), 1.0, place=0)
+    >>> Masked(asked, ("north", "south")).place
+    0
+    """
+
+    question: PrivateScores
+    sites: tuple[str, ...]
+
+    @property
+    def place(self) -> int:
+        """Which part of the site's budget the answer is charged to."""
+        return self.question.place
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        return f"as a sum over {len(self.sites)} sites that is opened only if all answer: {self.question.disclosed}"
+
+
+WORD = 2**64
+"""Masked integers are added modulo this."""
+
+
+@dataclass(frozen=True)
+class MaskedSums:
+    """Integers of one site with noise and masks: each is uniform on its own, and the masks of all sites cancel.
+
+    Parameters
+    ----------
+    values : tuple of int
+        Numbers from -2^63 to 2^63 - 1, that is modulo 2^64.
+    clip : float
+        As in :class:`NoisySums`.
+    variance : int
+        Variance of the noise of each value, of this site alone.
+
+    Examples
+    --------
+    >>> MaskedSums.opened([MaskedSums((2**63 - 1, 4), 1.0, 7), MaskedSums((-(2**63) + 8, 1), 1.0, 7)])
+    NoisySums(values=(7, 5), clip=1.0, variance=14)
+    """
+
+    values: tuple[int, ...]
+    clip: float
+    variance: int
+
+    @staticmethod
+    def opened(parts: Sequence[MaskedSums]) -> NoisySums:
+        """Return the sum over all sites, in which the masks cancel."""
+        if len({part.clip for part in parts}) != 1:
+            raise ValueError("masked sums on different grids do not add")
+        values = tuple(signed(sum(each)) for each in zip(*(part.values for part in parts), strict=True))
+        return NoisySums(values, parts[0].clip, sum(part.variance for part in parts))
+
+
+def signed(value: int) -> int:
+    """Return the number from -2^63 to 2^63 - 1 that is ``value`` modulo 2^64.
+
+    Examples
+    --------
+    >>> signed(2**64 - 3)
+    -3
+    """
+    return (value + WORD // 2) % WORD - WORD // 2
 
 
 # ---------------------------------------------------------------- clients: groups of rows with one label

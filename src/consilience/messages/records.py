@@ -32,6 +32,9 @@ MOST_PARTS = 1_000
 MOST_STARTS = 10**4
 MOST_ITERATIONS = 10**6
 MOST_PLACES = 10**4
+MOST_MASKED = 10_000
+"""Largest number of sites of a masked sum."""
+LONGEST_NAME = 1_000
 MOST_SUM = 2**62
 """Largest integer of a noisy sum; contributions of rows are at most 2^21 each."""
 OTHER = 255
@@ -78,6 +81,23 @@ class FamilyName:
             return family_of(name).family
         except InvalidInputError as error:
             raise MessageError(str(error)) from error
+
+
+class SiteName:
+    """Codec of the name of a site, as its bytes in UTF-8."""
+
+    letters = Tuple(Whole(0, 255), LONGEST_NAME)
+
+    def write(self, value: str, to: codec.Writer) -> None:
+        """Append the bytes to the head."""
+        self.letters.write(value.encode(), to)
+
+    def read(self, source: codec.Reader) -> str:
+        """Read a name."""
+        try:
+            return bytes(self.letters.read(source)).decode()
+        except UnicodeDecodeError as error:
+            raise MessageError("the name of a site is not text in UTF-8") from error
 
 
 class ExpertsOfFamily:
@@ -178,6 +198,11 @@ SITE_MODEL = Struct(
 
 # ---------------------------------------------------------------- rows of the table
 
+PRIVATE_SCORES = Struct(
+    questions.PrivateScores,
+    {"mixture": MIXTURE, "factor": MATRIX, "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
+    checks.check_private_scores,
+)
 EXPECT = Struct(Expect, {"mixture": MIXTURE, "information": FLAG})
 SCORE_SUMS = Struct(questions.ScoreSums, {"mixture": MIXTURE})
 SUMS = OneOf(EXPECT, SCORE_SUMS)
@@ -282,11 +307,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         kinds=(34, 35),
-        question=Struct(
-            questions.PrivateScores,
-            {"mixture": MIXTURE, "factor": MATRIX, "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
-            checks.check_private_scores,
-        ),
+        question=PRIVATE_SCORES,
         answer=Struct(
             questions.NoisySums,
             {"values": Tuple(Whole(-MOST_SUM, MOST_SUM), MOST_COLUMNS), "clip": NUMBER, "variance": Whole(1, MOST_SUM)},
@@ -294,6 +315,25 @@ ROWS: tuple[Row, ...] = (
         reads=checks.reads_single_rows,
         fits=checks.are_noisy_sums,
         largest=lambda asked: checks.HEADS + asked.mixture.parameter_count + 1,
+    ),
+    Row(
+        kinds=(36, 37),
+        question=Struct(
+            questions.Masked,
+            {"question": OneOf(PRIVATE_SCORES), "sites": Tuple(SiteName(), MOST_MASKED)},
+            checks.check_masked,
+        ),
+        answer=Struct(
+            questions.MaskedSums,
+            {
+                "values": Tuple(Whole(-(2**63), 2**63 - 1), MOST_COLUMNS),
+                "clip": NUMBER,
+                "variance": Whole(1, MOST_SUM),
+            },
+        ),
+        adds=False,
+        fits=checks.are_masked_sums,
+        largest=lambda asked: checks.HEADS + asked.question.mixture.parameter_count + 1,
     ),
     Row(
         kinds=(10, 20),

@@ -32,6 +32,7 @@ from consilience.fit.private_step import (
     simulated_rows,
 )
 from consilience.messages import Dialogue, NoisySums, PrivateScores, Several, Total
+from consilience.methods.masked_sums import SPARE, affordable, masked_sums
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import Mixture, Rows, expect
 from consilience.model.contributions import COUNTED
@@ -65,6 +66,9 @@ class Privacy:
         What is protected: ``"row"``.
     rhos : tuple of Fraction
         ρ of each round at each site; they add.
+    sums : {"each", "masked"}
+        Whether this holds for what each site sends, or for the sum over sites, if not more of them collude than the
+        method states.
 
     Examples
     --------
@@ -76,6 +80,7 @@ class Privacy:
     delta: float
     unit: str
     rhos: tuple[Fraction, ...]
+    sums: str = "each"
 
     @property
     def rho(self) -> Fraction:
@@ -83,7 +88,8 @@ class Privacy:
         return sum(self.rhos, Fraction(0))
 
     def __str__(self) -> str:
-        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for each {self.unit} of a site, in {len(self.rhos)} rounds"
+        of = f"ε = {self.epsilon:g}, δ = {self.delta:g} for each {self.unit} of a site, in {len(self.rhos)} rounds"
+        return of if self.sums == "each" else f"{of} of masked sums"
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +140,10 @@ class PrivateFit(InferredFit):
 
 @dataclass(frozen=True, eq=False)
 class ScoredRound:
-    """A round as it was answered: the step, the total over sites and what is known of it."""
+    """A round as it was answered: the step, the total over sites and what is known of it.
+
+    ``sites`` is the number of sites whose sums were masked together; 0 if they were not masked.
+    """
 
     step: PublicStep
     total: Array
@@ -142,6 +151,15 @@ class ScoredRound:
     share: int
     rows: float
     end: Mixture
+    sites: int = 0
+
+    @classmethod
+    def of(cls, step: PublicStep, sums: NoisySums, share: int, sites: int = 0) -> ScoredRound:
+        """Return the round of which these are the sums over sites and over some parts of the budget, which average."""
+        values = np.array(sums.values, dtype=np.float64) / share
+        total, noise = values[:-1] * step.unit, step.noise(sums.variance) / share**2
+        rows = max(float(values[-1]) / COUNTED, 1.0)
+        return cls(step, total, noise, share, rows, step.move(total, rows), sites)
 
     def surprise(self, rows: float, before: float = 0.0) -> float:
         """Return q of the total, where the noise of the round before, of this variance, has moved the mixture too."""
@@ -169,6 +187,13 @@ class PrivateScoring(Method):
     start : estimator, Mixture or None
         Public start: a model of the same form. None for that of :meth:`consilience.Federation.fit`, or of the
         estimator.
+    sums : {"each", "masked"}
+        ``"each"``: every site adds noise of its own, and the guarantee is for what it sends. ``"masked"``: sites add
+        shares of one noise, and mask their sums so that only the sum over all of them can be read; the guarantee is for
+        that sum. Worth it from ten small sites on, or for ε = 1. Needs the package cryptography.
+    colluding : int
+        For masked sums: number of sites that may tell the coordinator their masks and their noise. If all but one do,
+        ρ of that one is as many times as large as there are shares of the noise that are enough.
     covariates : (m, d) array
         Public or simulated rows of covariates that are like those of the sites. Steps and standard errors are computed
         from them; the guarantee does not depend on them. If a column varies much less here than at the sites, steps are
@@ -186,6 +211,8 @@ class PrivateScoring(Method):
     unit: str = "row"
     rounds: int = 5
     start: Any = None
+    sums: str = "each"
+    colluding: int = 1
     covariates: ArrayLike | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -196,12 +223,26 @@ class PrivateScoring(Method):
             raise InvalidInputError(f"unit={self.unit!r}: expected 'row'; groups and persons are not protected as such")
         if self.covariates is None:
             raise InvalidInputError(NO_COVARIATES)
+        if self.sums not in ("each", "masked"):
+            raise InvalidInputError(f"sums={self.sums!r}: expected 'each' or 'masked'")
+        check_whole("colluding", self.colluding, "a whole number", least=0)
 
     @property
     def budget(self) -> tuple[Fraction, int]:
         """ρ of each part of the budget of a site, and the number of parts."""
-        parts = sum(schedule(self.rounds)[1])
+        parts = sum(share for _, share in self.plan)
         return rho_of(self.epsilon, self.delta) / parts, parts
+
+    @property
+    def plan(self) -> list[tuple[float, int]]:
+        """λ and parts of the budget of each step, if all goes well."""
+        steps = list(zip(*schedule(self.rounds), strict=True))
+        return steps if self.masked is None else [*steps, (0.0, SPARE)]
+
+    @property
+    def masked(self) -> int | None:
+        """Number of colluding sites that masked sums tolerate; None if the answers of sites are not masked."""
+        return self.colluding if self.sums == "masked" else None
 
     def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:
         """Return the dialogue that fits the specification of a task."""
@@ -213,8 +254,8 @@ class PrivateScoring(Method):
         Y, _ = given.sample(X, np.random.default_rng(task.seed))
         problem = task.problem(specification, column_summary(Rows(X, Y)))
         start = problem.from_start(given)
-        rounds = yield from self.scored(start, X)
-        return [self.fit(problem, X, start, rounds, task.seed)]
+        scored = yield from self.scored(start, X, None if self.masked is None else task.sites)
+        return [self.fit(problem, X, start, scored, task.seed)]
 
     # ------------------------------------------------------------------ what is public
 
@@ -228,24 +269,37 @@ class PrivateScoring(Method):
 
     # ------------------------------------------------------------------ rounds
 
-    def scored(self, start: Mixture, X: Array) -> Dialogue[list[ScoredRound]]:
-        """Take the steps; after the first total, decide on their number."""
-        damping, shares = schedule(self.rounds)
-        plan = list(zip(damping, shares, strict=True))
-        here, rounds, place = start, list[ScoredRound](), 0
+    def scored(
+        self, start: Mixture, X: Array, sites: tuple[str, ...] | None
+    ) -> Dialogue[tuple[list[ScoredRound], list[int]]]:
+        """Take the steps; after the first total, decide on their number. Return also the parts of all rounds.
+
+        ``sites`` are those whose sums are masked together; None if they are not masked.
+        """
+        plan, here, rounds, spent = self.plan, start, list[ScoredRound](), list[int]()
         while plan:
             lam, share = plan.pop(0)
-            done = yield from ask_round(PublicStep.at(here, X, lam), place, share)
-            here, place = done.end, place + share
-            rounds.append(done)
+            step = PublicStep.at(here, X, lam)
+            sums, sites = yield from asked_sums(step, sum(spent), share, sites)
+            spent.append(share)
+            if sums is None:
+                plan = affordable([(lam, share), *plan], self.budget[1] - sum(spent))
+                continue
+            rounds.append(done := ScoredRound.of(step, sums, share, len(sites or ())))
+            here = done.end
             if len(rounds) == 1 and done.surprise(done.rows) > FAR:
                 plan = shorter_steps(plan)
-        return rounds
+        if not rounds:
+            raise InvalidInputError("no masked sum was opened before the budget was spent: too many sites were lost")
+        return rounds, spent
 
-    def fit(self, problem: Problem, X: Array, start: Mixture, rounds: Sequence[ScoredRound], seed: int) -> PrivateFit:
+    def fit(
+        self, problem: Problem, X: Array, start: Mixture, scored: tuple[list[ScoredRound], list[int]], seed: int
+    ) -> PrivateFit:
         """Return the fit at the mean of the last ends, with its covariance and the verdict."""
-        shares = [each.share for each in rounds]
-        n = max(float(np.average([each.rows for each in rounds], weights=shares)), 1.0)
+        rounds, spent = scored
+        same = [each for each in rounds if each.sites == rounds[-1].sites]  # with the rows of the same sites
+        n = max(float(np.average([each.rows for each in same], weights=[each.share for each in same])), 1.0)
         last = rounds[-AVERAGED:]
         weights = [each.share for each in last]
         end = start.with_vector(np.average([each.end.to_vector() for each in last], axis=0, weights=weights))
@@ -255,7 +309,8 @@ class PrivateScoring(Method):
         before = [0.0, *(each.noise for each in rounds)]
         surprises = tuple(each.surprise(n, noise) for each, noise in zip(rounds, before, strict=False))
         unsettled = unsettled_reason(surprises[-1], np.sqrt(np.diagonal(covariance)), expected)
-        privacy = Privacy(self.epsilon, self.delta, self.unit, tuple(self.budget[0] * share for share in shares))
+        rhos = tuple(self.budget[0] * share for share in spent)
+        privacy = Privacy(self.epsilon, self.delta, self.unit, rhos, self.sums)
         sentence = f"the last total is {'more' if unsettled else 'no more'} than noise and chance"
         stop = MethodStop(sentence, converged=not unsettled)
         fit = problem.fit(ended(end, X, seed, n, stop), without="no information was asked for")
@@ -269,18 +324,17 @@ class PrivateScoring(Method):
         )
 
 
-def ask_round(step: PublicStep, place: int, share: int) -> Dialogue[ScoredRound]:
-    """Ask for the total at a step, with the noise of some parts of the budget, which are averaged."""
+def asked_sums(
+    step: PublicStep, place: int, share: int, sites: tuple[str, ...] | None
+) -> Dialogue[tuple[NoisySums | None, tuple[str, ...] | None]]:
+    """Ask for the sums at a step, once for each of some parts of the budget; return also the sites that answered."""
     asked = tuple(PrivateScores(step.mixture, step.factor, step.clip, place + i) for i in range(share))
+    if sites is not None:
+        return (yield from masked_sums(asked, sites))
     if share == 1:
-        sums: NoisySums = yield Total(asked[0])
-    else:
-        several = yield Total(Several(asked))
-        sums = reduce(add, several.items)
-    values = np.array(sums.values, dtype=np.float64) / share
-    total, noise = values[:-1] * step.unit, step.noise(sums.variance) / share**2
-    rows = max(float(values[-1]) / COUNTED, 1.0)
-    return ScoredRound(step, total, noise, share, rows, step.move(total, rows))
+        return (yield Total(asked[0])), None
+    several = yield Total(Several(asked))
+    return reduce(add, several.items), None
 
 
 def shorter_steps(plan: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:

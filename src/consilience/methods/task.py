@@ -46,6 +46,8 @@ class Task:
         Whether sites may be asked for products of scores, so that standard errors are those of one table.
     institutions : mapping of str to str
         Institution of each site that shares one with others; other sites stand for themselves.
+    sites : tuple of str
+        Names of the sites, for a method that names them in its questions.
 
     Examples
     --------
@@ -65,6 +67,7 @@ class Task:
     clustered: bool = False
     sandwich: bool = True
     institutions: Mapping[str, str] = field(default_factory=dict)
+    sites: tuple[str, ...] = field(default=(), repr=False)
 
     def only(self, method: str) -> Specification:
         """Return the only specification; raise an error that names the method if there are several."""
@@ -129,6 +132,11 @@ class Method(ABC):
     @property
     def budget(self) -> tuple[Fraction, int] | None:
         """ρ of each part of the budget of a site for noisy answers, and the number of parts; None without noise."""
+        return None
+
+    @property
+    def masked(self) -> int | None:
+        """Number of colluding sites that masked sums tolerate; None if the answers of sites are not masked."""
         return None
 
     def most_rounds(self, task: Task) -> int:

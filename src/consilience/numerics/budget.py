@@ -107,3 +107,24 @@ def noise_variance(sensitivity: int, rho: Fraction) -> int:
     if sensitivity < 1 or rho <= 0:
         raise InvalidInputError(f"sensitivity={sensitivity}, rho={rho}: expected positive numbers")
     return -(-(sensitivity**2) * rho.denominator // (2 * rho.numerator))
+
+
+LEAST_SHARE = 10_000
+"""Least variance of a share of noise: sums of shares are then a discrete Gaussian but for less than e^-90000."""
+
+
+def shared_variance(sensitivity: int, rho: Fraction, sites: int, colluding: int) -> int:
+    """Return the variance of each site's share of the noise, of which all but ``colluding`` shares are enough.
+
+    A sum of ``m`` discrete Gaussians of variance ``v`` is not one of variance ``m v``, but nearly so: its divergence is
+    that of ``(Δ / √(m v) + τ √P)² / 2`` in place of ``Δ² / (2 m v)``, with ``τ ≤ 10 m exp(-π² v)`` (Kairouz, Liu and
+    Steinke, "The distributed discrete Gaussian mechanism for federated learning with secure aggregation", Proceedings
+    of Machine Learning Research 139 (2021)). One unit more of sensitivity is far more than τ √P.
+
+    Examples
+    --------
+    >>> rho = Fraction(1, 40)
+    >>> shared_variance(2**20, rho, sites=10, colluding=1) * 9 >= noise_variance(2**20, rho)
+    True
+    """
+    return max(LEAST_SHARE, -(-noise_variance(sensitivity + 1, rho) // max(sites - colluding, 1)))

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
 from threading import Lock
+from typing import Any, TypeVar
 
 from consilience.errors import InvalidInputError
 from consilience.messages import FailureCode, SiteError
-from consilience.messages.questions import NoisySums
+from consilience.messages.questions import MaskedSums, NoisySums
+
+Sums = TypeVar("Sums", NoisySums, MaskedSums)
 
 
 @dataclass(eq=False)
@@ -48,7 +51,7 @@ class Account:
     charged: Mapping[int, str] = field(default_factory=dict, repr=False)
     record: Callable[[int, bytes], None] | None = field(default=None, repr=False)
     _charged: dict[int, str] = field(default_factory=dict, init=False, repr=False)
-    _given: dict[int, NoisySums] = field(default_factory=dict, init=False, repr=False)
+    _given: dict[int, Any] = field(default_factory=dict, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +64,7 @@ class Account:
         """ρ of all parts that were charged."""
         return self.rho * len(self._charged)
 
-    def answer(self, place: int, question: bytes, draw: Callable[[Fraction], NoisySums]) -> NoisySums:
+    def answer(self, place: int, question: bytes, draw: Callable[[Fraction], Sums]) -> Sums:
         """Charge a part of the budget, then return ``draw(rho)``; return what was drawn for the same question before.
 
         Raises
@@ -74,7 +77,8 @@ class Account:
             if self._charged.get(place, asked) != asked or not 0 <= place < self.parts:
                 raise SiteError(FailureCode.REFUSED, f"part {place} of the budget is spent, or there is none")
             if place in self._given:
-                return self._given[place]
+                kept: Sums = self._given[place]
+                return kept
             if place in self._charged:
                 raise SiteError(
                     FailureCode.REFUSED, f"part {place} of the budget was charged for an answer that failed"
@@ -83,7 +87,8 @@ class Account:
                 self.record(place, question)
             self._charged[place] = asked
             self._given[place] = draw(self.rho)
-            return self._given[place]
+            found: Sums = self._given[place]
+            return found
 
 
 def question_hash(question: bytes) -> str:

@@ -21,9 +21,10 @@ from consilience.messages.table import decode_question, receive, row_of
 from consilience.model import ColumnSummary, Rows, Statistics
 from consilience.model.contributions import private_total, total_sensitivity
 from consilience.model.rows import sample_labels
-from consilience.numerics.budget import noise_variance
+from consilience.numerics.budget import noise_variance, shared_variance
 from consilience.numerics.discrete_gaussian import discrete_gaussian
 from consilience.site.local_fit import local_fit
+from consilience.site.masks import masked
 from consilience.site.site import Site
 
 
@@ -64,10 +65,12 @@ def answer(question: Question, site: Site) -> Answer:
 
 
 def check_private(question: Question, site: Site) -> None:
-    """Raise an error if a site with an account is asked for an answer without noise, or one without for noise."""
+    """Raise an error unless a site with an account is asked for noise, one with masks for masked noise, others not."""
     asked = question.questions if isinstance(question, Several) else (question,)
-    if any(isinstance(part, questions.PrivateScores) == (site.account is None) for part in asked):
+    if any(isinstance(part, (questions.PrivateScores, questions.Masked)) == (site.account is None) for part in asked):
         raise SiteError(FailureCode.REFUSED, "a site answers with noise if it has a budget for it, and then only so")
+    if any(isinstance(part, questions.Masked) == (site.masks is None) for part in asked):
+        raise SiteError(FailureCode.REFUSED, "a site masks its answers if the study says so, and then all of them")
 
 
 def is_sum(question: Question) -> bool:
@@ -110,6 +113,22 @@ def _private_scores(question: questions.PrivateScores, site: Site) -> questions.
         variance = noise_variance(total_sensitivity(question.mixture.parameter_count), rho)
         noise = discrete_gaussian(variance, len(total))
         return questions.NoisySums(tuple(map(add, total, noise)), question.clip, variance)
+
+    return site.account.answer(question.place, encode(question), draw)
+
+
+def _masked(question: questions.Masked, site: Site) -> questions.MaskedSums:
+    """Add this site's share of the noise to its sums, and mask them."""
+    assert site.account is not None and site.masks is not None  # noqa: S101, PT018 - for the type checker, as above
+    asked, sites, colluding = question.question, question.sites, site.masks.colluding
+    sensitivity = total_sensitivity(asked.mixture.parameter_count)
+    masks = site.masks.drawn(asked.mixture.parameter_count + 1, sites, encode(question))  # what fails is not charged
+
+    def draw(rho: Fraction) -> questions.MaskedSums:
+        total = total_over(asked, site)
+        variance = shared_variance(sensitivity, rho, len(sites), colluding)
+        noisy = list(map(add, total, discrete_gaussian(variance, len(total))))
+        return questions.MaskedSums(masked(noisy, masks, len(sites)), asked.clip, variance)
 
     return site.account.answer(question.place, encode(question), draw)
 
@@ -158,6 +177,7 @@ OWN: dict[type, Callable[[Any, Site], Answer]] = {
     questions.FitSite: _local_fit,
     questions.Sample: _sampled,
     questions.PrivateScores: _private_scores,
+    questions.Masked: _masked,
 }
 """What answers the questions that need a site: its sample of rows, its name or its own fit."""
 

@@ -26,6 +26,7 @@ from consilience.model import Groups, Rows
 from consilience.model.clients import as_clients
 from consilience.numerics.arrays import Array, IntArray
 from consilience.site.account import Account
+from consilience.site.masks import Masks
 
 BLOCK = 32_768
 _HALF = np.uint64(32)
@@ -126,6 +127,8 @@ class Site:
         Secret of the site's fingerprint; empty for data of the coordinator's own.
     account : Account or None
         What the site may spend on private answers; it then gives no others. None for a site without noise.
+    masks : Masks or None
+        With what private answers are masked; the site then gives no others. None for a site without masks.
     traces : deque of str
         Full tracebacks of the last 20 failures. They stay at the site and go to the logger ``consilience.site``; only
         a code and the number of the traceback leave the site.
@@ -144,6 +147,7 @@ class Site:
     keep: bool = False
     key: bytes = field(default=b"", repr=False)
     account: Account | None = None
+    masks: Masks | None = None
     _memory: list[Rows] = field(default_factory=list, init=False, repr=False)
     _fingerprints: list[int] = field(default_factory=list, init=False, repr=False)
     _references: Iterator[int] = field(default_factory=lambda: iter(range(1, 2**62)), init=False, repr=False)
