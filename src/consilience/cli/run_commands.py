@@ -16,11 +16,13 @@ from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPa
 from consilience.cli.output import Output, check_free, check_start, model_of, study_of
 from consilience.cli.reporting import check_report, describe_model, report_on
 from consilience.cli.site_commands import NOTHING_YET
+from consilience.cli.study_commands import sizes_of
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
 from consilience.federation.federated_fit import FederatedOrders
 from consilience.kit.combination import run_over_files
-from consilience.kit.letters import RunFile
+from consilience.kit.forecast import doubts_beforehand
+from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import RoundStatus, RunStatus, status_of
 from consilience.kit.mail_run import advance_by_files, begin_by_files
 from consilience.kit.private_files import slug
@@ -57,6 +59,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     engine: Annotated[str, typer.Option(help=f"With --data: {' or '.join(ENGINES)}.")] = ENGINES[0],
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; a local cluster if none.")] = None,
     start: Annotated[Path | None, typer.Option(help="Model file from which the run starts.")] = None,
+    rows: Annotated[str, typer.Option("--rows", help="Rows of each site, if known: warns if it is too few.")] = "",
     on_drop: Annotated[str, typer.Option(help="If a site fails or is late: stop, or continue without it.")] = "stop",
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
     report: ReportPath = None,
@@ -84,6 +87,10 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
         with report_as(CommandFault.RUN):
             names, keys, institutions = _named(sites, roster)
+            if names and not (mailbox / RUN).exists():
+                sizes = sizes_of(rows) if rows else ()
+                for each in doubts_beforehand(wanted, begins, len(names), sizes):
+                    request.output.say(f"before it begins: {each}", style="yellow")
             told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
         ends = None if until is None else until.astimezone(UTC)
         done = _by_files(

@@ -281,6 +281,34 @@ def _help(forecast: StudyForecast, rows: Sequence[int], epsilon: float | None) -
     return f"One of these would help: {'; '.join(ways)}."
 
 
+def doubts_beforehand(study: Study, start: Mixture | None, sites: int, rows: Sequence[int] = ()) -> list[str]:
+    """Return what people should know before a run begins: what no profile answers, and whether the study can succeed.
+
+    Parameters
+    ----------
+    study : Study
+    start : Mixture or None
+    sites : int
+    rows : sequence of int
+        Rows of each site, if they are known.
+    """
+    refusals = profile_refusals(study)
+    said = []
+    if all(refusals.values()):
+        reasons = "; ".join(f"{name}: {why}" for name, why in refusals.items())
+        said.append(f"No shipped profile answers this study, unless sites change their policy. {reasons}")
+    if study.privacy is None:
+        return said
+    forecast = forecast_study(study, start)
+    if rows:
+        return said + [say_outlook(forecast, rows)] * (outlook(forecast, rows) != "good")
+    needed = max(forecast.rows_needed(DOUBTFUL, sites), forecast.smallest)
+    if forecast.lost or not np.isfinite(needed):
+        return [*said, say_outlook(forecast, (10**6,) * sites)]
+    enough = f"With {np.ceil(needed / 100) * 100:,.0f} rows or more at {sites} sites this study can succeed"
+    return [*said, f"{enough}; with fewer it may fail after budgets are spent. --rows 350,600,... checks it here"]
+
+
 # ---------------------------------------------------------------- budgets of the profiles
 
 
