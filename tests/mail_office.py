@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from consilience.kit.mail_run import (
     start_bytes,
 )
 from consilience.kit.policy.policy import Policy
+from consilience.kit.site_fit import site_file
 from consilience.kit.study import Study
 
 TABLES = hospitals()
@@ -112,3 +114,24 @@ class Office:
             for name in self.asked():
                 self.answer(name)
         raise AssertionError("the run does not end")
+
+
+# ---------------------------------------------------------------- studies with noise
+
+NOISE = 'trust = "noise"\nmethod = {name = "PrivateScoring"}\nprivacy = {epsilon = 3.0}\n'
+
+
+def with_noise(privacy: str = "epsilon = 3.0", text: str = STUDY) -> Study:
+    """The hospitals' study with noise."""
+    return Study.from_text(text.replace("[model]", NOISE.replace("epsilon = 3.0", privacy) + "[model]", 1))
+
+
+PRIVATE = with_noise()
+
+
+@cache
+def start() -> Any:
+    """The fit of one hospital, which may release it."""
+    model = site_file(Study.from_text(STUDY), "oak", TABLES["oak"]).fit.model
+    assert model is not None
+    return model.mixture

@@ -68,11 +68,11 @@ def figures(model: MixtureOfExpertsRegressor, truth: Mixture, errors: Array) -> 
     return found | {"shown": int(shown.sum()), "held": int(held[shown].sum())}
 
 
-def replication(key: str) -> Record:
+def replication(key: str, protocol: Record = PROTOCOL) -> Record:
     """``rows/seed``."""
     label, seed = key.split("/")
-    sizes, rng = PROTOCOL["sites"][label], np.random.default_rng([int(seed), int(label)])
-    truth, n = true_mixture(rng), sum(PROTOCOL["sites"][label])
+    sizes, rng = protocol["sites"][label], np.random.default_rng([int(seed), int(label)])
+    truth, n = true_mixture(rng), sum(sizes)
     X = covariates(n, rng)
     y = truth.sample(X, rng)[0][:, 0]
     ends = np.cumsum(sizes)
@@ -85,14 +85,12 @@ def replication(key: str) -> Record:
     estimator = MixtureOfExpertsRegressor(PROTOCOL["experts"], random_state=0, mixture_init=truth)
     found: Record = {"pooled": figures(Federation({"all": (X, y)}).fit(estimator).model, truth, errors)}
     largest = parts[f"site {int(np.argmax(sizes))}"]
-    starts = {
-        "largest site": MixtureOfExpertsRegressor(PROTOCOL["experts"], random_state=0).fit(*largest).mixture_,
-        "off by 0.2": truth.with_vector(
-            truth.to_vector() + OFF * rng.normal(size=truth.parameter_count) * positive(truth)
-        ),
-    }
-    for name in PROTOCOL["starts"]:
-        for epsilon in PROTOCOL["epsilon"]:
+    moved = truth.to_vector() + OFF * rng.normal(size=truth.parameter_count) * positive(truth)
+    starts = {"off by 0.2": truth.with_vector(moved)}
+    if "largest site" in protocol["starts"]:
+        starts["largest site"] = MixtureOfExpertsRegressor(PROTOCOL["experts"], random_state=0).fit(*largest).mixture_
+    for name in protocol["starts"]:
+        for epsilon in protocol["epsilon"]:
             method = PrivateScoring(epsilon, covariates=public)
             run = Federation(parts).fit(estimator.set_params(mixture_init=starts[name]), method)
             found[f"{name}, {epsilon}"] = figures(run.model, truth, errors) | {

@@ -237,3 +237,72 @@ def test_the_annex_says_of_each_way_what_leaves_and_what_it_means(place: Path) -
     strict = done("site", "init", "strict", "--in", "sites")
     assert strict.exit_code == 0
     assert "does NOT allow" in done("site", "annex", "strict", "study.toml", "--in", "sites").stdout
+
+
+# ---------------------------------------------------------------- forecasts
+
+
+def test_a_forecast_says_what_a_study_will_know_and_reads_no_row(place: Path) -> None:
+    noisy(place)
+    for path in place.glob("*.parquet"):
+        path.unlink()
+    ask = ("study", "forecast", "noise.toml", "--rows", "500,600,700")
+    shown = done(*ask, "--start", "start.json").stdout
+    assert "1,800 rows at 3 sites" in shown
+    assert "No row was read" in shown
+    assert "sex[male]" in shown
+    assert "3 (the study)" in shown
+    assert "hospital: answers 5 runs" in shown
+    found = json.loads(done(*ask, "--start", "start.json", "--json").stdout)
+    assert [each["epsilon"] for each in found["forecasts"]] == [1, 3, 8]
+    ratios = [each["ratio"] for each in found["forecasts"]]
+    assert ratios == sorted(ratios, reverse=True)
+    assert found["rounds"] == {"near": 5, "far": 7}
+    assert set(found["standard_errors"][0]["with_noise"]) == {"1", "3", "8"}
+    guessed = json.loads(done(*ask, "--epsilon", "2", "--json").stdout)
+    assert (guessed["start"], guessed["standard_errors"]) == ("guess", [])
+    assert [each["epsilon"] for each in guessed["forecasts"]] == [2, 3]
+    assert "No start was given" in done(*ask).stdout
+    assert "cannot succeed" in done(*ask[:3], "--rows", "30,40").stdout
+    for wrong in ("", "a,b", "10,-3", "1.5"):
+        assert run(*ask[:3], "--rows", wrong).exit_code == 2
+    assert code(run("study", "forecast", "study.toml", "--rows", "500")) == "CSL-100"
+
+
+def test_a_site_rehearses_and_the_coordinator_is_warned(place: Path) -> None:
+    noisy(place)
+    csv.write_csv(TABLES["ash"], place / "ash.csv")
+    ledger = place / "sites" / "ash" / "ledger.jsonl"
+    before = {path: path.read_bytes() for path in (place / "sites").rglob("*") if path.is_file()}
+    shown = done("site", "rehearse", "ash", "noise.toml", "ash.csv", "--start", "start.json", "--in", "sites").stdout
+    assert "Nothing was written, charged or sent" in shown
+    assert "All cells fit the study" in shown
+    assert "a whole run of 8 sums would make it 3" in shown
+    assert "if a person approves" in shown
+    ask = ("site", "rehearse", "ash", "noise.toml", "ash.csv", "--rows", "20,30", "--in", "sites", "--json")
+    found = json.loads(done(*ask).stdout)
+    assert found["forecast"]["rows"] == [900, 20, 30]
+    assert found["forecast"]["start"] == "guess"
+    (place / "file.toml").write_text(study_with().to_text())
+    file = done("site", "rehearse", "ash", "file.toml", "ash.parquet", "--in", "sites").stdout
+    assert "checks are kept" in file
+    assert "Attack at the site" in file
+    assert {path: path.read_bytes() for path in (place / "sites").rglob("*") if path.is_file()} == before
+    assert ledger in before
+    few = (
+        "run",
+        "noise.toml",
+        "--mailbox",
+        "box",
+        *SITES,
+        "--start",
+        "start.json",
+        "-o",
+        "n.json",
+        "--rows",
+        "20,20,20",
+    )
+    assert "before it begins: This study cannot succeed" in done(*few, status=6).stderr
+    assert "before it begins" not in done(*few, status=6).stderr  # only once
+    contract = done("run", "study.toml", "--mailbox", "other", *SITES, "-o", "c.json", status=6)
+    assert "No shipped profile answers this study" in contract.stderr

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,25 +36,7 @@ from consilience.model.contributions import total_sensitivity
 from consilience.numerics.budget import noise_variance, rho_of
 from consilience.report.verdict import verdict
 from consilience.site.account import question_hash
-from mail_office import TABLES, Office
-
-NOISE = 'trust = "noise"\nmethod = {name = "PrivateScoring"}\nprivacy = {epsilon = 3.0}\n'
-
-
-def with_noise(privacy: str = "epsilon = 3.0", text: str = STUDY) -> Study:
-    """The hospitals' study with noise."""
-    return Study.from_text(text.replace("[model]", NOISE.replace("epsilon = 3.0", privacy) + "[model]", 1))
-
-
-PRIVATE = with_noise()
-
-
-@cache
-def start() -> Any:
-    """The fit of one hospital, which may release it."""
-    model = site_file(Study.from_text(STUDY), "oak", TABLES["oak"]).fit.model
-    assert model is not None
-    return model.mixture
+from mail_office import NOISE, PRIVATE, TABLES, Office, start, with_noise
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from consilience.cli.output import Output, check_free, console, model_of, printa
 from consilience.cli.reporting import check_report, describe_model, report, report_on, write_predictions
 from consilience.cli.run_commands import run_command, status
 from consilience.cli.site_commands import site
+from consilience.cli.study_commands import study_app
 from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
@@ -179,6 +180,7 @@ def _tables(folder: Path) -> dict[str, pa.Table]:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 demo = typer.Typer(no_args_is_help=True, help="Demonstrations on simulated data.")
+app.add_typer(study_app, name="study")
 app.add_typer(site, name="site")
 app.add_typer(demo, name="demo")
 app.command("run")(run_command)

@@ -89,14 +89,21 @@ def _leaves(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 def text_of(report: FitReport, entry: Entry, *, numbers: bool = False) -> str:
     """Return the whole preview as text; ``numbers`` adds every number that would leave."""
+    made = f"{entry.time} (entry {entry.number} of the ledger)"
+    head = (
+        f"Study {report.study_name} ({report.file.study[:15]}...), fitted {made} from {entry.details['rows']:,} rows."
+    )
+    return f"{head}\n{text_of_report(report, numbers=numbers)}"
+
+
+def text_of_report(report: FitReport, *, numbers: bool = False) -> str:
+    """Return what a fit would disclose, and every check, as text."""
     file = report.file
     values = [f"  {name} = {json.dumps(value)}" for name, _, value in fields_of(file)]
     amounts = {name: _numbers(value) for name, _, value in fields_of(file)}
     kept = sum(check.kept for check in report.checks)
-    made = f"{entry.time} (entry {entry.number} of the ledger)"
     size = f"one file of {len(file.to_text()):,} bytes and an envelope, with {sum(amounts.values()):,} numbers"
     parts = [
-        f"Study {report.study_name} ({file.study[:15]}...), fitted {made} from {entry.details['rows']:,} rows.",
         f"What would leave {file.site}: {size}. No row is in it.",
         *(f"NOTE: {note}" for note in report.notes),
         *mapping_lines(report.mapped),

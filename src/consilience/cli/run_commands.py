@@ -13,15 +13,16 @@ import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath
-from consilience.cli.output import Output, check_free, model_of, study_of
+from consilience.cli.output import Output, check_free, check_start, model_of, study_of
 from consilience.cli.reporting import check_report, describe_model, report_on
 from consilience.cli.site_commands import NOTHING_YET
+from consilience.cli.study_commands import sizes_of
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
 from consilience.federation.federated_fit import FederatedOrders
-from consilience.files.json_text import bytes_hash
 from consilience.kit.combination import run_over_files
-from consilience.kit.letters import RunFile
+from consilience.kit.forecast import doubts_beforehand
+from consilience.kit.letters import RUN, RunFile
 from consilience.kit.mail_folder import RoundStatus, RunStatus, status_of
 from consilience.kit.mail_run import advance_by_files, begin_by_files
 from consilience.kit.private_files import slug
@@ -58,6 +59,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     engine: Annotated[str, typer.Option(help=f"With --data: {' or '.join(ENGINES)}.")] = ENGINES[0],
     scheduler: Annotated[str | None, typer.Option(help="Address of a Dask scheduler; a local cluster if none.")] = None,
     start: Annotated[Path | None, typer.Option(help="Model file from which the run starts.")] = None,
+    rows: Annotated[str, typer.Option("--rows", help="Rows of each site, if known: warns if it is too few.")] = "",
     on_drop: Annotated[str, typer.Option(help="If a site fails or is late: stop, or continue without it.")] = "stop",
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
     report: ReportPath = None,
@@ -77,7 +79,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     check_free(out, overwrite=overwrite)
     check_report(report, overwrite=overwrite)
     wanted, begins = _checked(study), None if start is None else model_of(start).mixture_
-    _check_start(wanted, start)
+    check_start(wanted, start)
     request = Request(wanted, begins, "continue" if on_drop == "continue" else "stop", Output(as_json, quiet))
     if mailbox is None:
         done = _over_files(request, str(data), engine, scheduler)
@@ -85,6 +87,10 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
         private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
         with report_as(CommandFault.RUN):
             names, keys, institutions = _named(sites, roster)
+            if names and not (mailbox / RUN).exists():
+                sizes = sizes_of(rows) if rows else ()
+                for each in doubts_beforehand(wanted, begins, len(names), sizes):
+                    request.output.say(f"before it begins: {each}", style="yellow")
             told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
         ends = None if until is None else until.astimezone(UTC)
         done = _by_files(
@@ -99,13 +105,6 @@ def _checked(path: Path) -> Study:
     with report_as(CommandFault.STUDY):
         method_of(study)
     return study
-
-
-def _check_start(study: Study, start: Path | None) -> None:
-    """Raise an error if the study names the file from which it starts, and another one is given."""
-    named = None if study.privacy is None else study.privacy.start
-    if named is not None and start is not None and bytes_hash(start.read_bytes()) != named:
-        raise CommandError(CommandFault.RUN, f"{start} is not the model file that the study names as its start")
 
 
 def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str], dict[str, str]]:

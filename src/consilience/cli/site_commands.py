@@ -15,6 +15,7 @@ from consilience.cli.mapping_commands import MappingPath, map_export, mapped_tab
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
 from consilience.cli.output import Output, check_free, folder_of, study_of, write, write_bytes
 from consilience.cli.preview import answer_text, preview_document, text_of
+from consilience.cli.rehearsal import rehearse_study
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger, release
@@ -120,6 +121,7 @@ log = typer.Typer(no_args_is_help=True, help="The ledger of a site: what was fit
 site.add_typer(log, name="log")
 site.command("answer")(answer_question)
 site.command("map")(map_export)
+site.command("rehearse")(rehearse_study)
 
 HERE = Path()
 Profile = Annotated[str, typer.Option(help=f"Limits to begin with: {', '.join(PROFILES)}.")]

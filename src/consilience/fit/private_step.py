@@ -290,6 +290,11 @@ def forecast(mixture: Mixture, X: Array, n: float, rhos: Sequence[float], sites:
         Number of sites that each add noise.
     """
     step = PublicStep.at(mixture, X)
+    return Forecast.at(step, n, planned_noise(step, rhos, sites))
+
+
+def planned_noise(step: PublicStep, rhos: Sequence[float], sites: int = 1) -> float:
+    """Return the variance of the noise in the mean of the last steps, from the budgets ρ of the rounds at each site."""
     last = list(rhos[-AVERAGED:])
-    Delta = total_sensitivity(mixture.parameter_count)
-    return Forecast.at(step, n, averaged_noise([sites * (Delta * step.unit) ** 2 / (2 * rho) for rho in last], last))
+    Delta = total_sensitivity(step.mixture.parameter_count)
+    return averaged_noise([sites * (Delta * step.unit) ** 2 / (2 * rho) for rho in last], last)

@@ -182,32 +182,77 @@ def fit_at_site(
     RefusedError
         If nothing may leave; the refusal is recorded in the ledger.
     """
+    check_one_file(study, Policy.from_text(folder.policy))
+    try:
+        found = consider_fit(folder, study, table, other_people, mapping=mapping)
+    except RefusedError as error:
+        record_refusal(folder, study.identity, str(error))
+        raise
+    if found.report is None:
+        return FitAtSite(keep_again(folder, found.stored), found.stored)
+    return FitAtSite(keep_fit(folder, found.report, found.used))
+
+
+@dataclass(frozen=True, eq=False)
+class ConsideredFit:
+    """What a site would release, before anything is recorded.
+
+    Parameters
+    ----------
+    used : UsedRows
+    report : FitReport, optional
+        The file with every check; None if the same rows were released for this study before.
+    stored : int
+        Entry of that release; 0 otherwise.
+    """
+
+    used: UsedRows
+    report: FitReport | None = None
+    stored: int = 0
+
+
+def consider_fit(
+    folder: SiteFolder, study: Study, table: pa.Table, other_people: str = "", *, mapping: TableMapping | None = None
+) -> ConsideredFit:
+    """Fit a site's own mixture under its policy; nothing is recorded.
+
+    Parameters
+    ----------
+    folder, study, table, other_people, mapping
+        As in :func:`fit_at_site`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table does not fit the study.
+    RefusedError
+        If nothing may leave.
+    """
     policy = Policy.from_text(folder.policy)
-    check_one_file(study, policy)
     rows = validate_rows(study, table)
     used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column)
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
-        raise _refused(folder, study, NO_KEY)
+        raise RefusedError(NO_KEY)
     if said := few_filled(study, table, applied.site.min_rows):
-        raise _refused(folder, study, said)
+        raise RefusedError(said)
     decision = decide_for_site(
         folder, study.identity, used, applied.site.min_rows, other_people=bool(other_people.strip())
     )
     if decision.outcome == "stored" and decision.entry is not None:
-        return FitAtSite(keep_again(folder, decision.entry), decision.entry)
+        return ConsideredFit(used, stored=decision.entry)
     if decision.outcome == "refused":
-        raise _refused(folder, study, decision.said)
+        raise RefusedError(decision.said)
     question = question_of(study)
     release = fit_releasable(question, rows, study, policy)
     if release.fit is None:
-        raise _refused(folder, study, release.refusal)
+        raise RefusedError(release.refusal)
     notes = [f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"]
     copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
     notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
     file = file_of(study, folder.name, release)
     report = replace(_report(study, rows, release, file=file, notes=tuple(notes)), mapped=mapped_by(mapping))
-    return FitAtSite(keep_fit(folder, report, used))
+    return ConsideredFit(used, report)
 
 
 def check_one_file(study: Study, policy: Policy) -> None:
@@ -237,11 +282,6 @@ def few_filled(study: Study, table: pa.Table, min_rows: int) -> str:
 
 
 NO_KEY = "signatures are required and the site has no key: install consilience[secure], then run 'consilience site key'"
-
-
-def _refused(folder: SiteFolder, study: Study, reason: str) -> RefusedError:
-    record_refusal(folder, study.identity, reason)
-    return RefusedError(reason)
 
 
 def _report(study: Study, rows: Rows, release: Release, *, file: SiteFile, notes: tuple[str, ...]) -> FitReport:

@@ -246,18 +246,21 @@ class PrivateScoring(Method):
 
     def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:
         """Return the dialogue that fits the specification of a task."""
-        specification = task.only(type(self).__name__)
         given = task.start if self.start is None else getattr(self.start, "mixture_", self.start)
         if not isinstance(given, Mixture):
             raise InvalidInputError(NO_START)
-        X = self.simulated(task, given)
-        Y, _ = given.sample(X, np.random.default_rng(task.seed))
-        problem = task.problem(specification, column_summary(Rows(X, Y)))
+        problem, X = self.posed(task, given)
         start = problem.from_start(given)
         scored = yield from self.scored(start, X, None if self.masked is None else task.sites)
         return [self.fit(problem, X, start, scored, task.seed)]
 
     # ------------------------------------------------------------------ what is public
+
+    def posed(self, task: Task, start: Mixture) -> tuple[Problem, Array]:
+        """Return the problem on public covariates with responses that the start draws, and these covariates."""
+        specification, X = task.only(type(self).__name__), self.simulated(task, start)
+        Y, _ = start.sample(X, np.random.default_rng(task.seed))
+        return task.problem(specification, column_summary(Rows(X, Y))), X
 
     def simulated(self, task: Task, start: Mixture) -> Array:
         """Return public or simulated rows of covariates, ``(m, d)``."""
