@@ -147,7 +147,7 @@ def _column_findings(table: pa.Table, column: Column) -> Iterator[Finding]:
         return
     yield from _of_category(values, column) if column.is_category else _of_numbers(values, column)
     if missing.any():
-        yield _of_missing(int(missing.sum()), len(values), column)
+        yield _of_missing(missing, column)
 
 
 def _client_findings(table: pa.Table, clients: str | None) -> Iterator[Finding]:
@@ -156,8 +156,8 @@ def _client_findings(table: pa.Table, clients: str | None) -> Iterator[Finding]:
         return
     if table.column_names.count(clients) != 1:
         yield _not_one(table, clients)
-    elif missing := int(missing_in(whole_column(table, clients)).sum()):
-        yield _of_missing(missing, table.num_rows, Column(clients))
+    elif (missing := missing_in(whole_column(table, clients))).any():
+        yield _of_missing(missing, Column(clients))
 
 
 def _not_one(table: pa.Table, column: str) -> Finding:
@@ -172,13 +172,14 @@ def _not_one(table: pa.Table, column: str) -> Finding:
     return Finding("COLUMN_MISSING", column, 0, "the table has no column of this name", remedy)
 
 
-def _of_missing(missing: int, rows: int, column: Column) -> Finding:
-    said = f"{missing:,} of {rows:,} rows have no value"
+def _of_missing(missing: NDArray[np.bool_], column: Column) -> Finding:
+    rows = int(missing.sum())
+    said = f"{rows:,} of {len(missing):,} rows have no value"
     if column.rule.missing == "refuse":
         remedy = "The study refuses missing values: complete them, or leave those rows out and tell the coordinator"
-        return Finding("MISSING_VALUES", column.name, missing, said, remedy)
+        return Finding("MISSING_VALUES", column.name, rows, said, remedy, first=_first(missing))
     done = "these rows are left out" if column.rule.missing == "drop" else "the study's value takes their place"
-    return Finding("MISSING_VALUES", column.name, missing, f"{said}; {done}", "Nothing to do", is_error=False)
+    return Finding("MISSING_VALUES", column.name, rows, f"{said}; {done}", "Nothing to do", is_error=False)
 
 
 def _of_category(values: pa.Array, column: Column) -> Iterator[Finding]:
@@ -192,7 +193,7 @@ def _of_category(values: pa.Array, column: Column) -> Iterator[Finding]:
     if unknown := int(np.sum(codes == -2)):
         said = f"{unknown:,} of {len(values):,} rows have a level that the study does not list"
         remedy = f"Recode them; the study lists {', '.join(map(str, column.levels))} (case and spaces count)"
-        yield Finding("UNKNOWN_LEVEL", column.name, unknown, said, remedy)
+        yield Finding("UNKNOWN_LEVEL", column.name, unknown, said, remedy, first=_first(codes == -2))
     absent = [str(level) for i, level in enumerate(column.levels) if not np.any(codes == i)]
     if absent:
         said = f"no row has level {', '.join(absent)}"
