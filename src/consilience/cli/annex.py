@@ -75,7 +75,7 @@ def annex_of(folder: SiteFolder, study: Study) -> str:
     made = f"Made by consilience {__version__}; no network connection was opened."
     allowed = "allows" if way in policy.privacy.allow else "does NOT allow"
     sections = {
-        "What is read": [*_columns(study), *_mapping(folder, study)],
+        "What is read": [*_columns(study), *_cohort(study), *_mapping(folder, study)],
         "What leaves, and what it means": [WAYS[way], f"The policy of this site {allowed} this way."],
         **_OF_WAY[way](folder, study, policy),
     }
@@ -157,6 +157,14 @@ def _columns(study: Study) -> Iterator[str]:
         kind = ", ".join(["category", *map(str, column.levels)]) if column.kind == "category" else "number"
         about = f": {column.about}" if column.about else ""
         yield f"- `{column.name}` ({kind}){about}"
+
+
+def _cohort(study: Study) -> list[str]:
+    """Return the rules of the cohort."""
+    rules = [f"- {rule.text}" for rule in study.cohort or ()]
+    return ["", "Rows are used that meet all of these rules, at the site and before anything else:", "", *rules] * bool(
+        rules
+    )
 
 
 def _mapping(folder: SiteFolder, study: Study) -> list[str]:

@@ -187,6 +187,8 @@ def sites_in(study: Study, pattern: str | Sequence[str]) -> list[Site]:
     """
     if study.way == "noise":
         raise InvalidInputError("files of one owner need no noise: take it out of the study, or run it by mailbox")
+    if study.cohort:
+        raise InvalidInputError("files of one owner are read as they are: leave the rows outside of the cohort out")
     roles = {"target": study.model.response, "groups": study.model.clients, "exposure": study.model.exposure}
     shards = Shards.of(pattern, features=study.covariates.names, **roles)
     short = [PurePosixPath(name).name.split(".")[0] for name in shards.names]

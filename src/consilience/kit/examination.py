@@ -6,8 +6,8 @@ anything is fitted. Findings have counts only, so that they can be shown on a sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import TEXT, codes_of
 from consilience.data.file_columns import is_number
 from consilience.errors import InvalidInputError
+from consilience.kit.cohort import Criterion, Flow, in_cohort
 from consilience.kit.near_copies import count_near_copies, say_near_copies
 from consilience.kit.row_tags import RowTags, missing_in, number_tags, row_tags, tags_in_order, whole_column
 from consilience.numerics.arrays import Array
@@ -71,7 +72,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a study wants of a table: covariates, response, exposure and names of clients, and numbers of rows."""
+    """What a study wants of a table: covariates, response, exposure, clients, numbers of rows, and the cohort."""
 
     covariates: Dictionary
     response: Column
@@ -79,6 +80,7 @@ class Wanted:
     clients: str | None = None
     min_rows: int = 1
     max_rows: int = 10**12
+    cohort: tuple[Criterion, ...] = ()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -93,11 +95,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Examination:
-    """Findings about a table, and the numbers of rows that were read and that are used."""
+    """Findings about a table, the numbers of rows that were read and that are used, and why others are not."""
 
     findings: tuple[Finding, ...]
     rows: int
     used: int
+    flow: Flow | None = None
 
     @property
     def fits(self) -> bool:
@@ -106,15 +109,39 @@ class Examination:
 
 
 def examine_table(table: pa.Table, wanted: Wanted) -> Examination:
-    """Hold a table against what a study wants."""
-    findings = [finding for column in wanted.columns for finding in _column_findings(table, column)]
-    findings += _client_findings(table, wanted.clients)
-    used = 0
-    if not any(found.is_error for found in findings):
-        used = int(np.sum(complete_rows(table, wanted.columns)))
-        findings += _size_findings(table.num_rows, used, wanted)
-        findings += _copy_findings(prepare_table(table, wanted), wanted)
-    return Examination(tuple(findings), table.num_rows, used)
+    """Hold a table against what a study wants: the columns of the cohort in all rows, the others in its rows."""
+    of_cohort = {each.column.name: each.column for each in wanted.cohort}
+    of_model = {column.name for column in wanted.columns}
+    findings = [
+        finding
+        for name, column in of_cohort.items()
+        for finding in _column_findings(table, column)
+        if name not in of_model or finding.code in OF_KIND
+    ]
+    stopped = any(found.is_error for found in findings)
+    kept = np.ones(table.num_rows, dtype=bool) if stopped else in_cohort(table, wanted.cohort)
+    rows, places = table.filter(pa.array(kept)), np.flatnonzero(kept) + 1
+    if not stopped and wanted.cohort and not kept.any():
+        remedy = "Is the mapping right, and the table the right one? The findings above and the rules say what is read"
+        findings.append(Finding("EMPTY_COHORT", "", 0, "no row meets the rules of the cohort", remedy))
+    said = {(found.code, found.column) for found in findings}
+    findings += [
+        replace(found, first=tuple(int(places[place - 1]) for place in found.first))
+        for column in wanted.columns
+        for found in _column_findings(rows, column)
+        if (found.code, column.name) not in said and (not stopped or found.code in OF_KIND)
+    ]
+    findings += _client_findings(rows, wanted.clients)
+    if any(found.is_error for found in findings):
+        return Examination(tuple(findings), table.num_rows, 0)
+    flow = Flow.of(table, wanted.cohort, wanted.columns)
+    findings += _size_findings(rows.num_rows, flow.used, wanted)
+    findings += _copy_findings(prepare_table(table, wanted), wanted)
+    return Examination(tuple(findings), table.num_rows, flow.used, flow)
+
+
+OF_KIND = ("COLUMN_MISSING", "COLUMN_TWICE", "OTHER_TYPE", "DECIMAL_COMMA", "UNKNOWN_LEVEL", "ALL_MISSING")
+"""Findings about the kind of a column, which do not depend on the cohort."""
 
 
 def complete_rows(table: pa.Table, columns: Iterable[Column]) -> np.ndarray:
@@ -127,9 +154,10 @@ def complete_rows(table: pa.Table, columns: Iterable[Column]) -> np.ndarray:
 
 
 def prepare_table(table: pa.Table, wanted: Wanted) -> pa.Table:
-    """Return the columns that are read, without the rows that the rules for missing values drop."""
+    """Return the columns that are read, of the rows in the cohort that the rules for missing values do not drop."""
     names = list(dict.fromkeys(column.name for column in wanted.read))
-    return table.select(names).filter(pa.array(complete_rows(table, wanted.columns)))
+    kept = in_cohort(table, wanted.cohort) & complete_rows(table, wanted.columns)
+    return table.select(names).filter(pa.array(kept))
 
 
 # ---------------------------------------------------------------------- findings about columns
@@ -334,8 +362,15 @@ class UsedRows:
     _known: dict[tuple[str, ...], RowTags] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, table: pa.Table, columns: Iterable[Column], secret: bytes, people: str = "") -> UsedRows:
-        """Return the rows that the rules of the columns for missing values do not drop.
+    def of(
+        cls,
+        table: pa.Table,
+        columns: Iterable[Column],
+        secret: bytes,
+        people: str = "",
+        cohort: Sequence[Criterion] = (),
+    ) -> UsedRows:
+        """Return the rows in the cohort that the rules of the columns for missing values do not drop.
 
         Raises
         ------
@@ -344,7 +379,8 @@ class UsedRows:
         """
         read = tuple(columns)
         check_people(table, people)
-        return cls(table, tuple(column.name for column in read), secret, complete_rows(table, read), people)
+        kept = in_cohort(table, cohort) & complete_rows(table, read)
+        return cls(table, tuple(column.name for column in read), secret, kept, people)
 
     @cached_property
     def table(self) -> pa.Table:
