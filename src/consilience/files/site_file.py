@@ -96,8 +96,9 @@ class SiteFile:
                 fit = content.value()
         except MessageError as error:
             raise InvalidInputError(f"not a valid site file: {error}") from error
-        stated = {"flow": content.flow, "wave": content.wave, "data_cut": content.data_cut}
-        return cls(content.study, content.site, tuple(content.terms), fit, content.evidence, found.envelope, **stated)
+        head = (content.study, content.site, tuple(content.terms))
+        stated = (content.flow, content.wave, content.data_cut)
+        return cls(*head, fit, content.evidence, found.envelope, *stated)
 
 
 # ---------------------------------------------------------------- the parts of the file

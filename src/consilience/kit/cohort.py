@@ -160,6 +160,6 @@ def _rounded(rows: Mask, keys: Sequence[bytes], width: int, secret: bytes) -> in
     """Return the number of rows, rounded at random to a multiple of the width by a keyed hash of the set."""
     down, over = divmod(int(np.sum(rows)), width)
     drawn = hashlib.blake2b(digest_size=8, key=secret, person=b"consilience-flow")
-    for key in sorted(keys[i] for i in np.flatnonzero(rows)):
+    for key in sorted(key for key, chosen in zip(keys, rows, strict=True) if chosen):
         drawn.update(key)
     return width * (down + (int.from_bytes(drawn.digest()) * width < over * DRAWS))

@@ -6,7 +6,7 @@ anything is fitted. Findings have counts only, so that they can be shown on a sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -25,13 +25,23 @@ from consilience.kit.near_copies import count_near_copies, say_near_copies
 from consilience.kit.row_tags import RowTags, missing_in, number_tags, row_tags, tags_in_order, whole_column
 from consilience.numerics.arrays import Array
 
-FACTORS = {
-    "10": 10.0, "100": 100.0, "1000": 1000.0, "0.1": 0.1, "0.01": 0.01, "0.001": 0.001,
-    "2.54": 2.54, "1/2.54": 1 / 2.54, "0.4536": 0.4536, "2.2046": 2.2046, "0.0555": 0.0555, "18.02": 18.02,
-}  # fmt: skip
-"""Factors between units that are often confused: decimal prefixes, inches, pounds, glucose in mg/dl."""
+DECIMAL = {"10": 10.0, "100": 100.0, "1000": 1000.0, "0.1": 0.1, "0.01": 0.01, "0.001": 0.001}
+"""Factors between decimal prefixes."""
+LENGTHS, WEIGHTS = {"2.54": 2.54, "1/2.54": 1 / 2.54}, {"0.4536": 0.4536, "2.2046": 2.2046}
+GLUCOSE = {"0.0555": 0.0555, "18.02": 18.02}
+"""Factors of inches, of pounds, and of glucose between mg/dl and mmol/l."""
+CONFUSED = {
+    **dict.fromkeys(("mm", "cm", "m", "in", "inch", "inche"), LENGTHS),
+    **dict.fromkeys(("g", "kg", "lb", "pound"), WEIGHTS),
+    **dict.fromkeys(("mg/dl", "mmol/l"), GLUCOSE),
+}
+"""Factors that are often confused in a unit, beside the decimal ones."""
 TIMES = {"year": 365.25, "month": 365.25 / 12, "week": 7.0, "day": 1.0, "hour": 1 / 24, "minute": 1 / 1440}
 """Units of time, in days."""
+OUTSIDE, INSIDE = 0.02, 0.995
+"""Fraction of values outside the range from which a factor is looked for, and inside with it."""
+FAR, NEAR = 1.2, 0.6
+"""Distance of the median from the centre, in scales of the study, that is not expected, and that is."""
 SHOWN_ROWS = 5
 """Number of rows that are named by their place."""
 
@@ -54,6 +64,8 @@ class Finding:
         Whether the table cannot be used as it is.
     first : tuple of int
         Places of the first rows concerned, from 1 for the row after the names; empty if these are most of the rows.
+    factors : tuple of float
+        Factors of units that would mend the column, the likeliest first.
     """
 
     code: str
@@ -63,6 +75,7 @@ class Finding:
     remedy: str
     is_error: bool = True
     first: tuple[int, ...] = ()
+    factors: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         place = f"column {self.column!r}: " if self.column else ""
@@ -238,16 +251,27 @@ def _of_numbers(values: pa.Array, column: Column) -> Iterator[Finding]:
         said, remedy = f"{infinite:,} of {len(values):,} rows are infinite", "Replace them, or mark them as missing"
         yield Finding("INFINITE", column.name, infinite, said, remedy, first=_first(np.isinf(numbers)))
     is_outside = ~column.rule.contains(numbers) & np.isfinite(numbers)
+    finite = numbers[np.isfinite(numbers)]
     if outside := int(np.sum(is_outside)):
-        factors = likely_factors(numbers[np.isfinite(numbers)], column)
+        factors = likely_factors(finite, column) or nearest_factor(finite, column)
         said = f"{outside:,} of {len(values):,} rows are outside the range {column.rule.range_text}"
         remedy = (
-            f"After multiplication by {' or '.join(factors)} nearly all would be inside: is the unit "
-            f"{column.rule.unit or 'that of the study'}?"
+            _ask_units(factors, column, "nearly all would be inside")
             if factors
             else "Correct them, or ask the coordinator about it"
         )
-        yield Finding("OUT_OF_RANGE", column.name, outside, said, remedy, first=_first(is_outside))
+        first, found = _first(is_outside), tuple(factors.values())
+        yield Finding("OUT_OF_RANGE", column.name, outside, said, remedy, first=first, factors=found)
+    elif factors := centring_factor(finite, column):
+        said = "the middle of the column is far from what the study expects"
+        remedy, found = _ask_units(factors, column, "it would not be"), tuple(factors.values())
+        yield Finding("OTHER_UNITS", column.name, len(values), said, remedy, is_error=False, factors=found)
+
+
+def _ask_units(factors: Mapping[str, float], column: Column, then: str) -> str:
+    return (
+        f"After multiplication by {' or '.join(factors)} {then}: is the unit {column.rule.unit or 'that of the study'}?"
+    )
 
 
 def _first(concerned: np.ndarray) -> tuple[int, ...]:
@@ -281,19 +305,74 @@ def likely_factors(numbers: Array, column: Column) -> dict[str, float]:
     """Return factors of units that bring nearly all values into the range, by their names; none if half are inside."""
     if not len(numbers) or np.mean(column.rule.contains(numbers)) >= 0.5:
         return {}
-    return {
+    known = {
         name: factor
-        for name, factor in _factors_to(column.rule.unit).items()
+        for name, factor in factors_to(column.rule.unit).items()
         if np.mean(column.rule.contains(numbers * factor)) > 0.95
     }
+    order = sorted(known, key=lambda name: ("(from" not in name, _middle(numbers * known[name], column)))
+    return {name: known[name] for name in order}
 
 
-def _factors_to(unit: str) -> dict[str, float]:
-    """Return factors to a unit by their names: from other times to a time, else those that are often confused."""
-    time = unit.strip().lower().removesuffix("s")
-    if time not in TIMES:
-        return FACTORS
-    others = {f"{days / TIMES[time]:.4g} (from {each}s)": days / TIMES[time] for each, days in TIMES.items()}
+def nearest_factor(numbers: Array, column: Column) -> dict[str, float]:
+    """Return the factor nearest to 1 that brings nearly all values into the range, if some are outside; or none.
+
+    It is one of units of time, or one that moves the middle of the column towards what the study expects. If most of
+    the values outside are the same, they are rather a code of missing values.
+    """
+    outside = numbers[~column.rule.contains(numbers)]
+    if len(outside) < OUTSIDE * len(numbers) or np.max(np.unique(outside, return_counts=True)[1]) > len(outside) / 2:
+        return {}
+    is_time = _unit_name(column.rule.unit) in TIMES
+    known = {
+        name: factor
+        for name, factor in factors_to(column.rule.unit).items()
+        if np.mean(column.rule.contains(numbers * factor)) > INSIDE
+        and ("(from" in name if is_time else _middle(numbers * factor, column) < _middle(numbers, column))
+    }
+    name = min(known, key=lambda each: abs(np.log(known[each])), default="")
+    return {name: known[name]} if name else {}
+
+
+def centring_factor(numbers: Array, column: Column) -> dict[str, float]:
+    """Return the factor that brings the middle of a column to what the study expects, if it is far away; or none."""
+    if not len(numbers) or not _middle(numbers, column) > FAR:
+        return {}
+    known = factors_to(column.rule.unit)
+    inside = [name for name, factor in known.items() if np.mean(column.rule.contains(numbers * factor)) > INSIDE]
+    name = min(inside, key=lambda each: _middle(numbers * known[each], column), default="")
+    return {name: known[name]} if name and _middle(numbers * known[name], column) < NEAR else {}
+
+
+def _middle(numbers: Array, column: Column) -> float:
+    """Return how far the median of a column is from its centre, in its scale; 0 if the study states none."""
+    rule = column.rule
+    inside = numbers[rule.contains(numbers)]
+    if (rule.centre, rule.scale) == (0.0, 1.0) or not len(inside):
+        return 0.0
+    return float(abs(np.median(rule.values(inside))))
+
+
+def _unit_name(unit: str) -> str:
+    """Return a unit as :data:`TIMES` and :data:`CONFUSED` name it."""
+    return unit.strip().lower().removesuffix("s")
+
+
+def factors_to(unit: str) -> dict[str, float]:
+    """Return factors to a unit by their names: from other times to a time, else decimal and confused ones.
+
+    Examples
+    --------
+    >>> list(factors_to("kg"))
+    ['10', '100', '1000', '0.1', '0.01', '0.001', '0.4536', '2.2046']
+    >>> list(factors_to("hours"))[:3]
+    ['10', '0.1', '8766 (from years)']
+    """
+    name = _unit_name(unit)
+    if name not in TIMES:
+        is_known = not name or name in CONFUSED or "/" in name
+        return DECIMAL | (CONFUSED.get(name, {}) if is_known else LENGTHS | WEIGHTS | GLUCOSE)
+    others = {f"{days / TIMES[name]:.4g} (from {each}s)": days / TIMES[name] for each, days in TIMES.items()}
     return {"10": 10.0, "0.1": 0.1} | {name: factor for name, factor in others.items() if factor != 1}
 
 

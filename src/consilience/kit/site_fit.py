@@ -186,11 +186,6 @@ class Statement:
     wave: str | None = None
     data_cut: str | None = None
 
-    @property
-    def details(self) -> dict[str, str]:
-        """What is stated, by name."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
 
 def fit_at_site(
     folder: SiteFolder,
@@ -249,10 +244,10 @@ def fit_at_site(
     copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
     notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
     flow = flow_document(study, table, policy, folder.secret)
-    file = replace(file_of(study, folder.name, release), flow=flow, **stated.details)
+    file = replace(file_of(study, folder.name, release), flow=flow, wave=stated.wave, data_cut=stated.data_cut)
     report = _report(study, rows, release, file=file, notes=tuple(notes))
-    said = tuple(flow_of(study, table).lines) if flow is not None else ()
-    return FitAtSite(keep_fit(folder, replace(report, mapped=mapped_by(mapping), flow=said), used))
+    lines = tuple(flow_of(study, table).lines) if flow is not None else ()
+    return FitAtSite(keep_fit(folder, replace(report, mapped=mapped_by(mapping), flow=lines), used))
 
 
 def check_one_file(study: Study, policy: Policy) -> None:

@@ -318,14 +318,15 @@ class Study(TomlFile):
         for column in self.columns:
             if column.use is not None and (column.name not in named or column.name in read):
                 raise ValueError(f'columns: {column.name} has use = "cohort": the cohort, and no other part, names it')
+        known = {column.name: column.column() for column in self.columns}
         for rule in self.cohort or ():
-            column = next((each.column() for each in self.columns if each.name == rule.column), None)
-            if column is None:
+            read_as = known.get(rule.column)
+            if read_as is None:
                 raise ValueError(f"cohort: there is no column {rule.column!a}; list it, with use = \"cohort\" if the "
                                  "model does not read it")  # fmt: skip
-            if column.is_category and (rule.bounds or not set(rule.one_of or ()) <= set(column.levels)):
+            if read_as.is_category and (rule.bounds or not set(rule.one_of or ()) <= set(read_as.levels)):
                 raise ValueError(f"cohort: {rule.column} is a category: give one_of, with some of its levels")
-            if not column.is_category and any(isinstance(each, str | bool) for each in rule.one_of or ()):
+            if not read_as.is_category and any(isinstance(each, str | bool) for each in rule.one_of or ()):
                 raise ValueError(f"cohort: {rule.column} is a number: one_of lists numbers")
         for part in self.columns:
             if isinstance(part, CategoryColumn) and part.use is None and len(self._modelled(part).levels) < 2:
