@@ -229,11 +229,10 @@ def replication(key: str, regime: Record) -> Record:
     }
 
 
-def row(columns: str, kind: str, records: list[Record]) -> Record:
+def row(kind: str, records: list[Record]) -> Record:
     named = [each["by the check"] or each["by the combination"] for each in records]
     column = [any(tuple(said[:2]) == tuple(each["truth"][:2]) for said in each["said"]) for each in records]
     return {
-        "columns": columns,
         "error": kind,
         "draws": len(records),
         "site, column and error named": sum(named),
@@ -245,30 +244,24 @@ def row(columns: str, kind: str, records: list[Record]) -> Record:
 
 
 def main() -> None:
-    study = Study(__file__, __doc__, HOLD_OUT)
+    study = Study(__file__, __doc__, {**HOLD_OUT, "independent": "columns that are drawn apart, not related ones"})
+    columns = "independent" if study.options["independent"] else "related"
+    study.label += "_independent" * study.options["independent"]
     regime, seeds = protocol(study, "planted_columns")
-    keys = [f"{columns}/{seed}" for columns in regime["columns"] for seed in seeds]
-    records = study.replicate(keys, lambda key: replication(key, regime))
-    rows = []
-    for columns in regime["columns"]:
-        mine = [each for each in records if each["key"].startswith(columns)]
-        by_kind = {kind: [each for each in mine if each["kind"] == kind] for kind in regime["kinds"]}
-        rows += [row(columns, kind, those) for kind, those in by_kind.items() if those]
-        rows.append(row(columns, "all", mine))
+    records = study.replicate([f"{columns}/{seed}" for seed in seeds], lambda key: replication(key, regime))
+    by_kind = {kind: [each for each in records if each["kind"] == kind] for kind in regime["kinds"]}
+    rows = [row(kind, those) for kind, those in by_kind.items() if those]
     single = [("shuffled", each) for each in regime["shuffled"]] + [("swapped", each) for each in regime["swapped"]]
     by_column = [
         {
-            "columns": columns,
             "error": f"{column} {what}",
             "draws": len(those),
             "named": sum(each["by the check"] or each["by the combination"] for each in those),
         }
-        for columns in regime["columns"]
         for what, column in single
-        if (those := [each for each in records
-                      if each["key"].startswith(columns) and tuple(each["truth"][1:]) == (column, what)])
-    ]  # fmt: skip
-    study.save(table("One wrong column", rows), table("Shuffled and swapped, by column", by_column))
+        if (those := [each for each in records if tuple(each["truth"][1:]) == (column, what)])
+    ]
+    study.save(table("One wrong column", [*rows, row("all", records)]), table("Shuffled and swapped", by_column))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ RELATIONS, SHARES = 0.08, 0.5
 """Usual difference of correlations and standardised effects, and of logits of shares."""
 LARGEST = 16.0
 """Largest square of a difference of correlations or effects that counts."""
-UNITS, RELATED = 4.5, 3.5
+UNITS, RELATED = 4.5, 3.0
 """Thresholds for a factor of units, and for a shuffled column or swapped levels."""
 MENDED, FAR = 3.0, 9.0
 """Distance up to which a factor mends a column, and from which one that none mends is a question to the site."""
