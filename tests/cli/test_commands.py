@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -99,6 +101,61 @@ def test_combine_show_and_predict(folder, tmp_path):
     found = pd.read_parquet(tmp_path / "scored.parquet")
     assert list(found) == ["days", "age", "ward", "prediction", "gate_0", "gate_1"]
     assert np.corrcoef(found.days, found.prediction)[0, 1] > 0.5
+
+
+def dropping(folder, place):
+    """A study that drops rows without an age, and the files of two sites with a wave each."""
+    text = (folder / "stay.toml").read_text().replace('missing = "refuse"', 'missing = "drop"')
+    (place / "drop.toml").write_text(text.replace("experts = [2]", "experts = [1]"))
+    study = Study.read(place / "drop.toml")
+    for seed, name in enumerate(("ash", "birch")):
+        file = site_file(study, name, pa.Table.from_pandas(table(400, seed), preserve_index=False))
+        (place / f"{name}.json").write_text(replace(file, wave=str(seed), data_cut="2026-06-30").to_text())
+    return place / "drop.toml", place / "ash.json", place / "birch.json"
+
+
+@pytest.mark.slow
+def test_a_row_without_a_value_that_the_study_drops_is_kept_without_a_prediction(folder, tmp_path):
+    study, ash, _ = dropping(folder, tmp_path)
+    model = tmp_path / "model.json"
+    assert run("combine", study, ash, "-o", model, "--quiet").exit_code == 0
+    rows = table(20, 5).astype({"age": float})
+    rows.loc[[3, 7], "age"] = np.nan
+    rows.loc[7, "ward"] = None
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    for name in ("scored.csv", "scored.parquet"):
+        done = run("predict", model, tmp_path / "new.csv", "-o", tmp_path / name)
+        assert done.exit_code == 0, done.output
+        assert "2 of 20 rows have no prediction" in done.stderr
+        found = read_table(tmp_path / name).to_pandas()
+        assert len(found) == 20
+        assert found.index[found.prediction.isna()].tolist() == [3, 7]
+        assert found.unscored.dropna().tolist() == ["no age", "no age, no ward"]
+        assert found.gate_0.notna().sum() == 18
+    whole = rows.drop(index=[3, 7])
+    whole.to_csv(tmp_path / "whole.csv", index=False)
+    assert run("predict", model, tmp_path / "whole.csv", "-o", tmp_path / "whole.parquet").exit_code == 0
+    alone = pd.read_parquet(tmp_path / "whole.parquet")
+    assert "unscored" not in alone
+    np.testing.assert_array_equal(found.prediction.dropna(), alone.prediction)
+    rows.assign(age=np.nan).to_csv(tmp_path / "none.csv", index=False)
+    refused = run("predict", model, tmp_path / "none.csv", "-o", tmp_path / "none.parquet")
+    assert refused.exception.problem is CommandFault.PREDICTION
+
+
+@pytest.mark.slow
+def test_files_of_different_waves_are_combined_only_if_said_and_named_in_table_one(folder, tmp_path):
+    study, ash, birch = dropping(folder, tmp_path)
+    refused = run("combine", study, ash, birch, "-o", tmp_path / "model.json")
+    assert refused.exception.problem is CommandFault.COMBINATION
+    assert "0: ash; 1: birch" in refused.exception.said
+    assert not (tmp_path / "model.json").exists()
+    done = run("combine", study, ash, birch, "-o", tmp_path / "model.json", "--mixed-waves", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["waves"]["birch"] == {"wave": "1", "data_cut": "2026-06-30"}
+    assert ["wave", "0", "1", ""] in found["table_one"]["rows"]
+    assert "different waves were combined" in done.stderr
 
 
 @pytest.mark.slow

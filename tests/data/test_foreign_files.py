@@ -81,3 +81,17 @@ def test_an_encoding_is_said_or_refused(tmp_path: Path) -> None:
     assert read_table(path, table_format=TableFormat(encoding="cp1252"))["y"].to_pylist() == ["männlich"]
     with pytest.raises(InvalidInputError, match="no such encoding"):
         read_table(path, table_format=TableFormat(encoding="klingon"))
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_a_row_with_too_many_cells_is_named_by_its_place_and_not_by_its_content(tmp_path: Path, as_text: bool) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,secret,5\n")
+    with pytest.raises(InvalidInputError, match=r"row 3, .* in quotes") as caught:
+        read_table(tmp_path / "a.csv", as_text=as_text)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_database_or_an_older_workbook_ends_with_how_to_export_it(tmp_path: Path) -> None:
+    for name in ("a.db", "a.xls"):
+        with pytest.raises(InvalidInputError, match="export the result of a query"):
+            read_table(tmp_path / name)

@@ -6,10 +6,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import hospital_exports
 from consilience.columns import Column, Dictionary, Rule
 from consilience.data.tables import read_table
 from consilience.errors import InvalidInputError
 from consilience.kit.examination import Wanted, examine_table, prepare_table
+from consilience.kit.site_fit import examine_for_study
+from consilience.kit.study import Study
 
 WANTED = Wanted(
     Dictionary(
@@ -189,3 +192,41 @@ def test_the_first_rows_are_named_by_their_place():
     mixed.loc[8, "age"] = "unknown"
     (finding,) = (each for each in look(mixed).findings if each.is_error)
     assert (finding.rows, finding.first) == (1, (9,))
+
+
+# ---------------------------------------------------------------- units
+
+STAYS = Study.from_text(hospital_exports.STUDY)
+
+
+def stays(**factors: float) -> pa.Table:
+    table = hospital_exports.hospital(700, 0)
+    for name, factor in factors.items():
+        table[name] = [None if value is None else value * factor for value in table[name]]
+    return pa.table(table)
+
+
+@pytest.mark.parametrize(
+    ("column", "factor", "code", "said"),
+    [
+        ("los_days", 24.0, "OUT_OF_RANGE", "0.04167 (from hours) nearly all would be inside: is the unit days?"),
+        ("crp", 0.1, "OTHER_UNITS", "multiplication by 10 it would not be: is the unit mg/l?"),
+        ("crp", 10.0, "OUT_OF_RANGE", "multiplication by 0.1 nearly all would be inside"),
+        ("age", 12.0, "OUT_OF_RANGE", "0.08333 (from months)"),
+    ],
+)
+def test_a_factor_is_named_where_some_are_outside_or_the_middle_is_far(column, factor, code, said):
+    (found,) = (each for each in examine_for_study(STAYS, stays(**{column: factor})).findings if each.factors)
+    assert (found.column, found.code) == (column, code)
+    assert said in str(found)
+    assert found.factors[0] == pytest.approx(1 / factor, rel=1e-3)
+    assert found.is_error == (code == "OUT_OF_RANGE")
+
+
+def test_no_factor_is_named_for_a_good_table_or_for_a_code_of_missing_values():
+    assert not any(each.factors for each in examine_for_study(STAYS, stays()).findings)
+    table = hospital_exports.hospital(700, 0)
+    table["los_days"] = [9999.0 if i % 20 == 0 else value for i, value in enumerate(table["los_days"])]
+    (found,) = (each for each in examine_for_study(STAYS, pa.table(table)).findings if each.is_error)
+    assert (found.code, found.factors) == ("OUT_OF_RANGE", ())
+    assert "Correct them" in found.remedy

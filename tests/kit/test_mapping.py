@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from consilience.cli.annex import annex_of
 from consilience.columns import Column
 from consilience.errors import InvalidInputError
-from consilience.kit.folder import SiteFolder
+from consilience.kit.folder import MAPPING, SiteFolder
 from consilience.kit.mapping import FileFormat, MappedColumn, TableMapping, map_table, read_mapped
 from consilience.kit.mapping_draft import file_format, propose_codes, propose_columns, propose_levels, propose_rule
 from consilience.kit.policy.policy import Policy
@@ -212,3 +213,31 @@ def test_names_that_are_only_similar_are_not_sure() -> None:
     assert drafts["charlson"].candidates[0] == "Charlson-Index"
     assert not drafts["charlson"].is_sure
     assert not drafts["crp"].is_sure  # two columns have this name
+
+
+# ---------------------------------------------------------------- what people read
+
+
+def test_a_study_and_a_mapping_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    for text, kind, wanted in ((TEXT, Study, STUDY), (GERMAN.to_text(), TableMapping, GERMAN)):
+        (tmp_path / "a.toml").write_bytes(b"\xef\xbb\xbf" + text.encode())
+        assert kind.read(tmp_path / "a.toml") == wanted
+
+
+def test_the_first_rows_with_an_unknown_level_or_without_a_value_are_named() -> None:
+    table = hospital(60, 0)
+    table["sex"][6] = "x"
+    table["age"][8] = None
+    found = {each.code: each.first for each in examine_for_study(STUDY, pa.table(table)).findings if each.is_error}
+    assert found == {"UNKNOWN_LEVEL": (7,), "MISSING_VALUES": (9,)}
+
+
+def test_the_annex_says_what_the_mapping_of_this_study_does(tmp_path: Path) -> None:
+    folder = SiteFolder.init("adlershof", Policy.of_profile("hospital").to_text(), tmp_path)
+    assert "mapping" not in annex_of(folder, STUDY)
+    (folder.path / MAPPING).write_text(GERMAN.to_text())
+    said = annex_of(folder, STUDY)
+    assert GERMAN.identity in said
+    assert "sex from 'Geschlecht', with 2 values recoded" in said
+    (folder.path / MAPPING).write_text(GERMAN.to_text().replace("length-of-stay", "another"))
+    assert "mapping" not in annex_of(folder, STUDY)

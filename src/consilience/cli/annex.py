@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from consilience._version import __version__
-from consilience.cli.preview import FIELDS, WAYS
-from consilience.kit.folder import SiteFolder
+from consilience.cli.preview import FIELDS, WAYS, mapping_lines
+from consilience.kit.folder import MAPPING, SiteFolder
+from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.policy.policy import COMMENTS, Policy
 from consilience.kit.spending import budget_document, budget_text
 from consilience.kit.study import Study, Trust
@@ -78,7 +79,7 @@ def annex_of(folder: SiteFolder, study: Study) -> str:
     made = f"Made by consilience {__version__}; no network connection was opened."
     allowed = "allows" if way in policy.privacy.allow else "does NOT allow"
     sections = {
-        "What is read": _columns(study),
+        "What is read": [*_columns(study), *_cohort(study), *_mapping(folder, study)],
         "What leaves, and what it means": [WAYS[way], f"The policy of this site {allowed} this way."],
         **_OF_WAY[way](folder, study, policy),
     }
@@ -160,6 +161,22 @@ def _columns(study: Study) -> Iterator[str]:
         kind = ", ".join(["category", *map(str, column.levels)]) if column.kind == "category" else "number"
         about = f": {column.about}" if column.about else ""
         yield f"- `{column.name}` ({kind}){about}"
+
+
+def _cohort(study: Study) -> list[str]:
+    """Return the rules of the cohort."""
+    rules = [f"- {rule.text}" for rule in study.cohort or ()]
+    return ["", "Rows are used that meet all of these rules, at the site and before anything else:", "", *rules] * bool(
+        rules
+    )
+
+
+def _mapping(folder: SiteFolder, study: Study) -> list[str]:
+    """Return what the mapping in the folder does with the export, if it is for this study."""
+    path = folder.path / MAPPING
+    if not path.is_file() or (found := TableMapping.read(path)).study != study.name:
+        return []
+    return ["", *mapping_lines(mapped_by(found))]
 
 
 def _releases(folder: SiteFolder, study: Study) -> Iterator[str]:

@@ -42,6 +42,7 @@ from consilience.kit.release import release_fit, verify_ledger
 from consilience.kit.roster import Roster, check_signature
 from consilience.kit.site_fit import examine_for_study, fit_at_site
 from consilience.kit.study import Study
+from consilience.kit.table_one import table_one
 from consilience.model.families.registry import gaussian
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "narwhals", "pydantic", "typer", "rich")
@@ -235,6 +236,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
     roster: Annotated[Path | None, typer.Option(help="Roster with the sites' names and public keys.")] = None,
     report_to: ReportPath = None,
+    mixed_waves: Annotated[bool, typer.Option("--mixed-waves", help="Combine files of different waves.")] = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -252,15 +254,22 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         output.say("There is one file: the model is that of this site.", style="yellow")
     known = _check_signatures(wanted, sent, roster, output)
     with report_as(CommandFault.COMBINATION), output.working(f"Combining the files of {len(sent)} sites"):
-        orders = combine_files(wanted, sent, None if known is None else known.institutions)
+        institutions = None if known is None else known.institutions
+        orders = combine_files(wanted, sent, institutions, mixed_waves=mixed_waves)
     model = orders.best.model
     with report_as(CommandFault.OUTPUT):
         model.save(out, site_names=True)
-    output.data(
-        describe_model(model) | {"file": str(out), "sites": [str(each) for each in orders.best.sites]}, model.summary()
-    )
+    by_site = table_one(wanted, sorted(sent, key=lambda file: file.site))
+    document = {
+        "file": str(out), "sites": [str(each) for each in orders.best.sites],
+        "waves": {file.site: {"wave": file.wave, "data_cut": file.data_cut} for file in sent},
+        "table_one": {"header": by_site.header, "rows": by_site.cells},
+    }  # fmt: skip
+    output.data(describe_model(model) | document, f"{model.summary()}\n\nTable 1. Rows of each site\n{by_site}")
     for each in orders.best.sites:
         output.say(str(each))
+    if len({file.wave for file in sent}) > 1:
+        output.say("Files of different waves were combined: Table 1 says which.", style="yellow")
     output.say(f"{out} written.")
     report_on(orders, wanted, report_to, output, sent)
 
@@ -284,13 +293,22 @@ def predict(
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Add predictions and the probability of each expert to the rows of a table."""
+    """Add predictions and the probability of each expert to the rows of a table.
+
+    Rows without a value that the study says to drop are kept, without a prediction and with the reason.
+    """
     fitted, output = model_of(model), Output(quiet=quiet)
     rows = table_of(table)
     check_free(out, overwrite=overwrite)
     with report_as(CommandFault.PREDICTION), output.working(f"Scoring {rows.num_rows:,} rows"):
-        write_predictions(fitted, rows, out)
+        unscored = write_predictions(fitted, rows, out)
     output.say(f"{out} written.")
+    if unscored:
+        output.say(
+            f"{unscored:,} of {rows.num_rows:,} rows have no prediction, since a value is missing: column 'unscored' "
+            "says which.",
+            style="yellow",
+        )
 
 
 @app.command()

@@ -44,6 +44,10 @@ FIELDS = {
     "model.covariates.covariances": "variances and covariances of the numbers in each class",
     "model.covariates.levels": "the values of covariates that have few of them",
     "model.covariates.shares": "how often each of these values occurs in each class",
+    "flow": "about how many rows each rule of the cohort left out, and how many lack a value; rounded at random to "
+    "multiples of min_rows of the policy",
+    "wave": "the wave of the study, as this site states it",
+    "data_cut": "the day until which the data reach, as this site states it",
     "stop_reason": "why the fit ended, such as converged",
 }
 """What each field of a site file means, in words for a data manager."""
@@ -107,6 +111,7 @@ def text_of_report(report: FitReport, *, numbers: bool = False) -> str:
         f"What would leave {file.site}: {size}. No row is in it.",
         *(f"NOTE: {note}" for note in report.notes),
         *mapping_lines(report.mapped),
+        *report.flow,
         "",
         *(f"  {name:<30} {_count(amounts[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
         f"  {'(envelope)':<30} {'':>13}  time of release, place in the ledger, signature",
@@ -189,6 +194,7 @@ def preview_document(report: FitReport, entry: Entry) -> dict[str, Any]:
         ],
         "steps": list(report.steps),
         "notes": list(report.notes),
+        "flow": list(report.flow),
         "leverage": report.leverage,
         "membership_auc": None if report.membership is None else report.membership.auc,
     }

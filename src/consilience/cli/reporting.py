@@ -18,7 +18,9 @@ from consilience.cli.output import Output, check_free, model_of, write
 from consilience.errors import InvalidInputError
 from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture, parameter_table
+from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
+from consilience.numerics.arrays import Mask
 from consilience.report import html_report, model_card, verdict
 
 
@@ -40,23 +42,52 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> None:
-    """Write a table with predictions and the probability of each expert, given the covariates, as new columns."""
+def write_predictions(model: FittedMixture, table: pa.Table, out: Path) -> int:
+    """Write a table with predictions and the probability of each expert, given the covariates, as new columns.
+
+    A row without a value in a column of which the study drops missing values has no prediction; the column "unscored"
+    says which column it is. Returns the number of such rows.
+    """
+    if out.suffix not in (".parquet", ".csv"):
+        raise InvalidInputError(f"{out.name}: expected a name that ends in .parquet or .csv")
     names = list(model.columns_.names)
     lacking = [name for name in names if name not in table.column_names]
     if lacking:
         raise InvalidInputError(f"the table has no column {', '.join(lacking)}")
-    X = table.select(names)
-    predicted = model.predict(X)
-    found = table.append_column("prediction", pa.array(np.asarray(predicted)))
-    for k, probability in enumerate(model.predict_gate(X).T):
-        found = found.append_column(f"gate_{k}", pa.array(probability))
+    reason = _unscored(model, table)
+    scored = np.array([each is None for each in reason], dtype=bool)
+    X = table.select(names).filter(pa.array(scored, pa.bool_()))
+    found = table
+    if X.num_rows:
+        found = table.append_column("prediction", _at(scored, model.predict(X)))
+        for k, probability in enumerate(model.predict_gate(X).T):
+            found = found.append_column(f"gate_{k}", _at(scored, probability))
+    else:
+        raise InvalidInputError("no row has a value in all columns that the model reads: nothing is predicted")
+    if not scored.all():
+        found = found.append_column("unscored", pa.array(reason, pa.string()))
     if out.suffix == ".parquet":
         pq.write_table(found, out)
-    elif out.suffix == ".csv":
-        csv.write_csv(found, out)
     else:
-        raise InvalidInputError(f"{out.name}: expected a name that ends in .parquet or .csv")
+        csv.write_csv(found, out)
+    return int(np.sum(~scored))
+
+
+def _unscored(model: FittedMixture, table: pa.Table) -> list[str | None]:
+    """Return for each row the columns without a value that keep it from being scored, in words; None for others."""
+    reason: list[str | None] = [None] * table.num_rows
+    for column in model.columns_.columns:
+        if column.rule.missing == "drop":
+            for i in np.flatnonzero(missing_in(whole_column(table, column.name))):
+                before = reason[i]
+                reason[i] = f"no {column.name}" if before is None else f"{before}, no {column.name}"
+    return reason
+
+
+def _at(scored: Mask, values: Any) -> pa.Array:
+    """Return values as a column, with null in the rows that were not scored."""
+    places = np.cumsum(scored) - 1
+    return pa.array(np.asarray(values)).take(pa.array(np.where(scored, places, 0), mask=~scored))
 
 
 # ---------------------------------------------------------------- reporting
@@ -99,7 +130,15 @@ def report_on(result: Any, study: Study, path: Path | None, output: Output, file
         return
     sent = list(files)
     known = {
-        "origin": {"study": f"{study.name}, {study.identity}", **{f"file of {f.site}": f.hash for f in sent}},
+        "origin": {
+            "study": f"{study.name}, {study.identity}",
+            **{f"file of {f.site}": f.hash for f in sent},
+            **{
+                f"wave of {f.site}": f"{f.wave or 'not stated'}, data until {f.data_cut or 'not stated'}"
+                for f in sent
+                if f.wave or f.data_cut
+            },
+        },
         "policies": {f.site: str(f.evidence["profile"]) for f in sent if "profile" in f.evidence},
     }
     write_report_file(result, path, path.suffix.lstrip("."), title=study.name, **known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -27,7 +28,7 @@ from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_ques
 from consilience.kit.policy.policy import PROFILES, Policy
 from consilience.kit.policy.refit import table_refusal
 from consilience.kit.private_files import slug
-from consilience.kit.site_fit import MisfitError, examine_for_study, few_filled, fit_at_site, study_rows
+from consilience.kit.site_fit import MisfitError, Statement, examine_for_study, few_filled, fit_at_site, study_rows
 from consilience.kit.site_rounds import table_of_run
 from consilience.kit.spending import budget_document, budget_text
 from consilience.kit.study import Study
@@ -172,6 +173,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
     found = examine_for_study(wanted, rows)
     refusal = policy_refusal(name, where, wanted, rows) if found.fits and wanted.way == "limits" else ""
     lines = [f"{'error' if each.is_error else 'note'}: {each}" for each in found.findings]
+    flow = [] if found.flow is None else found.flow.lines
     verdict = (
         f"The table of {name} fits: {found.used:,} of {found.rows:,} rows can be used."
         if found.fits
@@ -183,8 +185,15 @@ def check(  # noqa: PLR0917 - typer makes options of them
         for each in found.findings
     ]  # fmt: skip
     output.data(
-        {"fits": found.fits, "rows": found.rows, "used": found.used, "findings": findings, "refusal": refusal},
-        "\n".join([*lines, verdict]),
+        {
+            "fits": found.fits,
+            "rows": found.rows,
+            "used": found.used,
+            "flow": flow,
+            "findings": findings,
+            "refusal": refusal,
+        },
+        "\n".join([*lines, *flow, verdict]),
     )
     if not found.fits:
         raise CommandError(CommandFault.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")
@@ -214,15 +223,20 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     other_people: Annotated[
         str, typer.Option(help="Why the rows are of other people than earlier ones, if rows cannot be compared.")
     ] = "",
+    wave: Annotated[str | None, typer.Option(help="Wave of the study, such as 2026; it is in the file.")] = None,
+    data_cut: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day until which the data reach; it is in the file.")
+    ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Fit the site's own model under its policy, and keep it in the site's folder. Nothing leaves."""
     folder, wanted, output = folder_of(name, where), study_of(study), Output(quiet=quiet)
     made = mapping_of(name, where, mapping)
     rows = mapped_table(table, wanted, made)
+    stated = Statement(wave, None if data_cut is None else f"{data_cut:%Y-%m-%d}")
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} fits"):
         try:
-            done = fit_at_site(folder, wanted, rows, other_people, mapping=made)
+            done = fit_at_site(folder, wanted, rows, other_people, mapping=made, stated=stated)
         except MisfitError as error:
             findings = f"run 'consilience site check {name} {study} {table}' for the findings"
             raise CommandError(CommandFault.MISFIT, findings) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -17,7 +17,7 @@ from consilience.columns.arrow import TEXT, codes_of, decode_dictionary
 from consilience.errors import InvalidInputError
 from consilience.messages import FailureCode, SiteError
 from consilience.model import Groups, Rows
-from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.arrays import Array, IntArray, Mask
 
 Label = Level
 
@@ -280,3 +280,31 @@ def _check_nulls(column: pa.Array, name: str) -> None:
 def _check_finite(values: NDArray[Any], name: str) -> None:
     if not np.all(np.isfinite(values)):
         raise SiteError(FailureCode.MISSING_VALUES, f"column {name!r}")
+
+
+# ---------------------------------------------------------------- single cells
+
+WORDS: Mapping[str, float] = {"true": 1.0, "false": 0.0}
+"""Numbers of words in a column of yes and no."""
+
+
+def numbers_in(values: pa.Array, missing: Mask) -> Array:
+    """Return the numbers of a column, each cell by itself: NaN where there is none, ``(n,)``."""
+    if is_number(values.type):
+        found: Array = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=float)
+        return found
+    if str(values.type) not in TEXT:
+        return np.full(len(values), np.nan)
+    return np.array(
+        [np.nan if gone else _number_of(str(cell)) for cell, gone in zip(values.to_pylist(), missing, strict=True)]
+    )
+
+
+def _number_of(cell: str) -> float:
+    text = cell.strip().lower()
+    if text in WORDS:
+        return WORDS[text]
+    try:
+        return float(text) if "_" not in text else float("nan")
+    except ValueError:
+        return float("nan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,7 +54,10 @@ def read_table(path: str | Path, *, as_text: bool = False, table_format: TableFo
     kind = path.name.lower().removesuffix(".gz").rpartition(".")[2]
     known = ("parquet", "csv", "tsv", "xlsx", *STATISTICS)
     if kind not in known:
-        raise InvalidInputError(f"{path.name}: expected a name that ends in .{', .'.join(known)}, or .csv.gz")
+        raise InvalidInputError(
+            f"{path.name}: expected a name that ends in .{', .'.join(known)}, or .csv.gz. Save an older workbook as "
+            ".xlsx; export the result of a query of a database as CSV or Parquet, by the tools of the database"
+        )
     try:
         if kind in ("csv", "tsv"):
             return _read_csv(path, table_format, as_text=as_text)
@@ -66,7 +70,8 @@ def read_table(path: str | Path, *, as_text: bool = False, table_format: TableFo
         raise InvalidInputError(f"{path.name} cannot be read: {error.strerror or 'it is damaged'}") from error
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, EOFError) as error:
         raise InvalidInputError(
-            f"{path.name} is damaged, or its lines have different numbers of columns: export it again"
+            f"{path.name}{_line_of(error)} is damaged, or its lines have different numbers of columns: is a delimiter "
+            "inside of a cell? Export it again, with text in quotes"
         ) from error
 
 
@@ -80,7 +85,7 @@ def _read_csv(path: Path, table_format: TableFormat, *, as_text: bool) -> pa.Tab
                 _check_encoding(line, path, number)
     try:
         header = first.decode("utf-8-sig" if encoding == "utf-8" else encoding)
-        reading = csv.ReadOptions(encoding=encoding)
+        reading = csv.ReadOptions(encoding=encoding, use_threads=False)  # one thread counts rows, for errors
         parsing = csv.ParseOptions(delimiter=table_format.delimiter or max(DELIMITERS, key=header.count))
         types = {}
         if as_text:
@@ -92,6 +97,12 @@ def _read_csv(path: Path, table_format: TableFormat, *, as_text: bool) -> pa.Tab
         raise InvalidInputError(
             f"{path.name} is not written in {encoding!r}, or there is no such encoding: try 'utf-8' or 'cp1252'"
         ) from error
+
+
+def _line_of(error: Exception) -> str:
+    """Return the row that an error of reading CSV names, the first one being that of the names; empty if none."""
+    found = re.search(r"Row #(\d+):", str(error))
+    return f", row {found[1]}," if found else ""
 
 
 def _check_encoding(line: bytes, path: Path, number: int) -> None:

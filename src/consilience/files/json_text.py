@@ -53,7 +53,7 @@ def read_text(path: str | Path, what: str = "a saved model", *, follow: bool = T
     """Return the text of a file that is to be ``what``; raise an error if it is missing, too large or not UTF-8."""
     data = read_capped(path, MOST_BYTES, "the file", f"; pass the path of {what}", follow=follow)
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"the file is not text in UTF-8: it is damaged, or not {what}") from error
 

@@ -49,6 +49,10 @@ class SiteFile:
         Which policy was applied, and the result of each of its rules; no counts.
     envelope : mapping
         Time, position in the ledger and signature; not part of the content.
+    flow : FlowDocument, optional
+        About how many rows were left out, and why.
+    wave, data_cut : str, optional
+        Wave of the study, and the day ``YYYY-MM-DD`` until which the data reach, as the site states them.
     """
 
     study: str
@@ -57,6 +61,9 @@ class SiteFile:
     fit: LocalFit
     evidence: Mapping[str, Any] = field(default_factory=dict)
     envelope: Mapping[str, Any] = field(default_factory=dict)
+    flow: FlowDocument | None = None
+    wave: str | None = None
+    data_cut: str | None = None
 
     @property
     def content(self) -> dict[str, Any]:
@@ -89,7 +96,9 @@ class SiteFile:
                 fit = content.value()
         except MessageError as error:
             raise InvalidInputError(f"not a valid site file: {error}") from error
-        return cls(content.study, content.site, tuple(content.terms), fit, content.evidence, found.envelope)
+        head = (content.study, content.site, tuple(content.terms))
+        stated = (content.flow, content.wave, content.data_cut)
+        return cls(*head, fit, content.evidence, found.envelope, *stated)
 
 
 # ---------------------------------------------------------------- the parts of the file
@@ -240,6 +249,29 @@ def _packed(values: Array | None, name: str) -> Array:
     return pack(symmetric(values, (len(values), values.shape[-1], values.shape[-1]), name))
 
 
+class CountDocument(Part):
+    """A set of rows in words, and about how many they are."""
+
+    of: Annotated[str, StringConstraints(min_length=1, max_length=10_000)]
+    rows: Annotated[int, Field(ge=0, le=10**12)]
+
+
+class FlowDocument(Part):
+    """Rows that are not used: about how many each rule of the cohort leaves out, and how many lack a value.
+
+    Numbers are multiples of the width, rounded up or down at random: the true one is less than the width away.
+    """
+
+    width: Annotated[int, Field(ge=1, le=10**12)]
+    excluded: Annotated[list[CountDocument], Field(max_length=1000)]
+    missing: Annotated[list[CountDocument], Field(max_length=1000)]
+    left_out: Annotated[int, Field(ge=0, le=10**12)]
+
+
+Wave = Annotated[str, StringConstraints(min_length=1, max_length=100), documents.Visible]
+Day = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+
+
 class ContentDocument(Part):
     """What was fitted: a function of the study and of the site's rows.
 
@@ -258,6 +290,9 @@ class ContentDocument(Part):
     columns: SummaryDocument
     model: SiteModelDocument | None = None
     stop_reason: StopEntry | None = None
+    flow: FlowDocument | None = None
+    wave: Wave | None = None
+    data_cut: Day | None = None
 
     @classmethod
     def of(cls, file: SiteFile) -> dict[str, Any]:
@@ -271,6 +306,7 @@ class ContentDocument(Part):
             columns=SummaryDocument.of(fit.summary),
             model=None if fit.model is None else SiteModelDocument.of(fit.model),
             stop_reason=None if fit.stop is None else fit.stop.name.lower(),
+            flow=None if file.flow is None else file.flow.model_dump(),
         )
 
     def value(self) -> LocalFit:

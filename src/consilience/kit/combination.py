@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from consilience.engines.inprocess import InProcess
 from consilience.engines.protocol import Engine
 from consilience.errors import InvalidInputError
 from consilience.federation.data_source import Shards
-from consilience.federation.federated_fit import FederatedOrders, build_models, compare_orders, warn_of
+from consilience.federation.federated_fit import FederatedFit, FederatedOrders, build_models, compare_orders, warn_of
 from consilience.files.json_text import content_hash
 from consilience.files.site_file import SiteFile
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import private_rows
+from consilience.kit.site_comparison import ColumnFinding, compare_columns
 from consilience.kit.site_fit import columns_of, site_file, validate_rows
 from consilience.kit.study import Study
 from consilience.kit.study_model import estimators_of, method_of, task_of
@@ -73,7 +75,11 @@ def file_fingerprint(file: SiteFile) -> int:
 
 
 def combine_files(
-    study: Study, files: Iterable[SiteFile], institutions: Mapping[str, str] | None = None
+    study: Study,
+    files: Iterable[SiteFile],
+    institutions: Mapping[str, str] | None = None,
+    *,
+    mixed_waves: bool = False,
 ) -> FederatedOrders:
     """Combine the files of the sites by one-shot aggregation; compare the study's numbers of experts by BIC.
 
@@ -83,11 +89,13 @@ def combine_files(
     files : iterable of SiteFile
     institutions : mapping of str to str, optional
         Institution of sites, as in :func:`run_study`.
+    mixed_waves : bool
+        Whether files of different waves may be combined.
 
     Raises
     ------
     InvalidInputError
-        If a file is of another study, or two files are of one site.
+        If a file is of another study, two files are of one site, or sites state different waves.
     """
     if not study.is_one_file:
         raise InvalidInputError("the study is answered in rounds: there are no files to combine; use 'consilience run'")
@@ -102,8 +110,24 @@ def combine_files(
         if file.site in by_site:
             raise InvalidInputError(f"there are two files of site {file.site}: pass one")
         by_site[file.site] = file
+    if not mixed_waves:
+        check_waves(by_site)
     engine = SiteFiles(dict(sorted(by_site.items())))
-    return run_study(study, engine, OneShot(refine=0), institutions=institutions)
+    questions = compare_columns(study, [file for _, file in sorted(by_site.items())])
+    return run_study(study, engine, OneShot(refine=0), institutions=institutions, questions=questions)
+
+
+def check_waves(files: Mapping[str, SiteFile]) -> None:
+    """Raise an error if sites state different waves, or if only some of them state one."""
+    waves: dict[str, list[str]] = {}
+    for site, file in files.items():
+        waves.setdefault(file.wave or "none stated", []).append(site)
+    if len(waves) > 1:
+        listed = "; ".join(f"{wave}: {', '.join(sites)}" for wave, sites in waves.items())
+        raise InvalidInputError(
+            f"the files are of different waves ({listed}): ask for files of one wave, or say that they may be mixed "
+            "(--mixed-waves)"
+        )
 
 
 def simulate_study(
@@ -145,6 +169,7 @@ def run_study(
     start: Mixture | None = None,
     options: RunOptions | None = None,
     institutions: Mapping[str, str] | None = None,
+    questions: Sequence[ColumnFinding] = (),
 ) -> FederatedOrders:
     """Run a study over an engine; compare its numbers of experts by BIC.
 
@@ -160,15 +185,31 @@ def run_study(
         The study states the limits.
     institutions : mapping of str to str, optional
         Institution of the sites that share one, as in :class:`~consilience.Federation`.
+    questions : sequence of ColumnFinding
+        Columns of sites that may be wrong; the result names them.
     """
     models = estimators_of(study)
     method = method or method_of(study)
     task = task_of(study, models, start=start, institutions=institutions)
     limits, most_rounds = Limits(max_rows=study.max_rows), method.most_rounds(task)
     done = run(method.dialogue(task), engine, options, limits=limits, most_rounds=most_rounds)
-    found = compare_orders(study.model.experts, build_models(models, done), "bic")
+    fits = [None if fit is None else with_questions(fit, study, questions) for fit in build_models(models, done)]
+    found = compare_orders(study.model.experts, fits, "bic")
     warn_of(found.best)
     return found
+
+
+def with_questions(found: FederatedFit, study: Study, questions: Sequence[ColumnFinding]) -> FederatedFit:
+    """Return a fit with columns of sites that may be wrong, in place of what else is suspected of these columns."""
+    terms = {column.name: column.terms for column in study.covariates.columns} | {study.model.response: ("y",)}
+    sites = []
+    for site in found.fit.survey.sites:
+        mine = [each for each in questions if each.site == site.name]
+        named = tuple(f"{term} " for each in mine for term in terms[each.column])
+        kept = [said for said in site.suspicions if not said.removeprefix("the mean of ").startswith(named)]
+        sites.append(replace(site, suspicions=(*kept, *(each.text for each in mine))) if mine else site)
+    survey = replace(found.fit.survey, sites=tuple(sites))
+    return replace(found, fit=replace(found.fit, survey=survey)) if questions else found
 
 
 # ---------------------------------------------------------------- shards
@@ -187,6 +228,8 @@ def sites_in(study: Study, pattern: str | Sequence[str]) -> list[Site]:
     """
     if study.way == "noise":
         raise InvalidInputError("files of one owner need no noise: take it out of the study, or run it by mailbox")
+    if study.cohort:
+        raise InvalidInputError("files of one owner are read as they are: leave the rows outside of the cohort out")
     roles = {"target": study.model.response, "groups": study.model.clients, "exposure": study.model.exposure}
     shards = Shards.of(pattern, features=study.covariates.names, **roles)
     short = [PurePosixPath(name).name.split(".")[0] for name in shards.names]

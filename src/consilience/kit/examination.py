@@ -6,8 +6,8 @@ anything is fitted. Findings have counts only, so that they can be shown on a sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -20,17 +20,28 @@ from consilience.columns import Column, Dictionary
 from consilience.columns.arrow import TEXT, codes_of
 from consilience.data.file_columns import is_number
 from consilience.errors import InvalidInputError
+from consilience.kit.cohort import Criterion, Flow, in_cohort
 from consilience.kit.near_copies import count_near_copies, say_near_copies
 from consilience.kit.row_tags import RowTags, missing_in, number_tags, row_tags, tags_in_order, whole_column
 from consilience.numerics.arrays import Array
 
-FACTORS = {
-    "10": 10.0, "100": 100.0, "1000": 1000.0, "0.1": 0.1, "0.01": 0.01, "0.001": 0.001,
-    "2.54": 2.54, "1/2.54": 1 / 2.54, "0.4536": 0.4536, "2.2046": 2.2046, "0.0555": 0.0555, "18.02": 18.02,
-}  # fmt: skip
-"""Factors between units that are often confused: decimal prefixes, inches, pounds, glucose in mg/dl."""
+DECIMAL = {"10": 10.0, "100": 100.0, "1000": 1000.0, "0.1": 0.1, "0.01": 0.01, "0.001": 0.001}
+"""Factors between decimal prefixes."""
+LENGTHS, WEIGHTS = {"2.54": 2.54, "1/2.54": 1 / 2.54}, {"0.4536": 0.4536, "2.2046": 2.2046}
+GLUCOSE = {"0.0555": 0.0555, "18.02": 18.02}
+"""Factors of inches, of pounds, and of glucose between mg/dl and mmol/l."""
+CONFUSED = {
+    **dict.fromkeys(("mm", "cm", "m", "in", "inch", "inche"), LENGTHS),
+    **dict.fromkeys(("g", "kg", "lb", "pound"), WEIGHTS),
+    **dict.fromkeys(("mg/dl", "mmol/l"), GLUCOSE),
+}
+"""Factors that are often confused in a unit, beside the decimal ones."""
 TIMES = {"year": 365.25, "month": 365.25 / 12, "week": 7.0, "day": 1.0, "hour": 1 / 24, "minute": 1 / 1440}
 """Units of time, in days."""
+OUTSIDE, INSIDE = 0.02, 0.995
+"""Fraction of values outside the range from which a factor is looked for, and inside with it."""
+FAR, NEAR = 1.2, 0.6
+"""Distance of the median from the centre, in scales of the study, that is not expected, and that is."""
 SHOWN_ROWS = 5
 """Number of rows that are named by their place."""
 
@@ -53,6 +64,8 @@ class Finding:
         Whether the table cannot be used as it is.
     first : tuple of int
         Places of the first rows concerned, from 1 for the row after the names; empty if these are most of the rows.
+    factors : tuple of float
+        Factors of units that would mend the column, the likeliest first.
     """
 
     code: str
@@ -62,6 +75,7 @@ class Finding:
     remedy: str
     is_error: bool = True
     first: tuple[int, ...] = ()
+    factors: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         place = f"column {self.column!r}: " if self.column else ""
@@ -71,7 +85,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a study wants of a table: covariates, response, exposure and names of clients, and numbers of rows."""
+    """What a study wants of a table: covariates, response, exposure, clients, numbers of rows, and the cohort."""
 
     covariates: Dictionary
     response: Column
@@ -79,6 +93,7 @@ class Wanted:
     clients: str | None = None
     min_rows: int = 1
     max_rows: int = 10**12
+    cohort: tuple[Criterion, ...] = ()
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -93,11 +108,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Examination:
-    """Findings about a table, and the numbers of rows that were read and that are used."""
+    """Findings about a table, the numbers of rows that were read and that are used, and why others are not."""
 
     findings: tuple[Finding, ...]
     rows: int
     used: int
+    flow: Flow | None = None
 
     @property
     def fits(self) -> bool:
@@ -106,15 +122,39 @@ class Examination:
 
 
 def examine_table(table: pa.Table, wanted: Wanted) -> Examination:
-    """Hold a table against what a study wants."""
-    findings = [finding for column in wanted.columns for finding in _column_findings(table, column)]
-    findings += _client_findings(table, wanted.clients)
-    used = 0
-    if not any(found.is_error for found in findings):
-        used = int(np.sum(complete_rows(table, wanted.columns)))
-        findings += _size_findings(table.num_rows, used, wanted)
-        findings += _copy_findings(prepare_table(table, wanted), wanted)
-    return Examination(tuple(findings), table.num_rows, used)
+    """Hold a table against what a study wants: the columns of the cohort in all rows, the others in its rows."""
+    of_cohort = {each.column.name: each.column for each in wanted.cohort}
+    of_model = {column.name for column in wanted.columns}
+    findings = [
+        finding
+        for name, column in of_cohort.items()
+        for finding in _column_findings(table, column)
+        if name not in of_model or finding.code in OF_KIND
+    ]
+    stopped = any(found.is_error for found in findings)
+    kept = np.ones(table.num_rows, dtype=bool) if stopped else in_cohort(table, wanted.cohort)
+    rows, places = table.filter(pa.array(kept)), np.flatnonzero(kept) + 1
+    if not stopped and wanted.cohort and not kept.any():
+        remedy = "Is the mapping right, and the table the right one? The findings above and the rules say what is read"
+        findings.append(Finding("EMPTY_COHORT", "", 0, "no row meets the rules of the cohort", remedy))
+    said = {(found.code, found.column) for found in findings}
+    findings += [
+        replace(found, first=tuple(int(places[place - 1]) for place in found.first))
+        for column in wanted.columns
+        for found in _column_findings(rows, column)
+        if (found.code, column.name) not in said and (not stopped or found.code in OF_KIND)
+    ]
+    findings += _client_findings(rows, wanted.clients)
+    if any(found.is_error for found in findings):
+        return Examination(tuple(findings), table.num_rows, 0)
+    flow = Flow.of(table, wanted.cohort, wanted.columns)
+    findings += _size_findings(rows.num_rows, flow.used, wanted)
+    findings += _copy_findings(prepare_table(table, wanted), wanted)
+    return Examination(tuple(findings), table.num_rows, flow.used, flow)
+
+
+OF_KIND = ("COLUMN_MISSING", "COLUMN_TWICE", "OTHER_TYPE", "DECIMAL_COMMA", "UNKNOWN_LEVEL", "ALL_MISSING")
+"""Findings about the kind of a column, which do not depend on the cohort."""
 
 
 def complete_rows(table: pa.Table, columns: Iterable[Column]) -> np.ndarray:
@@ -127,9 +167,10 @@ def complete_rows(table: pa.Table, columns: Iterable[Column]) -> np.ndarray:
 
 
 def prepare_table(table: pa.Table, wanted: Wanted) -> pa.Table:
-    """Return the columns that are read, without the rows that the rules for missing values drop."""
+    """Return the columns that are read, of the rows in the cohort that the rules for missing values do not drop."""
     names = list(dict.fromkeys(column.name for column in wanted.read))
-    return table.select(names).filter(pa.array(complete_rows(table, wanted.columns)))
+    kept = in_cohort(table, wanted.cohort) & complete_rows(table, wanted.columns)
+    return table.select(names).filter(pa.array(kept))
 
 
 # ---------------------------------------------------------------------- findings about columns
@@ -147,7 +188,7 @@ def _column_findings(table: pa.Table, column: Column) -> Iterator[Finding]:
         return
     yield from _of_category(values, column) if column.is_category else _of_numbers(values, column)
     if missing.any():
-        yield _of_missing(int(missing.sum()), len(values), column)
+        yield _of_missing(missing, column)
 
 
 def _client_findings(table: pa.Table, clients: str | None) -> Iterator[Finding]:
@@ -156,8 +197,8 @@ def _client_findings(table: pa.Table, clients: str | None) -> Iterator[Finding]:
         return
     if table.column_names.count(clients) != 1:
         yield _not_one(table, clients)
-    elif missing := int(missing_in(whole_column(table, clients)).sum()):
-        yield _of_missing(missing, table.num_rows, Column(clients))
+    elif (missing := missing_in(whole_column(table, clients))).any():
+        yield _of_missing(missing, Column(clients))
 
 
 def _not_one(table: pa.Table, column: str) -> Finding:
@@ -172,13 +213,14 @@ def _not_one(table: pa.Table, column: str) -> Finding:
     return Finding("COLUMN_MISSING", column, 0, "the table has no column of this name", remedy)
 
 
-def _of_missing(missing: int, rows: int, column: Column) -> Finding:
-    said = f"{missing:,} of {rows:,} rows have no value"
+def _of_missing(missing: NDArray[np.bool_], column: Column) -> Finding:
+    rows = int(missing.sum())
+    said = f"{rows:,} of {len(missing):,} rows have no value"
     if column.rule.missing == "refuse":
         remedy = "The study refuses missing values: complete them, or leave those rows out and tell the coordinator"
-        return Finding("MISSING_VALUES", column.name, missing, said, remedy)
+        return Finding("MISSING_VALUES", column.name, rows, said, remedy, first=_first(missing))
     done = "these rows are left out" if column.rule.missing == "drop" else "the study's value takes their place"
-    return Finding("MISSING_VALUES", column.name, missing, f"{said}; {done}", "Nothing to do", is_error=False)
+    return Finding("MISSING_VALUES", column.name, rows, f"{said}; {done}", "Nothing to do", is_error=False)
 
 
 def _of_category(values: pa.Array, column: Column) -> Iterator[Finding]:
@@ -192,7 +234,7 @@ def _of_category(values: pa.Array, column: Column) -> Iterator[Finding]:
     if unknown := int(np.sum(codes == -2)):
         said = f"{unknown:,} of {len(values):,} rows have a level that the study does not list"
         remedy = f"Recode them; the study lists {', '.join(map(str, column.levels))} (case and spaces count)"
-        yield Finding("UNKNOWN_LEVEL", column.name, unknown, said, remedy)
+        yield Finding("UNKNOWN_LEVEL", column.name, unknown, said, remedy, first=_first(codes == -2))
     absent = [str(level) for i, level in enumerate(column.levels) if not np.any(codes == i)]
     if absent:
         said = f"no row has level {', '.join(absent)}"
@@ -209,16 +251,27 @@ def _of_numbers(values: pa.Array, column: Column) -> Iterator[Finding]:
         said, remedy = f"{infinite:,} of {len(values):,} rows are infinite", "Replace them, or mark them as missing"
         yield Finding("INFINITE", column.name, infinite, said, remedy, first=_first(np.isinf(numbers)))
     is_outside = ~column.rule.contains(numbers) & np.isfinite(numbers)
+    finite = numbers[np.isfinite(numbers)]
     if outside := int(np.sum(is_outside)):
-        factors = likely_factors(numbers[np.isfinite(numbers)], column)
+        factors = likely_factors(finite, column) or nearest_factor(finite, column)
         said = f"{outside:,} of {len(values):,} rows are outside the range {column.rule.range_text}"
         remedy = (
-            f"After multiplication by {' or '.join(factors)} nearly all would be inside: is the unit "
-            f"{column.rule.unit or 'that of the study'}?"
+            _ask_units(factors, column, "nearly all would be inside")
             if factors
             else "Correct them, or ask the coordinator about it"
         )
-        yield Finding("OUT_OF_RANGE", column.name, outside, said, remedy, first=_first(is_outside))
+        first, found = _first(is_outside), tuple(factors.values())
+        yield Finding("OUT_OF_RANGE", column.name, outside, said, remedy, first=first, factors=found)
+    elif factors := centring_factor(finite, column):
+        said = "the middle of the column is far from what the study expects"
+        remedy, found = _ask_units(factors, column, "it would not be"), tuple(factors.values())
+        yield Finding("OTHER_UNITS", column.name, len(values), said, remedy, is_error=False, factors=found)
+
+
+def _ask_units(factors: Mapping[str, float], column: Column, then: str) -> str:
+    return (
+        f"After multiplication by {' or '.join(factors)} {then}: is the unit {column.rule.unit or 'that of the study'}?"
+    )
 
 
 def _first(concerned: np.ndarray) -> tuple[int, ...]:
@@ -252,19 +305,74 @@ def likely_factors(numbers: Array, column: Column) -> dict[str, float]:
     """Return factors of units that bring nearly all values into the range, by their names; none if half are inside."""
     if not len(numbers) or np.mean(column.rule.contains(numbers)) >= 0.5:
         return {}
-    return {
+    known = {
         name: factor
-        for name, factor in _factors_to(column.rule.unit).items()
+        for name, factor in factors_to(column.rule.unit).items()
         if np.mean(column.rule.contains(numbers * factor)) > 0.95
     }
+    order = sorted(known, key=lambda name: ("(from" not in name, _middle(numbers * known[name], column)))
+    return {name: known[name] for name in order}
 
 
-def _factors_to(unit: str) -> dict[str, float]:
-    """Return factors to a unit by their names: from other times to a time, else those that are often confused."""
-    time = unit.strip().lower().removesuffix("s")
-    if time not in TIMES:
-        return FACTORS
-    others = {f"{days / TIMES[time]:.4g} (from {each}s)": days / TIMES[time] for each, days in TIMES.items()}
+def nearest_factor(numbers: Array, column: Column) -> dict[str, float]:
+    """Return the factor nearest to 1 that brings nearly all values into the range, if some are outside; or none.
+
+    It is one of units of time, or one that moves the middle of the column towards what the study expects. If most of
+    the values outside are the same, they are rather a code of missing values.
+    """
+    outside = numbers[~column.rule.contains(numbers)]
+    if len(outside) < OUTSIDE * len(numbers) or np.max(np.unique(outside, return_counts=True)[1]) > len(outside) / 2:
+        return {}
+    is_time = _unit_name(column.rule.unit) in TIMES
+    known = {
+        name: factor
+        for name, factor in factors_to(column.rule.unit).items()
+        if np.mean(column.rule.contains(numbers * factor)) > INSIDE
+        and ("(from" in name if is_time else _middle(numbers * factor, column) < _middle(numbers, column))
+    }
+    name = min(known, key=lambda each: abs(np.log(known[each])), default="")
+    return {name: known[name]} if name else {}
+
+
+def centring_factor(numbers: Array, column: Column) -> dict[str, float]:
+    """Return the factor that brings the middle of a column to what the study expects, if it is far away; or none."""
+    if not len(numbers) or not _middle(numbers, column) > FAR:
+        return {}
+    known = factors_to(column.rule.unit)
+    inside = [name for name, factor in known.items() if np.mean(column.rule.contains(numbers * factor)) > INSIDE]
+    name = min(inside, key=lambda each: _middle(numbers * known[each], column), default="")
+    return {name: known[name]} if name and _middle(numbers * known[name], column) < NEAR else {}
+
+
+def _middle(numbers: Array, column: Column) -> float:
+    """Return how far the median of a column is from its centre, in its scale; 0 if the study states none."""
+    rule = column.rule
+    inside = numbers[rule.contains(numbers)]
+    if (rule.centre, rule.scale) == (0.0, 1.0) or not len(inside):
+        return 0.0
+    return float(abs(np.median(rule.values(inside))))
+
+
+def _unit_name(unit: str) -> str:
+    """Return a unit as :data:`TIMES` and :data:`CONFUSED` name it."""
+    return unit.strip().lower().removesuffix("s")
+
+
+def factors_to(unit: str) -> dict[str, float]:
+    """Return factors to a unit by their names: from other times to a time, else decimal and confused ones.
+
+    Examples
+    --------
+    >>> list(factors_to("kg"))
+    ['10', '100', '1000', '0.1', '0.01', '0.001', '0.4536', '2.2046']
+    >>> list(factors_to("hours"))[:3]
+    ['10', '0.1', '8766 (from years)']
+    """
+    name = _unit_name(unit)
+    if name not in TIMES:
+        is_known = not name or name in CONFUSED or "/" in name
+        return DECIMAL | (CONFUSED.get(name, {}) if is_known else LENGTHS | WEIGHTS | GLUCOSE)
+    others = {f"{days / TIMES[name]:.4g} (from {each}s)": days / TIMES[name] for each, days in TIMES.items()}
     return {"10": 10.0, "0.1": 0.1} | {name: factor for name, factor in others.items() if factor != 1}
 
 
@@ -333,8 +441,15 @@ class UsedRows:
     _known: dict[tuple[str, ...], RowTags] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
-    def of(cls, table: pa.Table, columns: Iterable[Column], secret: bytes, people: str = "") -> UsedRows:
-        """Return the rows that the rules of the columns for missing values do not drop.
+    def of(
+        cls,
+        table: pa.Table,
+        columns: Iterable[Column],
+        secret: bytes,
+        people: str = "",
+        cohort: Sequence[Criterion] = (),
+    ) -> UsedRows:
+        """Return the rows in the cohort that the rules of the columns for missing values do not drop.
 
         Raises
         ------
@@ -343,7 +458,8 @@ class UsedRows:
         """
         read = tuple(columns)
         check_people(table, people)
-        return cls(table, tuple(column.name for column in read), secret, complete_rows(table, read), people)
+        kept = in_cohort(table, cohort) & complete_rows(table, read)
+        return cls(table, tuple(column.name for column in read), secret, kept, people)
 
     @cached_property
     def table(self) -> pa.Table:

@@ -22,6 +22,7 @@ from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.policy.contract import parts_of
 from consilience.kit.policy.policy import Policy
 from consilience.kit.release import envelope_of
+from consilience.kit.site_fit import flow_of
 from consilience.kit.site_rounds import RunPart, entries_of, open_contract, open_private, stored_reply
 from consilience.kit.spending import spent_in
 from consilience.kit.study import Study, Trust
@@ -149,6 +150,7 @@ def draft_answer(
         told = (*said, *private.told, cost_line(folder, study, letter))
         return Draft(letter, study.way, None, partial(private.answered, letter.question), told)
     site = open_contract(folder, study, table, part)
+    said = (*said, *(flow_of(study, table).lines if study.cohort else ()))
     found = site.considered(letter.question)
     return Draft(letter, study.way, found.reply, partial(site.accept, found), said, found.reason)
 

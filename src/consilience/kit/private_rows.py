@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 
 from consilience.columns import Column
 from consilience.columns.arrow import TEXT, codes_of
-from consilience.data.file_columns import is_number
+from consilience.data.file_columns import numbers_in
 from consilience.errors import InvalidInputError
+from consilience.kit.cohort import criteria_of, in_cohort
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.model import Rows
 from consilience.numerics.arrays import Array, Mask
-
-WORDS: Mapping[str, float] = {"true": 1.0, "false": 0.0}
-"""Numbers of words in a column of yes and no."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +39,15 @@ class PrivateRows:
         Number of rows that count as zeros.
     dropped : int
         Number of rows that are left out because a value is missing.
+    outside : int
+        Number of rows that are not in the cohort.
     """
 
     rows: Rows
     unfit: Mapping[str, int]
     zeros: int
     dropped: int
+    outside: int = 0
 
     @property
     def told(self) -> list[str]:
@@ -54,7 +55,8 @@ class PrivateRows:
         cells = ", ".join(f"{name} {count:,}" for name, count in self.unfit.items())
         found = [f"{self.zeros:,} of {self.rows.n:,} rows do not fit the study and count as zeros: {cells}."]
         left = [f"{self.dropped:,} rows are left out, since a value is missing."]
-        return found * bool(self.zeros) + left * bool(self.dropped)
+        others = [f"{self.outside:,} rows are not in the cohort, and contribute nothing."]
+        return found * bool(self.zeros) + left * bool(self.dropped) + others * bool(self.outside)
 
 
 def private_rows(study: Study, table: pa.Table) -> PrivateRows:
@@ -66,28 +68,30 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
         If the table lacks a column, or has two of its name.
     """
     covariates, response = study.covariates.columns, study.response
-    for column in (*covariates, response):
+    criteria = criteria_of(study)
+    for column in (*covariates, response, *(each.column for each in criteria)):
         if table.column_names.count(column.name) != 1:
             raise InvalidInputError(
                 f"the table has no column {column.name!r}, or several: export it once, by this name"
             )
+    outside = ~in_cohort(table, criteria)
     dropped, unfit = np.zeros(table.num_rows, dtype=bool), np.zeros(table.num_rows, dtype=bool)
     counts: dict[str, int] = {}
     read: list[Array] = []
     for column in (*covariates, response):
         classes = study.classes if column is response else None
         values, missing, wrong = read_cells(whole_column(table, column.name), column, classes)
-        drops = missing & (column.rule.missing == "drop")
-        wrong |= missing & (column.rule.missing == "refuse")
+        drops = missing & ~outside & (column.rule.missing == "drop")
+        wrong = ~outside & (wrong | (missing & (column.rule.missing == "refuse")))
         if wrong.any():
             counts[column.name] = int(wrong.sum())
         dropped, unfit = dropped | drops, unfit | wrong
         read.append(values)
     found = np.concatenate(read)  # (d + 1, n)
     found[:, unfit] = np.nan
-    kept = np.ascontiguousarray(found[:, ~dropped])
+    kept = np.ascontiguousarray(found[:, ~(dropped | outside)])
     rows = Rows(kept[:-1].T, kept[-1:].T)
-    return PrivateRows(rows, counts, int(np.sum(unfit & ~dropped)), int(dropped.sum()))
+    return PrivateRows(rows, counts, int(np.sum(unfit & ~dropped)), int(dropped.sum()), int(outside.sum()))
 
 
 def read_cells(values: pa.Array, column: Column, classes: tuple[object, ...] | None) -> tuple[Array, Mask, Mask]:
@@ -109,25 +113,3 @@ def read_cells(values: pa.Array, column: Column, classes: tuple[object, ...] | N
     places = np.where(codes < 0, 0, codes)
     found = places[None].astype(float) if classes is not None else column.indicators(places).T
     return np.array(found, dtype=float), missing, wrong
-
-
-def numbers_in(values: pa.Array, missing: Mask) -> Array:
-    """Return the numbers of a column, each cell by itself: NaN where there is none, ``(n,)``."""
-    if is_number(values.type):
-        found: Array = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=float)
-        return found
-    if str(values.type) not in TEXT:
-        return np.full(len(values), np.nan)
-    return np.array(
-        [np.nan if gone else _number(str(cell)) for cell, gone in zip(values.to_pylist(), missing, strict=True)]
-    )
-
-
-def _number(cell: str) -> float:
-    text = cell.strip().lower()
-    if text in WORDS:
-        return WORDS[text]
-    try:
-        return float(text) if "_" not in text else float("nan")
-    except ValueError:
-        return float("nan")

@@ -59,6 +59,8 @@ class FitReport:
         Largest leverage of a row in the regression of an expert, between 0 and 1.
     mapped : tuple of str
         Hash of the mapping through which the table was read, and what it does in words; empty without one.
+    flow : tuple of str
+        From the rows read to those used, in words and in full; empty if the study leaves out no rows.
     """
 
     study_name: str
@@ -68,6 +70,7 @@ class FitReport:
     notes: tuple[str, ...] = ()
     leverage: float = 0.0
     mapped: tuple[str, ...] = ()
+    flow: tuple[str, ...] = ()
 
     @property
     def membership(self) -> MembershipTest | None:
@@ -87,6 +90,7 @@ class FitReport:
                 "notes": list(self.notes),
                 "leverage": self.leverage,
                 "mapped": list(self.mapped),
+                "flow": list(self.flow),
             }
         )
 
@@ -105,6 +109,7 @@ class FitReport:
                 tuple(found["notes"]),
                 float(found["leverage"]),
                 tuple(found.get("mapped", ())),
+                tuple(found.get("flow", ())),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError("the stored fit is damaged: fit again") from error
@@ -347,6 +352,7 @@ def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows) -> ledger.En
         **({} if people is None else {"people": keep_tags(folder, people)}),
         "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
         **({"mapping": report.mapped[0]} if report.mapped else {}),
+        **{name: stated for name in ("wave", "data_cut") if (stated := getattr(report.file, name)) is not None},
         **({"stated": stated} if (stated := [note for note in report.notes if note.startswith(STATED)]) else {}),
     }
     return ledger.append(folder.path / LEDGER, "fit", details)

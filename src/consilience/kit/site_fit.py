@@ -10,8 +10,9 @@ import pyarrow as pa
 from consilience.data import Columns
 from consilience.data.file_columns import Chunk
 from consilience.errors import InvalidInputError, RefusedError
-from consilience.files.site_file import SiteFile
+from consilience.files.site_file import FlowDocument, SiteFile
 from consilience.kit import ledger
+from consilience.kit.cohort import Flow, criteria_of, in_cohort
 from consilience.kit.examination import Examination, UsedRows, Wanted, examine_table, prepare_table
 from consilience.kit.folder import SiteFolder
 from consilience.kit.mapping import TableMapping, mapped_by
@@ -24,7 +25,7 @@ from consilience.kit.policy.refit import (
     release_evidence,
 )
 from consilience.kit.release import STATED, FitReport, decide_for_site, keep_again, keep_fit, record_refusal
-from consilience.kit.row_tags import missing_in, whole_column
+from consilience.kit.row_tags import SECRET, missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_model import task_of
 from consilience.messages import FitSite, LocalFit
@@ -39,7 +40,8 @@ class MisfitError(InvalidInputError):
 def wanted_of(study: Study) -> Wanted:
     """Return what a study wants of a table."""
     exposure = next((each.column() for each in study.columns if each.name == study.model.exposure), None)
-    return Wanted(study.covariates, study.response, exposure, study.model.clients, study.minimum.rows, study.max_rows)
+    limits = (study.minimum.rows, study.max_rows)
+    return Wanted(study.covariates, study.response, exposure, study.model.clients, *limits, criteria_of(study))
 
 
 def examine_for_study(study: Study, table: pa.Table) -> Examination:
@@ -119,11 +121,23 @@ def site_file(study: Study, name: str, table: pa.Table, policy: Policy | None = 
         If nothing that keeps the policy can be released.
     """
     if policy is not None:
-        return file_of(study, name, fit_release(study, table, policy))
+        flow = flow_document(study, table, policy, bytes(SECRET))
+        return replace(file_of(study, name, fit_release(study, table, policy)), flow=flow)
     fit = answer(question_of(study), Site(name, validate_rows(study, table)))
     if not isinstance(fit, LocalFit):
         raise TypeError(f"a site answered FitSite with {type(fit).__name__}")
     return SiteFile(study.identity, name, terms_of(study), fit)
+
+
+def flow_of(study: Study, table: pa.Table) -> Flow:
+    """Return the flow of a table that fits a study, from the rows read to those used."""
+    wanted = wanted_of(study)
+    return Flow.of(table, wanted.cohort, wanted.columns)
+
+
+def flow_document(study: Study, table: pa.Table, policy: Policy, secret: bytes) -> FlowDocument | None:
+    """Return what a file says of the flow, as the policy allows it; None if the study leaves out no rows."""
+    return flow_of(study, table).document(table, policy.stricter(study.minimum).site.min_rows, secret)
 
 
 def file_of(study: Study, name: str, release: Release) -> SiteFile:
@@ -157,8 +171,30 @@ class FitAtSite:
     released_by: int | None = None
 
 
+@dataclass(frozen=True)
+class Statement:
+    """What the people at a site state about a table; the ledger and the file have it.
+
+    Parameters
+    ----------
+    wave : str, optional
+        Wave of the study.
+    data_cut : str, optional
+        Day ``YYYY-MM-DD`` until which the data reach.
+    """
+
+    wave: str | None = None
+    data_cut: str | None = None
+
+
 def fit_at_site(
-    folder: SiteFolder, study: Study, table: pa.Table, other_people: str = "", *, mapping: TableMapping | None = None
+    folder: SiteFolder,
+    study: Study,
+    table: pa.Table,
+    other_people: str = "",
+    *,
+    mapping: TableMapping | None = None,
+    stated: Statement = Statement(),
 ) -> FitAtSite:
     """Fit a site's own mixture under its policy, and keep it in the site's folder; nothing leaves.
 
@@ -174,6 +210,8 @@ def fit_at_site(
         Why the rows are those of other people than in earlier releases, where the rows cannot be compared; recorded.
     mapping : TableMapping, optional
         Through which the table was read; recorded.
+    stated : Statement
+        Wave and data cut.
 
     Raises
     ------
@@ -184,7 +222,7 @@ def fit_at_site(
     """
     check_one_file(study, Policy.from_text(folder.policy))
     try:
-        found = consider_fit(folder, study, table, other_people, mapping=mapping)
+        found = consider_fit(folder, study, table, other_people, mapping=mapping, stated=stated)
     except RefusedError as error:
         record_refusal(folder, study.identity, str(error))
         raise
@@ -212,13 +250,19 @@ class ConsideredFit:
 
 
 def consider_fit(
-    folder: SiteFolder, study: Study, table: pa.Table, other_people: str = "", *, mapping: TableMapping | None = None
+    folder: SiteFolder,
+    study: Study,
+    table: pa.Table,
+    other_people: str = "",
+    *,
+    mapping: TableMapping | None = None,
+    stated: Statement = Statement(),
 ) -> ConsideredFit:
     """Fit a site's own mixture under its policy; nothing is recorded.
 
     Parameters
     ----------
-    folder, study, table, other_people, mapping
+    folder, study, table, other_people, mapping, stated
         As in :func:`fit_at_site`.
 
     Raises
@@ -230,7 +274,7 @@ def consider_fit(
     """
     policy = Policy.from_text(folder.policy)
     rows = validate_rows(study, table)
-    used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column)
+    used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column, criteria_of(study))
     applied = policy.stricter(study.minimum)
     if applied.release.require_signatures and folder.public_key is None:
         raise RefusedError(NO_KEY)
@@ -250,9 +294,11 @@ def consider_fit(
     notes = [f"{STATED} the rows are those of other people than in earlier releases, because: {other_people}"]
     copies = say_near_copies(count_near_copies(np.column_stack([rows.X, rows.Y])), len(rows.Y))
     notes = notes * bool(other_people.strip()) + [f"{copies}: is the table joined twice?"] * bool(copies)
-    file = file_of(study, folder.name, release)
-    report = replace(_report(study, rows, release, file=file, notes=tuple(notes)), mapped=mapped_by(mapping))
-    return ConsideredFit(used, report)
+    flow = flow_document(study, table, policy, folder.secret)
+    file = replace(file_of(study, folder.name, release), flow=flow, wave=stated.wave, data_cut=stated.data_cut)
+    lines = tuple(flow_of(study, table).lines) if flow is not None else ()
+    report = _report(study, rows, release, file=file, notes=tuple(notes))
+    return ConsideredFit(used, replace(report, mapped=mapped_by(mapping), flow=lines))
 
 
 def check_one_file(study: Study, policy: Policy) -> None:
@@ -269,10 +315,11 @@ def few_filled(study: Study, table: pa.Table, min_rows: int) -> str:
 
     Two studies with other values in their place have the same rows, and their difference shows whose are missing.
     """
+    kept = in_cohort(table, criteria_of(study))
     for column in wanted_of(study).columns:
         if column.rule.missing != "fill":
             continue
-        if 0 < np.count_nonzero(missing_in(whole_column(table, column.name))) < min_rows:
+        if 0 < np.count_nonzero(missing_in(whole_column(table, column.name)) & kept) < min_rows:
             return (
                 f"column {column.name!r} is to be filled in where it is missing, in fewer than {min_rows} rows: studies"
                 " that fill in other values would disclose these rows. Complete them, or ask the coordinator for a "

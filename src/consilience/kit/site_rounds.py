@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger, release
+from consilience.kit.cohort import criteria_of
 from consilience.kit.examination import UsedRows
 from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.policy.contract import check_question
@@ -212,7 +213,7 @@ def open_contract(folder: SiteFolder, study: Study, table: pa.Table, part: RunPa
     rows = validate_rows(study, table)
     if rows.n < policy.site.min_rows:
         raise RefusedError(f"the policy asks for at least {policy.site.min_rows} rows, and the table has {rows.n:,}")
-    used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column)
+    used = UsedRows.of(table, wanted_of(study).read, folder.secret, policy.people.column, criteria_of(study))
     check_rows_of_run(folder, part.run, used.tags.hash)
     site = Site(folder.name, rows, key=folder.secret)
     return ContractSite(folder, study, part, site.by_client() if method_of(study).by_client else site, policy, used)

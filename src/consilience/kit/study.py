@@ -5,9 +5,11 @@ It names columns, a closed list of families and transforms, and numbers. It cann
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from consilience.columns import Column, Dictionary, Rule
@@ -19,6 +21,7 @@ from consilience.kit.toml_file import TomlFile, check_name, write_toml
 from consilience.messages.site_names import looks
 from consilience.model import FAMILIES, GATES
 from consilience.model.families.registry import ELSEWHERE
+from consilience.numerics.arrays import Array, Mask
 from consilience.numerics.budget import check_delta, rho_of
 
 Trust = Literal["coordinator", "limits", "noise"]
@@ -26,10 +29,13 @@ Trust = Literal["coordinator", "limits", "noise"]
 
 MOST_EXPERTS = 20
 MOST_COLUMNS = 500
+MOST_RULES = 50
 FORMULA = "=+-@"
 """First characters by which a spreadsheet takes a text for a formula."""
 Shown = Annotated[Text, Visible]
 Level = bool | int | Finite | Shown
+Use = Literal["cohort"]
+"""What a column is for, if not for the model."""
 
 
 def check_columns(names: Sequence[str]) -> None:
@@ -45,11 +51,72 @@ def check_columns(names: Sequence[str]) -> None:
             raise ValueError(f"columns: {other!a} and {name!a} look alike: rename one of them")
 
 
+class CohortRule(Part):
+    """A condition that the rows of the cohort meet: a comparison of one column. There are no expressions.
+
+    Parameters
+    ----------
+    column : str
+    at_least, at_most, above, below : float, optional
+        Bounds of a number; all that are stated hold.
+    one_of : list of level, optional
+        Levels of a category, or numbers.
+
+    Examples
+    --------
+    >>> print(CohortRule(column="age", at_least=18, below=90))
+    age at least 18 and below 90
+    """
+
+    column: Text
+    at_least: Finite | None = None
+    at_most: Finite | None = None
+    above: Finite | None = None
+    below: Finite | None = None
+    one_of: Annotated[list[Level], Field(min_length=1, max_length=MOST_LEVELS)] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        """Check that it says something, and one thing."""
+        if bool(self.bounds) == (self.one_of is not None):
+            raise ValueError(f"{self.column}: give one_of, or some of at_least, at_most, above and below")
+        return self
+
+    @property
+    def bounds(self) -> dict[str, float]:
+        """The bounds that are stated, by name."""
+        found = {name: getattr(self, name) for name in COMPARISONS}
+        return {name: bound for name, bound in found.items() if bound is not None}
+
+    @property
+    def text(self) -> str:
+        """The rule in words."""
+        said = [f"{name.replace('_', ' ')} {bound:g}" for name, bound in self.bounds.items()]
+        return f"{self.column} {' and '.join(said) or 'one of ' + ', '.join(map(str, self.one_of or ()))}"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def holds(self, numbers: Array) -> Mask:
+        """Return which numbers meet the rule, ``(n,)``; NaN does not."""
+        found = np.isfinite(numbers)
+        for name, bound in self.bounds.items():
+            found &= COMPARISONS[name](numbers, bound)
+        return found if self.one_of is None else found & np.isin(numbers, np.array(self.one_of, dtype=float))
+
+
+COMPARISONS: dict[str, Callable[[Array, float], Any]] = {
+    "at_least": np.greater_equal, "at_most": np.less_equal, "above": np.greater, "below": np.less,
+}  # fmt: skip
+"""The closed list of comparisons with a bound."""
+
+
 class NumberColumn(Part):
     """A column of numbers."""
 
     name: Text
     kind: Literal["number"]
+    use: Use | None = None
     unit: Annotated[str, StringConstraints(max_length=100), Visible] = ""
     low: Finite | None = None
     high: Finite | None = None
@@ -71,6 +138,7 @@ class CategoryColumn(Part):
 
     name: Text
     kind: Literal["category"]
+    use: Use | None = None
     levels: Annotated[list[Level], Field(min_length=2, max_length=MOST_LEVELS)]
     reference: Level | None = None
     missing: Literal["refuse", "drop"] = "refuse"
@@ -204,6 +272,7 @@ class Study(TomlFile):
     method: MethodOf | None = None
     privacy: PrivacyTerms | None = None
     minimum: Minimum = Minimum()
+    cohort: Annotated[list[CohortRule], Field(min_length=1, max_length=MOST_RULES)] | None = None
     columns: Annotated[list[AnyColumn], Field(min_length=1, max_length=MOST_COLUMNS)]
 
     @model_validator(mode="after")
@@ -224,6 +293,7 @@ class Study(TomlFile):
             raise ValueError(f"model.clients: {self.model.clients} is listed among the columns: leave it out there")
         for column in self.columns:
             column.column()
+        self._check_cohort()
         self._check_way()
         return self
 
@@ -240,6 +310,35 @@ class Study(TomlFile):
         if self.privacy is not None:
             return "noise"
         return "limits" if self.is_one_file else "coordinator"
+
+    def _check_cohort(self) -> None:
+        """Check that rules are on columns of the study, of their kind, and that they leave something to fit."""
+        model, named = self.model, {rule.column for rule in self.cohort or ()}
+        read = [model.response, model.exposure, *(model.gate_columns or ()), *(model.expert_columns or ())]
+        for column in self.columns:
+            if column.use is not None and (column.name not in named or column.name in read):
+                raise ValueError(f'columns: {column.name} has use = "cohort": the cohort, and no other part, names it')
+        known = {column.name: column.column() for column in self.columns}
+        for rule in self.cohort or ():
+            read_as = known.get(rule.column)
+            if read_as is None:
+                raise ValueError(f"cohort: there is no column {rule.column!a}; list it, with use = \"cohort\" if the "
+                                 "model does not read it")  # fmt: skip
+            if read_as.is_category and (rule.bounds or not set(rule.one_of or ()) <= set(read_as.levels)):
+                raise ValueError(f"cohort: {rule.column} is a category: give one_of, with some of its levels")
+            if not read_as.is_category and any(isinstance(each, str | bool) for each in rule.one_of or ()):
+                raise ValueError(f"cohort: {rule.column} is a number: one_of lists numbers")
+        for part in self.columns:
+            if isinstance(part, CategoryColumn) and part.use is None and len(self._modelled(part).levels) < 2:
+                raise ValueError(f'cohort: {part.name} has fewer than two levels in the cohort: give it use = "cohort"')
+
+    def _modelled(self, part: NumberColumn | CategoryColumn) -> Column:
+        """Return a column as the model reads it: of a category, with the levels that the cohort can have."""
+        column = part.column()
+        allowed = [rule.one_of for rule in self.cohort or () if rule.column == part.name and rule.one_of is not None]
+        if not column.is_category or not allowed:
+            return column
+        return replace(column, levels=tuple(each for each in column.levels if all(each in some for some in allowed)))
 
     def _check_way(self) -> None:
         private = self.method is not None and self.method.name == "PrivateScoring"
@@ -300,14 +399,15 @@ class Study(TomlFile):
 
     @property
     def covariates(self) -> Dictionary:
-        """Dictionary of the covariates: all columns but the response and the exposure."""
+        """Dictionary of the covariates: all columns but the response, the exposure and those for the cohort alone."""
         others = {self.model.response, self.model.exposure}
-        return Dictionary(tuple(column.column() for column in self.columns if column.name not in others))
+        others |= {column.name for column in self.columns if column.use is not None}
+        return Dictionary(tuple(self._modelled(column) for column in self.columns if column.name not in others))
 
     @property
     def response(self) -> Column:
         """Column of the response."""
-        return self._column(self.model.response).column()
+        return self._modelled(self._column(self.model.response))
 
     @property
     def classes(self) -> tuple[Any, ...] | None:

@@ -23,7 +23,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file; raise an error if it is missing, too large, not UTF-8 or not TOML."""
     data = read_capped(path, MOST_BYTES, str(path))
     try:
-        return parse_toml(data.decode())
+        return parse_toml(data.decode("utf-8-sig"))  # some editors begin UTF-8 with a byte order mark
     except UnicodeDecodeError as error:
         raise InvalidInputError(f"{path} is not text in UTF-8: save it as UTF-8") from error
 

@@ -1,0 +1,169 @@
+"""Table 1: the rows of each site, column by column, from the files, with standardised differences between sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from consilience.columns import Column
+from consilience.files.site_file import SiteFile
+from consilience.kit.study import Study
+from consilience.numerics.arrays import Array
+
+INVERSE: Mapping[str, Callable[[Array], Array]] = {
+    "none": np.asarray,
+    "log": np.exp,
+    "log1p": np.expm1,
+    "sqrt": np.square,
+}
+"""Inverses of the transforms of a study."""
+
+
+@dataclass(frozen=True)
+class TableOneRow:
+    """One line of Table 1.
+
+    Parameters
+    ----------
+    column : str
+        Column of the study; empty for what concerns the site as a whole.
+    label : str
+        What the line states, with its unit.
+    values : tuple of str
+        One text for each site.
+    differences : tuple of float
+        Standardised difference of each site from all others together: of means in pooled standard deviations, or of
+        shares in those of a share; NaN where there is none.
+    """
+
+    column: str
+    label: str
+    values: tuple[str, ...]
+    differences: tuple[float, ...]
+
+    @property
+    def largest(self) -> float:
+        """The largest standardised difference, whatever its sign; NaN if there is none."""
+        known = [abs(each) for each in self.differences if np.isfinite(each)]
+        return max(known, default=float("nan"))
+
+
+@dataclass(frozen=True)
+class TableOne:
+    """Table 1 of a study by site.
+
+    Parameters
+    ----------
+    sites : tuple of str
+    rows : tuple of TableOneRow
+    """
+
+    sites: tuple[str, ...]
+    rows: tuple[TableOneRow, ...]
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Names of the columns of :attr:`cells`."""
+        return ("", *self.sites, "largest standardised difference")
+
+    @property
+    def cells(self) -> list[tuple[str, ...]]:
+        """The table as rows of text, the label first and the largest standardised difference last."""
+        return [(row.label, *row.values, "" if np.isnan(row.largest) else f"{row.largest:.2f}") for row in self.rows]
+
+    def __str__(self) -> str:
+        lines = [self.header, *self.cells]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
+        return "\n".join(
+            "  ".join(
+                [line[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(line[1:], widths[1:], strict=True))]
+            )
+            for line in lines
+        )
+
+
+def table_one(study: Study, files: Sequence[SiteFile]) -> TableOne:
+    """Return Table 1 of the files of the sites.
+
+    A number has mean and standard deviation; after a transform, the value at its mean and those one standard deviation
+    below and above, in the unit of the column. Levels have about how many rows they have, and their share.
+    """
+    nothing = tuple(float("nan") for _ in files)
+    rows = [TableOneRow("", "rows used", tuple(f"{file.fit.summary.weight:,.0f}" for file in files), nothing)]
+    for name, label in (("wave", "wave"), ("data_cut", "data until")):
+        if any(getattr(file, name) for file in files):
+            rows.append(TableOneRow("", label, tuple(getattr(file, name) or "not stated" for file in files), nothing))
+    for column in (study.response, *study.covariates.columns):
+        rows += _level_rows(study, column, files) if column.is_category else [_number_row(study, column, files)]
+    rows += _left_out_rows(files, nothing)
+    return TableOne(tuple(file.site for file in files), tuple(rows))
+
+
+def _number_row(study: Study, column: Column, files: Sequence[SiteFile]) -> TableOneRow:
+    rule, is_response = column.rule, column.name == study.model.response
+    j = 0 if is_response else study.covariates.terms.index(column.terms[0])
+    summaries = [file.fit.summary for file in files]
+    mean = np.array([(each.y_mean if is_response else each.x_mean)[j] for each in summaries]) * rule.scale + rule.centre
+    products = [each.y_covariance if is_response else np.diag(each.x_variance) for each in summaries]
+    spread = np.sqrt(np.maximum([each[j, j] for each in products], 0.0)) * rule.scale
+    unit = f", {rule.unit}" if rule.unit else ""
+    if rule.transform == "none":
+        label = f"{column.name}{unit}: mean (SD)"
+        values = tuple(f"{m:.3g} ({s:.3g})" for m, s in zip(mean, spread, strict=True))
+    else:
+        back = INVERSE[rule.transform]
+        label = f"{column.name}{unit}: middle (middle two thirds), from {rule.transform}"
+        ends = [back(mean + sign * spread) for sign in (0, -1, 1)]
+        values = tuple(f"{m:.3g} ({low:.3g} to {high:.3g})" for m, low, high in zip(*ends, strict=True))
+    weight = np.array([each.weight for each in summaries])
+    return TableOneRow(column.name, label, values, tuple(_of_means(mean, spread, weight)))
+
+
+def _level_rows(study: Study, column: Column, files: Sequence[SiteFile]) -> Iterator[TableOneRow]:
+    """Yield a line for each level; a response of more than two classes has none in the files."""
+    weight = np.array([file.fit.summary.weight for file in files])
+    if column.name == study.model.response:
+        if len(column.levels) != 2 or study.classes is None:
+            return
+        second = np.array([file.fit.summary.y_mean[0] for file in files])
+        shares = {study.classes[0]: 1 - second, study.classes[1]: second}
+    else:
+        at = study.covariates.terms.index(column.terms[0])
+        coded = [np.array([file.fit.summary.x_mean[at + k] for file in files]) for k in range(len(column.terms))]
+        shares = dict(zip((column.levels[i] for i in column.coded), coded, strict=True))
+        reference = next(level for i, level in enumerate(column.levels) if i not in column.coded)
+        shares[reference] = 1 - np.sum(coded, axis=0)
+    for level in column.levels:
+        share = np.clip(shares[level], 0.0, 1.0)
+        values = tuple(f"{n * p:,.0f} ({100 * p:.0f} %)" for n, p in zip(weight, share, strict=True))
+        spread = np.sqrt(share * (1 - share))
+        yield TableOneRow(column.name, f"{column.name} {level}: n (%)", values, tuple(_of_means(share, spread, weight)))
+
+
+def _of_means(mean: Array, spread: Array, weight: Array) -> Iterator[float]:
+    """Yield the difference of each site from the others together, in the root of the mean of both variances."""
+    for m in range(len(mean)):
+        others = np.arange(len(mean)) != m
+        total = weight[others].sum()
+        if not total > 0:
+            yield float("nan")
+            continue
+        middle = float(weight[others] @ mean[others] / total)
+        variance = float(weight[others] @ (spread[others] ** 2 + (mean[others] - middle) ** 2) / total)
+        pooled = np.sqrt((spread[m] ** 2 + variance) / 2)
+        yield float((mean[m] - middle) / pooled) if pooled > 0 else float("nan")
+
+
+def _left_out_rows(files: Sequence[SiteFile], nothing: tuple[float, ...]) -> Iterator[TableOneRow]:
+    """Yield about how many rows each rule of the cohort leaves out, and how many lack a value, as the files say."""
+    for part, label in (("excluded", "not in the cohort, {}: about"), ("missing", "{} missing: about")):
+        names = dict.fromkeys(count.of for file in files if file.flow is not None for count in getattr(file.flow, part))
+        for name in names:
+            found = [
+                {} if file.flow is None else {count.of: count.rows for count in getattr(file.flow, part)}
+                for file in files
+            ]
+            values = tuple(f"{each[name]:,}" if name in each else "not stated" for each in found)
+            yield TableOneRow(name if part == "missing" else "", label.format(name), values, nothing)
