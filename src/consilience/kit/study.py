@@ -15,6 +15,7 @@ from consilience.columns.dictionary import MOST_LEVELS
 from consilience.errors import InvalidInputError
 from consilience.files.documents import Finite, Part, Text, Visible
 from consilience.files.json_text import content_hash
+from consilience.kit.study_words import Governance, WordsText, check_words
 from consilience.kit.toml_file import TomlFile, check_name, write_toml
 from consilience.messages.site_names import looks
 from consilience.model import FAMILIES, GATES
@@ -189,7 +190,7 @@ class Minimum(Part):
 
 
 class Study(TomlFile):
-    """A study: columns, model, minimum rules, seed."""
+    """A study: columns, model, minimum rules, seed, and the words in which people read its result."""
 
     called = "study"
     kind = "consilience-study"
@@ -205,6 +206,8 @@ class Study(TomlFile):
     privacy: PrivacyTerms | None = None
     minimum: Minimum = Minimum()
     columns: Annotated[list[AnyColumn], Field(min_length=1, max_length=MOST_COLUMNS)]
+    governance: Governance | None = None
+    words: WordsText | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -225,6 +228,7 @@ class Study(TomlFile):
         for column in self.columns:
             column.column()
         self._check_way()
+        check_words(self)
         return self
 
     @property
@@ -317,8 +321,8 @@ class Study(TomlFile):
 
     @property
     def identity(self) -> str:
-        """Hash of all that the study says, in canonical form, as ``sha256:...``."""
-        return content_hash(self.model_dump(exclude_none=True))
+        """Hash of all that the study says but its words, in canonical form, as ``sha256:...``."""
+        return content_hash(self.model_dump(exclude_none=True, exclude={"words"}))
 
     def to_text(self, comments: dict[str, str] | None = None) -> str:
         """Return the study as TOML text."""
