@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -22,9 +21,17 @@ import typer
 from consilience._version import __version__
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.drafting import EMPTY, draft_study
-from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, Where
+from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, TablesPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, printable, study_of, table_of, write
-from consilience.cli.reporting import check_report, describe_model, report, report_on, write_predictions
+from consilience.cli.reporting import (
+    check_report,
+    commands_again,
+    describe_model,
+    report,
+    report_on,
+    sent_file,
+    write_predictions,
+)
 from consilience.cli.run_commands import run_command, status
 from consilience.cli.site_commands import site
 from consilience.cli.study_commands import study_app
@@ -120,7 +127,7 @@ def _site(name: str, where: Path) -> Iterator[InstallationCheck]:
 # ---------------------------------------------------------------- demo
 
 
-def run_tour(folder: Path, output: Output) -> tuple[FittedMixture, float, Path | None]:
+def run_tour(folder: Path, output: Output) -> tuple[FittedMixture, float, Path]:
     """Run the whole tour in a folder; return the model, its largest difference from the pooled fit, and the report."""
     with report_as(CommandFault.OUTPUT):
         tables = _tables(folder)
@@ -140,13 +147,13 @@ def run_tour(folder: Path, output: Output) -> tuple[FittedMixture, float, Path |
         orders = combine_files(study, files)
     model, report = orders.best.model, folder / "report.html"
     model.save(folder / "model.json")
-    if find_spec("matplotlib") is None:
-        output.say("   no report: it needs the extra, pip install 'consilience[report]'")
-    else:
-        report_on(orders, study, report, Output(quiet=True), files)
+    sent = tuple(sent_file(folder / f"{file.site}.json", file) for file in files)
+    names = [f"{name}.json" for name in tables]
+    again = commands_again("combine", "study.toml", *names, "-o", "model.json", "--report", "report.html")
+    report_on(orders, study, report, Output(quiet=True), commands=again, files=sent, invited=tuple(tables))
     with output.working("   for comparison, all rows in one table"):
         pooled = simulate_study(study, {"all": pa.concat_tables(tables.values())}).best.model
-    return model, pooled_difference(model, pooled), report if report.exists() else None
+    return model, pooled_difference(model, pooled), report
 
 
 def _released(parent: Path, study: Study, name: str, table: pa.Table) -> bytes:
@@ -236,6 +243,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
     roster: Annotated[Path | None, typer.Option(help="Roster with the sites' names and public keys.")] = None,
     report_to: ReportPath = None,
+    tables: TablesPath = None,
     mixed_waves: Annotated[bool, typer.Option("--mixed-waves", help="Combine files of different waves.")] = False,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -271,7 +279,14 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     if len({file.wave for file in sent}) > 1:
         output.say("Files of different waves were combined: Table 1 says which.", style="yellow")
     output.say(f"{out} written.")
-    report_on(orders, wanted, report_to, output, sent)
+    again = commands_again(
+        "combine", study.name, *(path.name for path in files), "-o", out.name, "--report", "report.html"
+    )
+    evidence = {
+        "files": tuple(map(sent_file, files, sent)), "invited": None if known is None else tuple(known.names),
+        "characteristics": (by_site.header, *by_site.cells),
+    }  # fmt: skip
+    report_on(orders, wanted, report_to, output, tables=tables, overwrite=overwrite, commands=again, **evidence)
 
 
 @app.command()
@@ -340,8 +355,7 @@ def demo_hospitals(
     said = f"one exchange against pooled: max |Δcoef|/SE = {largest:.2f}"
     output.data({**describe_model(model), "largest_difference": largest}, f"{model.summary()}\n\n{said}")
     output.say(f"{folder}/ash.json is all that left a hospital; {folder}/sites/ash has its policy and its ledger.")
-    if written is not None:
-        output.say(f"The report that people keep: {written}")
+    output.say(f"The report that people keep: {written}")
     output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
 
 

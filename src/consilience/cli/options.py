@@ -17,3 +17,4 @@ MailPath = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run b
 SiteName = Annotated[str, typer.Argument(metavar="SITE", help="Name of the site.")]
 Where = Annotated[Path, typer.Option("--in", help="Folder in which the site's folder is.")]
 ReportPath = Annotated[Path | None, typer.Option("--report", help="Report to write, .html or .md.")]
+TablesPath = Annotated[Path | None, typer.Option("--tables", help="Folder for the tables of the report, as CSV.")]

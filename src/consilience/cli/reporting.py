@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,16 +13,18 @@ import pyarrow.parquet as pq
 import typer
 from pyarrow import csv
 
-from consilience.cli.catalogue import report_missing_extra
-from consilience.cli.options import Overwrite, Quiet
-from consilience.cli.output import Output, check_free, model_of, write
+from consilience._version import __version__
+from consilience.cli.options import Overwrite, Quiet, TablesPath
+from consilience.cli.output import Output, check_free, model_of, study_of, write
 from consilience.errors import InvalidInputError
+from consilience.files.json_text import content_hash
 from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture, parameter_table
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
+from consilience.kit.study_words import governance_of, words_of
 from consilience.numerics.arrays import Mask
-from consilience.report import html_report, model_card, verdict
+from consilience.report import SentFile, html_report, model_card, report_tables, verdict
 
 
 def describe_model(model: FittedMixture) -> dict[str, Any]:
@@ -100,6 +103,8 @@ def report(  # noqa: PLR0917 - typer makes options of them
     out: Annotated[Path | None, typer.Option("-o", "--out", help="File to write; beside the model by default.")] = None,
     form: Annotated[str, typer.Option("--format", help="html, or md for a model card.")] = "html",
     title: Annotated[str, typer.Option(help="Title of the report.")] = "",
+    study: Annotated[Path | None, typer.Option(help="Study file, for the words of the report.")] = None,
+    tables: TablesPath = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -112,8 +117,11 @@ def report(  # noqa: PLR0917 - typer makes options of them
     beside = model.with_name("MODEL_CARD.md") if form == "md" else model.with_suffix(".html")
     target, output = out or beside, Output(quiet=quiet)
     check_free(target, overwrite=overwrite)
-    write_report_file(model_of(model), target, form, title=title)
+    fitted = model_of(model)
+    known = {} if study is None else _of_study(study_of(study))
+    write(target, FORMATS[form](fitted, title=title, **known), overwrite=True)
     output.say(f"{target} written.")
+    _write_tables(fitted, tables, output, known, overwrite=overwrite)
 
 
 def check_report(path: Path | None, *, overwrite: bool) -> None:
@@ -124,29 +132,73 @@ def check_report(path: Path | None, *, overwrite: bool) -> None:
         check_free(path, overwrite=overwrite)
 
 
-def report_on(result: Any, study: Study, path: Path | None, output: Output, files: Iterable[SiteFile] = ()) -> None:
-    """Write the report on the result of a study, if one is wanted, and say its verdict."""
-    if path is None:
-        return
-    sent = list(files)
-    known = {
-        "origin": {
-            "study": f"{study.name}, {study.identity}",
-            **{f"file of {f.site}": f.hash for f in sent},
-            **{
-                f"wave of {f.site}": f"{f.wave or 'not stated'}, data until {f.data_cut or 'not stated'}"
-                for f in sent
-                if f.wave or f.data_cut
-            },
-        },
-        "policies": {f.site: str(f.evidence["profile"]) for f in sent if "profile" in f.evidence},
+def sent_file(path: Path, file: SiteFile) -> SentFile:
+    """Return what a report says of a file of a site, as it is on disk."""
+    data = path.read_bytes()
+    released, model = str(file.envelope.get("time", ""))[:10], file.fit.model
+    mixture = None if model is None else model.mixture
+    profile = str(file.evidence.get("profile", ""))
+    digest, numbers = hashlib.sha256(data).hexdigest(), _count_numbers(file.content)
+    return SentFile(file.site, path.name, len(data), digest, numbers, profile, released, mixture)
+
+
+def _count_numbers(value: Any) -> int:
+    """Return the number of numbers in a JSON value."""
+    if isinstance(value, Mapping):
+        return sum(map(_count_numbers, value.values()))
+    if isinstance(value, list | tuple):
+        return sum(map(_count_numbers, value))
+    return int(isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def report_on(
+    result: Any,
+    study: Study,
+    path: Path | None,
+    output: Output,
+    *,
+    tables: Path | None = None,
+    overwrite: bool = False,
+    **known: Any,
+) -> None:
+    """Write the report on the result of a study and its tables, if they are wanted, and say its verdict.
+
+    ``known`` are further fields of :class:`~consilience.report.subject.Subject`, such as ``files``.
+    """
+    known = _of_study(study) | known
+    if path is not None:
+        write(path, FORMATS[path.suffix.lstrip(".")](result, **known), overwrite=True)
+        output.say(f"{path} written. It says:\n{verdict(result, **known)}")
+    _write_tables(result, tables, output, known, overwrite=overwrite)
+
+
+def _of_study(study: Study) -> dict[str, Any]:
+    """Return what a report says of a study."""
+    words = "" if study.words is None else content_hash(study.words.model_dump(exclude_none=True))
+    origin = {"study": f"{study.name}, {study.identity}"} | ({"words of the study": words} if words else {})
+    return {
+        "words": words_of(study),
+        "study": study.name,
+        "governance": governance_of(study),
+        "origin": origin,
     }
-    write_report_file(result, path, path.suffix.lstrip("."), title=study.name, **known)
-    output.say(f"{path} written. It says:\n{verdict(result)}")
 
 
-def write_report_file(result: Any, path: Path, form: str, **known: Any) -> None:
-    """Write a report; an error names the extra that is missing."""
-    with report_missing_extra():
-        text = FORMATS[form](result, **known)
-    write(path, text, overwrite=True)
+def _write_tables(
+    result: Any, folder: Path | None, output: Output, known: Mapping[str, Any], *, overwrite: bool
+) -> None:
+    """Write the tables of a report into a folder, if they are wanted."""
+    if folder is None:
+        return
+    found = report_tables(result, **known)
+    for name in found:
+        check_free(folder / name, overwrite=overwrite)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in found.items():
+        write(folder / name, text, overwrite=True)
+    output.say(f"{len(found)} tables written to {folder}.")
+
+
+def commands_again(*parts: str) -> tuple[str, ...]:
+    """Return the commands that give a result again, with names of files in place of paths."""
+    return f"pip install consilience=={__version__}", f"consilience {' '.join(parts)}"

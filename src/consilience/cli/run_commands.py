@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
-from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath
+from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath, TablesPath
 from consilience.cli.output import Output, check_free, check_start, model_of, study_of
-from consilience.cli.reporting import check_report, describe_model, report_on
+from consilience.cli.reporting import check_report, commands_again, describe_model, report_on
 from consilience.cli.site_commands import NOTHING_YET
 from consilience.cli.study_commands import sizes_of
 from consilience.engines.dask import DaskCluster
@@ -63,6 +63,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     on_drop: Annotated[str, typer.Option(help="If a site fails or is late: stop, or continue without it.")] = "stop",
     out: Annotated[Path, typer.Option("-o", "--out", help="Model file to write.")] = Path("model.json"),
     report: ReportPath = None,
+    tables: TablesPath = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -82,7 +83,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     check_start(wanted, start)
     request = Request(wanted, begins, "continue" if on_drop == "continue" else "stop", Output(as_json, quiet))
     if mailbox is None:
-        done = _over_files(request, str(data), engine, scheduler)
+        invited, done = {}, _over_files(request, str(data), engine, scheduler)
     else:
         private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
         with report_as(CommandFault.RUN):
@@ -92,12 +93,15 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
                 for each in doubts_beforehand(wanted, begins, len(names), sizes):
                     request.output.say(f"before it begins: {each}", style="yellow")
             told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
+        invited = {"invited": tuple(names)} if names else {}
         ends = None if until is None else until.astimezone(UTC)
         done = _by_files(
             request, mailbox, private, told, days=days, until=ends, patience=60 * wait, institutions=institutions
         )
     _write(done, out, request.output)
-    report_on(done, request.study, report, request.output)
+    where = ("--data", repr(data)) if mailbox is None else ("--mailbox", mailbox.name)
+    again = commands_again("run", study.name, *where, "-o", out.name, "--report", "report.html")
+    report_on(done, wanted, report, request.output, tables=tables, overwrite=overwrite, commands=again, **invited)
 
 
 def _checked(path: Path) -> Study:

@@ -59,6 +59,30 @@ levels = ["female", "male"]
 name = "admission"
 kind = "category"
 levels = ["planned", "emergency"]
+
+# How people read the result; none of it changes the fit.
+[words]
+title = "Length of stay of two kinds of patients"
+question = "How long do patients stay, and which patients are alike?"
+rows = ["stay", "stays"]
+sites = ["hospital", "hospitals"]
+simulated = true
+
+[words.response]
+label = "length of stay"
+unit = "days"
+back = "exp"
+less = "shorter"
+more = "longer"
+
+[words.columns.age]
+per = 10
+
+[words.columns.severity]
+per = 1
+
+[words.columns.sex]
+levels = { male = "men", female = "women" }
 """
 """Text of the study file."""
 CASE_MIX = {  # rows, mean age, share of emergencies

@@ -17,6 +17,7 @@ from consilience.columns.dictionary import MOST_LEVELS
 from consilience.errors import InvalidInputError
 from consilience.files.documents import Finite, Part, Text, Visible
 from consilience.files.json_text import content_hash
+from consilience.kit.study_words import Governance, WordsText, check_words
 from consilience.kit.toml_file import TomlFile, check_name, write_toml
 from consilience.messages.site_names import looks
 from consilience.model import FAMILIES, GATES
@@ -257,7 +258,7 @@ class Minimum(Part):
 
 
 class Study(TomlFile):
-    """A study: columns, model, minimum rules, seed."""
+    """A study: columns, model, minimum rules, seed, and the words in which people read its result."""
 
     called = "study"
     kind = "consilience-study"
@@ -274,6 +275,8 @@ class Study(TomlFile):
     minimum: Minimum = Minimum()
     cohort: Annotated[list[CohortRule], Field(min_length=1, max_length=MOST_RULES)] | None = None
     columns: Annotated[list[AnyColumn], Field(min_length=1, max_length=MOST_COLUMNS)]
+    governance: Governance | None = None
+    words: WordsText | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -295,6 +298,7 @@ class Study(TomlFile):
             column.column()
         self._check_cohort()
         self._check_way()
+        check_words(self)
         return self
 
     @property
@@ -417,8 +421,8 @@ class Study(TomlFile):
 
     @property
     def identity(self) -> str:
-        """Hash of all that the study says, in canonical form, as ``sha256:...``."""
-        return content_hash(self.model_dump(exclude_none=True))
+        """Hash of all that the study says but its words, in canonical form, as ``sha256:...``."""
+        return content_hash(self.model_dump(exclude_none=True, exclude={"words"}))
 
     def to_text(self, comments: dict[str, str] | None = None) -> str:
         """Return the study as TOML text."""

@@ -1,23 +1,35 @@
-"""A report as an HTML page, or a model card in Markdown with the header that model hubs read."""
+"""A report as an HTML page, a model card in Markdown with the header that model hubs read, and its tables as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from consilience._version import __version__
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import write_text
-from consilience.report.page import Picture, Section, Table, draw_svg, render_page
-from consilience.report.sections import SECTIONS
+from consilience.report.findings import Findings
+from consilience.report.page import (
+    Head,
+    Section,
+    Table,
+    escape_markdown,
+    numbered,
+    render_page,
+    section_markdown,
+)
+from consilience.report.sections import make_sections
+from consilience.report.sections.found import holds_for
 from consilience.report.subject import Result, Subject
 from consilience.report.verdict import judge
 
-FOOTER = f"Made by consilience {__version__}. This page has no script, loads nothing, and has no row of any site."
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of a cell that a spreadsheet takes for a formula."""
 
 
 def html_report(result: Result, *, title: str = "", **known: Any) -> str:
@@ -27,9 +39,9 @@ def html_report(result: Result, *, title: str = "", **known: Any) -> str:
     ----------
     result : fitted estimator, FederatedFit or FederatedOrders
     title : str
-        Title of the page; by default the kind of model.
+        Title of the page; by default that of the study, or the kind of model.
     **known
-        Fields of :class:`~consilience.report.subject.Subject`: ``orders``, ``X``, ``y``, ``origin``, ``policies``.
+        Fields of :class:`~consilience.report.subject.Subject`, such as ``words``, ``files``, ``X`` and ``y``.
 
     Examples
     --------
@@ -41,10 +53,35 @@ def html_report(result: Result, *, title: str = "", **known: Any) -> str:
     (True, False)
     """
     subject = Subject.of(result, **known)
-    return render_page(title or subject.model.title, judge(subject), report_sections(subject), FOOTER)
+    findings = Findings(subject)
+    return render_page(_head(findings, title), judge(subject), make_sections(findings), _footer(subject))
 
 
-MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]<>|#])")
+def _head(findings: Findings, title: str) -> Head:
+    subject = findings.subject
+    words, what = subject.words, "combined study" if subject.result is not None else "model"
+    kicker = " · ".join(filter(None, (f"Report on a {what}", subject.study, subject.date)))
+    banner = f"Simulated data: no real {words.rows[0]} is behind any number." if words.simulated else ""
+    about = "" if subject.privacy is None else "about "
+    names = [site.name for site in subject.sites]
+    at = f" at {words.count_sites(len(names))}" if names else ""
+    listed = f": {', '.join(names)}" if 0 < len(names) <= 12 else ""
+    record = " No record left one." if subject.result is not None else ""
+    facts = [("Question", words.question)] if words.question else []
+    facts.append(("Data", f"{about}{words.count_rows(subject.model.n_labels_)}{at}{listed}.{record}"))
+    facts += [("Period", words.period)] if words.period else []
+    about_whom = holds_for(findings)
+    facts += [("Holds for", about_whom)] if about_whom else []
+    sent = f", from {len(subject.files)} files" if subject.files else ""
+    facts.append(("Made", f"{subject.date} with consilience {__version__}{sent}"))
+    return Head(kicker, title or words.title or subject.model.title, banner, tuple(facts))
+
+
+def _footer(subject: Subject) -> str:
+    return (
+        f"Made by consilience {__version__} on {subject.date}. This page has no script, loads nothing, and has no "
+        f"record of any {subject.words.rows[0]}."
+    )
 
 
 def model_card(result: Result, *, title: str = "", **known: Any) -> str:
@@ -66,7 +103,7 @@ def model_card(result: Result, *, title: str = "", **known: Any) -> str:
     """
     subject = Subject.of(result, **known)
     found, model = judge(subject), subject.model
-    name = title or model.title
+    name = title or subject.words.title or model.title
     task = "tabular-classification" if model.mixture_.experts.classes else "tabular-regression"
     header = {
         "library_name": "consilience",
@@ -74,11 +111,12 @@ def model_card(result: Result, *, title: str = "", **known: Any) -> str:
         "tags": ["mixture-model", "federated-learning", "interpretable"],
         "model_name": name,
     }
-    lines = ["---", *(f"{key}: {_yaml_text(value)}" for key, value in header.items()), "---", ""]
-    lines += [f"# {_escape_markdown(name)}", ""]
-    lines += [f"**{found.use}**", "", _escape_markdown(found.about), "", _escape_markdown(found.left_out), ""]
-    lines += [*(f"- {_escape_markdown(point.text)}" for point in found.points), ""]
-    lines += [line for each in report_sections(subject, pictures=False) for line in _section_lines(each)]
+    say = escape_markdown
+    lines = ["---", *(f"{key}: {_yaml_text(value)}" for key, value in header.items()), "---", "", f"# {say(name)}", ""]
+    lines += [f"**{found.use}**", "", say(found.about), ""]
+    for part in found.parts:
+        lines += [f"{part.title}: {part.tag}.", "", *(f"- {say(each)}" for each in part.sentences), ""]
+    lines += [line for each in numbered(make_sections(Findings(subject))) for line in section_markdown(each)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -86,27 +124,51 @@ def _yaml_text(value: Any) -> str:
     return value if isinstance(value, str) and re.fullmatch(r"[a-z-]+", value) else json.dumps(value)
 
 
-def _section_lines(section: Section) -> Iterator[str]:
-    yield from (f"## {_escape_markdown(section.title)}", "")
-    for text in section.paragraphs:
-        yield from (_escape_markdown(text), "")
-    for item in section.items:
-        table = item.numbers if isinstance(item, Picture) else item
-        if table is not None:
-            yield from _table_lines(table)
+def report_tables(result: Result, **known: Any) -> dict[str, str]:
+    """Return the tables of a report as texts of comma-separated values, by the names of their files.
+
+    Parameters
+    ----------
+    result, **known
+        As in :func:`~consilience.report.html_report`.
+
+    Examples
+    --------
+    >>> from consilience import MixtureOfExpertsRegressor
+    >>> from consilience.datasets import soft
+    >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)
+    >>> tables = report_tables(MixtureOfExpertsRegressor(2, random_state=0).fit(data.X, data.y))
+    >>> sorted(tables)
+    ['effects.csv', 'number-of-kinds.csv', 'parameters.csv', 'predictions.csv']
+    """
+    sections = make_sections(Findings(Subject.of(result, **known)))
+    return {f"{table.key}.csv": _csv(table) for table in _tables(sections)}
 
 
-def _table_lines(table: Table) -> Iterator[str]:
-    yield from (f"{_escape_markdown(table.caption)}:", "")
-    yield f"| {' | '.join(map(_escape_markdown, table.header))} |"
-    yield f"|{'|'.join('---:' if j in table.numbers else '---' for j in range(len(table.header)))}|"
-    yield from (f"| {' | '.join(map(_escape_markdown, row))} |" for row in table.rows)
-    yield ""
+def _tables(sections: list[Section]) -> Iterator[Table]:
+    for section in sections:
+        yield from (block for block in section.blocks if isinstance(block, Table) and block.key)
 
 
-def _escape_markdown(text: str) -> str:
-    """Return a text without signs that have a meaning in Markdown."""
-    return MARKDOWN_SIGNS.sub(r"\\\1", text).replace("\n", " ")
+def _csv(table: Table) -> str:
+    """Return a table as comma-separated values; signs are those of plain text, and no cell is a formula."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    group = ""
+    grouped = any(len(row) == 1 for row in table.rows)
+    writer.writerow([*(["group"] if grouped else []), *map(_cell, table.header)])
+    for row in table.rows:
+        if len(row) == 1:
+            group = row[0]
+        else:
+            writer.writerow([*([_cell(group)] if grouped else []), *map(_cell, row)])
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    plain = text.replace("−", "-").replace("\u00a0", " ")
+    number = re.fullmatch(r"[+-]?[\d,.]+(?:e[+-]?\d+)?(?: %)?(?: \(.*\))?", plain)
+    return plain if number or not plain.startswith(FORMULA) else f"'{plain}"
 
 
 def write_report(result: Result, path: str | Path, *, title: str = "", **known: Any) -> None:
@@ -136,29 +198,3 @@ def write_report(result: Result, path: str | Path, *, title: str = "", **known: 
     if suffix not in (".html", ".htm", ".md"):
         raise InvalidInputError(f"{Path(path).name}: expected a name that ends in .html or .md")
     write_text(path, (model_card if suffix == ".md" else html_report)(result, title=title, **known))
-
-
-Draw = Callable[[str, Callable[[], Any], Table | None], list[Picture]]
-"""Makes a picture of a text that says what it shows, a function that draws, and the numbers; or nothing."""
-
-
-def report_sections(subject: Subject, *, pictures: bool = True) -> list[Section]:
-    """Return the sections of a report; without ``pictures`` only words and tables."""
-    draw = _draw_pictures() if pictures else _leave_numbers
-    found = (make(subject, draw) for make in SECTIONS)
-    return [section for section in found if section is not None]
-
-
-def _draw_pictures() -> Draw:
-    """Return a function that draws, and gives each picture identifiers of its own."""
-    numbers = count()
-
-    def draw(alt: str, make: Callable[[], Any], table: Table | None = None) -> list[Picture]:
-        return [Picture(draw_svg(make, f"p{next(numbers)}", alt), alt, table)]
-
-    return draw
-
-
-def _leave_numbers(alt: str, _make: Callable[[], Any], table: Table | None = None) -> list[Picture]:
-    """Return the numbers of a picture, which is not drawn."""
-    return [] if table is None else [Picture("", alt, table)]

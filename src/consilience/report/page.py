@@ -1,245 +1,373 @@
-"""A report as a page: its parts as values, as HTML, and pictures as inline SVG.
+"""A report as a page: its parts as values, and the page as HTML.
 
-Everything that was not written here is escaped. The page forbids styles that are not its own, so that declarations of
-style in a picture become attributes. Texts stay texts, for readers, search and translation.
+Everything that was not written here is escaped. The page has no script, loads nothing, and forbids styles that are not
+its own.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from base64 import b64encode
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import Any
+from itertools import count
 
-import numpy as np
-
-from consilience.plot.drawing import pyplot
+from consilience.report.svg import colour
 from consilience.report.verdict import ReportVerdict, Use
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table with a caption; the first column names the rows.
+    """A table; the first column names the rows. A row of one cell is a heading of those below it.
 
     Parameters
     ----------
     caption : str
+        What it shows; a number is put before it.
     header : tuple of str
     rows : tuple of tuple of str
     numbers : tuple of int
         Columns of numbers, which are aligned to the right.
+    note : str
+        The rest of the caption.
+    key : str
+        Name of its file of comma-separated values, without the ending.
+    long : bool
+        Whether it may be broken over pages.
+    is_file_only : bool
+        Whether it is too large for the page, and a file alone has it.
     """
 
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[int, ...] = ()
+    note: str = ""
+    key: str = ""
+    long: bool = False
+    is_file_only: bool = False
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A picture as inline SVG, with a text for those who do not see it, and its numbers.
+class Panel:
+    """One of several pictures beside each other: its title, the place of its colour (-1: none), and words below it."""
 
-    Parameters
-    ----------
-    svg : str
-    alt : str
-        What the picture shows.
-    numbers : Table or None
-        The same numbers; None if a table of the section has them.
-    """
-
+    title: str
     svg: str
-    alt: str
-    numbers: Table | None = None
+    colour: int = -1
+    below: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Pictures with one caption, in two or three columns, with groups of panels under headings."""
+
+    caption: str
+    note: str
+    groups: tuple[tuple[str, tuple[Panel, ...]], ...]
+    columns: int = 2
+
+
+@dataclass(frozen=True)
+class Card:
+    """A kind on the first screen: its name, its number, what it means, and its effects."""
+
+    title: str
+    big: str
+    said: str
+    items: tuple[str, ...]
+    colour: int
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Cards beside each other."""
+
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Steps from what was asked to what was used, each a number and a sentence."""
+
+    steps: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Paste:
+    """Paragraphs to be taken over into a paper, each with its heading."""
+
+    paragraphs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Commands."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names with their values."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Points:
+    """A list: what, and a sentence about it; the first may be empty."""
+
+    items: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Note:
+    """Small print."""
+
+    text: str
+
+
+Block = str | Table | Figure | Cards | Flow | Paste | Code | Facts | Points | Note
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section of a report.
-
-    Parameters
-    ----------
-    title : str
-    paragraphs : tuple of str
-    items : tuple of Table or Picture
-    """
+    """A section of a report: its title, its name in links, and its parts; a text is a paragraph."""
 
     title: str
-    paragraphs: tuple[str, ...] = ()
-    items: tuple[Table | Picture, ...] = ()
+    key: str
+    blocks: tuple[Block, ...]
+    supplement: bool = False
 
 
-def format_value(value: float | None, digits: int = 4) -> str:
-    """Format a number with some significant digits; a dash if it is not known."""
-    if value is None or not np.isfinite(value):
-        return "—"
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.{digits}g}"
+@dataclass(frozen=True)
+class Head:
+    """What stands above the verdict."""
+
+    kicker: str
+    title: str
+    banner: str
+    facts: tuple[tuple[str, str], ...]
 
 
-def format_percent(value: float | None) -> str:
-    """Format a fraction as a percentage; a dash if it is not known."""
-    return "—" if value is None or not np.isfinite(value) else f"{100 * value:.0f} %"
-
-
-BANDS = (10, 50, 100, 500, 1000, 5000, 10_000, 50_000, 100_000, 500_000, 1_000_000)
-
-
-def row_band(rows: float) -> str:
-    """Return the band of a number of rows, so that a report does not state the exact number of a site."""
-    if not np.isfinite(rows):
-        return "—"
-    at = int(np.searchsorted(BANDS, rows, side="right"))
-    if at == 0:
-        return f"fewer than {BANDS[0]}"
-    return f"{BANDS[-1]:,} or more" if at == len(BANDS) else f"{BANDS[at - 1]:,} to {BANDS[at] - 1:,}"
+def numbered(sections: Sequence[Section]) -> list[Section]:
+    """Return sections, tables and figures with their numbers; those of the supplement have an S."""
+    tables, figures, more = count(1), count(1), count(1)
+    found = []
+    for i, section in enumerate(sections):
+        blocks: list[Block] = []
+        for block in section.blocks:
+            if isinstance(block, Table) and block.is_file_only:
+                blocks.append(
+                    Note(f"{block.caption} {len(block.rows):,} rows are too many for a page: {block.key}.csv.")
+                )
+            elif isinstance(block, Table):
+                number = f"S{next(more)}" if section.supplement else str(next(tables))
+                blocks.append(replace(block, caption=f"Table {number}. {block.caption}"))
+            elif isinstance(block, Figure):
+                blocks.append(replace(block, caption=f"Figure {next(figures)}. {block.caption}"))
+            else:
+                blocks.append(block)
+        found.append(replace(section, title=f"{i + 1}. {section.title}", blocks=tuple(blocks)))
+    return found
 
 
 # ---------------------------------------------------------------------- HTML
 
-
-FOLDED = 24
-"""Number of rows above which a table is folded."""
-SENTENCE = 40
-"""Number of characters from which the texts of a column are sentences, which need some width."""
 CLASSES = {Use.YES: "yes", Use.CARE: "care", Use.NO: "no"}
-SIGNS = {Use.YES: "✓", Use.CARE: "!", Use.NO: "✗"}
-"""A mark beside the colour of a verdict."""
+SENTENCE = 40
+"""Number of characters from which the texts of a column take the whole width of a phone."""
 
 
-def render_page(title: str, judged: ReportVerdict, sections: Sequence[Section], footer: str) -> str:
-    """Return a whole page: verdict, contents and sections; it has no script, and loads nothing."""
+def render_page(head: Head, judged: ReportVerdict, sections: Sequence[Section], footer: str) -> str:
+    """Return a whole page: head, verdict, contents and sections."""
     style = files("consilience.report").joinpath("style.css").read_text(encoding="utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'"
-    links = "".join(f'<li><a href="#s{i}">{escape(each.title)}</a></li>' for i, each in enumerate(sections))
-    return "\n".join(
-        [
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>",
-            f"<header>\n<h1>{escape(title)}</h1>\n</header>\n<main>",
-            _verdict_html(judged),
-            f'<nav aria-label="Contents"><ul>{links}</ul></nav>',
-            *(_section_html(f"s{i}", each) for i, each in enumerate(sections)),
-            f"</main>\n<footer><p>{escape(footer)}</p></footer>\n</body>\n</html>\n",
-        ]
-    )
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    shown = numbered(sections)
+    links = "".join(f'<li><a href="#{each.key}">{_text(each.title.partition(" ")[2])}</a></li>' for each in shown)
+    body = [
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">',
+        f'<title>{escape(head.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<div class="wrap">',
+        f'<a class="skip" href="#{shown[0].key}">Skip to the findings</a>' if shown else "",
+        _head_html(head),
+        "<main>",
+        _verdict_html(judged),
+        f'<nav aria-label="Contents"><ol>{links}</ol></nav>',
+        *(_section_html(each) for each in shown),
+        f"</main>\n<footer>{_text(footer)}</footer>\n</div>\n</body>\n</html>\n",
+    ]
+    return "\n".join(body)
+
+
+def _text(said: str) -> str:
+    """Return escaped text, in which a percentage is not broken over lines."""
+    return escape(said).replace(" %", "\u00a0%")
+
+
+def _head_html(head: Head) -> str:
+    banner = f'<p class="banner">{_text(head.banner)}</p>\n' if head.banner else ""
+    title = f"<h1>{escape(head.title)}</h1>"
+    return f'<header>\n<p class="kicker">{_text(head.kicker)}</p>\n{title}\n{banner}{_facts_html(head.facts)}</header>'
 
 
 def _verdict_html(judged: ReportVerdict) -> str:
-    points = "".join(f"<li>{escape(point.text)}</li>" for point in judged.points)
+    boxes = "".join(
+        f'<div class="box {CLASSES[part.use] if part.decides else "note"}"><h3>{_text(part.title)}</h3>'
+        f'<p><span class="tag {CLASSES[part.use] if part.decides else "note"}">{_text(part.tag)}</span></p>'
+        f"<ul>{''.join(f'<li>{_text(each)}</li>' for each in part.sentences)}</ul></div>\n"
+        for part in judged.parts
+    )
     return (
-        f'<section class="verdict {CLASSES[judged.use]}" aria-label="Verdict">\n'
-        f'<p class="use"><span aria-hidden="true">{SIGNS[judged.use]}</span> {escape(str(judged.use))}</p>\n'
-        f"<p>{escape(judged.about)}</p>\n<p>{escape(judged.left_out)}</p>\n"
-        + (f"<p>What is in doubt:</p>\n<ul>{points}</ul>\n" if points else "<p>Nothing was found to be in doubt.</p>\n")
-        + "</section>"
+        f'<section class="verdict {CLASSES[judged.use]}" aria-labelledby="verdict">\n'
+        f'<h2 id="verdict">{_text(str(judged.use))}</h2>\n<p>{_text(judged.about)}</p>\n'
+        f'<div class="three">\n{boxes}</div>\n</section>'
     )
 
 
-def _section_html(name: str, section: Section) -> str:
-    paragraphs = "".join(f"<p>{escape(text)}</p>\n" for text in section.paragraphs)
-    items = "\n".join(_figure_html(each) if isinstance(each, Picture) else _table_html(each) for each in section.items)
-    return f'<section>\n<h2 id="{name}">{escape(section.title)}</h2>\n{paragraphs}{items}\n</section>'
+def _section_html(section: Section) -> str:
+    css = ' class="appendix"' if section.supplement else ""
+    blocks = "\n".join(map(_block_html, section.blocks))
+    return f'<section>\n<h2 id="{section.key}"{css}>{_text(section.title)}</h2>\n{blocks}\n</section>'
 
 
-def _figure_html(picture: Picture) -> str:
-    table = "" if picture.numbers is None else _table_html(picture.numbers, folded=True)
-    if not picture.svg:
-        return f"<p>{escape(picture.alt)}.</p>{table}"
-    return f"<figure>{picture.svg}<figcaption>{escape(picture.alt)}</figcaption></figure>{table}"
+def _block_html(block: Block) -> str:  # noqa: PLR0911 - one line for each kind of block
+    if isinstance(block, str):
+        return f"<p>{_text(block)}</p>"
+    if isinstance(block, Table):
+        return _table_html(block)
+    if isinstance(block, Figure):
+        return _figure_html(block)
+    if isinstance(block, Cards):
+        return f'<div class="two">\n{"".join(map(_card_html, block.cards))}</div>'
+    if isinstance(block, Flow):
+        return f'<ol class="flow">{"".join(f"<li><b>{_text(a)}</b> {_text(b)}</li>" for a, b in block.steps)}</ol>'
+    if isinstance(block, Paste):
+        return f'<div class="paste">{"".join(f"<p><b>{a}.</b> {_text(b)}</p>" for a, b in block.paragraphs)}</div>'
+    if isinstance(block, Code):
+        return f"<pre>{escape(block.text)}</pre>"
+    if isinstance(block, Facts):
+        return _facts_html(block.rows)
+    if isinstance(block, Points):
+        items = (f"<li>{f'<b>{_text(a)}</b> ' if a else ''}{_text(b)}</li>" for a, b in block.items)
+        return f"<ul>{''.join(items)}</ul>"
+    return f'<p class="fn">{_text(block.text)}</p>'
 
 
-def _column_class(table: Table, j: int) -> str:
+def _facts_html(rows: Iterable[tuple[str, str]]) -> str:
+    return f'<dl class="facts">{"".join(f"<dt>{_text(a)}</dt><dd>{_text(b)}</dd>" for a, b in rows)}</dl>\n'
+
+
+def _card_html(card: Card) -> str:
+    items = "".join(f"<li>{_text(each)}</li>" for each in card.items)
+    css = f"t{colour(card.colour)}"
+    big = f'<p class="big {css}">{_text(card.big)}</p>' if card.big else ""
+    listed = f"<ul>{items}</ul>" if items else ""
+    return (
+        f'<div class="kind b{colour(card.colour)}"><h3 class="{css}">{_text(card.title)}</h3>{big}'
+        f"<p>{_text(card.said)}</p>{listed}</div>\n"
+    )
+
+
+def _figure_html(figure: Figure) -> str:
+    groups = "".join(
+        f'<div class="group">{f"<h3>{_text(title)}</h3>" if title else ""}'
+        f'<div class="grid{figure.columns}">{"".join(map(_panel_html, panels))}</div></div>'
+        for title, panels in figure.groups
+    )
+    return f"<figure><figcaption><b>{_text(figure.caption)}</b> {_text(figure.note)}</figcaption>{groups}</figure>"
+
+
+def _panel_html(panel: Panel) -> str:
+    css = "" if panel.colour < 0 else f" t{colour(panel.colour)}"
+    title = f'<p class="ct{css}">{_text(panel.title)}</p>' if panel.title else ""
+    below = f"<p>{_text(panel.below)}</p>" if panel.below else ""
+    return f'<div class="cell">{title}{panel.svg}{below}</div>'
+
+
+def _table_html(table: Table) -> str:
+    head = "".join(
+        f'<th scope="col" role="columnheader"{_css(table, j)}>{_text(text)}</th>' for j, text in enumerate(table.header)
+    )
+    caption = f"<caption><b>{_text(table.caption)}</b> {_text(table.note)}</caption>"
+    rows = "\n".join(_row_html(table, row) for row in table.rows)
+    css = "stack long" if table.long else "stack"
+    return (
+        f'<table class="{css}" role="table">{caption}<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+        f'<tbody role="rowgroup">\n{rows}</tbody></table>'
+    )
+
+
+def _row_html(table: Table, row: tuple[str, ...]) -> str:
+    if len(row) == 1:
+        span = f'<th role="rowheader" scope="rowgroup" colspan="{len(table.header)}">{_text(row[0])}</th>'
+        return f'<tr class="g" role="row">{span}</tr>'
+    cells = "".join(
+        f'<td role="cell"{_css(table, j)} data-l="{escape(table.header[j], quote=True)}">{_text(cell)}</td>'
+        for j, cell in enumerate(row)
+        if j
+    )
+    return f'<tr role="row"><th scope="row" role="rowheader">{_text(row[0])}</th>{cells}</tr>'
+
+
+def _css(table: Table, j: int) -> str:
     """Return the class of a column: of numbers, of sentences, or neither."""
     if j in table.numbers:
         return ' class="n"'
-    return ' class="t"' if any(len(row[j]) > SENTENCE for row in table.rows) else ""
+    return ' class="w"' if any(len(row) > j and len(row[j]) > SENTENCE for row in table.rows) else ""
 
 
-def _table_html(table: Table, *, folded: bool = False) -> str:
-    of = [_column_class(table, j) for j in range(len(table.header))]
-    head = "".join(f'<th scope="col"{css}>{escape(text)}</th>' for css, text in zip(of, table.header, strict=True))
-    lines = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>'
-        + "".join(f"<td{css}>{escape(text)}</td>" for css, text in zip(of[1:], row[1:], strict=True))
-        + "</tr>\n"
-        for row in table.rows
-    )
-    label = escape(table.caption, quote=True)
-    body = (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><table>'
-        f"<caption>{escape(table.caption)}</caption><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>"
-    )
-    if not folded and len(table.rows) <= FOLDED:
-        return body
-    return f"<details><summary>{escape(table.caption)}: {len(table.rows)} rows</summary>{body}</details>"
+# ---------------------------------------------------------------------- Markdown
+
+MARKDOWN_SIGNS = re.compile(r"([\\`*_{}\[\]<>|#])")
 
 
-# ---------------------------------------------------------------------- pictures
+def escape_markdown(text: str) -> str:
+    """Return a text without signs that have a meaning in Markdown."""
+    return MARKDOWN_SIGNS.sub(r"\\\1", text).replace("\n", " ")
 
 
-SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "consilience", "font.size": 9.5}
-FONT = re.compile(r"(?:\w+\s+)*?(?:(?P<weight>bold|\d00)\s+)?(?P<size>[\d.]+)px\s+(?P<family>.+)")
+def section_markdown(section: Section) -> list[str]:
+    """Return the lines of a section in Markdown; pictures are left out, since tables have their numbers."""
+    lines = [f"## {escape_markdown(section.title)}", ""]
+    for block in section.blocks:
+        lines += [*_block_markdown(block), ""]
+    return lines
 
 
-def draw_svg(draw: Any, name: str, alt: str) -> str:
-    """Return a picture as an SVG element.
-
-    Parameters
-    ----------
-    draw : callable
-        Draws, and returns the Axes, or an array of them.
-    name : str
-        Prefix of identifiers, unique in the page.
-    alt : str
-        What the picture shows.
-    """
-    try:
-        plt = pyplot()
-    except ImportError as error:
-        raise ImportError("a report needs Matplotlib: pip install 'consilience[report]'") from error
-    with plt.rc_context(SETTINGS):
-        figure = np.ravel(draw())[0].figure
-        try:
-            buffer = io.StringIO()
-            figure.savefig(buffer, format="svg", metadata={"Date": None}, bbox_inches="tight", transparent=True)
-        finally:
-            plt.close(figure)
-    return clean_svg(buffer.getvalue(), name, alt)
+def _block_markdown(block: Block) -> list[str]:  # noqa: PLR0911 - one line for each kind of block
+    say = escape_markdown
+    if isinstance(block, Table):
+        return _table_markdown(block)
+    if isinstance(block, Figure):
+        return []
+    if isinstance(block, Cards):
+        cards = block.cards
+        return [line for each in cards for line in (f"**{say(each.title)}**: {say(each.big)}. {say(each.said)}", "",
+                                                   *(f"- {say(item)}" for item in each.items), "")]  # fmt: skip
+    if isinstance(block, Flow):
+        return [f"- **{say(a)}** {say(b)}" for a, b in block.steps]
+    if isinstance(block, Paste):
+        return [line for a, b in block.paragraphs for line in (f"> **{a}.** {say(b)}", ">")]
+    if isinstance(block, Code):
+        return ["```", block.text, "```"]
+    if isinstance(block, Facts):
+        return [f"- {say(a)}: {say(b)}" for a, b in block.rows]
+    if isinstance(block, Points):
+        return [f"- {f'**{say(a)}** ' if a else ''}{say(b)}" for a, b in block.items]
+    return [say(block if isinstance(block, str) else block.text)]
 
 
-def clean_svg(text: str, name: str, alt: str) -> str:
-    """Return the SVG element of a file of Matplotlib, with attributes in place of styles."""
-    body = text[text.index("<svg") :].strip()
-    body = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", body, flags=re.DOTALL)
-    body = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", body, flags=re.DOTALL)
-    box = re.search(r'viewBox="[^"]*"', body)
-    head = f'<svg {box.group(0) if box else ""} role="img" aria-label="{escape(alt)}">'
-    body = head + body[body.index(">") + 1 :]
-    body = re.sub(r'\sstyle="([^"]*)"', lambda found: _attributes(found.group(1)), body)
-    body = re.sub(r'\bid="', f'id="{name}-', body)
-    body = re.sub(r'((?:xlink:)?href="#)', rf"\g<1>{name}-", body).replace("xlink:href", "href")
-    body = re.sub(r"url\(#", f"url(#{name}-", body)
-    return re.sub(r"\n\s*", "\n", body)
-
-
-def _attributes(style: str) -> str:
-    """Return declarations of style as attributes; the short form of fonts is taken apart."""
-    found = []
-    for part in filter(None, (each.strip() for each in style.replace("&quot;", "'").split(";"))):
-        key, _, value = (each.strip() for each in part.partition(":"))
-        font = FONT.fullmatch(value) if key == "font" else None
-        if font is not None:
-            found.append(f'font-size="{font["size"]}"')
-            found += [f'font-weight="{font["weight"]}"'] if font["weight"] else []
-        elif key not in ("font", "font-family"):
-            found.append(f'{key}="{value}"')
-    return "".join(f" {each}" for each in found)
+def _table_markdown(table: Table) -> list[str]:
+    say, width = escape_markdown, len(table.header)
+    lines = [f"{say(table.caption)} {say(table.note)}".rstrip(), "", f"| {' | '.join(map(say, table.header))} |"]
+    lines.append(f"|{'|'.join('---:' if j in table.numbers else '---' for j in range(width))}|")
+    filled = ((*row, *("",) * (width - len(row))) for row in table.rows)
+    return [*lines, *(f"| {' | '.join(map(say, row))} |" for row in filled)]

@@ -1,20 +1,61 @@
-"""What a report is about: a fitted model, alone or with the run over sites that it comes from."""
+"""What a report is about: a fitted model, alone or with the run over sites that it comes from, and its study."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
+
+import numpy as np
 
 from consilience.errors import InvalidInputError
 from consilience.fit.survey import SiteReport
 from consilience.fitted import protocols
 from consilience.fitted.protocols import FederatedComparison, FederatedResult, FittedMixture
 from consilience.fitted.site_influence import site_influences, with_influences
+from consilience.model import Mixture
+from consilience.numerics.arrays import IntArray
 from consilience.plot.drawing import estimator_of
+from consilience.report.words import Words
 
 Result = FittedMixture | FederatedResult | FederatedComparison
 """What a report is on: a fitted estimator, or the result of ``Federation.fit`` or ``Federation.select_order``."""
+
+
+@dataclass(frozen=True)
+class SentFile:
+    """A file that a site sent, as it is on disk.
+
+    Parameters
+    ----------
+    site, name : str
+    size : int
+        In bytes.
+    digest : str
+        SHA-256 of its bytes, as ``sha256sum`` prints it.
+    numbers : int
+        Number of numbers in it.
+    policy, released : str
+        Profile of the site's policy and time of the release, where the file states them.
+    mixture : Mixture or None
+        The site's own model.
+    """
+
+    site: str
+    name: str
+    size: int
+    digest: str
+    numbers: int
+    policy: str = ""
+    released: str = ""
+    mixture: Mixture | None = None
+
+
+def today() -> str:
+    """Return the day in UTC, as people write it."""
+    now = datetime.now(UTC)
+    return f"{now.day} {now:%B %Y}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +72,26 @@ class Subject:
         The comparison that the number of experts was chosen by.
     X, y : array or frame, optional
         Rows for pictures; a report has no single row.
+    words : Words
+        The words of the study.
+    date : str
+        Day of the report; today by default.
+    study : str
+        Name of the study; empty without one.
+    files : tuple of SentFile
+        The files of the sites.
+    invited : tuple of str or None
+        Sites of the roster; None if there is none.
+    flow : tuple of tuple of str
+        A table of rows by site from those read to those used, with its header first.
+    characteristics : tuple of tuple of str
+        Table 1 by site, with its header first.
+    governance : mapping of str to str
+        What people agreed to; an empty value is shown as not stated.
+    commands : tuple of str
+        Commands that give the same result again.
     origin : mapping of str to str
         Further lines of the provenance, such as the identity of the study.
-    policies : mapping of str to str
-        The policy that each site applied.
     """
 
     model: FittedMixture
@@ -42,8 +99,16 @@ class Subject:
     orders: FederatedComparison | None = None
     X: Any = None
     y: Any = None
+    words: Words = field(default_factory=Words)
+    date: str = field(default_factory=today)
+    study: str = ""
+    files: tuple[SentFile, ...] = ()
+    invited: tuple[str, ...] | None = None
+    flow: tuple[tuple[str, ...], ...] = ()
+    characteristics: tuple[tuple[str, ...], ...] = ()
+    governance: Mapping[str, str] = field(default_factory=dict)
+    commands: tuple[str, ...] = ()
     origin: Mapping[str, str] = field(default_factory=dict)
-    policies: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, result: Result, **known: Any) -> Subject:
@@ -75,3 +140,33 @@ class Subject:
     def dropped(self) -> Mapping[str, str]:
         """Sites that left the run, and why."""
         return {} if self.result is None else self.result.record.dropped
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Sites of the roster of which nothing came."""
+        known = {site.name for site in self.sites} | set(self.dropped) | {file.site for file in self.files}
+        return tuple(name for name in self.invited or () if name not in known)
+
+    @property
+    def privacy(self) -> Any:
+        """The noise of a fit from noisy sums; None for exact ones."""
+        return None if self.result is None else getattr(self.result.fit, "privacy", None)
+
+    @property
+    def is_from_files(self) -> bool:
+        """Whether the model was combined from one answer of each site, without a further exchange."""
+        return any("without a round of refinement" in why for why in self.model.inference_.withheld.values())
+
+    @property
+    def plan(self) -> Mapping[str, IntArray]:
+        """The combined expert of each expert of a site; nothing where the result was refined from one site's model."""
+        if self.combination is None or (self.rivals is not None and getattr(self.rivals, "from_site", False)):
+            return {}
+        plan: Mapping[str, IntArray] = self.combination.plan
+        return plan
+
+    @property
+    def rows_by_site(self) -> dict[str, float]:
+        """Number of rows that each site used, where it is known."""
+        found = {site.name: float(getattr(site, "weight", np.nan)) for site in self.sites}
+        return {name: n for name, n in found.items() if np.isfinite(n)}

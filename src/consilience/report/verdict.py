@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
-from consilience.aggregate import SiteEvidence
+from consilience.fit import bic
 from consilience.fit.survey import SiteReport
-from consilience.fitted.protocols import FederatedComparison, FittedMixture, is_needless, join_words, noun
+from consilience.fitted.protocols import FederatedComparison, FittedMixture, is_needless, join_words, terms_read
 from consilience.fitted.site_influence import unit_influences
 from consilience.fitted.summaries import format_count
-from consilience.methods.per_site.shared_fit import SiteShare
-from consilience.methods.site_reports import WORSE
+from consilience.report.kinds import kinds_of
+from consilience.report.scale import signed
+from consilience.report.sites import (
+    IN_PART,
+    columns_in_doubt,
+    is_explained_worse,
+    is_left_out,
+    site_reason,
+    site_status,
+)
 from consilience.report.subject import Result, Subject
 
 NAMED = 5
@@ -44,51 +54,110 @@ class Use(IntEnum):
         return ("This result can be used.", "This result can be used with care.", "Do not use this result yet.")[self]
 
 
+class Part(IntEnum):
+    """What a doubt is about."""
+
+    DATA = 0
+    MODEL = 1
+
+
 @dataclass(frozen=True)
 class Point:
-    """One thing in doubt: how grave it is, and a sentence."""
+    """One thing in doubt: how grave it is, a sentence, and whether it is about the data or about the model."""
 
     use: Use
     text: str
+    part: Part = Part.MODEL
+
+
+@dataclass(frozen=True)
+class Box:
+    """One of the three parts of a verdict.
+
+    Parameters
+    ----------
+    title, tag : str
+    use : Use
+    sentences : tuple of str
+    decides : bool
+        Whether it decides if the result can be used; what was not computed does not.
+    """
+
+    title: str
+    tag: str
+    use: Use
+    sentences: tuple[str, ...]
+    decides: bool = True
 
 
 @dataclass(frozen=True)
 class ReportVerdict:
-    """Whether a result can be used, and why not.
+    """Whether a result can be used, why not, and what this way of working does not compute.
 
     Parameters
     ----------
     points : tuple of Point
         What is in doubt, the gravest first.
     about : str
-        Number of sites, rows and experts.
-    left_out : str
+        How many kinds, rows and sites.
+    used : str
         Which sites were left out, and why; or that none was.
+    facts : tuple of (Part, str)
+        What was looked at, and is in no doubt.
+    not_computed : tuple of str
+        What the way of working does not compute, which is no doubt.
 
     Examples
     --------
-    >>> print(ReportVerdict((Point(Use.CARE, "one site has few rows"),), "3 sites", "no site was left out"))
+    >>> print(ReportVerdict((Point(Use.CARE, "One site has few rows."),), "Two kinds.", "3 of 3 sites were used."))
     This result can be used with care.
-    3 sites
-    no site was left out
-    - one site has few rows
+    Two kinds.
+    3 of 3 sites were used.
+    - One site has few rows.
     """
 
     points: tuple[Point, ...]
     about: str
-    left_out: str
+    used: str
+    facts: tuple[tuple[Part, str], ...] = ()
+    not_computed: tuple[str, ...] = ()
 
     @property
     def use(self) -> Use:
         """Whether the result can be used."""
         return max((point.use for point in self.points), default=Use.YES)
 
+    @property
+    def parts(self) -> tuple[Box, ...]:
+        """The doubts about the data, those about the model, and what was not computed."""
+        missing = len(self.not_computed)
+        tag = f"{missing} {'thing' if missing == 1 else 'things'}, no doubt" if missing else "Nothing is missing"
+        way = Box(
+            "Not computed this way", tag, Use.YES, self.not_computed or ("All that this report knows of.",), False
+        )
+        return self._box("The data", Part.DATA, (self.used,)), self._box("The model", Part.MODEL, ()), way
+
+    def _box(self, title: str, part: Part, first: tuple[str, ...]) -> Box:
+        points = [point for point in self.points if point.part is part]
+        tag = f"{len(points)} {'doubt' if len(points) == 1 else 'doubts'}" if points else "No doubt found"
+        said = (*first, *(point.text for point in points), *(text for of, text in self.facts if of is part))
+        return Box(title, tag, max((point.use for point in points), default=Use.YES), said)
+
     def __str__(self) -> str:
-        return "\n".join([str(self.use), self.about, self.left_out, *(f"- {point.text}" for point in self.points)])
+        more = [f"Not computed this way: {' '.join(self.not_computed)}"] if self.not_computed else []
+        return "\n".join([str(self.use), self.about, self.used, *(f"- {point.text}" for point in self.points), *more])
 
 
-def verdict(result: Result, orders: FederatedComparison | None = None) -> ReportVerdict:
+def verdict(result: Result, orders: FederatedComparison | None = None, **known: Any) -> ReportVerdict:
     """Judge a fitted estimator, a result of ``Federation.fit``, or a comparison of orders.
+
+    Parameters
+    ----------
+    result : fitted estimator, FederatedFit or FederatedOrders
+    orders : FederatedOrders, optional
+        The comparison that a single result is from.
+    **known
+        Further fields of :class:`~consilience.report.subject.Subject`.
 
     Examples
     --------
@@ -97,10 +166,11 @@ def verdict(result: Result, orders: FederatedComparison | None = None) -> Report
     >>> data = soft(2000, n_experts=2, n_features=3, random_state=0)
     >>> print(verdict(MixtureOfExpertsRegressor(2, random_state=0).fit(data.X, data.y)))
     This result can be used.
-    2 experts, from 2,000 rows or groups.
-    All rows were at one place.
+    There are two kinds of rows, among 2,000 rows.
+    All rows were at one place, or nothing is known of single sites.
+    Not computed this way: Intervals of predictions for single patterns of the covariates.
     """
-    return judge(Subject.of(result, orders=orders) if orders is not None else Subject.of(result))
+    return judge(Subject.of(result, orders=orders, **known) if orders is not None else Subject.of(result, **known))
 
 
 def judge(subject: Subject) -> ReportVerdict:
@@ -108,14 +178,49 @@ def judge(subject: Subject) -> ReportVerdict:
     checks = (_doubts, _end, _number_of_experts, _starts, _sites, _suspicions, _influential, _own_experts)
     later = (_differences, _sharp_gate, _withheld, _confounded_effects)
     points = [point for check in (*checks, *later) for point in check(subject)]
-    model = subject.model
-    K, name = model.mixture_.K, noun(model)
-    privacy = None if subject.result is None else getattr(subject.result.fit, "privacy", None)
-    labels = f"{format_count(model.n_labels_)} rows or groups"
-    labels = labels if privacy is None else f"about {model.n_labels_:,.0f} rows, by sums with noise ({privacy})"
-    about = f"{K} {name}{'s' if K > 1 else ''}, from {labels}"
-    about += f" at {_count(len(_used_sites(subject)), 'site')}." if subject.sites else "."
-    return ReportVerdict(tuple(sorted(points, key=lambda point: -point.use)), about, _left_out(subject))
+    plain = [replace(point, text=without_advice(point.text)) for point in points]
+    return ReportVerdict(
+        tuple(sorted(plain, key=lambda point: -point.use)),
+        _about(subject),
+        _left_out(subject),
+        tuple(_facts(subject, points)),
+        tuple(_not_computed(subject)),
+    )
+
+
+ADVICE = re.compile(
+    r"\s*[;:,(]\s*(?:or )?(?:use|try|see|raise|fit|a round of refinement finds out)\b"
+    r"[^;.]*(?:OneShot|FederatedEM|SharedCentre|ClusteredClients|PrivateScoring|FedGrEM|n_init|select_order|finds out)"
+    r"[^;.]*|\s*Raise n_init",
+)
+"""Advice in the words of the library, which says nothing to a reader without it."""
+
+
+def without_advice(text: str) -> str:
+    """Return a sentence without advice that names settings of the library.
+
+    Examples
+    --------
+    >>> without_advice("It explains the rows of no site: try FederatedEM.")
+    'It explains the rows of no site.'
+    """
+    return ADVICE.sub("", text)
+
+
+def _about(subject: Subject) -> str:
+    model, words = subject.model, subject.words
+    K, n, privacy = model.mixture_.K, model.n_labels_, subject.privacy
+    rows = words.count_rows(n) if privacy is None else f"about {words.count_rows(n)}, by sums with noise ({privacy})"
+    at = f" at {words.count_sites(len(_used_sites(subject)))}" if subject.sites else ""
+    if K == 1:
+        return f"One model describes all {rows}{at}."
+    several = words.rows[1]
+    return f"There are {count_word(K)} kinds of {several}, among {rows}{at}."
+
+
+def count_word(n: int) -> str:
+    """Return a small number as a word."""
+    return ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")[n] if n < 10 else str(n)
 
 
 # ---------------------------------------------------------------------- sites
@@ -127,34 +232,46 @@ def _used_sites(subject: Subject) -> list[SiteReport]:
 
 def _left_out(subject: Subject) -> str:
     """Say which sites were left out, and why."""
-    asked = () if subject.result is None else subject.result.record.sites
+    asked, words = () if subject.result is None else subject.result.record.sites, subject.words
     if not subject.sites and not asked:
-        return "All rows were at one place."
+        return f"All {words.rows[1]} were at one place, or nothing is known of single {words.sites[1]}."
     if not subject.sites and not subject.dropped:
-        return f"{_count(len(asked), 'site')} were asked for sums, and none was left out: nothing is known of each."
+        n = words.count_sites(len(asked))
+        return f"{n} were asked for sums, and none was left out: nothing is known of each."
     left = [site for site in subject.sites if is_left_out(subject, site)]
     known = {site.name for site in left}
     gone = [f"{name} ({why.rstrip('.')})" for name, why in subject.dropped.items() if name not in known]
     said = [*(f"{site.name}: {site_reason(subject, site)}" for site in left), *gone]
+    said += [f"{name}: it sent nothing" for name in subject.absent]
+    total = len(subject.sites) + len(gone) + len(subject.absent)
     if not said:
-        return "No site was left out."
+        return f"{total} of {words.count_sites(total)} {_was(total)} used.{_invitation(subject)}"
     more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
-    total = len(subject.sites) + len(gone)
-    return f"{len(said)} of {total} sites {_was(len(said))} left out. {'; '.join(said[:NAMED]).rstrip('.?')}{more}."
+    first = f"{len(said)} of {words.count_sites(total)} {_was(len(said))} left out."
+    return f"{first} {'; '.join(said[:NAMED]).rstrip('.?')}{more}.{_invitation(subject)}"
+
+
+def _invitation(subject: Subject) -> str:
+    """Say that nobody knows who was invited, where files came without a roster."""
+    if not subject.files or subject.invited is not None:
+        return ""
+    return f" No list of invited {subject.words.sites[1]} was given: one that sent nothing would not be named here."
 
 
 def _sites(subject: Subject) -> Iterator[Point]:
     left = [site.name for site in subject.sites if is_left_out(subject, site)]
     left += [name for name in subject.dropped if name not in left]
+    left += subject.absent
     if left:
         total = len({*(site.name for site in subject.sites), *left})
-        grave = Use.NO if 2 * len(left) >= total else Use.CARE
-        yield Point(grave, f"The result says nothing about {_names(left)}: {_were(len(left))} left out.")
+        grave = Use.NO if 2 * len(left) >= total and len(left) > len(subject.absent) else Use.CARE
+        text = f"The result says nothing about {_names(left)}: {_were(len(left))} left out."
+        yield Point(grave, text, Part.DATA)
     partly = [site for site in subject.sites if site_status(site) in IN_PART and not is_left_out(subject, site)]
     for site in partly[:NAMED]:
-        yield Point(Use.CARE, f"{site.name} was used in part: {site_reason(subject, site)}.")
+        yield Point(Use.CARE, f"{site.name} was used in part: {site_reason(subject, site)}.", Part.DATA)
     if len(partly) > NAMED:
-        yield Point(Use.CARE, f"{len(partly) - NAMED} more sites were used in part.")
+        yield Point(Use.CARE, f"{len(partly) - NAMED} more sites were used in part.", Part.DATA)
     worse = [site.name for site in _used_sites(subject) if is_explained_worse(site)]
     if worse:
         yield Point(
@@ -174,11 +291,11 @@ def _suspicions(subject: Subject) -> Iterator[Point]:
         if columns:
             what = "; ".join(columns).rstrip(".?")
             text = f"The data of {site.name} may be wrong, and were used as they are: {what}. Ask the site."
-            yield Point(Use.NO, text)
+            yield Point(Use.NO, text, Part.DATA)
         others = [each for each in survey.suspicions.get(site.name, ()) if each not in columns]
         others += filter(None, [survey.questions.get(site.name, "")])
         if others:
-            yield Point(Use.CARE, f"{site.name} was used, though {'; '.join(others)}.")
+            yield Point(Use.CARE, f"{site.name} was used, though {'; '.join(others)}.", Part.DATA)
 
 
 def _influential(subject: Subject) -> Iterator[Point]:
@@ -186,21 +303,24 @@ def _influential(subject: Subject) -> Iterator[Point]:
     found = [] if subject.result is None else unit_influences(subject.model, subject.result.fit)
     for each in found:
         if each.large:
-            yield Point(Use.CARE, f"The result depends on one site: {each}.")
+            yield Point(
+                Use.CARE,
+                f"The result depends on one site: without {each.unit} an effect within one kind would change by "
+                f"{abs(each.change.change):.1f} standard errors.",
+            )
 
 
 def _own_experts(subject: Subject) -> Iterator[Point]:
-    """Name experts that rest on the rows of one site only."""
-    combination = subject.combination
-    if combination is None or len(combination.plan) < 3 or (subject.rivals and subject.rivals.from_site):
+    """Name kinds that rest on the rows of one site only."""
+    if len(subject.plan) < 3:
         return
-    for k in range(subject.model.mixture_.K):
-        having = [name for name, labels in combination.plan.items() if np.any(labels == k)]
+    for kind in kinds_of(subject.model, subject.words):
+        having = [name for name, labels in subject.plan.items() if np.any(labels == kind.expert)]
         if len(having) == 1:
             yield Point(
                 Use.CARE,
-                f"{noun(subject.model).capitalize()} {k} was found at one site only, {having[0]}: it may be a property "
-                "of that site, or an error in its data.",
+                f"{kind.title} was found at one site only, {having[0]}: it may be a property of that site, or an error "
+                "in its data.",
             )
 
 
@@ -213,11 +333,12 @@ def _differences(subject: Subject) -> Iterator[Point]:
     known = np.isfinite(found.Q) & np.isfinite(found.I2)
     different = known & (found.p_value < DIFFERENT)
     if different.any():
-        share = f"{np.max(found.I2[different]):.0%}".replace("%", " %")
+        share, sites = f"{np.max(found.I2[different]):.0%}".replace("%", " %"), subject.words.sites[1]
         yield Point(
             Use.CARE,
-            f"The sites differ in {int(different.sum())} of {int(known.sum())} effects, by more than chance (up to "
-            f"{share} of the variation): the result is an average over sites, and need not hold at each of them.",
+            f"The {sites} differ in {int(different.sum())} of {int(known.sum())} coefficients, by more than chance "
+            f"(up to {share} of the variation): the result is an average over {sites}, and need not hold at each of "
+            "them.",
         )
 
 
@@ -239,18 +360,18 @@ def _end(subject: Subject) -> Iterator[Point]:
 
 
 def _number_of_experts(subject: Subject) -> Iterator[Point]:
-    """Say whether fewer experts describe the rows as well."""
-    model, K = subject.model, subject.model.mixture_.K
+    """Say whether fewer kinds describe the rows as well."""
+    model, K, rows = subject.model, subject.model.mixture_.K, subject.words.rows[1]
     if is_needless(model):
         yield Point(
-            Use.NO, f"One {noun(model)} alone describes the rows as well: the data do not show that there are {K}."
+            Use.NO, f"One model alone describes the {rows} as well: the data do not show that there are {K} kinds."
         )
     orders = subject.orders
     if orders is not None and orders.best_order != K:
         yield Point(
             Use.NO,
-            f"The comparison prefers {_count(orders.best_order, noun(model))} to {K} ({orders.criterion.upper()}): the "
-            f"data do not show that there are {K}.",
+            f"The comparison prefers {_count(orders.best_order, 'kind')} to {K} ({orders.criterion.upper()}): the data "
+            f"do not show that there are {K}.",
         )
 
 
@@ -260,12 +381,12 @@ def _starts(subject: Subject) -> Iterator[Point]:
         yield Point(
             Use.CARE,
             f"Searches from different starting points ended at different results ({model.starts_}): another result may "
-            "describe the rows as well. Raise n_init.",
+            f"describe the {subject.words.rows[1]} as well.",
         )
 
 
 def _sharp_gate(subject: Subject) -> Iterator[Point]:
-    """Say where experts take over from each other within a small range, and sites are small."""
+    """Say where kinds take over from each other within a small range, and sites are small."""
     model = subject.model
     known = (getattr(site, "weight", np.nan) for site in _used_sites(subject))
     weights = [weight for weight in known if np.isfinite(weight)]
@@ -275,9 +396,8 @@ def _sharp_gate(subject: Subject) -> Iterator[Point]:
     if median < SMALL * model.n_parameters_ and steepness(model) > SHARP:
         yield Point(
             Use.CARE,
-            f"The {noun(model)}s take over from each other within a small range of the columns (a sharp gate), and the "
-            f"sites are small (half of them have {format_count(round(median))} rows or fewer): where the border is, is "
-            "uncertain.",
+            "The kinds take over from each other within a small range of the columns, and the sites are small (half of "
+            f"them have {format_count(round(median))} rows or fewer): where the border is, is uncertain.",
         )
 
 
@@ -288,19 +408,41 @@ def steepness(model: FittedMixture) -> float:
     return float(max(np.linalg.norm(a - b) for a in slopes for b in slopes))
 
 
+PARTS = {"experts": "of the effects", "gate": "of who belongs to which kind", "shapes": "of the scatter"}
+
+
 def _withheld(subject: Subject) -> Iterator[Point]:
-    model = subject.model
-    parts = {
-        "experts": "of the effects",
-        "gate": f"of which rows belong to which {noun(model)}",
-        "shapes": "of the scatter",
-    }
+    """Say which intervals a fault of the fit forbids; those that need a further exchange are no doubt."""
     by_reason: dict[str, list[str]] = {}
-    for part, reason in model.inference_.withheld.items():
-        if model.mixture_.K > 1 or part != "gate":
-            by_reason.setdefault(reason, []).append(parts.get(part, f"of {part}"))
+    for part, reason in subject.model.inference_.withheld.items():
+        if (subject.model.mixture_.K > 1 or part != "gate") and UNREFINED not in reason:
+            by_reason.setdefault(reason, []).append(PARTS.get(part, f"of {part}"))
     for reason, what in by_reason.items():
         yield Point(Use.CARE, f"There are no intervals {' and '.join(what)}: {reason}.")
+
+
+UNREFINED = "without a round of refinement"
+"""Part of the reason of intervals that one exchange of files does not have."""
+
+
+def _not_computed(subject: Subject) -> Iterator[str]:
+    """Say what the way of working does not give, and what would."""
+    model, words = subject.model, subject.words
+    K = model.mixture_.K
+    lacking = [part for part, reason in model.inference_.withheld.items() if UNREFINED in reason]
+    what = [PARTS[part] for part in ("gate", "shapes") if part in lacking and (K > 1 or part != "gate")]
+    if what:
+        yield f"Intervals {' and '.join(what)}: they need a second exchange with the {words.sites[1]}."
+    if not model.mixture_.experts.classes and model.mixture_.design.d:
+        yield "Intervals of predictions for single patterns of the covariates."
+    if K > 1 and subject.orders is None and model.single_bic_ is None and not _is_compared_with_one(subject):
+        yield "Whether one model for all would do as well."
+    if subject.result is not None and subject.X is None:
+        yield f"How well predictions agree with real values at each of the {words.sites[1]}."
+
+
+def _is_compared_with_one(subject: Subject) -> bool:
+    return bool(np.isfinite(getattr(subject.rivals, "one_regression", np.nan)))
 
 
 def _confounded_effects(subject: Subject) -> Iterator[Point]:
@@ -309,6 +451,44 @@ def _confounded_effects(subject: Subject) -> Iterator[Point]:
             Use.CARE,
             f"The data cannot tell some effects apart: {'; '.join(subject.model.unidentified_)}. They are shown as 0.",
         )
+
+
+def _facts(subject: Subject, points: list[Point]) -> Iterator[tuple[Part, str]]:
+    """Say what was looked at and is in no doubt."""
+    words, model = subject.words, subject.model
+    if len(_used_sites(subject)) > 1 and not any(point.part is Part.DATA and point.use is Use.NO for point in points):
+        yield Part.DATA, f"Nothing was found that looks like a wrong unit at one of the {words.sites[1]}."
+    found = single_bic(subject)
+    if model.mixture_.K > 1 and found is not None and found > own_bic(model):
+        own = signed(f"{own_bic(model):,.0f} against {found:,.0f}")
+        K = count_word(model.mixture_.K).capitalize()
+        yield Part.MODEL, f"{K} kinds describe the {words.rows[1]} better than one model for all: BIC {own}."
+    units = [] if subject.result is None else unit_influences(model, subject.result.fit)
+    if units and not any(each.large for each in units):
+        yield Part.MODEL, f"No single {words.sites[0]} decides the result."
+    differ = any("by more than chance (up to" in point.text for point in points)
+    if subject.combination is not None and not differ and len(_used_sites(subject)) > 1:
+        yield Part.MODEL, f"The {words.sites[1]} agree in the effects as far as chance allows."
+    if model.converged_:
+        yield Part.MODEL, "The computation has converged."
+
+
+def own_bic(model: FittedMixture) -> float:
+    """Return the BIC of the model."""
+    return float(bic(model.log_likelihood_, model.n_parameters_, model.n_labels_))
+
+
+def single_bic(subject: Subject) -> float | None:
+    """Return the BIC of one model for all rows, from the rows or by algebra from the files; None if it is not known."""
+    model = subject.model
+    if model.single_bic_ is not None:
+        return model.single_bic_
+    value = float(getattr(subject.rivals, "one_regression", np.nan))
+    if not np.isfinite(value) or model.mixture_.K == 1:
+        return None
+    per_expert = model.inference_.estimates
+    free = len(terms_read(model)[1]) * per_expert.experts.shape[1] + per_expert.log_shapes.shape[1]
+    return float(bic(value, free, model.n_labels_))
 
 
 # ---------------------------------------------------------------------- phrases
@@ -329,65 +509,3 @@ def _was(n: int) -> str:
 
 def _were(n: int) -> str:
     return "it was" if n == 1 else "they were"
-
-
-# ---------------------------------------------------------------------- a site in words
-
-
-NOT_SHOWN_ELSEWHERE = "its data follow patterns that no other site shows"
-LEFT = ("set aside", "no model", "empty", "dropped", "no answer")
-"""Statuses of sites of which nothing was used."""
-IN_PART = ("used in part", "on its own", "shared in part")
-
-
-def site_status(site: SiteReport) -> str:
-    """Return the status of a site, such as ``"used"`` or ``"set aside"``."""
-    return str(getattr(site, "status", "used"))
-
-
-def is_left_out(subject: Subject, site: SiteReport) -> bool:
-    """Whether nothing of a site is in the result."""
-    return site.name in subject.dropped or site_status(site) in LEFT
-
-
-def site_reason(subject: Subject, site: SiteReport) -> str:
-    """Return why a site was left out, wholly or in part, with what is suspect of its columns; empty if it was not."""
-    if site.name in subject.dropped:
-        return f"it did not take part to the end ({subject.dropped[site.name].rstrip('.')})"
-    said = _in_words(site)
-    columns = [] if subject.result is None else columns_in_doubt(subject, site.name)
-    return "; ".join([said, *columns]) if said and columns else said
-
-
-def columns_in_doubt(subject: Subject, name: str) -> list[str]:
-    """Return what is suspect about the columns of a site: units, mostly."""
-    found = () if subject.result is None else subject.result.fit.survey.suspicions.get(name, ())
-    return [each for each in found if each.endswith("?") or "units" in each]
-
-
-def is_explained_worse(site: SiteReport) -> bool:
-    """Whether the result explains the rows of a site worse than its own model does, by more than chance."""
-    return any(WORSE in each for each in site.remarks)
-
-
-def _in_words(site: SiteReport) -> str:
-    if isinstance(site, SiteEvidence):
-        return _of_evidence(site)
-    if isinstance(site, SiteShare):
-        keeps = "its own model explains its rows better than the shared one, and it keeps it"
-        return {"no answer": "it sent no answer", "on its own": keeps}.get(site.status, "; ".join(site.reasons))
-    if site_status(site) == "set aside":
-        return "its data do not follow the pattern of the other sites"
-    return "it has no rows" if site_status(site) == "empty" else "; ".join(site.reasons)
-
-
-def _of_evidence(site: SiteEvidence) -> str:
-    if site.copy_of is not None:
-        return f"its model is the same as that of {site.copy_of}, so that one of them is a copy"
-    if site.status == "no model":
-        return "it has too few rows for a model of its own"
-    if site.status == "set aside":
-        return NOT_SHOWN_ELSEWHERE
-    if not all(site.experts):
-        return "a part of its rows follows a pattern that no other site shows; the other part was used"
-    return "" if site.gate else "which of its rows follow which pattern is different from the other sites"

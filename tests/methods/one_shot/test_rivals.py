@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,9 +14,11 @@ from consilience import Federation, MixtureOfExpertsRegressor, OneShot
 from consilience.datasets import soft
 from consilience.errors import ConsilienceWarning, UntrustedWarning
 from consilience.fit import Specification, fit_mixture
-from consilience.methods.one_shot.refinement import Contest, Rivals, unrefined_rivals
+from consilience.messages import FitSite
+from consilience.methods.one_shot.refinement import Contest, Rivals, regression_of_moments, unrefined_rivals
 from consilience.model import Rows, expect
 from consilience.model.summary import ColumnSummary
+from consilience.site import Site, answer
 
 pytestmark = pytest.mark.usefixtures("few_points")
 
@@ -101,3 +104,16 @@ def test_the_distribution_of_the_responses_is_no_rival_of_one_regression_or_of_c
         mixture = Specification(K=K, family=family).blank(summary)
         found = unrefined_rivals(SimpleNamespace(mixture=mixture, weight=9.0), summary)
         assert np.isnan(found.constant)
+
+
+def test_one_regression_follows_from_the_moments_of_the_sites() -> None:
+    data = soft(1500, n_experts=2, n_features=3, random_state=1)
+    X, y = data.X + np.array([4.0, 0.0, -2.0]), data.y
+    parts = [Site(str(i), Rows(X[i::3], y[i::3, None])) for i in range(3)]
+    question = FitSite(Specification(K=2, expert_columns=(0, 2)), (2,), seed=0)
+    fits = {site.name: answer(question, site) for site in parts}
+    design = np.column_stack([np.ones(len(y)), X[:, [0, 2]]])
+    residual = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    exact = -0.5 * (np.log(2 * np.pi * np.mean(residual**2)) + 1)
+    assert abs(regression_of_moments(fits, (0, 2)) - exact) < 1e-6
+    assert np.isnan(regression_of_moments({**fits, "none": replace(fits["0"], model=None)}, (0, 2)))

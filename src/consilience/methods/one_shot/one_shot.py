@@ -134,8 +134,11 @@ class OneShot(Method):
         found = [combination for combination in combinations if combination is not None]
         done: Sequence[CombinedFit | OwnGatesFit]
         if self.refine == 0:
+            columns = task.specifications[0].expert_columns
             combined = [
-                replace(unrefined_fit(each, penalty), survey=survey, rivals=unrefined_rivals(each, summary))
+                replace(
+                    unrefined_fit(each, penalty), survey=survey, rivals=unrefined_rivals(each, summary, fits, columns)
+                )
                 for each in found
             ]
             combined = [with_plan_changes(fit, task.institutions) for fit in combined]

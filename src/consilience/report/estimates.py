@@ -1,0 +1,199 @@
+"""Effects of covariates within each kind: in all sites, at each site, in a further one, and without each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import exp, log, nan, sqrt
+
+import numpy as np
+from scipy.special import ndtri, stdtrit
+
+from consilience.errors import InvalidInputError
+from consilience.fitted.protocols import FederatedResult, FittedMixture, response_names
+from consilience.methods import CombinedFit
+from consilience.plot.federated_results import site_forest
+from consilience.report.kinds import LEVEL, Kind
+from consilience.report.scale import NaturalStep
+
+Interval = tuple[float, float, float]
+"""An estimate and the bounds of its interval."""
+
+
+@dataclass(frozen=True)
+class SiteEffect:
+    """The effect at one site, with its share in the information of all sites; NaN where it is not known."""
+
+    name: str
+    interval: Interval
+    weight: float
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far sites agree in one effect.
+
+    Parameters
+    ----------
+    I2 : float
+        Share of the variation between sites that chance does not explain.
+    I2_interval : (float, float)
+        Test-based interval (Higgins and Thompson 2002).
+    tau : float
+        Standard deviation between sites, for the step.
+    p : float
+        P-value of Cochran's Q.
+    next_site : (float, float)
+        Prediction interval of the effect at a further site (Higgins, Thompson and Spiegelhalter 2009).
+    """
+
+    I2: float
+    I2_interval: tuple[float, float]
+    tau: float
+    p: float
+    next_site: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What goes with a step of a covariate within one kind, as changes of the linear predictor.
+
+    Parameters
+    ----------
+    kind : Kind
+    step : NaturalStep
+    response : str
+        Name of one of several responses; empty if there is one.
+    all : Interval
+    sites : tuple of SiteEffect
+    agreement : Agreement or None
+    without : mapping of str to float
+        The estimate without each institution.
+    error : float
+        Standard error, without the variance between sites if changes without sites are measured in it.
+    """
+
+    kind: Kind
+    step: NaturalStep
+    response: str
+    all: Interval
+    sites: tuple[SiteEffect, ...] = ()
+    agreement: Agreement | None = None
+    without: Mapping[str, float] = field(default_factory=dict)
+    error: float = nan
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval excludes no effect."""
+        return not self.all[1] <= 0 <= self.all[2]
+
+
+def find_effects(
+    model: FittedMixture, result: FederatedResult | None, kinds: tuple[Kind, ...], steps: list[NaturalStep]
+) -> list[Effect]:
+    """Return the effect of each step within each kind on each response: all kinds of a step beside each other."""
+    names = response_names(model)
+    of = [""] if len(names) == 1 else names
+    return [
+        _effect(model, result, kind, step, c=c, response=name)
+        for c, name in enumerate(of)
+        for step in steps
+        for kind in kinds
+    ]
+
+
+def _effect(
+    model: FittedMixture, result: FederatedResult | None, kind: Kind, step: NaturalStep, *, c: int, response: str
+) -> Effect:
+    k, t, inference = kind.expert, step.place, model.inference_
+    bounds = (inference.estimates, *inference.interval(LEVEL))
+    estimate, lower, upper = (float(step.size * part.experts[k, c, t]) for part in bounds)
+    joint = (estimate, min(lower, upper), max(lower, upper))
+    if result is None:
+        return Effect(kind, step, response, joint)
+    without, error = _without(model, result, k, c, step)
+    return Effect(
+        kind,
+        step,
+        response,
+        joint,
+        _at_sites(result, k, c, step),
+        _agreement(model, result, k, c, step),
+        without,
+        error,
+    )
+
+
+def _at_sites(result: FederatedResult, k: int, c: int, step: NaturalStep) -> tuple[SiteEffect, ...]:
+    """Return the effect at each site; nothing where a method gets no estimates of single sites."""
+    if not isinstance(result.fit, CombinedFit) and not result.models:
+        return ()
+    try:
+        found = site_forest(result, k, c, step.place)
+    except (InvalidInputError, AttributeError):  # of several classes, or refined from a site's model
+        return ()
+    reach = ndtri(0.5 + LEVEL / 2) * np.sqrt(found.variances) * abs(step.size)
+    information = 1 / found.variances
+    weights = information / np.nansum(information) if np.isfinite(information).any() else information
+    at = found.estimates * step.size
+    rows = zip(found.names, at, at - reach, at + reach, weights, strict=True)
+    return tuple(SiteEffect(name, (float(b), float(low), float(high)), float(w)) for name, b, low, high, w in rows)
+
+
+def _agreement(model: FittedMixture, result: FederatedResult, k: int, c: int, step: NaturalStep) -> Agreement | None:
+    combination = getattr(result.fit, "combination", None)
+    if combination is None:
+        return None
+    found, at = combination.heterogeneity, c * model.mixture_.design.p + step.place
+    if at >= found.Q.shape[1] or not np.isfinite(found.Q[k, at]) or found.df[k, at] < 1:
+        return None
+    Q, df, tau2 = (float(part[k, at]) for part in (found.Q, found.df, found.tau2))
+    error = float(model.inference_.standard_errors().experts[k, c, step.place])
+    reach = float(stdtrit(df - 1, 0.5 + LEVEL / 2)) * sqrt(error**2 + tau2) if df >= 2 else nan
+    centre = float(model.inference_.estimates.experts[k, c, step.place])
+    ends = sorted(step.size * (centre + sign * reach) for sign in (-1, 1))
+    return Agreement(
+        float(found.I2[k, at]),
+        I2_interval(Q, df),
+        sqrt(max(tau2, 0.0)) * abs(step.size),
+        float(found.p_value[k, at]),
+        (ends[0], ends[1]),
+    )
+
+
+def I2_interval(Q: float, df: float) -> tuple[float, float]:
+    """Return the test-based 95 % interval of I² (Higgins and Thompson 2002).
+
+    Examples
+    --------
+    >>> [round(end, 2) for end in I2_interval(8.0, 4.0)]
+    [0.0, 0.81]
+    """
+    k = df + 1
+    if k < 3 or Q <= 0:
+        return nan, nan
+    H = log(sqrt(Q / df))
+    if k < Q:
+        error = 0.5 * (log(Q) - log(df)) / (sqrt(2 * Q) - sqrt(2 * k - 3))
+    else:
+        error = sqrt(1 / (2 * (k - 2)) * (1 - 1 / (3 * (k - 2) ** 2)))
+    return _bound(error, H, -1), _bound(error, H, 1)
+
+
+def _bound(error: float, log_H: float, sign: int) -> float:
+    return max(0.0, 1 - 1 / exp(log_H + sign * float(ndtri(0.975)) * error) ** 2)
+
+
+def _without(
+    model: FittedMixture, result: FederatedResult, k: int, c: int, step: NaturalStep
+) -> tuple[dict[str, float], float]:
+    """Return the effect without each institution, and the standard error in which changes are measured."""
+    found, at = result.fit.left_out, model.inference_.estimates
+    if found is None:
+        return {}, nan
+    _, C, p = at.experts.shape
+    i = at.gate.size + (k * C + c) * p + step.place
+    centre = float(at.experts[k, c, step.place])
+    errors = model.inference_.deviations() if found.errors is None else found.errors
+    changed = {unit: step.size * (centre + float(change[i])) for unit, change in found.changes.items()}
+    return {unit: value for unit, value in changed.items() if np.isfinite(value)}, float(errors[i]) * abs(step.size)

@@ -1,0 +1,286 @@
+"""The rows and sites that a result comes from, and whether the sites agree."""
+
+from __future__ import annotations
+
+from math import isfinite
+
+import numpy as np
+
+from consilience.fitted.protocols import join_words
+from consilience.methods import OwnGatesFit
+from consilience.report import svg
+from consilience.report.estimates import Effect
+from consilience.report.findings import Findings
+from consilience.report.page import Block, Figure, Flow, Note, Panel, Section, Table
+from consilience.report.scale import capitalise
+from consilience.report.sections.found import percent
+from consilience.report.sites import is_left_out, site_reason, site_status
+from consilience.report.subject import Subject
+
+SITES_DRAWN = 40
+"""Maximum number of sites in a forest; the supplement has all of them."""
+COLUMNS = 12
+"""Maximum number of sites with a column of their own."""
+FORESTS = 8
+"""Maximum number of effects with a forest: those that are shown in a kind, or differ most between sites."""
+
+
+# ---------------------------------------------------------------------- rows and sites
+
+
+def site_section(findings: Findings) -> Section | None:
+    """Return how many rows of which sites were used, and what kind of rows they are."""
+    subject, words = findings.subject, findings.words
+    if subject.result is None and not subject.characteristics:
+        return None
+    blocks: list[Block] = [_flow(subject)]
+    if subject.flow:
+        blocks.append(
+            _plain_table(
+                f"{words.rows[1].capitalize()} by {words.sites[0]}, from those read to those used.",
+                subject.flow,
+                "flow",
+            )
+        )
+    if subject.characteristics:
+        caption = f"{words.rows[1].capitalize()} by {words.sites[0]}."
+        blocks.append(
+            _plain_table(
+                caption, subject.characteristics, "characteristics", "Mean (standard deviation) or number (per cent)."
+            )
+        )
+    if subject.sites:
+        blocks.append(_site_table(subject))
+    return Section(f"{words.rows[1].capitalize()} and {words.sites[1]}", "rows", tuple(blocks))
+
+
+def _plain_table(caption: str, rows: tuple[tuple[str, ...], ...], key: str, note: str = "") -> Table:
+    """Return a table from a plain list of rows, its header first."""
+    head, *body = rows
+    return Table(caption, tuple(head), tuple(map(tuple, body)), tuple(range(1, len(head))), note, key)
+
+
+def _flow(subject: Subject) -> Flow:
+    words, used = subject.words, [site for site in subject.sites if not is_left_out(subject, site)]
+    steps = []
+    if subject.invited is not None:
+        steps.append((words.count_sites(len(subject.invited)), "invited"))
+    sent = len(subject.files) or len(subject.sites) or len(subject.result.record.sites if subject.result else ())
+    absent = f"; nothing came from {join_words(subject.absent)}" if subject.absent else ""
+    steps.append((words.count_sites(sent), f"{'sent a file' if subject.files else 'answered'}{absent}"))
+    if subject.sites:
+        left = len(subject.sites) - len(used)
+        steps.append((words.count_sites(len(used)), "used" + (f"; {left} left out" if left else "; none was left out")))
+    about = "" if subject.privacy is None else "about "
+    steps.append((f"{about}{words.count_rows(subject.model.n_labels_)}", "used"))
+    return Flow(tuple(steps))
+
+
+def _site_table(subject: Subject) -> Table:
+    """Return how each site was used, and what is to be known of it."""
+    rows_of, words = subject.rows_by_site, subject.words
+    total = sum(rows_of.values())
+    rows: list[tuple[str, ...]] = []
+    for site in subject.sites:
+        n = rows_of.get(site.name, float("nan"))
+        counts = (f"{n:,.0f}", percent(n / total)) if isfinite(n) and total else ("—", "—")
+        rows.append((site.name, *counts, site_status(site), _remarks(subject, site)))
+    rows += [(name, "—", "—", "absent", "in the roster, but nothing came") for name in subject.absent]
+    header: tuple[str, ...] = (words.sites[0], words.rows[1], "share", "status", "what is to be known")
+    if not any(row[-1] for row in rows):
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    return Table(f"How each {words.sites[0]} was used.", header, tuple(rows), (1, 2), key="sites", long=len(rows) > 24)
+
+
+def _remarks(subject: Subject, site: object) -> str:
+    """Return the reasons and remarks on a site; those on its influence are told in the section on agreement."""
+    said = [site_reason(subject, site), *site.reasons, *site.remarks]  # type: ignore[arg-type, attr-defined]
+    return "; ".join(dict.fromkeys(each for each in said if each))
+
+
+# ---------------------------------------------------------------------- agreement
+
+
+def agreement_section(findings: Findings) -> Section | None:
+    """Return every effect at every site as forests, what a further site may show, and the result without each site."""
+    subject, words = findings.subject, findings.words
+    drawn = [each for each in findings.effects if each.sites]
+    own_gates = subject.result is not None and isinstance(subject.result.fit, OwnGatesFit)
+    if not drawn and not own_gates and not any(each.without for each in findings.effects):
+        return None
+    blocks: list[Block] = [*_words_on_agreement(findings)]
+    if own_gates:
+        blocks.append(_share_table(findings))
+    if drawn and len(drawn[0].sites) <= SITES_DRAWN:
+        blocks += [_forests(findings, drawn), Note(_marks(words.sites[0]))]
+    elif drawn:
+        blocks.append(
+            f"{words.count_sites(len(drawn[0].sites))} are too many to draw: the supplement has their numbers."
+        )
+    blocks += _without_sites(findings)
+    return Section(f"Do the {words.sites[1]} agree?", "agree", tuple(blocks))
+
+
+def _marks(site: str) -> str:
+    return (
+        f"Squares: single {site}s, area by weight, which is the share of the information on this effect. Diamond: all. "
+        f"Bar “next”: where the effect at a further {site} would lie (95 % prediction interval). I²: share of the "
+        "variation beyond chance (95 % interval); p of Cochran’s Q."
+    )
+
+
+def _words_on_agreement(findings: Findings) -> list[str]:
+    known = [each for each in findings.effects if each.agreement is not None]
+    if not known:
+        return []
+    words = findings.words
+    worst = max(known, key=lambda each: each.agreement.I2 if each.agreement else 0.0)
+    found = worst.agreement
+    assert found is not None  # noqa: S101 - of those that are known
+    if found.I2 == 0:
+        return [
+            f"In no effect do the {words.sites[1]} differ by more than chance would make them (I² is 0 % throughout)."
+        ]
+    of = f"{worst.step}{_within(findings, worst)}"
+    figures = f"I² {percent(found.I2)}{_interval_of(found.I2_interval)}, p {p_value(found.p)}"
+    said = f"They differ most in the effect of {of}: {figures}."
+    if isfinite(found.next_site[0]):
+        digits = findings.scale.digits(worst.all[0])
+        ends = [findings.scale.number(end, digits) for end in found.next_site]
+        said += (
+            f" At a further {words.sites[0]} it would lie between {ends[0]} and {ends[1]} ({findings.scale.heading})."
+        )
+    return [said]
+
+
+def _within(findings: Findings, effect: Effect) -> str:
+    return f" among {effect.kind.name}" if len(findings.kinds) > 1 else ""
+
+
+def _interval_of(ends: tuple[float, float]) -> str:
+    return f" ({100 * ends[0]:.0f} to {100 * ends[1]:.0f} %)" if isfinite(ends[0]) else ""
+
+
+def p_value(p: float) -> str:
+    """Return a p-value as people write it.
+
+    Examples
+    --------
+    >>> p_value(0.0001), p_value(0.034)
+    ('< 0.001', '0.03')
+    """
+    return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.01 else f"{p:.2f}"
+
+
+def _forests(findings: Findings, drawn: list[Effect]) -> Figure:
+    """Draw the forests of each step, the kinds beside each other on one axis."""
+    groups = []
+    steps = [step for step in findings.steps if any(each.step is step for each in drawn)]
+    chosen = sorted(steps, key=lambda step: -_interest(drawn, step))[:FORESTS]
+    for response in findings.responses:
+        for step in (each for each in steps if each in chosen):
+            own = [each for each in findings.effects_of(step, response) if each.sites]
+            if own:
+                axis = svg.forest_axis(own)
+                panels = tuple(_forest_panel(findings, each, axis) for each in own)
+                groups.append((f"{f'{response}: ' if response else ''}{capitalise(step.label)}: {step.words}", panels))
+    more = (
+        f" Of {len(steps)} effects those {FORESTS} that are surest or differ most are drawn."
+        if len(steps) > len(chosen)
+        else ""
+    )
+    scale = {"percent": "Change in per cent", "difference": "Difference", "ratio": "Ratio", "odds": "Odds ratio"}
+    unit = f" in {findings.scale.unit}" if findings.scale.kind == "difference" and findings.scale.unit else ""
+    note = f"{scale[findings.scale.kind]}{unit}; the grey line is no difference.{more}"
+    return Figure(
+        f"Effects at every {findings.words.sites[0]}.", note, tuple(groups), 2 if len(findings.kinds) != 3 else 3
+    )
+
+
+def _interest(drawn: list[Effect], step: object) -> float:
+    own = [each for each in drawn if each.step is step]
+    return max((each.agreement.I2 if each.agreement else 0.0) + 2 * each.is_shown for each in own)
+
+
+def _forest_panel(findings: Findings, effect: Effect, axis: tuple[float, float]) -> Panel:
+    i = findings.kinds.index(effect.kind)
+    picture = svg.forest(effect, findings.scale, f"{effect.kind.title}, {effect.step}", i=i, axis=axis)
+    found, below = effect.agreement, ""
+    if found is not None:
+        below = f"I² {percent(found.I2)}{_interval_of(found.I2_interval)}, p {p_value(found.p)}"
+    return Panel(effect.kind.title, picture, i, below)
+
+
+def _without_sites(findings: Findings) -> list[Block]:
+    """Return the effects without each site in turn, and the largest change in words."""
+    own = [each for each in findings.effects if each.without]
+    units = list(dict.fromkeys(unit for each in own for unit in each.without))
+    if not own or len(units) < 2:
+        return []
+    words, scale = findings.words, findings.scale
+    changes = [
+        (abs(value - each.all[0]) / each.error, unit, each, value)
+        for each in own
+        for unit, value in each.without.items()
+        if each.error > 0
+    ]
+    blocks: list[Block] = []
+    if changes:
+        size, unit, each, value = max(changes, key=lambda change: change[0])
+        digits = max(scale.digits(each.all[0]), scale.digits(value))
+        story = "never changes an effect by more than two standard errors" if size <= 2 else "matters"
+        blocks.append(
+            f"Leaving out one {words.sites[0]} {story}. The largest change is without {unit}, in the effect of "
+            f"{each.step}{_within(findings, each)}: {scale.number(value, digits)} in place of "
+            f"{scale.number(each.all[0], digits)} ({scale.heading}), {size:.1f} standard errors."
+        )
+    return [*blocks, _table_without(findings, own, units)]
+
+
+def _table_without(findings: Findings, own: list[Effect], units: list[str]) -> Table:
+    scale = findings.scale
+    rows: list[tuple[str, ...]] = []
+    for kind in findings.kinds:
+        if len(findings.kinds) > 1:
+            rows.append((kind.title,))
+        for each in own:
+            if each.kind is kind:
+                values = [each.without.get(unit, np.nan) for unit in units]
+                digits = min(scale.digits(each.all[0]) + 1, 4)
+                cells = (scale.number(v, digits) if isfinite(v) else "—" for v in (each.all[0], *values))
+                rows.append((f"{f'{each.response}: ' if each.response else ''}{each.step.title}", *cells))
+    header = ("effect", "all", *(f"without {unit}" for unit in units))
+    site = findings.words.sites[0]
+    return Table(
+        f"The result without each {site} in turn.",
+        header,
+        tuple(rows),
+        tuple(range(1, len(header))),
+        f"{scale.heading}.".capitalize(),
+        "without-sites",
+        len(rows) > 24,
+        len(units) > COLUMNS,
+    )
+
+
+def _share_table(findings: Findings) -> Table:
+    """Return the share of each kind at each site, where each site has a gate of its own."""
+    assert findings.subject.result is not None  # noqa: S101 - there are no sites without a result
+    fit = findings.subject.result.fit
+    columns = fit.shares(0.95)  # type: ignore[attr-defined]
+    names = {kind.expert: kind.title for kind in findings.kinds}
+    rows = tuple(
+        (str(site), names[int(k)], percent(share), f"{percent(low)} to {percent(high)}" if isfinite(low) else "—")
+        for site, k, share, low, high in zip(*columns.values(), strict=True)
+    )
+    header = (findings.words.sites[0], "kind", "share", "95 % interval")
+    note = f"The kinds are common to all; {fit.test}."  # type: ignore[attr-defined]
+    return Table(
+        f"Share of each kind at each {findings.words.sites[0]}.",
+        header,
+        rows,
+        (2, 3),
+        note,
+        "shares-by-site",
+        len(rows) > 24,
+    )

@@ -1,0 +1,290 @@
+"""Pictures as SVG, written by hand: marks have classes, so that they have the colours of the page, also in the dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import ceil, floor, isfinite, log10
+
+from consilience.report.estimates import Effect, SiteEffect
+from consilience.report.scale import ChangeScale, in_numbers, round_number
+
+WIDTH = 350
+"""Width of a panel in its own units: about that of a phone, so that texts are readable there."""
+LINE = 17
+COLOURS = 6
+"""Number of colours of kinds."""
+
+
+def colour(i: int) -> int:
+    """Return the number of the colour of the kind at this place."""
+    return i % COLOURS
+
+
+def draw(height: float, marks: Iterable[str], alt: str, width: float = WIDTH) -> str:
+    """Return a picture from its marks, with a text for those who do not see it."""
+    label = escape(alt, quote=True)
+    return f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{label}">{"".join(marks)}</svg>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, css: str = "l") -> str:
+    """Return a line."""
+    return f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
+
+
+def text(x: float, y: float, said: str, css: str = "", anchor: str = "start") -> str:
+    """Return a text; ``anchor`` is "start", "middle" or "end"."""
+    own = f' class="{css}"' if css else ""
+    place = "" if anchor == "start" else f' text-anchor="{anchor}"'
+    return f'<text{own} x="{x:.1f}" y="{y:.1f}"{place}>{escape(said)}</text>'
+
+
+def curve(points: Iterable[tuple[float, float]], css: str) -> str:
+    """Return a line through points."""
+    return f'<polyline class="{css}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
+
+
+def area(points: Iterable[tuple[float, float]], css: str) -> str:
+    """Return a filled area."""
+    return f'<polygon class="{css}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Values from ``low`` to ``high`` on a line from ``start`` to ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        """Return the place of a value; of one outside, the nearest end."""
+        inside = min(max(value, self.low), self.high)
+        return self.start + (inside - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+def nice_values(low: float, high: float, most: int = 4) -> list[float]:
+    """Return round values between two numbers.
+
+    Examples
+    --------
+    >>> nice_values(-0.3, 2.2)
+    [0.0, 1.0, 2.0]
+    """
+    if not high > low:
+        return [low]
+    step = round_number((high - low) / most)
+    while floor(high / step) - ceil(low / step) + 1 > most + 1:
+        step = round_number(2.1 * step)
+    return [i * step for i in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+
+
+# ---------------------------------------------------------------------- forests
+
+NUMBERS = 158
+"""Width of the columns of numbers and weights."""
+LONGEST = 15
+"""Maximum number of letters of a name in a picture."""
+
+
+def forest(
+    effect: Effect, scale: ChangeScale, title: str, *, i: int, axis: tuple[float, float], next_name: str = "next"
+) -> str:
+    """Draw an effect at each site, in all of them and in a further one, with numbers and weights.
+
+    Parameters
+    ----------
+    effect : Effect
+    scale : ChangeScale
+    title : str
+        What is drawn, for those who do not see it.
+    i : int
+        Place of the kind, for its colour.
+    axis : (float, float)
+        Ends of the axis, as changes of the linear predictor.
+    next_name : str
+        What a further site is called.
+    """
+    names = [_short(site.name) for site in effect.sites]
+    left = min(100.0, 6.4 * max(map(len, [*names, "site"]))) + 8
+    at = Axis(*axis, left, WIDTH - NUMBERS)
+    digits = scale.digits(effect.all[0])
+    marks, y = [_heading(scale)], 2 * LINE - 6
+    top = y - LINE + 6
+    for name, site in zip(names, effect.sites, strict=True):
+        marks += [text(0, y, name), *_site_marks(site, at, y, i), *_numbers(scale, site.interval, digits, y)]
+        marks += [text(WIDTH, y, f"{100 * site.weight:.0f} %", "", "end")] if isfinite(site.weight) else []
+        y += LINE
+    if at.low <= 0 <= at.high:
+        marks.insert(0, line(at(0), top, at(0), y + 2 * LINE, "r"))
+    marks += [line(0, y - 11, WIDTH, y - 11), text(0, y + 3, "all", "h")]
+    marks += [*_diamond(effect.all, at, y - 1, i), *_numbers(scale, effect.all, digits, y + 3, "h")]
+    y += LINE + 3
+    found = effect.agreement
+    if found is not None and isfinite(found.next_site[0]):
+        low, high = found.next_site
+        marks += [
+            text(0, y, next_name, "s"),
+            f'<path class="next k{colour(i)}" d="M{at(low):.1f} {y - 4}H{at(high):.1f}"/>',
+        ]
+        ends = " to ".join(scale.number(end, digits).removeprefix("+") for end in (low, high))
+        marks += [text(WIDTH - 42, y, ends, "s", "end")]
+        y += LINE
+    marks += _ticks(scale, at, y - 6)
+    return draw(y + 12, marks, _forest_alt(effect, scale, title))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def _heading(scale: ChangeScale) -> str:
+    return text(WIDTH - 42, 11, f"{scale.heading} (95 % CI)", "s", "end") + text(WIDTH, 11, "weight", "s", "end")
+
+
+def _site_marks(site: SiteEffect, at: Axis, y: float, i: int) -> list[str]:
+    estimate, low, high = site.interval
+    if not isfinite(estimate):
+        return []
+    size = 4 + 9 * (site.weight if isfinite(site.weight) else 0.1) ** 0.5
+    x = at(estimate)
+    bar = [line(at(low), y - 4, at(high), y - 4, f"k{colour(i)}")] if isfinite(low) else []
+    square = f'<rect class="f{colour(i)}" x="{x - size / 2:.1f}" y="{y - 4 - size / 2:.1f}" '
+    return [*bar, f'{square}width="{size:.1f}" height="{size:.1f}"/>']
+
+
+def _numbers(
+    scale: ChangeScale, interval: tuple[float, float, float], digits: int, y: float, css: str = ""
+) -> list[str]:
+    if not isfinite(interval[0]):
+        return [text(WIDTH - 42, y, "no estimate", "s", "end")]
+    said = scale.number(interval[0], digits)
+    if isfinite(interval[1]):
+        low, high = (scale.number(end, digits).removeprefix("+") for end in interval[1:])
+        said += f" ({low} to {high})"
+    return [text(WIDTH - 42, y, said, css, "end")]
+
+
+def _diamond(interval: tuple[float, float, float], at: Axis, y: float, i: int) -> list[str]:
+    b, low, high = interval
+    if not isfinite(low):
+        return [f'<circle class="f{colour(i)}" cx="{at(b):.1f}" cy="{y:.1f}" r="4"/>']
+    left, right = min(at(low), at(b) - 3), max(at(high), at(b) + 3)
+    return [area([(left, y), (at(b), y - 5), (right, y), (at(b), y + 5)], f"f{colour(i)}")]
+
+
+def _ticks(scale: ChangeScale, at: Axis, y: float) -> list[str]:
+    marks = [line(at.start, y, at.end, y, "r")]
+    low, high = scale.value(at.low), scale.value(at.high)
+    for value in nice_values(low, high, 3):
+        if (scale.kind in ("ratio", "odds") and value <= 0) or (scale.kind == "percent" and value <= -100):
+            continue
+        x = at(scale.predictor(value))
+        sign = "+" if value > 0 and scale.kind in ("percent", "difference") else ""
+        marks += [line(x, y, x, y + 4, "r"), text(x, y + 16, sign + in_numbers(round(value, 10)), "s", "middle")]
+    return marks
+
+
+def _forest_alt(effect: Effect, scale: ChangeScale, title: str) -> str:
+    return f"{title}: {scale.interval(*effect.all)} in all, {len(effect.sites)} sites drawn with their intervals"
+
+
+def forest_axis(effects: Sequence[Effect]) -> tuple[float, float]:
+    """Return the ends of the axis that several forests share; intervals that are very long are cut."""
+    estimates = [site.interval[0] for each in effects for site in each.sites if isfinite(site.interval[0])]
+    inner = [
+        v for each in effects for v in (*each.all, *(each.agreement.next_site if each.agreement else ())) if isfinite(v)
+    ]
+    low, high = min([0.0, *estimates, *inner]), max([0.0, *estimates, *inner])
+    room = max(high - low, 1e-9)
+    ends = [v for each in effects for site in each.sites for v in site.interval[1:] if isfinite(v)]
+    low, high = max(min([low, *ends]), low - room / 2), min(max([high, *ends]), high + room / 2)
+    return low - 0.03 * room, high + 0.03 * room
+
+
+# ---------------------------------------------------------------------- curves and densities
+
+
+def curves(
+    x: Sequence[float], lines: Sequence[tuple[Sequence[float], str]], dots: Sequence[tuple[float, float, str]], alt: str
+) -> str:
+    """Draw percentages along a covariate.
+
+    Parameters
+    ----------
+    x : sequence of float
+    lines : sequence of (values, class)
+        From 0 to 1, for each x.
+    dots : sequence of (x, value, class)
+        Points with their value in per cent beside them.
+    alt : str
+    """
+    height = 150.0
+    across, up = Axis(min(x), max(x), 30, WIDTH - 12), Axis(0, 1, height - 22, 10)
+    marks = [part for p in (0, 0.25, 0.5, 0.75, 1) for part in _level(p, up)]
+    marks += [text(across(v), height - 5, in_numbers(v), "s", "middle") for v in nice_values(min(x), max(x), 4)]
+    for values, css in lines:
+        marks.append(curve(((across(a), up(v)) for a, v in zip(x, values, strict=True)), css))
+    for a, v, css in dots:
+        marks += [f'<circle class="f{css}" cx="{across(a):.1f}" cy="{up(v):.1f}" r="3.2"/>']
+        side = "end" if across(a) > 80 else "start"
+        marks += [text(across(a) + (-3 if side == "end" else 3), up(v) - 8, f"{100 * v:.0f} %", f"t{css}", side)]
+    return draw(height, marks, alt)
+
+
+def _level(p: float, up: Axis) -> list[str]:
+    return [line(30, up(p), WIDTH - 12, up(p)), text(24, up(p) + 4, f"{100 * p:.0f}", "s", "end")]
+
+
+def densities(
+    x: Sequence[float],
+    layers: Sequence[Sequence[float]],
+    median: float,
+    *,
+    ticks: Sequence[tuple[float, str]],
+    alt: str,
+    top: float,
+) -> str:
+    """Draw the density of each kind along an axis, with the median as a line.
+
+    Parameters
+    ----------
+    x : sequence of float
+        Places on the axis.
+    layers : sequence of sequences of float
+        Density of each kind there, times its chance.
+    median : float
+        On the axis.
+    ticks : sequence of (float, str)
+    alt : str
+    top : float
+        Density at the top of the picture, the same in pictures beside each other.
+    """
+    height, base = 112.0, 92.0
+    across, up = Axis(x[0], x[-1], 6, WIDTH - 6), Axis(0, top, base, 6)
+    marks = []
+    for i, layer in enumerate(layers):
+        points = [(across(a), up(v)) for a, v in zip(x, layer, strict=True)]
+        marks.append(area([(across(x[0]), base), *points, (across(x[-1]), base)], f"d{colour(i)}"))
+    marks += [line(6, base, WIDTH - 6, base, "r"), line(across(median), 4, across(median), base, "ink")]
+    for place, said in ticks:
+        marks += [
+            line(across(place), base, across(place), base + 4, "r"),
+            text(across(place), base + 17, said, "s", "middle"),
+        ]
+    return draw(height, marks, alt)
+
+
+def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return 1, 2 and 5 times powers of ten between two positive numbers.
+
+    Examples
+    --------
+    >>> log_ticks(1.2, 45.0)
+    [2.0, 5.0, 10.0, 20.0]
+    """
+    found = [m * 10.0**e for e in range(floor(log10(low)) - 1, ceil(log10(high)) + 1) for m in (1, 2, 5)]
+    inside = [v for v in found if low <= v <= high]
+    return inside if len(inside) <= most else [v for v in inside if log10(v).is_integer()] or inside[::3]
