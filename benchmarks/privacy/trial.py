@@ -4,7 +4,8 @@ Four hospitals with 350 to 1,400 gamma stays (17 free parameters, a fresh draw e
 disease data (one expert), five hospitals of Parkinson's patients and the twelve stations of Beijing (two experts each).
 A run starts from the fit of the largest site. Errors are root mean squares over the parameters of the distance to the
 fit to all rows, in units of its standard errors; coverage is the share of 95 % intervals that hold its estimates. The
-noise is the operating system's: another run of the study has other figures.
+noise is the operating system's: another run of the study has other figures. Steps are computed from covariates as the
+dictionary of a study describes them: "with scales" is the same study with centre and scale for the one column without.
 
 Once for each, the commands are run as people run them: every site has its folder, maps and checks its own export, and
 answers in files; the largest site releases one file under limits, from which the run starts. Commands and approvals
@@ -48,6 +49,12 @@ STUDIES = HERE.parents[2] / "docs" / "studies"
 NOISE = 'trust = "noise"\nmethod = {{name = "PrivateScoring"}}\nprivacy = {{epsilon = {}}}\n'
 STAYS, ROWS = "stays", exports.ROWS
 EXPERTS = {"heart_disease": 1}
+STATED = " with scales"
+SCALES = {
+    "heart_disease": ('missing = "drop"\nabout = "Depression', "centre = 1\nscale = 1\n"),
+    "parkinsons": ('transform = "log"\n', "centre = -5\nscale = 0.5\n"),
+}
+"""Where a study states no centre and scale of a column, and what a study with noise states there."""
 Tables = dict[str, pa.Table]
 
 # ---------------------------------------------------------------- studies
@@ -57,8 +64,13 @@ def text_of(name: str) -> str:
     """The study without a method, for one number of experts."""
     if name == STAYS:
         return exports.STUDY
-    text = (STUDIES / name / "study.toml").read_text(encoding="utf-8")
-    return text.replace("experts = [1, 2]", f"experts = [{EXPERTS.get(name, 2)}]")
+    base = name.removesuffix(STATED)
+    text = (STUDIES / base / "study.toml").read_text(encoding="utf-8")
+    if base != name:
+        place, stated = SCALES[base]
+        assert text.count(place) == 1
+        text = text.replace(place, stated + place)
+    return text.replace("experts = [1, 2]", f"experts = [{EXPERTS.get(base, 2)}]")
 
 
 def study_of(name: str, lines: str) -> kit.Study:
@@ -69,7 +81,7 @@ def tables_of(name: str, seed: int) -> Tables:
     """The tables of the sites; those of the stays are drawn."""
     if name == STAYS:
         return {site: pa.table(exports.hospital(n, 10 * seed + i)) for i, (site, n) in enumerate(ROWS.items())}
-    return real_tables(name)
+    return real_tables(name.removesuffix(STATED))
 
 
 @cache
