@@ -84,8 +84,13 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     else:
         private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
         with report_as(CommandFault.RUN):
-            names, keys, institutions = _named(sites, roster)
-            told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
+            known = None if roster is None else Roster.read(roster)
+            names = sites or [] if known is None else list(known.names)
+            keys, masks = ({}, {}) if known is None else (known.keys, known.masks)
+            institutions = {} if known is None else known.institutions
+            told = begin_by_files(
+                request.study, mailbox, private, sites=names, keys=keys, start=request.start, masks=masks
+            )
         ends = None if until is None else until.astimezone(UTC)
         done = _by_files(
             request, mailbox, private, told, days=days, until=ends, patience=60 * wait, institutions=institutions
@@ -106,15 +111,6 @@ def _check_start(study: Study, start: Path | None) -> None:
     named = None if study.privacy is None else study.privacy.start
     if named is not None and start is not None and bytes_hash(start.read_bytes()) != named:
         raise CommandError(CommandFault.RUN, f"{start} is not the model file that the study names as its start")
-
-
-def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """Return the names of the sites, keys of those that sign, and institutions; none for the run in the folder."""
-    if roster is None:
-        return sites or [], {}, {}
-    known = Roster.read(roster)
-    keys = {each.name: each.key for each in known.sites if each.key is not None}
-    return list(known.names), keys, known.institutions
 
 
 def _by_files(request: Request, mailbox: Path, own: Path, run: RunFile, **waiting: Any) -> FederatedOrders:

@@ -160,6 +160,10 @@ class PrivacyTerms(Part):
         Number of steps of a study in rounds.
     start : str, optional
         ``sha256:...`` of the model file from which the run starts; any file if it is not stated.
+    sums : {"masked"}, optional
+        Masked sums, of which only the total over sites is read; each site's own sums with its own noise otherwise.
+    colluding : int, optional
+        For masked sums, how many sites may tell the coordinator what they know; 1 if it is not stated.
     """
 
     epsilon: Annotated[Finite, Field(gt=0)]
@@ -167,6 +171,8 @@ class PrivacyTerms(Part):
     unit: Literal["row"] = "row"
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
     start: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
+    sums: Literal["masked"] | None = None
+    colluding: Annotated[int, Field(ge=0, le=10_000)] | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -176,6 +182,8 @@ class PrivacyTerms(Part):
             rho_of(self.epsilon, self.delta)
         except InvalidInputError as error:
             raise ValueError(str(error)) from error
+        if self.colluding is not None and self.sums is None:
+            raise ValueError('privacy: colluding is for sums = "masked"')
         return self
 
 
