@@ -542,6 +542,63 @@ DEFECTS = (
         "return Release(fit, verdict",
         "disclosure/test_lattice.py",
     ),
+    Defect(
+        63,
+        "squared residuals centred by the mean over rows",
+        "model/squares.py",
+        "LARGEST_SQUARE) - 1\n",
+        "LARGEST_SQUARE) - 1\n            excess = excess - np.nanmean(np.where(chunk.valid, excess, 0.0))\n",
+        "model/test_squares.py",
+    ),
+    Defect(
+        64,
+        "squared residuals that are not clipped in integers",
+        "model/squares.py",
+        "parts.append(rounded(u, clip, chunk.valid).T)",
+        "parts.append(np.rint(np.clip(np.nan_to_num(u / clip), -4, 4) * 2**20).astype(np.int64).T)",
+        "model/test_squares.py",
+    ),
+    Defect(
+        65,
+        "the same masks for each question",
+        "site/masks.py",
+        "{sha256(question).hexdigest()}|{roster}",
+        "{roster}",
+        "site/test_masks.py",
+    ),
+    Defect(
+        66,
+        "the same masks among other sites",
+        "site/masks.py",
+        "for name in sorted(sites)])",
+        "for name in sorted(self.keys)])",
+        "site/test_masks.py",
+    ),
+    Defect(
+        67,
+        "noise that needs the shares of all sites",
+        "numerics/budget.py",
+        "max(sites - colluding, 1)",
+        "sites",
+        "site/test_masks.py",
+    ),
+    Defect(
+        68,
+        "masks with a key that the site has not signed",
+        "kit/mask_keys.py",
+        "    if len(signature) != SIGNATURE_BYTES or not verify_signature(public_key, encode_key(signature), "
+        "_signed(name, key)):",
+        "    if len(signature) != SIGNATURE_BYTES:",
+        "kit/test_masked_by_files.py",
+    ),
+    Defect(
+        69,
+        "sums asked again with the parts that were spent",
+        "methods/private_sums.py",
+        "place=sum(self.spent) + i",
+        "place=sum(self.spent[-1:]) + i",
+        "methods/test_private_sums.py",
+    ),
 )
 
 

@@ -277,8 +277,11 @@ def begin_by_files(
     names = tuple(sorted(site_names(sites))) if sites or there is None else there.sites
     known = dict(keys or {}) if sites or there is None else dict(there.keys)
     begins = there.start if there is not None and start is None else start_bytes(start)
-    if study.way == "noise" and not begins:
+    finds_start = study.privacy is not None and study.privacy.start == "private"
+    if study.way == "noise" and not begins and not finds_start:
         raise InvalidInputError("a run with noise needs a public start: pass --start model.json")
+    if finds_start and start is not None:
+        raise InvalidInputError("the study finds its start from sums with noise: leave --start out")
     unsigned = [name for name in names if name not in known]
     if study.minimum.require_signatures and unsigned:
         raise InvalidInputError(f"the study requires signatures, and the roster has no key of {', '.join(unsigned)}")

@@ -97,8 +97,10 @@ def private_method(study: Study, privacy: PrivacyTerms) -> PrivateScoring:
     """Return the method of a study with noise, with covariates that are drawn from its dictionary."""
     X = draw_covariates(study.covariates, COVARIATES, np.random.default_rng([study.seed, 2]))
     stated: dict[str, Any] = {name: getattr(privacy, name) for name in ("sums", "colluding")}
-    masked = {name: value for name, value in stated.items() if value is not None}
-    return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X, **masked)
+    more = {name: value for name, value in stated.items() if value is not None}
+    if privacy.start == "private":
+        more |= {"start": "private", "response": study.response_range}
+    return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X, **more)
 
 
 def _is_alike(value: Any, default: Any) -> bool:

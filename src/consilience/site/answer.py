@@ -130,9 +130,9 @@ def _masked(question: questions.Masked, site: Site) -> questions.MaskedSums:
 
     def draw(rho: Fraction) -> questions.MaskedSums:
         total = total_over(asked, site)
-        variance = shared_variance(sensitivity, rho, len(sites), colluding)
-        noisy = list(map(add, total, discrete_gaussian(variance, len(total))))
-        return questions.MaskedSums(masked(noisy, masks, len(sites)), asked.clip, variance)
+        share = shared_variance(sensitivity, rho, len(sites), colluding)
+        noisy = list(map(add, total, discrete_gaussian(share, len(total))))
+        return questions.MaskedSums(masked(noisy, masks, len(sites)), asked.clip, share)
 
     return site.account.answer(question.place, encode(question), draw)
 
