@@ -566,6 +566,63 @@ DEFECTS = (
         "if part == () and part in",
         "kit/test_spending.py",
     ),
+    Defect(
+        66,
+        "squared residuals centred by the mean over rows",
+        "model/squares.py",
+        "LARGEST_SQUARE) - 1\n",
+        "LARGEST_SQUARE) - 1\n            excess = excess - np.nanmean(np.where(chunk.valid, excess, 0.0))\n",
+        "model/test_squares.py",
+    ),
+    Defect(
+        67,
+        "squared residuals that are not clipped in integers",
+        "model/squares.py",
+        "parts.append(rounded(u, clip, chunk.valid).T)",
+        "parts.append(np.rint(np.clip(np.nan_to_num(u / clip), -4, 4) * 2**20).astype(np.int64).T)",
+        "model/test_squares.py",
+    ),
+    Defect(
+        68,
+        "the same masks for each question",
+        "site/masks.py",
+        "{sha256(question).hexdigest()}|{roster}",
+        "{roster}",
+        "site/test_masks.py",
+    ),
+    Defect(
+        69,
+        "the same masks among other sites",
+        "site/masks.py",
+        "for name in sorted(sites)])",
+        "for name in sorted(self.keys)])",
+        "site/test_masks.py",
+    ),
+    Defect(
+        70,
+        "noise that needs the shares of all sites",
+        "numerics/budget.py",
+        "max(sites - colluding, 1)",
+        "sites",
+        "site/test_masks.py",
+    ),
+    Defect(
+        71,
+        "masks with a key that the site has not signed",
+        "kit/mask_keys.py",
+        "    if len(signature) != SIGNATURE_BYTES or not verify_signature(public_key, encode_key(signature), "
+        "_signed(name, key)):",
+        "    if len(signature) != SIGNATURE_BYTES:",
+        "kit/test_masked_by_files.py",
+    ),
+    Defect(
+        72,
+        "sums asked again with the parts that were spent",
+        "methods/private_sums.py",
+        "place=sum(self.spent) + i",
+        "place=sum(self.spent[-1:]) + i",
+        "methods/test_private_sums.py",
+    ),
 )
 
 

@@ -44,13 +44,14 @@ from consilience.messages.questions import (
     NoisySums,
     Pairs,
     PrivateScores,
+    PrivateSquares,
     Sample,
     ScoreProducts,
     ScoreSums,
     TotalWeight,
 )
 from consilience.messages.table import MOST_SITES, Row, kinds, receive, register, table
-from consilience.model import GaussianExperts, Mixture, Rows, expect
+from consilience.model import ConstantGate, GaussianExperts, Mixture, Rows, expect
 from consilience.model.clients import ClientMoments, client_moments, pair_sums
 from consilience.model.design import Design
 from consilience.model.expectation import score_products, score_sums
@@ -127,6 +128,19 @@ def regressions(shape: Shape) -> tuple[Mixture, Rows]:
     return shape.but(family="gaussian-tied", gate="constant", labels="group", q=1).problem()
 
 
+def squared(p: int) -> PrivateSquares:
+    """A question about squared residuals of one expert."""
+    experts = GaussianExperts(np.zeros((1, 1, p)), np.ones((1, 1, 1)))
+    one = Mixture(Design.raw(p - 1), ConstantGate(np.ones(1)), experts)
+    return PrivateSquares(one, np.eye(p * (p + 1) // 2), clip=1.5, place=0)
+
+
+def of_squares(mixture: Mixture) -> NoisySums:
+    """An answer to it."""
+    p = mixture.design.p
+    return NoisySums((*range(p * (p + 1) // 2), 2**40), clip=1.5, variance=3)
+
+
 def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
     """Questions on mixtures of regressions and on clients, and their answers."""
     mixture, rows = regressions(shape)
@@ -147,6 +161,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         ScoreProducts(mixture, expect(mixture, rows).experts.second),
         scored := PrivateScores(mixture, rng.normal(size=(mixture.parameter_count,) * 2), clip=2.5, place=7),
         Masked(scored, ("north", "ost", "sør")),
+        squared(mixture.design.p),
     ]
     answers = [
         pair_sums(rows, design, theta),
@@ -757,7 +772,7 @@ def test_honest_sites_with_nearly_collinear_covariates_are_heard(seed: int) -> N
 def test_answers_about_clients_keep_their_bits_and_fit_their_questions(shape: Shape) -> None:
     questions, answers = about_clients(shape)
     mixture, rows = regressions(shape)
-    answers = [score_sums(mixture, rows), *answers[:2], expect(mixture, rows), *answers[2:]]
+    answers = [score_sums(mixture, rows), *answers[:2], expect(mixture, rows), *answers[2:], of_squares(mixture)]
     for question, answer in zip(questions, answers, strict=True):
         assert_same_arrays(decode(encode(question)), question)
         assert_same_arrays(receive(encode(answer), question), answer)
@@ -772,7 +787,7 @@ def test_answers_about_clients_of_another_shape_are_failures() -> None:
         _, answers = about_clients(other)
         mixture, rows = regressions(other)
         strange = [score_sums(mixture, rows), answers[0], None, expect(mixture, rows), *answers[2:4], None, None]
-        for question, answer in zip(questions, [*strange, *answers[6:]], strict=True):
+        for question, answer in zip(questions, [*strange, *answers[6:], of_squares(mixture)], strict=True):
             if answer is not None:  # of clients in two directions, sizes and steps the shape is the same
                 assert receive(encode(answer), question) == Failure(FailureCode.WRONG_SHAPE)
     mixture, rows = regressions(Shape(n=40))
@@ -859,6 +874,7 @@ SAYS = {
     LocalSteps: "sums over its clients of the changes of their coefficients",
     Identify: "the total weight",
     PrivateScores: "with the noise of the site's budget",
+    PrivateSquares: "6 sums of clipped squared residuals times products of covariates",
     Masked: "as a sum over 3 sites that is opened only if all answer",
 }
 
@@ -908,6 +924,7 @@ NUMBERS = [
     "NoisySums",
     "Masked",
     "MaskedSums",
+    "PrivateSquares",
 ]
 
 

@@ -18,9 +18,10 @@ from consilience import (
 )
 from consilience.errors import ConsilienceWarning, InvalidInputError, UntrustedWarning
 from consilience.fit.private_step import Forecast, PublicStep, schedule
-from consilience.messages import Answers, NoisySums
+from consilience.messages import Answers, NoisySums, PrivateScores
 from consilience.methods import FederatedEM, PrivateScoring
-from consilience.methods.private_scoring import ScoredRound, asked_sums, shorter_steps, unsettled_reason
+from consilience.methods.private_scoring import ScoredRound, shorter_steps, unsettled_reason
+from consilience.methods.private_sums import Purse
 from consilience.model import Mixture, mixture_of_experts
 from consilience.model.contributions import COUNTED
 from consilience.numerics.budget import rho_of
@@ -142,14 +143,13 @@ def test_parts_of_a_round_are_averaged():
     """Three parts of the budget asked in one round give the mean total, with a third of the variance."""
     step = PublicStep.at(truth(), drawn(1500, 3)[0])
     P = truth().parameter_count
-    dialogue = asked_sums(step, 4, 3, None)
+    dialogue = Purse(8, None, [4]).ask(PrivateScores(step.mixture, step.factor, step.clip, 0), 3)
     request = next(dialogue)
     assert [part.place for part in request.question.questions] == [4, 5, 6]
     sums = [NoisySums((*([10 * i] * P), 100 * COUNTED), step.clip, 90) for i in range(3)]
     with pytest.raises(StopIteration) as reached:
         dialogue.send(Answers(tuple(sums)))
-    assert reached.value.value[1] is None
-    done = ScoredRound.of(step, reached.value.value[0], 3)
+    done = ScoredRound.of(step, reached.value.value, 3)
     assert done.rows == 100
     assert np.allclose(done.total, 10 * step.unit)
     assert done.noise == pytest.approx(step.noise(30))

@@ -140,5 +140,5 @@ def model_of(path: Path) -> MixtureEstimator:
 def check_start(study: Study, start: Path | None) -> None:
     """Raise an error if the study names the file from which it starts, and another one is given."""
     named = None if study.privacy is None else study.privacy.start
-    if named is not None and start is not None and bytes_hash(start.read_bytes()) != named:
+    if named not in (None, "private") and start is not None and bytes_hash(start.read_bytes()) != named:
         raise CommandError(CommandFault.RUN, f"{start} is not the model file that the study names as its start")

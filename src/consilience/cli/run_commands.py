@@ -87,12 +87,17 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     else:
         private = own or mailbox.with_name(f"{mailbox.name}.coordinator")
         with report_as(CommandFault.RUN):
-            names, keys, institutions = _named(sites, roster)
+            known = None if roster is None else Roster.read(roster)
+            names = sites or [] if known is None else list(known.names)
+            keys, masks = ({}, {}) if known is None else (known.keys, known.masks)
+            institutions = {} if known is None else known.institutions
             if names and not (mailbox / RUN).exists():
                 sizes = sizes_of(rows) if rows else ()
                 for each in doubts_beforehand(wanted, begins, len(names), sizes):
                     request.output.say(f"before it begins: {each}", style="yellow")
-            told = begin_by_files(request.study, mailbox, private, sites=names, keys=keys, start=request.start)
+            told = begin_by_files(
+                request.study, mailbox, private, sites=names, keys=keys, start=request.start, masks=masks
+            )
         invited = {"invited": tuple(names)} if names else {}
         ends = None if until is None else until.astimezone(UTC)
         done = _by_files(
@@ -109,15 +114,6 @@ def _checked(path: Path) -> Study:
     with report_as(CommandFault.STUDY):
         method_of(study)
     return study
-
-
-def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str], dict[str, str]]:
-    """Return the names of the sites, keys of those that sign, and institutions; none for the run in the folder."""
-    if roster is None:
-        return sites or [], {}, {}
-    known = Roster.read(roster)
-    keys = {each.name: each.key for each in known.sites if each.key is not None}
-    return list(known.names), keys, known.institutions
 
 
 def _by_files(request: Request, mailbox: Path, own: Path, run: RunFile, **waiting: Any) -> FederatedOrders:

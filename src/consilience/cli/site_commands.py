@@ -21,10 +21,11 @@ from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger, release
 from consilience.kit.examination import check_people
-from consilience.kit.folder import LEDGER, POLICY, SiteFolder
+from consilience.kit.folder import KEY, LEDGER, POLICY, SiteFolder, SiteIdentity
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
 from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_question, seal_answer
+from consilience.kit.mask_keys import public_mask_key
 from consilience.kit.policy.policy import PROFILES, Policy
 from consilience.kit.policy.refit import table_refusal
 from consilience.kit.private_files import slug
@@ -146,12 +147,20 @@ def init_site(name: SiteName, profile: Profile = "hospital", where: Where = HERE
 
 
 @site.command()
-def key(name: SiteName, where: Where = HERE, as_json: AsJson = False) -> None:
+def key(
+    name: SiteName,
+    where: Where = HERE,
+    masks: Annotated[bool, typer.Option("--masks", help="Print the key for masked sums, with its signature.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Print the public key of a site; make a key first if the site has none."""
     folder = folder_of(name, where)
     with report_as(CommandFault.FOLDER), report_missing_extra():
         public = folder.public_key or folder.make_key()
-    Output(as_json).data({"site": folder.name, "key": public}, public)
+        found = {"site": folder.name, "key": public}
+        if masks:
+            found["masks"] = public_mask_key(folder.name, SiteIdentity.load(folder.path / KEY))
+    Output(as_json).data(found, found.get("masks", public))
 
 
 @site.command()

@@ -120,7 +120,7 @@ def in_file(site: Site) -> Site:
             f"site {site.name!r} has its rows in memory, and they would be lost with the worker that holds them: write "
             "them to Parquet and pass a Shard"
         )
-    return Site(site.name, replace(site.data, uri=absolute_uri(site.data.uri)), key=site.key)
+    return Site(site.name, replace(site.data, uri=absolute_uri(site.data.uri)), key=site.key, account=site.account)
 
 
 # ---------------------------------------------------------------- time

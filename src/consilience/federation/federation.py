@@ -534,10 +534,9 @@ class Federation:
         if method.by_client:
             sites = [site.by_client() for site in sites]
         if method.budget is not None:
-            sites = with_budgets(sites, method.budget, self._engine, options)
+            sites = with_budgets(sites, method.budget, options)
         if method.masked is not None:
-            masks = in_one_process([site.name for site in sites], method.masked)
-            sites = [replace(site, masks=each) for site, each in zip(sites, masks, strict=True)]
+            sites = with_masks(sites, method.masked, self._engine)
         self._sites = sites
         models = [first] if orders is None else [_with_order(first, K) for K in orders]
         task = replace(_task(models, sites, options.journal), institutions=self._institutions)
@@ -562,21 +561,33 @@ class Federation:
         return build_models(models, done)
 
 
-def with_budgets(
-    sites: Sequence[Site], budget: tuple[Fraction, int], engine: Engine, options: RunOptions
-) -> list[Site]:
-    """Return the sites with an account each, kept in this process; raise an error for rows that cannot have one."""
-    held = [site.data for site in sites if isinstance(site.data, Rows)]
-    if not isinstance(engine, InProcess) or len(held) < len(sites) or options.journal is not None:
+def with_budgets(sites: Sequence[Site], budget: tuple[Fraction, int], options: RunOptions) -> list[Site]:
+    """Return the sites with an account each, for one run; raise an error for rows that cannot have one.
+
+    On another engine each answer is drawn where the site is, and the account goes there with the question: a run asks
+    for each part of the budget once, and takes one answer.
+    """
+    if options.journal is not None:
         raise InvalidInputError(
-            "a method with noise keeps an account of each site in this process: pass rows in memory, as in "
-            "Federation({'north': (X1, y1)}), without another engine and without a journal"
+            "a method with noise keeps no journal: a run that is resumed would spend its budget again"
         )
-    for rows in held:
-        sized = "rows have exposures or trials, which are not simulated: leave them out" * (rows.exposure is not None)
-        if reason := refusal(rows) or sized:
+    for site in sites:
+        columns = site.data if isinstance(site.data, Rows) else site.data.columns
+        sized = "rows have exposures or trials, which are not simulated: leave them out"
+        if reason := refusal(columns) or sized * (columns.exposure is not None):
             raise InvalidInputError(f"this method does not serve these rows: {reason}")
     return [site.private(*budget) for site in sites]
+
+
+def with_masks(sites: Sequence[Site], colluding: int, engine: Engine) -> list[Site]:
+    """Return the sites with keys for masks, for one run; raise an error where masks would hide nothing."""
+    if not isinstance(engine, InProcess):
+        raise InvalidInputError(
+            "sums='masked' hides what a site sends from who adds it up, and on a cluster that is the owner of all "
+            "files: use sums='each', or a study by files"
+        )
+    masks = in_one_process([site.name for site in sites], colluding)
+    return [replace(site, masks=each) for site, each in zip(sites, masks, strict=True)]
 
 
 def _with_order(estimator: MixtureEstimator, K: int) -> MixtureEstimator:

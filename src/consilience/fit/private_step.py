@@ -129,13 +129,13 @@ class PublicStep:
         jacobian: Array = self.slope + self.damping * kept * (W.T @ (self.complete - self.information) @ W)
         return jacobian
 
-    def move(self, total: Array, n: float) -> Mixture:
+    def move(self, total: Array, n: float, radius: float = RADIUS) -> Mixture:
         """Return the mixture after the step of a total ``(P,)`` over n rows, within the trust region and the box."""
         left, values, right = np.linalg.svd(self.jacobian)
         delta = self.factor @ (right.T @ ((left.T @ (total / n)) / np.maximum(values, SMALLEST)))
         length = float(np.sqrt(max(delta @ self.complete @ delta, 0.0)))
         longest = float(np.max(np.abs(delta) / self.reach))
-        shorter = min(1.0, RADIUS / max(length, 1e-300), 1 / max(longest, 1e-300))
+        shorter = min(1.0, radius / max(length, 1e-300), 1 / max(longest, 1e-300))
         return within_box(move_parameters(self.mixture, shorter * delta))
 
     def covariance(self, n: float, noise: float) -> Array:

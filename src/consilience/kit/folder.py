@@ -85,6 +85,11 @@ class SiteIdentity:
         """Public key as it stands in a roster, ``ed25519:...``."""
         return encode_key(self._key.public_key().public_bytes_raw())
 
+    @property
+    def private_bytes(self) -> bytes:
+        """The 32 bytes of the private key, from which other keys are derived; they never leave the process."""
+        return self._key.private_bytes_raw()
+
     def sign(self, content_hash: str) -> str:
         """Return the signature of a content hash, ``ed25519:...``."""
         return encode_key(self._key.sign(signed_bytes(content_hash)))

@@ -248,6 +248,8 @@ class RunFile:
         Hash of the secret of the coordinator who began the run, so that another one is noticed.
     start : bytes
         Public start of the run, as an encoded question for its likelihood; empty if there is none.
+    masks : mapping of str to str
+        Public keys of the sites for masked sums, with their signatures; empty if sums are not masked.
     """
 
     study: str
@@ -255,6 +257,7 @@ class RunFile:
     keys: Mapping[str, str]
     coordinator: str
     start: bytes = b""
+    masks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def content(self) -> dict[str, Any]:
@@ -265,6 +268,7 @@ class RunFile:
             "keys": dict(self.keys),
             "coordinator": self.coordinator,
             "start": as_text(self.start),
+            **({"masks": dict(self.masks)} if self.masks else {}),
         }
 
     @property
@@ -302,14 +306,16 @@ class RunFile:
 
     @classmethod
     def _of(cls, content: Mapping[str, Any]) -> RunFile:
-        if set(content) != {"study", "sites", "keys", "coordinator", "start"} or len(content["sites"]) > MOST_SITES:
+        known = {"study", "sites", "keys", "coordinator", "start"} | ({"masks"} & set(content))
+        if set(content) != known or len(content["sites"]) > MOST_SITES:
             raise ValueError
         sites = tuple(as_name(site) for site in content["sites"])
         keys = {as_name(site): as_name(key) for site, key in content["keys"].items()}
-        if not sites or site_names(sites) != sites or not set(keys) <= set(sites):
+        masks = {as_name(site): as_name(key) for site, key in content.get("masks", {}).items()}
+        if not sites or site_names(sites) != sites or not set(keys) | set(masks) <= set(sites):
             raise ValueError
         start = as_bytes(content["start"])
-        return cls(as_hash(content["study"]), sites, keys, as_hash(content["coordinator"]), start)
+        return cls(as_hash(content["study"]), sites, keys, as_hash(content["coordinator"]), start, masks)
 
     @classmethod
     def read(cls, folder: Path) -> RunFile:

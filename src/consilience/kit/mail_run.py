@@ -19,6 +19,7 @@ from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
 from consilience.kit.mailbox import Mailbox, begin_folder
 from consilience.kit.mapping import TableMapping, mapped_by
+from consilience.kit.mask_keys import fingerprint_of, keys_of_run, masks_of_run
 from consilience.kit.policy.contract import parts_of
 from consilience.kit.policy.policy import Policy
 from consilience.kit.release import envelope_of
@@ -34,6 +35,7 @@ from consilience.model import Mixture
 from consilience.numerics.budget import epsilon_of
 from consilience.runs import Journal, RunOptions
 from consilience.runs.run import OnDrop
+from consilience.site.masks import Masks
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,13 +148,27 @@ def draft_answer(
     begins = "This is the first answer in this run: read the study before you approve it."
     said = (*((begins,) if first else ()), *mapped_by(mapping)[1:])
     if study.way == "noise":
-        private = open_private(folder, study, table, part)
-        told = (*said, *private.told, cost_line(folder, study, letter))
+        colluding = method_of(study).masked
+        masks = None if colluding is None else masks_of_run(folder, run, letter.number, colluding)
+        private = open_private(folder, study, table, part, masks)
+        told = (*said, *private.told, *masked_line(run, masks), cost_line(folder, study, letter))
         return Draft(letter, study.way, None, partial(private.answered, letter.question), told)
     site = open_contract(folder, study, table, part)
     said = (*said, *(flow_of(study, table).lines if study.cohort else ()))
     found = site.considered(letter.question)
     return Draft(letter, study.way, found.reply, partial(site.accept, found), said, found.reason)
+
+
+def masked_line(run: RunFile, masks: Masks | None) -> tuple[str, ...]:
+    """Return what people at a site are told about masks; nothing if sums are not masked."""
+    if masks is None:
+        return ()
+    said = (
+        f"The answer is masked: it is read only in the sum over {len(run.sites)} sites, if all of them answer. The "
+        f"fingerprint of their keys is {fingerprint_of(run)}: compare it with two other sites, once, by telephone. "
+        f"This counts on at most {masks.colluding} of the sites telling the coordinator what they know."
+    )
+    return (said,)
 
 
 def cost_line(folder: SiteFolder, study: Study, letter: QuestionLetter) -> str:
@@ -228,6 +244,7 @@ def begin_by_files(
     sites: Sequence[str] = (),
     keys: Mapping[str, str] | None = None,
     start: Mixture | None = None,
+    masks: Mapping[str, str] | None = None,
 ) -> RunFile:
     """Begin a run in a folder, or go on with the one that is there.
 
@@ -244,6 +261,8 @@ def begin_by_files(
         Public keys of sites that sign.
     start : Mixture, optional
         Public start of the run; that of the run in the folder if none is given.
+    masks : mapping of str to str, optional
+        Public keys of the sites for masked sums.
 
     Raises
     ------
@@ -260,12 +279,22 @@ def begin_by_files(
     names = tuple(sorted(site_names(sites))) if sites or there is None else there.sites
     known = dict(keys or {}) if sites or there is None else dict(there.keys)
     begins = there.start if there is not None and start is None else start_bytes(start)
-    if study.way == "noise" and not begins:
+    finds_start = study.privacy is not None and study.privacy.start == "private"
+    if study.way == "noise" and not begins and not finds_start:
         raise InvalidInputError("a run with noise needs a public start: pass --start model.json")
+    if finds_start and start is not None:
+        raise InvalidInputError("the study finds its start from sums with noise: leave --start out")
     unsigned = [name for name in names if name not in known]
     if study.minimum.require_signatures and unsigned:
         raise InvalidInputError(f"the study requires signatures, and the roster has no key of {', '.join(unsigned)}")
-    found = begin_folder(mailbox, own, RunFile(study.identity, names, known, "", begins))
+    if method_of(study).masked is None:
+        given: Mapping[str, str] = {}
+    else:
+        given = dict(masks or {}) if sites or there is None else there.masks
+    wanted = RunFile(study.identity, names, known, "", begins, given)
+    if method_of(study).masked is not None:
+        keys_of_run(wanted)
+    found = begin_folder(mailbox, own, wanted)
     if not (mailbox / STUDY).exists():
         write_whole(mailbox / STUDY, study.to_text())
     return found

@@ -92,10 +92,11 @@ MOST_SITES = 10_000
 
 
 class RosterSite(Part):
-    """A site of the roster: its name, its public key if it has one, and its institution if that has other sites."""
+    """A site of the roster: name, public keys if it has any, and its institution if that has other sites."""
 
     name: Text
     key: Text | None = None
+    masks: Text | None = None
     institution: Text | None = None
 
 
@@ -139,6 +140,16 @@ class Roster(TomlFile):
     def institutions(self) -> dict[str, str]:
         """Institution of each site that states one."""
         return {site.name: site.institution for site in self.sites if site.institution is not None}
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Public key of each site that has one."""
+        return {site.name: site.key for site in self.sites if site.key is not None}
+
+    @property
+    def masks(self) -> dict[str, str]:
+        """Public key for masked sums of each site that has one, with its signature."""
+        return {site.name: site.masks for site in self.sites if site.masks is not None}
 
     def key_of(self, name: str) -> str | None:
         """Return the public key of a site; None if the roster has none for it."""

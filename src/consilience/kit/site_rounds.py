@@ -26,12 +26,13 @@ from consilience.kit.site_fit import validate_rows, wanted_of
 from consilience.kit.spending import NOISE, charge, charges_in, check_spending, check_study, spent_in
 from consilience.kit.study import PrivacyTerms, Study
 from consilience.kit.study_model import method_of
-from consilience.messages import Failure, FailureCode, PrivateScores, decode, encode
+from consilience.messages import Failure, FailureCode, Masked, PrivateScores, PrivateSquares, decode, encode
 from consilience.messages.table import decode_question
 from consilience.model.contributions import refusal, total_sensitivity
-from consilience.numerics.budget import noise_variance
+from consilience.numerics.budget import noise_variance, shared_variance
 from consilience.site import Site, respond
 from consilience.site.account import Account, question_hash
+from consilience.site.masks import Masks
 
 ANSWERS = "rounds"
 """Folder of the replies."""
@@ -262,7 +263,9 @@ class PrivateSite:
         return reply
 
 
-def open_private(folder: SiteFolder, study: Study, table: pa.Table, part: RunPart) -> PrivateSite:
+def open_private(
+    folder: SiteFolder, study: Study, table: pa.Table, part: RunPart, masks: Masks | None = None
+) -> PrivateSite:
     """Open a site for a question of a run with noise. Nothing is refused for a value of a row.
 
     Parameters
@@ -271,6 +274,8 @@ def open_private(folder: SiteFolder, study: Study, table: pa.Table, part: RunPar
     study : Study
     table : pyarrow.Table
     part : RunPart
+    masks : Masks, optional
+        With what the answers are masked.
 
     Raises
     ------
@@ -290,12 +295,15 @@ def open_private(folder: SiteFolder, study: Study, table: pa.Table, part: RunPar
         raise InvalidInputError(reason)
     tags = row_tags(table, [column.name for column in wanted_of(study).read], folder.secret).hash
     check_rows_of_run(folder, part.run, tags)
-    account = ledger_account(folder, policy.privacy, study, part, tags)
+    account = ledger_account(folder, policy.privacy, study, part, tags, masks)
     key = blake2b(part.run.encode(), digest_size=32, key=folder.secret, person=b"consilience-run").digest()
-    return PrivateSite(folder, study, part, Site(folder.name, read.rows, key=key, account=account), tags, read.told)
+    site = Site(folder.name, read.rows, key=key, account=account, masks=masks)
+    return PrivateSite(folder, study, part, site, tags, read.told)
 
 
-def ledger_account(folder: SiteFolder, rules: PrivacyRules, study: Study, part: RunPart, tags: str) -> Account:
+def ledger_account(  # noqa: PLR0917 - what a charge names
+    folder: SiteFolder, rules: PrivacyRules, study: Study, part: RunPart, tags: str, masks: Masks | None
+) -> Account:
     """Return the account of a site in a run: parts that were charged before are spent, and charges go to the ledger.
 
     Raises
@@ -313,15 +321,20 @@ def ledger_account(folder: SiteFolder, rules: PrivacyRules, study: Study, part: 
         check_spending(rules, spent_in(folder), rho * (parts - len(charged)))
 
     def record(place: int, question: bytes) -> None:
-        asked = decode_question(question)
-        if not isinstance(asked, PrivateScores):
+        found = decode_question(question)
+        asked = found.question if isinstance(found, Masked) else found
+        if not isinstance(asked, PrivateScores | PrivateSquares):
             raise InvalidInputError("only sums with noise are charged")
-        sensitivity = total_sensitivity(asked.mixture.parameter_count)
+        sensitivity = total_sensitivity(asked.size)
+        variance, masked = noise_variance(sensitivity, rho), {}
+        if isinstance(found, Masked) and masks is not None:
+            variance = shared_variance(sensitivity, rho, len(found.sites), masks.colluding)
+            masked = {"sums": "masked", "sites": list(found.sites), "colluding": masks.colluding}
         what = {
             "study": study.identity, "run": part.run, "number": part.number, "place": place,
             "question": question_hash(question), "unit": unit_of(study.privacy), "sensitivity": sensitivity,
-            "variance": noise_variance(sensitivity, rho), "tags": tags, "table": part.table,
-            "approved_by": part.approved_by,
+            "variance": variance, "tags": tags, "table": part.table,
+            "approved_by": part.approved_by, **masked,
         }  # fmt: skip
         charge(folder, rules, rho, what)
 

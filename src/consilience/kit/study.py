@@ -228,14 +228,21 @@ class PrivacyTerms(Part):
     rounds : int
         Number of steps of a study in rounds.
     start : str, optional
-        ``sha256:...`` of the model file from which the run starts; any file if it is not stated.
+        ``sha256:...`` of the model file from which the run starts; any file if it is not stated. ``"private"`` finds a
+        start from sums with noise, for two Gaussian experts and a response with ``low`` and ``high``.
+    sums : {"masked"}, optional
+        Masked sums, of which only the total over sites is read; each site's own sums with its own noise otherwise.
+    colluding : int, optional
+        For masked sums, how many sites may tell the coordinator what they know; 1 if it is not stated.
     """
 
     epsilon: Annotated[Finite, Field(gt=0)]
     delta: Annotated[Finite, Field(gt=0)] = 1e-6
     unit: Literal["row"] = "row"
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
-    start: Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")] | None = None
+    start: Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64}|private)$")] | None = None
+    sums: Literal["masked"] | None = None
+    colluding: Annotated[int, Field(ge=0, le=10_000)] | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -245,6 +252,8 @@ class PrivacyTerms(Part):
             rho_of(self.epsilon, self.delta)
         except InvalidInputError as error:
             raise ValueError(str(error)) from error
+        if self.colluding is not None and self.sums is None:
+            raise ValueError('privacy: colluding is for sums = "masked"')
         return self
 
 
@@ -368,9 +377,29 @@ class Study(TomlFile):
         """Check what private scoring cannot do."""
         if len(self.model.experts) > 1:
             raise ValueError("model.experts: private scoring fits one number of experts; choose it in advance")
+        if self.privacy is not None and self.privacy.start == "private":
+            self._check_private_start()
         for part, said in (("exposure", "exposures"), ("clients", "clients")):
             if getattr(self.model, part) is not None:
                 raise ValueError(f"model.{part}: private scoring is not offered with {said}")
+
+    def _check_private_start(self) -> None:
+        """Check that there is a private start for the model."""
+        if self.model.experts != [2] or self.model.family != "gaussian":
+            raise ValueError(
+                'privacy.start: "private" is for two Gaussian experts; other models start from a file, such as the fit '
+                "of a site that may release it"
+            )
+        if self.response_range is None:
+            raise ValueError(
+                f'privacy.start: "private" needs the range of the response: low and high of {self.model.response}'
+            )
+
+    @property
+    def response_range(self) -> tuple[float, float] | None:
+        """Public range of the response; None if the study states none."""
+        rule = self.response.rule
+        return None if rule.low is None or rule.high is None else (rule.low, rule.high)
 
     def _check_response(self) -> None:
         family = FAMILIES[self.model.family]

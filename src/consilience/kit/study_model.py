@@ -46,12 +46,14 @@ def task_of(
     *,
     start: Mixture | None = None,
     institutions: Mapping[str, str] | None = None,
+    sites: tuple[str, ...] = (),
 ) -> Task:
     """Return the task of a study: what it asks is the same at every site and at the coordinator."""
     models = estimators_of(study) if models is None else models
     terms, budget = models[0].columns_.terms, budget_of(models[0])
     specifications = tuple(specification_of(model) for model in models)
-    given: dict[str, Any] = {"start": start, "seed": study.seed, "names": terms, "institutions": institutions or {}}
+    given: dict[str, Any] = {"start": start, "seed": study.seed, "names": terms, "sites": sites}
+    given["institutions"] = institutions or {}
     return Task(specifications, len(terms), 1, **given, **budget, sandwich=False)  # no policy lists ScoreProducts
 
 
@@ -94,7 +96,11 @@ def method_of(study: Study) -> Method:
 def private_method(study: Study, privacy: PrivacyTerms) -> PrivateScoring:
     """Return the method of a study with noise, with covariates that are drawn from its dictionary."""
     X = draw_covariates(study.covariates, COVARIATES, np.random.default_rng([study.seed, 2]))
-    return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X)
+    stated: dict[str, Any] = {name: getattr(privacy, name) for name in ("sums", "colluding")}
+    more = {name: value for name, value in stated.items() if value is not None}
+    if privacy.start == "private":
+        more |= {"start": "private", "response": study.response_range}
+    return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X, **more)
 
 
 def _is_alike(value: Any, default: Any) -> bool:

@@ -14,7 +14,7 @@ from consilience.fit import Specification
 from consilience.fit.starts import CONTENDERS
 from consilience.messages import questions
 from consilience.messages.failures import FailureCode, SiteError
-from consilience.model import ColumnSummary, Layout, Mixture, Moments, Rows, Statistics, layout_of
+from consilience.model import ColumnSummary, GaussianExperts, Layout, Mixture, Moments, Rows, Statistics, layout_of
 from consilience.model.clients import ClientMoments, PairSums
 from consilience.model.contributions import LARGEST_CHUNK, Frame, refusal
 from consilience.model.expectation import Meat
@@ -225,6 +225,17 @@ def check_private_scores(question: questions.PrivateScores) -> None:
         )
 
 
+def check_private_squares(question: questions.PrivateSquares) -> None:
+    """Raise an error if factor and clip do not fit the mixture, or if a row takes too much memory."""
+    mixture, p = question.mixture, question.mixture.design.p
+    if not (mixture.K == 1 and isinstance(mixture.experts, GaussianExperts) and mixture.experts.q == 1):
+        raise MessageError("squared residuals are those of one Gaussian expert with one response")
+    if len(question.factor) != triangle_size(p) or not question.size or not 0 < question.clip < np.inf:
+        raise MessageError("squared residuals need a factor with one row for each product, and a positive clip")
+    if max(question.factor.shape) > LARGEST:
+        raise TooCostlyError(f"the private sum has {len(question.factor)} products of covariates; at most {LARGEST}")
+
+
 # ---------------------------------------------------------------- work, memory and size of a local fit
 
 
@@ -392,13 +403,12 @@ def are_start_candidates(asked: questions.ProposeStart, given: questions.StartCa
 
 def are_masked_sums(asked: questions.Masked, given: questions.MaskedSums) -> bool:
     """Whether masked sums have the values of the private sum that they are of, on its grid."""
-    P, clip = asked.question.mixture.parameter_count, asked.question.clip
-    return len(given.values) == P + 1 and given.clip == clip
+    return len(given.values) == asked.question.size + 1 and given.clip == asked.question.clip
 
 
-def are_noisy_sums(asked: questions.PrivateScores, given: questions.NoisySums) -> bool:
-    """Whether noisy sums have one value for each parameter and one for the rows, on the grid of the question."""
-    return len(given.values) == asked.mixture.parameter_count + 1 and given.clip == asked.clip
+def are_noisy_sums(asked: questions.PrivateScores | questions.PrivateSquares, given: questions.NoisySums) -> bool:
+    """Whether noisy sums have their number of values and one for the rows, on the grid of the question."""
+    return len(given.values) == asked.size + 1 and given.clip == asked.clip
 
 
 # ---------------------------------------------------------------- what no data can give

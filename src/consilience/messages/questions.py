@@ -421,10 +421,57 @@ class PrivateScores:
     place: int
 
     @property
+    def size(self) -> int:
+        """Number of sums."""
+        return self.mixture.parameter_count
+
+    @property
     def disclosed(self) -> str:
         """Return a description of what an answer discloses."""
         P = self.mixture.parameter_count
         return f"the number of rows and a sum of clipped scores of {P} parameters, with the noise of the site's budget"
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateSquares:
+    """Ask for a noisy sum of clipped squared residuals times products of covariates: :class:`NoisySums`.
+
+    Parameters
+    ----------
+    mixture : Mixture
+        One Gaussian expert with one response.
+    factor : (p (p + 1) / 2, k) array
+        As in :func:`~consilience.model.squares.squares`.
+    clip : float
+    place : int
+        As in :class:`PrivateScores`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.model import ConstantGate, GaussianExperts
+    >>> one = Mixture(Design.raw(1), ConstantGate(np.ones(1)), GaussianExperts(np.zeros((1, 1, 2)), np.ones((1, 1, 1))))
+    >>> PrivateSquares(one, np.eye(3), 1.0, place=0).size
+    3
+    """
+
+    mixture: Mixture
+    factor: Array
+    clip: float
+    place: int
+
+    @property
+    def size(self) -> int:
+        """Number of sums."""
+        return int(self.factor.shape[1])
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        return (
+            f"the number of rows and {self.size} sums of clipped squared residuals times products of covariates, with "
+            "the noise of the site's budget"
+        )
 
 
 @dataclass(frozen=True)
@@ -463,7 +510,7 @@ class Masked:
 
     Parameters
     ----------
-    question : PrivateScores
+    question : PrivateScores or PrivateSquares
     sites : tuple of str
         Names of the sites whose answers are added, this one among them.
 
@@ -477,7 +524,7 @@ class Masked:
     0
     """
 
-    question: PrivateScores
+    question: PrivateScores | PrivateSquares
     sites: tuple[str, ...]
 
     @property
@@ -491,6 +538,8 @@ class Masked:
         return f"as a sum over {len(self.sites)} sites that is opened only if all answer: {self.question.disclosed}"
 
 
+PRIVATE = (PrivateScores, PrivateSquares, Masked)
+"""Questions that are answered with noise."""
 WORD = 2**64
 """Masked integers are added modulo this."""
 

@@ -198,6 +198,15 @@ SITE_MODEL = Struct(
 
 # ---------------------------------------------------------------- rows of the table
 
+PRIVATE_SQUARES = Struct(
+    questions.PrivateSquares,
+    {"mixture": MIXTURE, "factor": MATRIX, "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
+    checks.check_private_squares,
+)
+NOISY_SUMS = Struct(
+    questions.NoisySums,
+    {"values": Tuple(Whole(-MOST_SUM, MOST_SUM), MOST_COLUMNS), "clip": NUMBER, "variance": Whole(1, MOST_SUM)},
+)
 PRIVATE_SCORES = Struct(
     questions.PrivateScores,
     {"mixture": MIXTURE, "factor": MATRIX, "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
@@ -308,19 +317,24 @@ ROWS: tuple[Row, ...] = (
     Row(
         kinds=(34, 35),
         question=PRIVATE_SCORES,
-        answer=Struct(
-            questions.NoisySums,
-            {"values": Tuple(Whole(-MOST_SUM, MOST_SUM), MOST_COLUMNS), "clip": NUMBER, "variance": Whole(1, MOST_SUM)},
-        ),
+        answer=NOISY_SUMS,
         reads=checks.reads_single_rows,
         fits=checks.are_noisy_sums,
-        largest=lambda asked: checks.HEADS + asked.mixture.parameter_count + 1,
+        largest=lambda asked: checks.HEADS + asked.size + 1,
+    ),
+    Row(
+        kinds=(38, 35),
+        question=PRIVATE_SQUARES,
+        answer=NOISY_SUMS,
+        reads=checks.reads_single_rows,
+        fits=checks.are_noisy_sums,
+        largest=lambda asked: checks.HEADS + asked.size + 1,
     ),
     Row(
         kinds=(36, 37),
         question=Struct(
             questions.Masked,
-            {"question": OneOf(PRIVATE_SCORES), "sites": Tuple(SiteName(), MOST_MASKED)},
+            {"question": OneOf(PRIVATE_SCORES, PRIVATE_SQUARES), "sites": Tuple(SiteName(), MOST_MASKED)},
             checks.check_masked,
         ),
         answer=Struct(
@@ -333,7 +347,7 @@ ROWS: tuple[Row, ...] = (
         ),
         adds=False,
         fits=checks.are_masked_sums,
-        largest=lambda asked: checks.HEADS + asked.question.mixture.parameter_count + 1,
+        largest=lambda asked: checks.HEADS + asked.question.size + 1,
     ),
     Row(
         kinds=(10, 20),

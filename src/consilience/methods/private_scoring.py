@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -31,8 +29,9 @@ from consilience.fit.private_step import (
     schedule,
     simulated_rows,
 )
-from consilience.messages import Dialogue, NoisySums, PrivateScores, Several, Total
-from consilience.methods.masked_sums import SPARE, affordable, masked_sums
+from consilience.messages import Dialogue, NoisySums, PrivateScores
+from consilience.methods.private_start import NO_RANGE, START_PARTS, private_start, responses_within
+from consilience.methods.private_sums import LOST, SPARE, Purse, affordable
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import Mixture, Rows, expect
 from consilience.model.contributions import COUNTED
@@ -44,10 +43,12 @@ FAR = 3.0
 """q of the first total, without noise about the squared distance of the start, above which more steps are taken."""
 WIDER = 1.5
 """Standard errors in units of the forecast above which a run has not settled."""
+PRIVATE_ROWS = 1500
+"""Number of simulated rows of covariates if the start is found privately."""
 KIND = "private"
 NO_START = (
     "PrivateScoring needs a public start: pass start=a fitted model, of one site that may release its fit, of earlier "
-    "or of public data. Starts that are found privately are not offered: for three and more experts none is reliable"
+    "or of public data; or, for two Gaussian experts, start='private' with the range of the response"
 )
 NO_COVARIATES = (
     "PrivateScoring needs to know what covariates are like without asking for them: pass covariates=public or "
@@ -184,9 +185,12 @@ class PrivateScoring(Method):
     rounds : int
         Number of steps. If the first total says that the start is far, the same budget is spent on more and shorter
         steps.
-    start : estimator, Mixture or None
+    start : estimator, Mixture, "private" or None
         Public start: a model of the same form. None for that of :meth:`consilience.Federation.fit`, or of the
-        estimator.
+        estimator. ``"private"``: for two Gaussian experts, a start is found from sums with noise, for two fifths of the
+        budget.
+    response : (float, float), optional
+        Public range of the response, for a private start.
     sums : {"each", "masked"}
         ``"each"``: every site adds noise of its own, and the guarantee is for what it sends. ``"masked"``: sites add
         shares of one noise, and mask their sums so that only the sum over all of them can be read; the guarantee is for
@@ -213,6 +217,7 @@ class PrivateScoring(Method):
     start: Any = None
     sums: str = "each"
     colluding: int = 1
+    response: tuple[float, float] | None = None
     covariates: ArrayLike | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -225,13 +230,20 @@ class PrivateScoring(Method):
             raise InvalidInputError(NO_COVARIATES)
         if self.sums not in ("each", "masked"):
             raise InvalidInputError(f"sums={self.sums!r}: expected 'each' or 'masked'")
+        if isinstance(self.start, str):
+            check_private_start(self.start, self.response)
         check_whole("colluding", self.colluding, "a whole number", least=0)
 
     @property
     def budget(self) -> tuple[Fraction, int]:
         """ρ of each part of the budget of a site, and the number of parts."""
-        parts = sum(share for _, share in self.plan)
+        parts = sum(share for _, share in self.plan) + (START_PARTS if self.is_private_start else 0)
         return rho_of(self.epsilon, self.delta) / parts, parts
+
+    @property
+    def is_private_start(self) -> bool:
+        """Whether the start is found from sums with noise."""
+        return isinstance(self.start, str)
 
     @property
     def plan(self) -> list[tuple[float, int]]:
@@ -246,25 +258,33 @@ class PrivateScoring(Method):
 
     def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:
         """Return the dialogue that fits the specification of a task."""
-        given = task.start if self.start is None else getattr(self.start, "mixture_", self.start)
-        if not isinstance(given, Mixture):
-            raise InvalidInputError(NO_START)
-        problem, X = self.posed(task, given)
-        start = problem.from_start(given)
-        scored = yield from self.scored(start, X, None if self.masked is None else task.sites)
-        return [self.fit(problem, X, start, scored, task.seed)]
+        specification = task.only(type(self).__name__)
+        purse = Purse(self.budget[1], None if self.masked is None else task.sites)
+        if self.is_private_start and self.response is not None:
+            X = self.simulated(task, PRIVATE_ROWS)
+            Y = responses_within(self.response, len(X), task.q)
+            problem = task.problem(specification, column_summary(Rows(X, Y)))
+            start = yield from private_start(problem, X, self.response, purse)
+        else:
+            given = task.start if self.start is None else getattr(self.start, "mixture_", self.start)
+            if not isinstance(given, Mixture):
+                raise InvalidInputError(NO_START)
+            problem, X = self.posed(task, given)
+            start = problem.from_start(given)
+        rounds = yield from self.scored(start, X, purse)
+        return [self.fit(problem, X, start, rounds, purse.spent, task.seed)]
 
     # ------------------------------------------------------------------ what is public
 
     def posed(self, task: Task, start: Mixture) -> tuple[Problem, Array]:
         """Return the problem on public covariates with responses that the start draws, and these covariates."""
-        specification, X = task.only(type(self).__name__), self.simulated(task, start)
+        X = self.simulated(task, simulated_rows(start.parameter_count))
         Y, _ = start.sample(X, np.random.default_rng(task.seed))
-        return task.problem(specification, column_summary(Rows(X, Y))), X
+        return task.problem(task.only(type(self).__name__), column_summary(Rows(X, Y))), X
 
-    def simulated(self, task: Task, start: Mixture) -> Array:
+    def simulated(self, task: Task, m: int) -> Array:
         """Return public or simulated rows of covariates, ``(m, d)``."""
-        rng, m = np.random.default_rng([task.seed, 1]), simulated_rows(start.parameter_count)
+        rng = np.random.default_rng([task.seed, 1])
         X = np.asarray(self.covariates, dtype=np.float64)
         if X.ndim != 2 or X.shape[1] != task.d or len(X) < 2 or not np.all(np.isfinite(X)):
             raise InvalidInputError(f"covariates: expected rows of {task.d} finite numbers, got shape {X.shape}")
@@ -272,35 +292,34 @@ class PrivateScoring(Method):
 
     # ------------------------------------------------------------------ rounds
 
-    def scored(
-        self, start: Mixture, X: Array, sites: tuple[str, ...] | None
-    ) -> Dialogue[tuple[list[ScoredRound], list[int]]]:
-        """Take the steps; after the first total, decide on their number. Return also the parts of all rounds.
-
-        ``sites`` are those whose sums are masked together; None if they are not masked.
-        """
-        plan, here, rounds, spent = self.plan, start, list[ScoredRound](), list[int]()
+    def scored(self, start: Mixture, X: Array, purse: Purse) -> Dialogue[list[ScoredRound]]:
+        """Take the steps that the purse pays for; after the first total, decide on their number."""
+        plan, here, rounds = affordable(self.plan, purse.left), start, list[ScoredRound]()
         while plan:
             lam, share = plan.pop(0)
             step = PublicStep.at(here, X, lam)
-            sums, sites = yield from asked_sums(step, sum(spent), share, sites)
-            spent.append(share)
+            sums = yield from purse.ask(PrivateScores(step.mixture, step.factor, step.clip, 0), share)
             if sums is None:
-                plan = affordable([(lam, share), *plan], self.budget[1] - sum(spent))
+                plan = affordable([(lam, share), *plan], purse.left)
                 continue
-            rounds.append(done := ScoredRound.of(step, sums, share, len(sites or ())))
+            rounds.append(done := ScoredRound.of(step, sums, share, len(purse.sites or ())))
             here = done.end
             if len(rounds) == 1 and done.surprise(done.rows) > FAR:
                 plan = shorter_steps(plan)
         if not rounds:
-            raise InvalidInputError("no masked sum was opened before the budget was spent: too many sites were lost")
-        return rounds, spent
+            raise InvalidInputError(LOST)
+        return rounds
 
-    def fit(
-        self, problem: Problem, X: Array, start: Mixture, scored: tuple[list[ScoredRound], list[int]], seed: int
+    def fit(  # noqa: PLR0917 - what a run ends with
+        self,
+        problem: Problem,
+        X: Array,
+        start: Mixture,
+        rounds: list[ScoredRound],
+        spent: Sequence[int],
+        seed: int,
     ) -> PrivateFit:
         """Return the fit at the mean of the last ends, with its covariance and the verdict."""
-        rounds, spent = scored
         same = [each for each in rounds if each.sites == rounds[-1].sites]  # with the rows of the same sites
         n = max(float(np.average([each.rows for each in same], weights=[each.share for each in same])), 1.0)
         last = rounds[-AVERAGED:]
@@ -327,17 +346,12 @@ class PrivateScoring(Method):
         )
 
 
-def asked_sums(
-    step: PublicStep, place: int, share: int, sites: tuple[str, ...] | None
-) -> Dialogue[tuple[NoisySums | None, tuple[str, ...] | None]]:
-    """Ask for the sums at a step, once for each of some parts of the budget; return also the sites that answered."""
-    asked = tuple(PrivateScores(step.mixture, step.factor, step.clip, place + i) for i in range(share))
-    if sites is not None:
-        return (yield from masked_sums(asked, sites))
-    if share == 1:
-        return (yield Total(asked[0])), None
-    several = yield Total(Several(asked))
-    return reduce(add, several.items), None
+def check_private_start(start: str, response: tuple[float, float] | None) -> None:
+    """Raise an error unless a word names a private start, with a range of the response."""
+    if start != "private":
+        raise InvalidInputError(f"start={start!r}: expected a model, or 'private'")
+    if response is None or not (np.all(np.isfinite(response)) and response[0] < response[1]):
+        raise InvalidInputError(NO_RANGE)
 
 
 def shorter_steps(plan: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:

@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from math import isqrt
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +100,18 @@ def private_total(mixture: Mixture, rows: Rows, factor: Array, clip: float) -> l
     return [*map(int, k.sum(axis=0)), COUNTED * rows.n]
 
 
-def refusal(rows: Rows) -> str:
+class Columned(Protocol):
+    """Rows, or a description of the columns of a file."""
+
+    @property
+    def groups(self) -> object: ...  # noqa: D102
+    @property
+    def clusters(self) -> object: ...  # noqa: D102
+    @property
+    def weight(self) -> object: ...  # noqa: D102
+
+
+def refusal(rows: Columned) -> str:
     """Return why rows of this form cannot contribute; empty if they can. It does not depend on their values."""
     if rows.groups is not None:
         return "private scoring protects single rows, and rows have groups: leave groups out"

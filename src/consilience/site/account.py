@@ -59,6 +59,12 @@ class Account:
             raise InvalidInputError(f"rho={self.rho}, parts={self.parts}: expected positive numbers")
         self._charged = dict(self.charged)
 
+    def __reduce__(self) -> Any:
+        """Return what a process needs that answers in place of this one: the budget and what is charged."""
+        if self.record is not None:
+            raise TypeError("an account in a ledger is not copied into other processes")
+        return Account, (self.rho, self.parts, dict(self._charged))
+
     @property
     def spent(self) -> Fraction:
         """ρ of all parts that were charged."""

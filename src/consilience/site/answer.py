@@ -21,6 +21,7 @@ from consilience.messages.table import decode_question, receive, row_of
 from consilience.model import ColumnSummary, Rows, Statistics
 from consilience.model.contributions import private_total, total_sensitivity
 from consilience.model.rows import sample_labels
+from consilience.model.squares import square_total
 from consilience.numerics.budget import noise_variance, shared_variance
 from consilience.numerics.discrete_gaussian import discrete_gaussian
 from consilience.site.local_fit import local_fit
@@ -67,7 +68,7 @@ def answer(question: Question, site: Site) -> Answer:
 def check_private(question: Question, site: Site) -> None:
     """Raise an error unless a site with an account is asked for noise, one with masks for masked noise, others not."""
     asked = question.questions if isinstance(question, Several) else (question,)
-    if any(isinstance(part, (questions.PrivateScores, questions.Masked)) == (site.account is None) for part in asked):
+    if any(isinstance(part, questions.PRIVATE) == (site.account is None) for part in asked):
         raise SiteError(FailureCode.REFUSED, "a site answers with noise if it has a budget for it, and then only so")
     if any(isinstance(part, questions.Masked) == (site.masks is None) for part in asked):
         raise SiteError(FailureCode.REFUSED, "a site masks its answers if the study says so, and then all of them")
@@ -104,13 +105,16 @@ def _sampled(question: questions.Sample, site: Site) -> Statistics:
     return total.scaled(1 / question.share)
 
 
-def _private_scores(question: questions.PrivateScores, site: Site) -> questions.NoisySums:
+PrivateSum = questions.PrivateScores | questions.PrivateSquares
+
+
+def _private_sum(question: PrivateSum, site: Site) -> questions.NoisySums:
     """Add up the contributions of all rows, and add discrete Gaussian noise of the site's budget."""
     assert site.account is not None  # noqa: S101 - for the type checker: check_private has looked
 
     def draw(rho: Fraction) -> questions.NoisySums:
         total = total_over(question, site)
-        variance = noise_variance(total_sensitivity(question.mixture.parameter_count), rho)
+        variance = noise_variance(total_sensitivity(question.size), rho)
         noise = discrete_gaussian(variance, len(total))
         return questions.NoisySums(tuple(map(add, total, noise)), question.clip, variance)
 
@@ -121,25 +125,25 @@ def _masked(question: questions.Masked, site: Site) -> questions.MaskedSums:
     """Add this site's share of the noise to its sums, and mask them."""
     assert site.account is not None and site.masks is not None  # noqa: S101, PT018 - for the type checker, as above
     asked, sites, colluding = question.question, question.sites, site.masks.colluding
-    sensitivity = total_sensitivity(asked.mixture.parameter_count)
-    masks = site.masks.drawn(asked.mixture.parameter_count + 1, sites, encode(question))  # what fails is not charged
+    sensitivity = total_sensitivity(asked.size)
+    masks = site.masks.drawn(asked.size + 1, sites, encode(question))  # what fails is not charged
 
     def draw(rho: Fraction) -> questions.MaskedSums:
         total = total_over(asked, site)
-        variance = shared_variance(sensitivity, rho, len(sites), colluding)
-        noisy = list(map(add, total, discrete_gaussian(variance, len(total))))
-        return questions.MaskedSums(masked(noisy, masks, len(sites)), asked.clip, variance)
+        share = shared_variance(sensitivity, rho, len(sites), colluding)
+        noisy = list(map(add, total, discrete_gaussian(share, len(total))))
+        return questions.MaskedSums(masked(noisy, masks, len(sites)), asked.clip, share)
 
     return site.account.answer(question.place, encode(question), draw)
 
 
-def total_over(question: questions.PrivateScores, site: Site) -> list[int]:
+def total_over(question: PrivateSum, site: Site) -> list[int]:
     """Add up the contributions of the rows of a site, without noise."""
-    total = [0] * (question.mixture.parameter_count + 1)
+    total = [0] * (question.size + 1)
+    summed = private_total if isinstance(question, questions.PrivateScores) else square_total
     for rows in site.chunks():
         row_of(question).reads(question, rows)
-        part = private_total(question.mixture, rows, question.factor, question.clip)
-        total = list(map(add, total, part))
+        total = list(map(add, total, summed(question.mixture, rows, question.factor, question.clip)))
     return total
 
 
@@ -176,7 +180,8 @@ OWN: dict[type, Callable[[Any, Site], Answer]] = {
     questions.ProposeStart: _candidates,
     questions.FitSite: _local_fit,
     questions.Sample: _sampled,
-    questions.PrivateScores: _private_scores,
+    questions.PrivateScores: _private_sum,
+    questions.PrivateSquares: _private_sum,
     questions.Masked: _masked,
 }
 """What answers the questions that need a site: its sample of rows, its name or its own fit."""

@@ -15,7 +15,7 @@ from consilience.engines.inprocess import InProcessSites
 from consilience.errors import InvalidInputError, RoundStoppedError, SetAsideWarning
 from consilience.messages import MaskedSums
 from consilience.methods import PrivateScoring
-from consilience.methods.masked_sums import SPARE, affordable, opened
+from consilience.methods.private_sums import SPARE, affordable, opened
 from consilience.model import Mixture, mixture_of_experts
 from consilience.numerics.budget import rho_of
 from consilience.runs import Reply
