@@ -542,6 +542,22 @@ DEFECTS = (
         "return Release(fit, verdict",
         "disclosure/test_lattice.py",
     ),
+    Defect(
+        63,
+        "the flow of a file is exact",
+        "kit/cohort.py",
+        "return width * (down",
+        "return int(np.sum(rows)) or width * (down",
+        "disclosure/test_flow.py kit/test_cohort.py",
+    ),
+    Defect(
+        64,
+        "rows outside of the cohort are used with noise",
+        "kit/private_rows.py",
+        "found[:, ~(dropped | outside)]",
+        "found[:, ~dropped]",
+        "kit/test_cohort.py",
+    ),
 )
 
 
