@@ -623,6 +623,22 @@ DEFECTS = (
         "place=sum(self.spent[-1:]) + i",
         "methods/test_private_sums.py",
     ),
+    Defect(
+        73,
+        "the flow of a file is exact",
+        "kit/cohort.py",
+        "return width * (down",
+        "return int(np.sum(rows)) or width * (down",
+        "disclosure/test_flow.py kit/test_cohort.py",
+    ),
+    Defect(
+        74,
+        "rows outside of the cohort are used with noise",
+        "kit/private_rows.py",
+        "found[:, ~(dropped | outside)]",
+        "found[:, ~dropped]",
+        "kit/test_cohort.py",
+    ),
 )
 
 

@@ -91,6 +91,33 @@ def test_the_way_of_a_site_from_its_folder_to_the_file(place):
     assert "whole" in done("site", "log", "verify", "ash", "ash.json").stdout
 
 
+@pytest.mark.slow
+def test_the_flow_is_shown_in_full_and_the_file_says_it_in_steps_with_wave_and_data_cut(place):
+    text = STUDY.replace("[model]", 'cohort = [{ column = "age", at_least = 45 }]\n[model]')
+    (place / "study.toml").write_text(text)
+    done("site", "init", "ash")
+    flow = ["900 rows were read.", "271 are not in the cohort: age at least 45 does not hold.", "629 are used."]
+    checked = done("site", "check", "ash", "study.toml", "ash.parquet")
+    assert "\n".join(flow) in checked.stdout
+    assert json.loads(done("site", "check", "ash", "study.toml", "ash.parquet", "--json").stdout)["flow"] == flow
+    refused = run("site", "fit", "ash", "study.toml", "ash.parquet", "--data-cut", "30.6.2026")
+    assert refused.exit_code == 2
+    done("site", "fit", "ash", "study.toml", "ash.parquet", "--wave", "2026", "--data-cut", "2026-06-30")
+    shown = done("site", "preview", "ash").stdout
+    assert "\n".join(flow) in shown
+    assert "the day until which the data reach" in shown
+    logged = done("site", "log", "show", "ash").stdout
+    assert "data_cut 2026-06-30" in logged
+    assert "wave 2026" in logged
+    done("site", "release", "ash", "-o", "ash.json", answer="y\n")
+    sent = json.loads((place / "ash.json").read_text())["content"]
+    assert (sent["wave"], sent["data_cut"]) == ("2026", "2026-06-30")
+    assert sent["flow"]["excluded"][0]["of"] == "age at least 45"
+    assert sent["flow"]["excluded"][0]["rows"] in (250, 300)
+    assert "271" not in (place / "ash.json").read_text().split('"flow"')[1]
+    assert "- age at least 45" in done("site", "annex", "ash", "study.toml").stdout
+
+
 def test_a_fit_examines_its_table_once_and_builds_its_question_once(place, monkeypatch):
     done("site", "init", "ash")
     calls = []

@@ -310,7 +310,8 @@ def likely_factors(numbers: Array, column: Column) -> dict[str, float]:
         for name, factor in factors_to(column.rule.unit).items()
         if np.mean(column.rule.contains(numbers * factor)) > 0.95
     }
-    order = sorted(known, key=lambda name: ("(from" not in name, _middle(numbers * known[name], column)))
+    of_time = [name for name in known if "(from" in name]
+    order = sorted(of_time or known, key=lambda name: _middle(numbers * known[name], column))
     return {name: known[name] for name in order}
 
 
