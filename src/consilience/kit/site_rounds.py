@@ -236,6 +236,8 @@ class PrivateSite:
         Hash of the tags of the rows.
     told : list of str
         What the people at the site are told about the rows.
+    rows : int
+        Number of rows that fit the study, which stays at the site.
     """
 
     folder: SiteFolder
@@ -244,6 +246,7 @@ class PrivateSite:
     site: Site
     tags: str
     told: list[str]
+    rows: int
 
     def answered(self, question: bytes) -> bytes:
         """Charge the question, draw the noise, record the answer and return the reply that leaves.
@@ -291,7 +294,8 @@ def open_private(folder: SiteFolder, study: Study, table: pa.Table, part: RunPar
     check_rows_of_run(folder, part.run, tags)
     account = ledger_account(folder, policy.privacy, study, part, tags)
     key = blake2b(part.run.encode(), digest_size=32, key=folder.secret, person=b"consilience-run").digest()
-    return PrivateSite(folder, study, part, Site(folder.name, read.rows, key=key, account=account), tags, read.told)
+    site = Site(folder.name, read.rows, key=key, account=account)
+    return PrivateSite(folder, study, part, site, tags, read.told, read.rows.n - read.zeros)
 
 
 def ledger_account(folder: SiteFolder, rules: PrivacyRules, study: Study, part: RunPart, tags: str) -> Account:

@@ -31,6 +31,7 @@ from consilience.methods import OwnGatesFit
 from consilience.plot.drawing import around_mean
 from consilience.plot.federated_results import site_forest
 from consilience.report.page import Picture, Section, Table, format_percent, format_value, row_band
+from consilience.report.privacy import privacy_section
 from consilience.report.subject import Subject
 from consilience.report.verdict import columns_in_doubt, site_reason, site_status
 
@@ -416,6 +417,7 @@ def provenance_section(subject: Subject, _draw: Any) -> Section:
 
 SECTIONS: tuple[Callable[[Subject, Any], Section | None], ...] = (
     words_section, site_section, coefficient_section, gate_section, difference_section, plan_section, rival_section,
-    order_section, convergence_section, row_section, round_section, provenance_section,
+    order_section, convergence_section, row_section, privacy_section,
+    round_section, provenance_section,
 )  # fmt: skip
 """What makes the sections of a report, in their order; a section may have nothing to say of a subject."""

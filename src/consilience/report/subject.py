@@ -72,6 +72,15 @@ class Subject:
         return None if self.result is None else getattr(self.result.fit, "rivals", None)
 
     @property
+    def privacy(self) -> str:
+        """What a fit with noise may have disclosed, as far as it is known; empty for a fit without noise."""
+        if self.result is not None:
+            found = getattr(self.result.fit, "privacy", None)
+            return "" if found is None else str(found)
+        stored = str(getattr(self.model, "provenance_", {}).get("privacy", ""))
+        return stored or "how much is not known" * (self.model.inference_.kind == "private")
+
+    @property
     def dropped(self) -> Mapping[str, str]:
         """Sites that left the run, and why."""
         return {} if self.result is None else self.result.record.dropped

@@ -110,9 +110,9 @@ def judge(subject: Subject) -> ReportVerdict:
     points = [point for check in (*checks, *later) for point in check(subject)]
     model = subject.model
     K, name = model.mixture_.K, noun(model)
-    privacy = None if subject.result is None else getattr(subject.result.fit, "privacy", None)
+    privacy = subject.privacy
     labels = f"{format_count(model.n_labels_)} rows or groups"
-    labels = labels if privacy is None else f"about {model.n_labels_:,.0f} rows, by sums with noise ({privacy})"
+    labels = labels if not privacy else f"about {model.n_labels_:,.0f} rows, by sums with noise ({privacy})"
     about = f"{K} {name}{'s' if K > 1 else ''}, from {labels}"
     about += f" at {_count(len(_used_sites(subject)), 'site')}." if subject.sites else "."
     return ReportVerdict(tuple(sorted(points, key=lambda point: -point.use)), about, _left_out(subject))
@@ -129,7 +129,7 @@ def _left_out(subject: Subject) -> str:
     """Say which sites were left out, and why."""
     asked = () if subject.result is None else subject.result.record.sites
     if not subject.sites and not asked:
-        return "All rows were at one place."
+        return _places(subject)
     if not subject.sites and not subject.dropped:
         return f"{_count(len(asked), 'site')} were asked for sums, and none was left out: nothing is known of each."
     left = [site for site in subject.sites if is_left_out(subject, site)]
@@ -141,6 +141,14 @@ def _left_out(subject: Subject) -> str:
     more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
     total = len(subject.sites) + len(gone)
     return f"{len(said)} of {total} sites {_was(len(said))} left out. {'; '.join(said[:NAMED]).rstrip('.?')}{more}."
+
+
+def _places(subject: Subject) -> str:
+    """Say where the rows of a model were that comes without its run."""
+    sites = getattr(subject.model, "provenance_", {}).get("n_sites")
+    if not (sites or subject.privacy):
+        return "All rows were at one place."
+    return f"The rows were at {sites or 'several'} sites; a model alone does not say whether one was left out."
 
 
 def _sites(subject: Subject) -> Iterator[Point]:
