@@ -19,7 +19,7 @@ from benchmarks.lib.study import Record, Study, rounded, table
 from benchmarks.privacy.private_scoring import covariates, replication
 from consilience.errors import ConsilienceWarning
 from consilience.fit.private_step import PublicStep
-from consilience.kit.forecast import StudyForecast, forecast_study
+from consilience.kit.forecast import StudyForecast, forecast_study, guess_start
 from consilience.kit.study import Study as StudyFile
 from consilience.model import Design, Mixture, SoftmaxGate
 from consilience.model.families.gamma import GammaExperts
@@ -128,7 +128,8 @@ def guess_row(family: str, K: int) -> Record:
     for seed in range(draws["first_seed"], draws["first_seed"] + draws["draws"]):
         rng = np.random.default_rng([seed, K])
         truth, X = drawn_mixture(family, K, rng), covariates(2000, rng)
-        guessed = forecast_study(study_file(family, K, truth.sample(X, rng)[0]))
+        file = study_file(family, K, truth.sample(X, rng)[0])
+        guessed = forecast_study(file, guess_start(file))
         known = StudyForecast(guessed.terms, (), PublicStep.at(truth, X), np.zeros((0, 0)), False)
         pair = (guessed, known)
         ratios.append([[each.ratio(ROWS, SITES, epsilon) for epsilon in PROTOCOL["epsilon"]] for each in pair])

@@ -27,6 +27,8 @@ from consilience.numerics.arrays import Array
 
 PROTOCOL = tomllib.loads(Path(__file__).with_name("protocol.toml").read_text(encoding="utf-8"))["private_scoring"]
 OFF = 0.2
+NEAR = 0.15
+"""Relative error of a forecast that counts as near."""
 
 
 def covariates(n: int, rng: np.random.Generator) -> Array:
@@ -113,18 +115,32 @@ def summed(label: str, records: list[Record]) -> Record:
     error = np.array([record["error"] for record in records])
     row: Record = {"cell": label, "draws": len(records)}
     row |= {"error, median": rounded(float(np.median(error))), "error, mean": rounded(float(np.mean(error)))}
-    row["error, largest"] = rounded(float(error.max()))
     settled = [record for record in records if record.get("settled", True)]
     shown = sum(record["shown"] for record in settled)
     row["coverage of settled"] = rounded(sum(record["held"] for record in settled) / shown) if shown else None
     if "settled" in records[0]:
         row["settled"] = rounded(len(settled) / len(records))
-        row["forecast, median"] = rounded(float(np.median([record["forecast"] for record in records])))
-        row["7 rounds"] = rounded(float(np.mean([record["rounds"] > 5 for record in records])))
+        forecast = float(np.median([record["forecast"] for record in records]))
+        measured = float(np.sqrt(np.mean([record["error"] ** 2 for record in settled]))) if settled else float("nan")
+        row["forecast, median"] = rounded(forecast)
+        row["error of settled, root mean square"] = rounded(measured)
+        row["forecast over it"] = rounded(forecast / measured)
+        row["over the median"] = rounded(forecast / float(np.median(error)))
         astray = [record for record in records if record["error"] > 3]
         row["off by more than 3"] = len(astray)
         row["of which settled"] = sum(record["settled"] for record in astray)
     return row
+
+
+def accuracy(label: str, rows: list[Record]) -> Record:
+    """How many cells of a table have a forecast that is near what was measured."""
+    found: Record = {"rows": int(label)}
+    for name, said in (("over the median", "median of all runs"), ("forecast over it", "root mean square of settled")):
+        off = np.array([row[name] for row in rows if name in row], dtype=float)
+        found["cells"] = len(off)
+        found[f"within 15 % of the {said}"] = int(np.sum(np.abs(off - 1) <= NEAR))
+        found[f"forecast over it ({said})"] = f"{off.min():.2f} to {off.max():.2f}"
+    return found
 
 
 def main() -> None:
@@ -133,18 +149,15 @@ def main() -> None:
     draws = PROTOCOL["hold_out" if study.options["hold-out"] else "development"]
     seeds = range(draws["first_seed"], draws["first_seed"] + (1 if study.quick else draws["draws"]))
     labels = list(PROTOCOL["sites"])[: 1 if study.quick else None]
-    tables = []
+    tables, near = [], list[Record]()
     records = study.replicate([f"{label}/{seed}" for seed in seeds for label in labels], replication)
     for label in labels:
         mine = [record for record in records if record["key"].startswith(f"{label}/")]
         cells = [name for name in mine[0] if name not in ("key", "seconds")]
-        tables.append(
-            table(
-                f"{label} rows at {len(PROTOCOL['sites'][label])} sites",
-                [summed(cell, [each[cell] for each in mine]) for cell in cells],
-            )
-        )
-    study.save(*tables)
+        rows = [summed(cell, [each[cell] for each in mine]) for cell in cells]
+        tables.append(table(f"{label} rows at {len(PROTOCOL['sites'][label])} sites", rows))
+        near.append(accuracy(label, rows))
+    study.save(*tables, table("Cells whose forecast is near the error", near))
 
 
 if __name__ == "__main__":

@@ -188,6 +188,7 @@ def test_a_study_with_noise_is_answered_within_the_budget(place: Path) -> None:
     assert "ε = 0 of" in done("site", "budget", "ash", "--in", "sites").stdout  # what was declined costs nothing
     shown = done(*answer, answer="y\n").stderr
     assert "differentially private for one row" in shown
+    assert "Forecast if each of the 5 sites had 900 rows" in shown
     assert "have spent ε =" in shown
     assert "The noise is drawn if you approve" in shown
     spent = json.loads(done("site", "budget", "ash", "--in", "sites", "--json").stdout)
@@ -234,6 +235,8 @@ def test_the_annex_says_of_each_way_what_leaves_and_what_it_means(place: Path) -
     assert "differentially private for one row" in said["noise"]
     assert "At most 8 sums with noise" in said["noise"]
     assert "of 100 guesses" in said["noise"]
+    assert "bring it from ε = 0 to 3" in said["noise"]
+    assert "| rows in all | ε = 1 | ε = 3 | ε = 8 |" in said["noise"]
     strict = done("site", "init", "strict", "--in", "sites")
     assert strict.exit_code == 0
     assert "does NOT allow" in done("site", "annex", "strict", "study.toml", "--in", "sites").stdout

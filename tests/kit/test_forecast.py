@@ -112,6 +112,11 @@ def test_every_family_has_a_forecast_without_a_start_or_says_that_it_needs_one(f
     assert 1.0 < found.ratio(20_000, 1, 8.0) < found.ratio(20_000, 4) < found.ratio(2_000, 4) < 3
 
 
+def test_three_experts_need_a_start() -> None:
+    with pytest.raises(InvalidInputError, match="three and more experts"):
+        forecast_study(model_study("gaussian", "softmax", 3))
+
+
 def test_parameters_that_rows_cannot_tell_apart_are_said_to_be_so() -> None:
     """Two experts with two outcomes and the same shares everywhere are one expert, however many rows there are."""
     experts = BinomialExperts(np.array([[0.2, 0.4, -0.3], [-0.2, 0.4, -0.3]]))

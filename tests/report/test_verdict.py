@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from consilience import FederatedEM, MixtureOfExpertsRegressor, OneShot, SharedCentre
+from consilience import FederatedEM, MixtureOfExpertsRegressor, OneShot, PrivateScoring, SharedCentre, load
 from consilience.datasets import soft
 from consilience.methods import Method
 from consilience.methods.site_reports import WORSE
@@ -103,3 +105,42 @@ def test_every_suspect_site_is_named_wherever_it_stands() -> None:
     assert said.use is Use.NO
     assert "The data of site 8 may be wrong" in str(said)
     assert f"site 9 was used, though {large}" in str(said)
+
+
+# ---------------------------------------------------------------- fits with noise
+
+
+@cache
+def private() -> Any:
+    """A fit from sums with noise, from a start that two of three sites could have released."""
+    tables = parts(sites=3)
+    start = MixtureOfExpertsRegressor(2, random_state=0).fit(*tables["north"])
+    X = np.concatenate([X for X, _ in tables.values()])
+    return fitted(tables, method=PrivateScoring(8, covariates=X[::2], start=start))
+
+
+@pytest.mark.slow
+def test_a_private_fit_says_what_it_spent_and_what_noise_costs() -> None:
+    page = html_report(private())
+    assert "3 sites were asked for sums" in page
+    assert "What noise protects, and what it costs" in page
+    for said in ("ε = 8", "ρ = 1.0524", "one row of a site", "times those of all rows without noise"):
+        assert said in page
+    assert "All rows were at one place" not in page
+    assert "What noise protects" not in html_report(fitted(parts(sites=3)))
+
+
+@pytest.mark.slow
+def test_a_model_file_of_sites_does_not_say_that_all_rows_were_at_one_place(tmp_path: Path) -> None:
+    pooled = fitted(parts(sites=3))
+    for result, said in ((private(), "The rows were at several sites"), (pooled, "The rows were at 3 sites")):
+        result.model.save(tmp_path / "model.json")
+        page = str(verdict(load(tmp_path / "model.json")))
+        assert said in page
+        assert "at one place" not in page
+    private().model.save(tmp_path / "model.json")
+    assert "ε = 8" in str(verdict(load(tmp_path / "model.json")))
+    alone = MixtureOfExpertsRegressor(2, random_state=0).fit(*parts()["north"])
+    assert "All rows were at one place" in str(verdict(alone))
+    alone.save(tmp_path / "alone.json")
+    assert "All rows were at one place" in str(verdict(load(tmp_path / "alone.json")))

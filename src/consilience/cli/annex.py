@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from consilience._version import __version__
 from consilience.cli.preview import FIELDS, WAYS, mapping_lines
+from consilience.errors import ConsilienceError
 from consilience.kit.folder import MAPPING, SiteFolder
+from consilience.kit.forecast import forecast_study
 from consilience.kit.mapping import TableMapping, mapped_by
 from consilience.kit.policy.policy import COMMENTS, Policy
-from consilience.kit.spending import budget_document, budget_text
+from consilience.kit.spending import budget_document, budget_text, spent_in
 from consilience.kit.study import Study, Trust
 from consilience.kit.study_model import method_of
+from consilience.numerics.budget import epsilon_of
 
 THREATS = (
     ("A row is computed from the file", "sums rest on enough rows, none of which dominates; see the limits"),
@@ -133,7 +136,8 @@ def _of_noise(folder: SiteFolder, study: Study, policy: Policy) -> dict[str, Ite
             "A row that does not fit the study counts as zeros; only this site is told.",
         ],
         "What epsilon means": [EPSILON],
-        "Budget of this site": [budget_text(budget_document(folder, policy.privacy))],
+        "Budget of this site": [budget_text(budget_document(folder, policy.privacy)), *_cost(folder, study, policy)],
+        "What the result would be worth": _worth(study),
         "Answers for this study": _answers(folder, study),
         "Limits of the policy": _limits(policy, "privacy"),
         "What is not protected": (f"- {each}" for each in UNPROTECTED_BY_NOISE),
@@ -145,6 +149,35 @@ _OF_WAY: Mapping[Trust, Callable[[SiteFolder, Study, Policy], dict[str, Iterable
     "coordinator": _of_contract,
     "noise": _of_noise,
 }
+
+
+def _cost(folder: SiteFolder, study: Study, policy: Policy) -> Iterator[str]:
+    """Yield what a whole run of the study would spend."""
+    budget, delta, spent = method_of(study).budget, policy.privacy.max_delta, spent_in(folder)
+    if budget is not None:
+        after = epsilon_of(spent + budget[0] * budget[1], delta)
+        yield f"A whole run of this study would bring it from ε = {epsilon_of(spent, delta):.3g} to {after:.3g}."
+
+
+SIZES = (500, 2000, 10_000)
+"""Numbers of rows in all for which the annex has a forecast."""
+SITES = 4
+
+
+def _worth(study: Study) -> Iterator[str]:
+    """Yield a forecast from the study alone; the start and the rows of other sites are not known here."""
+    try:
+        found = forecast_study(study)
+    except ConsilienceError:
+        yield "It depends on the start of the run: 'consilience study forecast' and 'consilience site rehearse' say it."
+        return
+    yield f"Standard errors in units of those of all rows without noise, at {SITES} sites, by a guess of the start:"
+    yield ""
+    yield f"| rows in all | {' | '.join(f'ε = {epsilon:g}' for epsilon in found.epsilons)} |"
+    yield f"|---:|{'---:|' * len(found.epsilons)}"
+    for n in SIZES:
+        ratios = (f"{found.ratio(n, SITES, epsilon):.2f}" for epsilon in found.epsilons)
+        yield f"| {n:,} | {' | '.join(ratios)} |"
 
 
 def _answers(folder: SiteFolder, study: Study) -> Iterator[str]:

@@ -29,6 +29,7 @@ from consilience.kit.private_files import slug
 from consilience.kit.roster import Roster
 from consilience.kit.study import Study
 from consilience.kit.study_model import method_of
+from consilience.methods import PrivateFit
 from consilience.model import Mixture
 from consilience.runs import RunOptions
 from consilience.runs.run import OnDrop
@@ -169,6 +170,8 @@ def _write(done: FederatedOrders, out: Path, output: Output) -> None:
         output.say(str(each))
     if best.privacy is not None:
         output.say(f"With noise: {best.privacy}. The run has {'settled' if best.settled else 'NOT settled'}.")
+        if isinstance(best.fit, PrivateFit):
+            output.say(f"Forecast at its start: {best.fit.forecast.ratio:.2f} times the standard errors without noise.")
     output.say(f"{', '.join(map(str, files))} written.")
 
 

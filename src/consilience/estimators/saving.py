@@ -101,13 +101,15 @@ def _provenance(estimator: MixtureEstimator, site_names: bool) -> dict[str, Any]
 
 
 def _sites(estimator: MixtureEstimator) -> dict[str, Any]:
-    """Return the number and the names of the sites, as far as they are known."""
+    """Return the number and the names of the sites and what noise protects, as far as they are known."""
     fit = getattr(estimator, "_fit_result", None)
     if fit is None:
         stored = getattr(estimator, "provenance_", {})
-        return {name: stored[name] for name in ("n_sites", "site_names") if name in stored}
+        return {name: stored[name] for name in ("n_sites", "site_names", "privacy") if name in stored}
     names = [site.name for site in fit.evidence()]
-    return {"n_sites": len(names), "site_names": names} if names else {}
+    noise = getattr(fit, "privacy", None)
+    found: dict[str, Any] = {} if noise is None else {"privacy": str(noise)}
+    return found | ({"n_sites": len(names), "site_names": names} if names else {})
 
 
 # ---------------------------------------------------------------- reading

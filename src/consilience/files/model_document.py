@@ -446,12 +446,13 @@ class InferenceDocument(Part):
 
 
 class ProvenanceDocument(Part):
-    """Version of the library that wrote the file, date and time (ISO 8601, UTC), and sites of a federated fit."""
+    """Library that wrote the file, date and time (ISO 8601, UTC); of a federated fit its sites and its noise."""
 
     library: Words
     saved: Words
     n_sites: Count | None = None
     site_names: Annotated[list[Words], Field(min_length=1, max_length=10**6)] | None = None
+    privacy: Words | None = None
 
 
 class ModelDocument(Part):

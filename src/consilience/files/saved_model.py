@@ -97,7 +97,8 @@ class SavedModel:
         Of the parameters of ``mixture``.
     fit : SavedFit
     provenance : mapping
-        ``library`` and ``saved``, and of a federated fit ``n_sites`` and perhaps ``site_names``.
+        ``library`` and ``saved``, and of a federated fit ``n_sites`` and perhaps ``site_names``; of one
+        with noise ``privacy``.
     named : bool
         Whether ``X`` had names.
     frame : str or None

@@ -29,7 +29,7 @@ from consilience.kit.spending import check_spending, check_study
 from consilience.kit.study import PrivacyTerms, Study
 from consilience.kit.study_model import estimators_of, private_method, task_of
 from consilience.methods.private_scoring import ended, shorter_steps
-from consilience.model import Mixture, Rows
+from consilience.model import FAMILIES, Mixture, Rows
 from consilience.model.information import coefficient_slice, gate_slice, move_parameters, shape_slice
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
@@ -41,7 +41,10 @@ SITE_PROFILES = ("hospital", "research")
 """Profiles for sites; "open" is for tests."""
 Outlook = Literal["good", "doubtful", "hopeless"]
 DOUBTFUL, HOPELESS = 1.75, 3.0
-"""Forecast, in standard errors without noise, above which runs often do not settle, and above which most do not."""
+"""Forecast, in standard errors without noise, that is the precision of a third of the rows, and of a ninth.
+
+From the first on, a part of the runs does not settle; at the second, the largest site alone often knows as much.
+"""
 FLAT = 1e-3
 """Singular value of the slope of a total, in units of the largest, below which a direction is lost."""
 FEWEST = 10.0
@@ -159,6 +162,8 @@ def forecast_study(study: Study, start: Mixture | None = None) -> StudyForecast:
         raise InvalidInputError("a forecast is for studies with noise: this one has no table [privacy]")
     models = estimators_of(study)
     task, method = task_of(study, models), private_method(study, study.privacy)
+    if start is None:
+        check_guessable(study)
     given = guess_start(study) if start is None else start
     problem, X = method.posed(task, given)
     here = problem.from_start(given)
@@ -180,6 +185,16 @@ SLOPE, GATE, TIGHTER = 0.3, 0.6, -1.0
 """Slopes of experts and of the gate, and change of log variances, in the guess of a start."""
 
 
+def check_guessable(study: Study) -> None:
+    """Raise an error where a guess of the start makes no forecast."""
+    family = FAMILIES[study.model.family]
+    if max(study.model.experts) > 2 or family.classes or family.link == "logit":
+        raise InvalidInputError(
+            "a forecast for three and more experts, or for a response of a few classes, needs the public start "
+            "(--start model.json): how well experts are told apart depends on it, and a guess would be far off"
+        )
+
+
 def guess_start(study: Study) -> Mixture:
     """Guess a mixture from the dictionary of a study: experts that are well apart in a response over its range.
 
@@ -190,11 +205,6 @@ def guess_start(study: Study) -> Mixture:
     X = draw_covariates(study.covariates, 2000, rng)
     specification = specification_of(estimators_of(study)[0])
     blank = specification.blank(column_summary(Rows(X, _responses(study.response, len(X), rng))))
-    if blank.experts.outcomes is not None or blank.experts.link == "logit":
-        raise InvalidInputError(
-            "a forecast for a response of a few classes needs the public start (--start model.json): how well experts "
-            "are told apart depends on it, and a guess would be far off"
-        )
     delta, K = np.zeros(blank.parameter_count), blank.K
     place = coefficient_slice(blank)
     size = reach_of(blank, X)[place].reshape(K, -1)

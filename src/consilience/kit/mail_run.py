@@ -15,6 +15,7 @@ from consilience.errors import InvalidInputError, RefusedError
 from consilience.federation.federated_fit import FederatedOrders
 from consilience.kit.combination import run_study
 from consilience.kit.folder import SiteFolder
+from consilience.kit.forecast import forecast_study, say_outlook
 from consilience.kit.letters import RUN, AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import END, STUDY, MailFolder, end_text, write_whole
 from consilience.kit.mailbox import Mailbox, begin_folder
@@ -151,7 +152,8 @@ def draft_answer(
         colluding = method_of(study).masked
         masks = None if colluding is None else masks_of_run(folder, run, letter.number, colluding)
         private = open_private(folder, study, table, part, masks)
-        told = (*said, *private.told, *masked_line(run, masks), cost_line(folder, study, letter))
+        worth = (worth_line(study, run, private.rows),) if first else ()
+        told = (*said, *private.told, *masked_line(run, masks), cost_line(folder, study, letter), *worth)
         return Draft(letter, study.way, None, partial(private.answered, letter.question), told)
     site = open_contract(folder, study, table, part)
     said = (*said, *(flow_of(study, table).lines if study.cohort else ()))
@@ -181,6 +183,12 @@ def cost_line(folder: SiteFolder, study: Study, letter: QuestionLetter) -> str:
         f"{rules.max_epsilon_ever:g} (δ = {rules.max_delta:g}); before, {epsilon_of(spent, rules.max_delta):.3g}. The "
         "charge is kept whatever happens to the answer."
     )
+
+
+def worth_line(study: Study, run: RunFile, rows: int) -> str:
+    """Return what a run with noise will know by its public start, if all sites have as many rows as this one."""
+    said = say_outlook(forecast_study(study, start_of(run)), (max(rows, 1),) * len(run.sites))
+    return f"Forecast if each of the {len(run.sites)} sites had {rows:,} rows, as many as this one: {said}"
 
 
 def check_letter(folder: SiteFolder, study: Study, run: RunFile, letter: QuestionLetter) -> None:

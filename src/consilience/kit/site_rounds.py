@@ -238,6 +238,8 @@ class PrivateSite:
         Hash of the tags of the rows.
     told : list of str
         What the people at the site are told about the rows.
+    rows : int
+        Number of rows that fit the study, which stays at the site.
     """
 
     folder: SiteFolder
@@ -246,6 +248,7 @@ class PrivateSite:
     site: Site
     tags: str
     told: list[str]
+    rows: int
 
     def answered(self, question: bytes) -> bytes:
         """Charge the question, draw the noise, record the answer and return the reply that leaves.
@@ -298,7 +301,7 @@ def open_private(
     account = ledger_account(folder, policy.privacy, study, part, tags, masks)
     key = blake2b(part.run.encode(), digest_size=32, key=folder.secret, person=b"consilience-run").digest()
     site = Site(folder.name, read.rows, key=key, account=account, masks=masks)
-    return PrivateSite(folder, study, part, site, tags, read.told)
+    return PrivateSite(folder, study, part, site, tags, read.told, read.rows.n - read.zeros)
 
 
 def ledger_account(  # noqa: PLR0917 - what a charge names

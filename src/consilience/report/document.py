@@ -62,7 +62,7 @@ def _head(findings: Findings, title: str) -> Head:
     words, what = subject.words, "combined study" if subject.result is not None else "model"
     kicker = " · ".join(filter(None, (f"Report on a {what}", subject.study, subject.date)))
     banner = f"Simulated data: no real {words.rows[0]} is behind any number." if words.simulated else ""
-    about = "" if subject.privacy is None else "about "
+    about = "about " if subject.privacy else ""
     names = [site.name for site in subject.sites]
     at = f" at {words.count_sites(len(names))}" if names else ""
     listed = f": {', '.join(names)}" if 0 < len(names) <= 12 else ""

@@ -137,6 +137,15 @@ class Subject:
         return None if self.result is None else getattr(self.result.fit, "rivals", None)
 
     @property
+    def privacy(self) -> str:
+        """What a fit with noise may have disclosed, as far as it is known; empty for a fit without noise."""
+        if self.result is not None:
+            found = getattr(self.result.fit, "privacy", None)
+            return "" if found is None else str(found)
+        stored = str(getattr(self.model, "provenance_", {}).get("privacy", ""))
+        return stored or "how much is not known" * (self.model.inference_.kind == "private")
+
+    @property
     def dropped(self) -> Mapping[str, str]:
         """Sites that left the run, and why."""
         return {} if self.result is None else self.result.record.dropped
@@ -146,11 +155,6 @@ class Subject:
         """Sites of the roster of which nothing came."""
         known = {site.name for site in self.sites} | set(self.dropped) | {file.site for file in self.files}
         return tuple(name for name in self.invited or () if name not in known)
-
-    @property
-    def privacy(self) -> Any:
-        """The noise of a fit from noisy sums; None for exact ones."""
-        return None if self.result is None else getattr(self.result.fit, "privacy", None)
 
     @property
     def is_from_files(self) -> bool:

@@ -210,7 +210,7 @@ def without_advice(text: str) -> str:
 def _about(subject: Subject) -> str:
     model, words = subject.model, subject.words
     K, n, privacy = model.mixture_.K, model.n_labels_, subject.privacy
-    rows = words.count_rows(n) if privacy is None else f"about {words.count_rows(n)}, by sums with noise ({privacy})"
+    rows = words.count_rows(n) if not privacy else f"about {words.count_rows(n)}, by sums with noise ({privacy})"
     at = f" at {words.count_sites(len(_used_sites(subject)))}" if subject.sites else ""
     if K == 1:
         return f"One model describes all {rows}{at}."
@@ -234,7 +234,7 @@ def _left_out(subject: Subject) -> str:
     """Say which sites were left out, and why."""
     asked, words = () if subject.result is None else subject.result.record.sites, subject.words
     if not subject.sites and not asked:
-        return f"All {words.rows[1]} were at one place, or nothing is known of single {words.sites[1]}."
+        return _places(subject)
     if not subject.sites and not subject.dropped:
         n = words.count_sites(len(asked))
         return f"{n} were asked for sums, and none was left out: nothing is known of each."
@@ -256,6 +256,15 @@ def _invitation(subject: Subject) -> str:
     if not subject.files or subject.invited is not None:
         return ""
     return f" No list of invited {subject.words.sites[1]} was given: one that sent nothing would not be named here."
+
+
+def _places(subject: Subject) -> str:
+    """Say where the rows of a model were that comes without its run."""
+    places, words = getattr(subject.model, "provenance_", {}).get("n_sites"), subject.words
+    if not (places or subject.privacy):
+        return f"All {words.rows[1]} were at one place, or nothing is known of single {words.sites[1]}."
+    at = words.count_sites(places) if places else f"several {words.sites[1]}"
+    return f"The {words.rows[1]} were at {at}; a model alone does not say whether one was left out."
 
 
 def _sites(subject: Subject) -> Iterator[Point]:

@@ -80,7 +80,7 @@ def _where(findings: Findings, what: str) -> str:
             f"{n[0].upper()}{n[1:]} took part. Each fitted {what} to its own {words.rows[1]} and sent the fit once; no "
             f"record left a {words.sites[0]}."
         )
-    noise = f" Noise was added for privacy ({subject.privacy})." if subject.privacy is not None else ""
+    noise = f" Noise was added for privacy ({subject.privacy})." if subject.privacy else ""
     fitted = f"We fitted {what} to their {words.rows[1]} without a record leaving a {words.sites[0]}."
     return f"{n[0].upper()}{n[1:]} took part. {fitted}{noise}"
 
@@ -89,7 +89,7 @@ def _results(findings: Findings) -> str:
     subject, words, kinds = findings.subject, findings.words, findings.kinds
     rows = subject.rows_by_site
     listed = f" ({', '.join(f'{name} {n:,.0f}' for name, n in rows.items())})" if 1 < len(rows) <= LISTED else ""
-    about = "" if subject.privacy is None else "about "
+    about = "about " if subject.privacy else ""
     said = [f"We analysed {about}{words.count_rows(subject.model.n_labels_)}{listed}."]
     if len(kinds) > 1:
         several = f"{count_word(len(kinds)).capitalize()} kinds of {words.rows[1]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from math import isfinite
+from typing import Any
 
 import numpy as np
 
@@ -168,6 +169,38 @@ def _calibration(findings: Findings, X: Array, y: Array) -> Panel:
     )
 
 
+# ---------------------------------------------------------------------- noise
+
+MEANING = (
+    "Each {site} added noise to what it sent. However much else is known, and whatever the coordinator asked, what "
+    "left it says little of any one {row}: the smaller ε, the less. The number of {rows} is known up to noise, too."
+)
+"""What the noise is for, for a reader without statistics."""
+
+
+def noise_section(findings: Findings) -> Section | None:
+    """Return budget, rounds and forecast of a fit with noise; None without noise."""
+    subject, words = findings.subject, findings.words
+    if not subject.privacy:
+        return None
+    facts = {"guarantee": subject.privacy}
+    fit: Any = None if subject.result is None else subject.result.fit
+    if fit is not None:
+        privacy = fit.privacy
+        shares = ", ".join(f"{100 * float(rho / privacy.rho):.0f} %" for rho in privacy.rhos)
+        facts |= {
+            f"spent at each {words.sites[0]}": f"ε = {privacy.epsilon:g} at δ = {privacy.delta:g} "
+            f"(ρ = {float(privacy.rho):.4f})",
+            "rounds": f"{len(privacy.rhos)}, with {shares} of the budget",
+            "what is protected": f"one {privacy.unit} of a {words.sites[0]}, added or removed",
+            "standard errors, as forecast at the start": f"{fit.forecast.ratio:.2f} times those without noise",
+            "end": "settled: the last total is no more than noise and chance" if fit.settled else fit.unsettled,
+            "totals by round, 1 is noise and chance": ", ".join(f"{each:.2g}" for each in fit.surprises),
+        }
+    meaning = MEANING.format(site=words.sites[0], row=words.rows[0], rows=words.rows[1])
+    return Section("What noise protects, and what it costs", "noise", (meaning, Facts(tuple(facts.items()))))
+
+
 # ---------------------------------------------------------------------- what left, and how to repeat it
 
 
@@ -201,7 +234,7 @@ def _on_files(subject: Subject) -> list[Block]:
     return [
         f"The numbers are means and products of the columns, the {subject.words.sites[0]}’s own model with its "
         "precision, a coarse summary of the covariates, and the limits of the policy that were kept. Each file can be "
-        "read as text. " + (limits if subject.privacy is None else f"Noise was added: {subject.privacy}."),
+        "read as text. " + (f"Noise was added: {subject.privacy}." if subject.privacy else limits),
     ]
 
 
@@ -224,7 +257,7 @@ def _answers(subject: Subject) -> list[Block]:
     return [
         f"{times}; {record.bytes_received:,} bytes came from the {subject.words.sites[1]}. No record left one.",
         *(f"Limit of the run: {each}." for each in record.limits.sentences()),
-        *([f"Noise was added: {subject.privacy}."] if subject.privacy is not None else []),
+        *([f"Noise was added: {subject.privacy}."] if subject.privacy else []),
         Table(
             "What was asked.",
             ("what an answer has", "times", "what the coordinator sees"),

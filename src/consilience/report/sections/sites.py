@@ -71,7 +71,7 @@ def _flow(subject: Subject) -> Flow:
     if subject.sites:
         left = len(subject.sites) - len(used)
         steps.append((words.count_sites(len(used)), "used" + (f"; {left} left out" if left else "; none was left out")))
-    about = "" if subject.privacy is None else "about "
+    about = "about " if subject.privacy else ""
     steps.append((f"{about}{words.count_rows(subject.model.n_labels_)}", "used"))
     return Flow(tuple(steps))
 
