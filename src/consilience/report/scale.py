@@ -52,6 +52,18 @@ def _decimals(value: float, digits: int = 3) -> int:
     return max(0, digits - 1 - floor(log10(abs(value)))) if value else digits - 1
 
 
+def spread_text(low: float, high: float) -> str:
+    """Return two ends with as many decimals as their distance needs.
+
+    Examples
+    --------
+    >>> spread_text(40.74, 64.8), spread_text(-0.483, 2.31)
+    ('41 to 65', '−0.5 to 2.3')
+    """
+    digits = max(0, 1 - floor(log10(high - low))) if high > low else 2
+    return signed(f"{low:,.{digits}f} to {high:,.{digits}f}")
+
+
 def in_numbers(value: float) -> str:
     """Format a value of a column as people write it.
 

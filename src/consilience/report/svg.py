@@ -178,7 +178,8 @@ def _diamond(interval: tuple[float, float, float], at: Axis, y: float, i: int) -
 def _ticks(scale: ChangeScale, at: Axis, y: float) -> list[str]:
     marks = [line(at.start, y, at.end, y, "r")]
     low, high = scale.value(at.low), scale.value(at.high)
-    for value in nice_values(low, high, 3):
+    ratios = scale.kind in ("ratio", "odds") and low > 0 and high > 4 * low
+    for value in log_ticks(low, high, 4) if ratios else nice_values(low, high, 3):
         if (scale.kind in ("ratio", "odds") and value <= 0) or (scale.kind == "percent" and value <= -100):
             continue
         x = at(scale.predictor(value))
@@ -194,12 +195,11 @@ def _forest_alt(effect: Effect, scale: ChangeScale, title: str) -> str:
 def forest_axis(effects: Sequence[Effect]) -> tuple[float, float]:
     """Return the ends of the axis that several forests share; intervals that are very long are cut."""
     estimates = [site.interval[0] for each in effects for site in each.sites if isfinite(site.interval[0])]
-    inner = [
-        v for each in effects for v in (*each.all, *(each.agreement.next_site if each.agreement else ())) if isfinite(v)
-    ]
+    inner = [v for each in effects for v in each.all if isfinite(v)]
+    further = [v for each in effects if each.agreement for v in each.agreement.next_site if isfinite(v)]
     low, high = min([0.0, *estimates, *inner]), max([0.0, *estimates, *inner])
     room = max(high - low, 1e-9)
-    ends = [v for each in effects for site in each.sites for v in site.interval[1:] if isfinite(v)]
+    ends = further + [v for each in effects for site in each.sites for v in site.interval[1:] if isfinite(v)]
     low, high = max(min([low, *ends]), low - room / 2), min(max([high, *ends]), high + room / 2)
     return low - 0.03 * room, high + 0.03 * room
 
