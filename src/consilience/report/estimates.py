@@ -169,7 +169,7 @@ def I2_interval(Q: float, df: float) -> tuple[float, float]:
     Examples
     --------
     >>> [round(end, 2) for end in I2_interval(8.0, 4.0)]
-    [0.0, 0.81]
+    [0.0, 0.82]
     """
     k = df + 1
     if k < 3 or Q <= 0:

@@ -203,8 +203,15 @@ def round_number(value: float) -> float:
 
 
 def capitalise(text: str) -> str:
-    """Return a text that begins with a capital letter; names with underscores or digits stay as they are."""
-    return text[:1].upper() + text[1:] if text.isalpha() or " " in text else text
+    """Return a text that begins with a capital letter; a first word with digits or underscores stays as it is.
+
+    Examples
+    --------
+    >>> capitalise("age, per year"), capitalise("x0, per unit")
+    ('Age, per year', 'x0, per unit')
+    """
+    first = text.split(" ", maxsplit=1)[0].rstrip(",:;")
+    return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
 # ---------------------------------------------------------------------- changes of the response
