@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -170,10 +171,16 @@ def test_reports_are_written_and_named_before_work_is_done(folder, tmp_path):
     text = page.read_text()
     assert "This result can be used" in text
     assert "It says:\nThis result can be used" in done.stderr
-    assert "file of birch" in text
+    for path in files:
+        assert text.count(sha256(path.read_bytes()).hexdigest()) == 1
+        assert f"{len(path.read_bytes()):,}" in text
+    assert "pip install consilience==" in text
     again = run("combine", folder / "stay.toml", *files, "-o", tmp_path / "other.json", "--report", page)
     assert again.exit_code != 0
-    assert run("report", model, "--title", "Stay").exit_code == 0
+    tables = ("--report", tmp_path / "two.html", "--tables", tmp_path / "tables", "--overwrite")
+    assert run("combine", folder / "stay.toml", *files, "-o", model, *tables).exit_code == 0
+    assert (tmp_path / "tables" / "effects-by-site.csv").read_text().startswith("group,site,")
+    assert run("report", model, "--title", "Stay", "--study", folder / "stay.toml").exit_code == 0
     assert "<title>Stay</title>" in (tmp_path / "model.html").read_text()
     assert run("report", model, "--format", "md").exit_code == 0
     assert (tmp_path / "MODEL_CARD.md").read_text().startswith("---\nlibrary_name: consilience")

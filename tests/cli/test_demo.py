@@ -22,7 +22,7 @@ def test_the_tour_ends_within_a_standard_error_of_the_pooled_fit(tmp_path):
         *(f"{name}.json" for name in hospitals()),
         "model.json",
     }
-    assert "What left each site" in (tmp_path / "tour" / "report.html").read_text()
+    assert "What left each hospital" in (tmp_path / "tour" / "report.html").read_text()
     assert json.loads((tmp_path / "tour" / "ash.json").read_text())["content"]["privacy"] == {"mechanism": "none"}
 
 

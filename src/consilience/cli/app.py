@@ -252,7 +252,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     """Combine the files of the sites into one model."""
     wanted, output, sent = study_of(study), Output(as_json, quiet), []
     check_free(out, overwrite=overwrite)
-    check_report(report_to, overwrite=overwrite)
+    check_report(report_to, tables, overwrite=overwrite)
     for path in files:
         try:
             sent.append(SiteFile.from_text(read_text(path, "a site file")))
@@ -286,7 +286,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         "files": tuple(map(sent_file, files, sent)), "invited": None if known is None else tuple(known.names),
         "characteristics": (by_site.header, *by_site.cells),
     }  # fmt: skip
-    report_on(orders, wanted, report_to, output, tables=tables, overwrite=overwrite, commands=again, **evidence)
+    report_on(orders, wanted, report_to, output, tables=tables, commands=again, **evidence)
 
 
 @app.command()

@@ -117,19 +117,26 @@ def report(  # noqa: PLR0917 - typer makes options of them
     beside = model.with_name("MODEL_CARD.md") if form == "md" else model.with_suffix(".html")
     target, output = out or beside, Output(quiet=quiet)
     check_free(target, overwrite=overwrite)
+    check_report(None, tables, overwrite=overwrite)
     fitted = model_of(model)
     known = {} if study is None else _of_study(study_of(study))
     write(target, FORMATS[form](fitted, title=title, **known), overwrite=True)
     output.say(f"{target} written.")
-    _write_tables(fitted, tables, output, known, overwrite=overwrite)
+    _write_tables(fitted, tables, output, known)
 
 
-def check_report(path: Path | None, *, overwrite: bool) -> None:
-    """Raise an error, before work is done, if a report cannot be written."""
+def check_report(path: Path | None, tables: Path | None, *, overwrite: bool) -> None:
+    """Raise an error, before work is done, if a report or its tables cannot be written."""
     if path is not None:
         if path.suffix.lstrip(".") not in FORMATS:
             raise typer.BadParameter(f"--report {path.name}: expected a name that ends in .html or .md")
         check_free(path, overwrite=overwrite)
+    if tables is not None:
+        tables.mkdir(parents=True, exist_ok=True)
+        if any(tables.glob("*.csv")) and not overwrite:
+            raise typer.BadParameter(
+                f"--tables {tables}: the folder has tables already; use --overwrite or another one"
+            )
 
 
 def sent_file(path: Path, file: SiteFile) -> SentFile:
@@ -158,7 +165,6 @@ def report_on(
     output: Output,
     *,
     tables: Path | None = None,
-    overwrite: bool = False,
     **known: Any,
 ) -> None:
     """Write the report on the result of a study and its tables, if they are wanted, and say its verdict.
@@ -169,7 +175,7 @@ def report_on(
     if path is not None:
         write(path, FORMATS[path.suffix.lstrip(".")](result, **known), overwrite=True)
         output.say(f"{path} written. It says:\n{verdict(result, **known)}")
-    _write_tables(result, tables, output, known, overwrite=overwrite)
+    _write_tables(result, tables, output, known)
 
 
 def _of_study(study: Study) -> dict[str, Any]:
@@ -184,16 +190,11 @@ def _of_study(study: Study) -> dict[str, Any]:
     }
 
 
-def _write_tables(
-    result: Any, folder: Path | None, output: Output, known: Mapping[str, Any], *, overwrite: bool
-) -> None:
+def _write_tables(result: Any, folder: Path | None, output: Output, known: Mapping[str, Any]) -> None:
     """Write the tables of a report into a folder, if they are wanted."""
     if folder is None:
         return
     found = report_tables(result, **known)
-    for name in found:
-        check_free(folder / name, overwrite=overwrite)
-    folder.mkdir(parents=True, exist_ok=True)
     for name, text in found.items():
         write(folder / name, text, overwrite=True)
     output.say(f"{len(found)} tables written to {folder}.")

@@ -79,7 +79,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     if (mailbox is None) == (data is None):
         raise typer.BadParameter("expected --mailbox DIR, or --data FILES")
     check_free(out, overwrite=overwrite)
-    check_report(report, overwrite=overwrite)
+    check_report(report, tables, overwrite=overwrite)
     wanted, begins = _checked(study), None if start is None else model_of(start).mixture_
     check_start(wanted, start)
     request = Request(wanted, begins, "continue" if on_drop == "continue" else "stop", Output(as_json, quiet))
@@ -107,7 +107,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     _write(done, out, request.output)
     where = ("--data", repr(data)) if mailbox is None else ("--mailbox", mailbox.name)
     again = commands_again("run", study.name, *where, "-o", out.name, "--report", "report.html")
-    report_on(done, wanted, report, request.output, tables=tables, overwrite=overwrite, commands=again, **invited)
+    report_on(done, wanted, report, request.output, tables=tables, commands=again, **invited)
 
 
 def _checked(path: Path) -> Study:

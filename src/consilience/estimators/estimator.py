@@ -368,7 +368,7 @@ class MixtureEstimator(BaseEstimator):
         write_text(path, model_text(self, site_names=site_names))
 
     def report(self, path: str | Path, X: Any = None, y: Any = None, *, title: str = "") -> None:
-        """Write a report for people: an HTML file, or a model card if the name ends in ``.md``; the extra ``report``.
+        """Write a report for people: an HTML file, or a model card if the name ends in ``.md``.
 
         Parameters
         ----------
@@ -378,7 +378,7 @@ class MixtureEstimator(BaseEstimator):
         title : str
             Title of the report; by default the kind of model.
         """
-        from consilience.report import write_report  # only here: it imports all pictures
+        from consilience.report import write_report  # only here: it imports much
 
         write_report(self, path, X=X, y=y, title=title)
 

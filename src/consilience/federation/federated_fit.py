@@ -211,7 +211,7 @@ class FederatedFit:
         return f"<div><strong>FederatedFit</strong><table>{rows}</table>{self.model._repr_html_()}</div>"
 
     def report(self, path: str | Path, *, title: str = "") -> None:
-        """Write a report for people: an HTML file, or a model card if the name ends in ``.md``; the extra ``report``.
+        """Write a report for people: an HTML file, or a model card if the name ends in ``.md``.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class FederatedFit:
         title : str
             Title of the report; by default the kind of model.
         """
-        from consilience.report import write_report  # only here: it imports all pictures
+        from consilience.report import write_report  # only here: it imports much
 
         write_report(self, path, title=title)
 
@@ -348,7 +348,7 @@ class FederatedOrders:
 
     def report(self, path: str | Path, *, title: str = "") -> None:
         """Write a report on the best fit and on the comparison, as :meth:`FederatedFit.report` does."""
-        from consilience.report import write_report  # only here: it imports all pictures
+        from consilience.report import write_report  # only here: it imports much
 
         write_report(self, path, title=title)
 

@@ -16,6 +16,8 @@ from consilience.plot.federated_results import site_forest
 from consilience.report.kinds import LEVEL, Kind
 from consilience.report.scale import NaturalStep
 
+FOR_PREDICTION = 4
+"""Least number of sites for the prediction interval of a further one: with three it says nothing."""
 Interval = tuple[float, float, float]
 """An estimate and the bounds of its interval."""
 
@@ -149,7 +151,7 @@ def _agreement(model: FittedMixture, result: FederatedResult, k: int, c: int, st
         return None
     Q, df, tau2 = (float(part[k, at]) for part in (found.Q, found.df, found.tau2))
     error = float(model.inference_.standard_errors().experts[k, c, step.place])
-    reach = float(stdtrit(df - 1, 0.5 + LEVEL / 2)) * sqrt(error**2 + tau2) if df >= 2 else nan
+    reach = float(stdtrit(df - 1, 0.5 + LEVEL / 2)) * sqrt(error**2 + tau2) if df + 1 >= FOR_PREDICTION else nan
     centre = float(model.inference_.estimates.experts[k, c, step.place])
     ends = sorted(step.size * (centre + sign * reach) for sign in (-1, 1))
     return Agreement(
@@ -167,7 +169,7 @@ def I2_interval(Q: float, df: float) -> tuple[float, float]:
     Examples
     --------
     >>> [round(end, 2) for end in I2_interval(8.0, 4.0)]
-    [0.0, 0.81]
+    [0.0, 0.82]
     """
     k = df + 1
     if k < 3 or Q <= 0:

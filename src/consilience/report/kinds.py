@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +59,21 @@ def kinds_of(model: FittedMixture, words: Words) -> tuple[Kind, ...]:
         Kind(int(k), name, float(model.weights_[k]), (float(typical[k, 0]), float(typical[k, 1]), float(typical[k, 2])))
         for k, name in zip(order, names, strict=True)
     )
+
+
+NUMBERED = re.compile(r"\b(?:expert|component) (\d+)\b")
+
+
+def name_experts(text: str, kinds: Sequence[Kind]) -> str:
+    """Return a sentence with names of kinds in place of numbers of experts.
+
+    Examples
+    --------
+    >>> name_experts("expert 1 has 5 rows", [Kind(1, "longer stays", 0.5, (1.0, 1.0, 1.0))])
+    'longer stays has 5 rows'
+    """
+    names = {kind.expert: kind.name for kind in kinds}
+    return NUMBERED.sub(lambda found: names.get(int(found[1]), found[0]), text)
 
 
 def typical_responses(model: FittedMixture, words: Words) -> Array:

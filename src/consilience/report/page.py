@@ -233,9 +233,8 @@ def _verdict_html(judged: ReportVerdict) -> str:
 
 
 def _section_html(section: Section) -> str:
-    css = ' class="appendix"' if section.supplement else ""
     blocks = "\n".join(map(_block_html, section.blocks))
-    return f'<section>\n<h2 id="{section.key}"{css}>{_text(section.title)}</h2>\n{blocks}\n</section>'
+    return f'<section>\n<h2 id="{section.key}">{_text(section.title)}</h2>\n{blocks}\n</section>'
 
 
 def _block_html(block: Block) -> str:  # noqa: PLR0911 - one line for each kind of block

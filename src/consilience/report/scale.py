@@ -52,6 +52,18 @@ def _decimals(value: float, digits: int = 3) -> int:
     return max(0, digits - 1 - floor(log10(abs(value)))) if value else digits - 1
 
 
+def spread_text(low: float, high: float) -> str:
+    """Return two ends with as many decimals as their distance needs.
+
+    Examples
+    --------
+    >>> spread_text(40.74, 64.8), spread_text(-0.483, 2.31)
+    ('41 to 65', '−0.5 to 2.3')
+    """
+    digits = max(0, 1 - floor(log10(high - low))) if high > low else 2
+    return signed(f"{low:,.{digits}f} to {high:,.{digits}f}")
+
+
 def in_numbers(value: float) -> str:
     """Format a value of a column as people write it.
 
@@ -191,8 +203,15 @@ def round_number(value: float) -> float:
 
 
 def capitalise(text: str) -> str:
-    """Return a text that begins with a capital letter; names with underscores or digits stay as they are."""
-    return text[:1].upper() + text[1:] if text.isalpha() or " " in text else text
+    """Return a text that begins with a capital letter; a first word with digits or underscores stays as it is.
+
+    Examples
+    --------
+    >>> capitalise("age, per year"), capitalise("x0, per unit")
+    ('Age, per year', 'x0, per unit')
+    """
+    first = text.split(" ", maxsplit=1)[0].rstrip(",:;")
+    return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
 # ---------------------------------------------------------------------- changes of the response

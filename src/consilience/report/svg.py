@@ -71,7 +71,7 @@ def nice_values(low: float, high: float, most: int = 4) -> list[float]:
     Examples
     --------
     >>> nice_values(-0.3, 2.2)
-    [0.0, 1.0, 2.0]
+    [0.0, 0.5, 1.0, 1.5, 2.0]
     """
     if not high > low:
         return [low]
@@ -83,8 +83,10 @@ def nice_values(low: float, high: float, most: int = 4) -> list[float]:
 
 # ---------------------------------------------------------------------- forests
 
-NUMBERS = 158
-"""Width of the columns of numbers and weights."""
+WEIGHTS = 42
+"""Width of the column of weights."""
+LETTER = 6.1
+"""Usual width of a letter."""
 LONGEST = 15
 """Maximum number of letters of a name in a picture."""
 
@@ -108,19 +110,22 @@ def forest(
         What a further site is called.
     """
     names = [_short(site.name) for site in effect.sites]
-    left = min(100.0, 6.4 * max(map(len, [*names, "site"]))) + 8
-    at = Axis(*axis, left, WIDTH - NUMBERS)
     digits = scale.digits(effect.all[0])
-    marks, y = [_heading(scale)], 2 * LINE - 6
+    said = [_numbers(scale, each, digits) for each in (*(site.interval for site in effect.sites), effect.all)]
+    left = min(100.0, 6.4 * max(map(len, [*names, "next"]))) + 8
+    at = Axis(*axis, left, max(WIDTH - WEIGHTS - LETTER * max(map(len, [*said, _heading(scale)])) - 6, left + 60))
+    marks = [text(WIDTH - WEIGHTS, 11, _heading(scale), "s", "end"), text(WIDTH, 11, "weight", "s", "end")]
+    y = 2.0 * LINE - 6
     top = y - LINE + 6
-    for name, site in zip(names, effect.sites, strict=True):
-        marks += [text(0, y, name), *_site_marks(site, at, y, i), *_numbers(scale, site.interval, digits, y)]
+    for name, site, numbers in zip(names, effect.sites, said, strict=False):
+        css = "" if isfinite(site.interval[0]) else "s"
+        marks += [text(0, y, name), *_site_marks(site, at, y, i), text(WIDTH - WEIGHTS, y, numbers, css, "end")]
         marks += [text(WIDTH, y, f"{100 * site.weight:.0f} %", "", "end")] if isfinite(site.weight) else []
         y += LINE
     if at.low <= 0 <= at.high:
         marks.insert(0, line(at(0), top, at(0), y + 2 * LINE, "r"))
     marks += [line(0, y - 11, WIDTH, y - 11), text(0, y + 3, "all", "h")]
-    marks += [*_diamond(effect.all, at, y - 1, i), *_numbers(scale, effect.all, digits, y + 3, "h")]
+    marks += [*_diamond(effect.all, at, y - 1, i), text(WIDTH - WEIGHTS, y + 3, said[-1], "h", "end")]
     y += LINE + 3
     found = effect.agreement
     if found is not None and isfinite(found.next_site[0]):
@@ -130,7 +135,7 @@ def forest(
             f'<path class="next k{colour(i)}" d="M{at(low):.1f} {y - 4}H{at(high):.1f}"/>',
         ]
         ends = " to ".join(scale.number(end, digits).removeprefix("+") for end in (low, high))
-        marks += [text(WIDTH - 42, y, ends, "s", "end")]
+        marks += [text(WIDTH - WEIGHTS, y, ends, "s", "end")]
         y += LINE
     marks += _ticks(scale, at, y - 6)
     return draw(y + 12, marks, _forest_alt(effect, scale, title))
@@ -141,7 +146,7 @@ def _short(name: str) -> str:
 
 
 def _heading(scale: ChangeScale) -> str:
-    return text(WIDTH - 42, 11, f"{scale.heading} (95 % CI)", "s", "end") + text(WIDTH, 11, "weight", "s", "end")
+    return f"{scale.heading} (95 % CI)"
 
 
 def _site_marks(site: SiteEffect, at: Axis, y: float, i: int) -> list[str]:
@@ -155,16 +160,15 @@ def _site_marks(site: SiteEffect, at: Axis, y: float, i: int) -> list[str]:
     return [*bar, f'{square}width="{size:.1f}" height="{size:.1f}"/>']
 
 
-def _numbers(
-    scale: ChangeScale, interval: tuple[float, float, float], digits: int, y: float, css: str = ""
-) -> list[str]:
+def _numbers(scale: ChangeScale, interval: tuple[float, float, float], digits: int) -> str:
+    """Return an estimate with its interval in numbers."""
     if not isfinite(interval[0]):
-        return [text(WIDTH - 42, y, "no estimate", "s", "end")]
+        return "no estimate"
     said = scale.number(interval[0], digits)
-    if isfinite(interval[1]):
-        low, high = (scale.number(end, digits).removeprefix("+") for end in interval[1:])
-        said += f" ({low} to {high})"
-    return [text(WIDTH - 42, y, said, css, "end")]
+    if not isfinite(interval[1]):
+        return said
+    low, high = (scale.number(end, digits).removeprefix("+") for end in interval[1:])
+    return f"{said} ({low} to {high})"
 
 
 def _diamond(interval: tuple[float, float, float], at: Axis, y: float, i: int) -> list[str]:
@@ -178,7 +182,8 @@ def _diamond(interval: tuple[float, float, float], at: Axis, y: float, i: int) -
 def _ticks(scale: ChangeScale, at: Axis, y: float) -> list[str]:
     marks = [line(at.start, y, at.end, y, "r")]
     low, high = scale.value(at.low), scale.value(at.high)
-    for value in nice_values(low, high, 3):
+    ratios = scale.kind in ("ratio", "odds") and low > 0 and high > 4 * low
+    for value in log_ticks(low, high, 4) if ratios else nice_values(low, high, 3):
         if (scale.kind in ("ratio", "odds") and value <= 0) or (scale.kind == "percent" and value <= -100):
             continue
         x = at(scale.predictor(value))
@@ -194,12 +199,11 @@ def _forest_alt(effect: Effect, scale: ChangeScale, title: str) -> str:
 def forest_axis(effects: Sequence[Effect]) -> tuple[float, float]:
     """Return the ends of the axis that several forests share; intervals that are very long are cut."""
     estimates = [site.interval[0] for each in effects for site in each.sites if isfinite(site.interval[0])]
-    inner = [
-        v for each in effects for v in (*each.all, *(each.agreement.next_site if each.agreement else ())) if isfinite(v)
-    ]
+    inner = [v for each in effects for v in each.all if isfinite(v)]
+    further = [v for each in effects if each.agreement for v in each.agreement.next_site if isfinite(v)]
     low, high = min([0.0, *estimates, *inner]), max([0.0, *estimates, *inner])
     room = max(high - low, 1e-9)
-    ends = [v for each in effects for site in each.sites for v in site.interval[1:] if isfinite(v)]
+    ends = further + [v for each in effects for site in each.sites for v in site.interval[1:] if isfinite(v)]
     low, high = max(min([low, *ends]), low - room / 2), min(max([high, *ends]), high + room / 2)
     return low - 0.03 * room, high + 0.03 * room
 

@@ -15,7 +15,7 @@ from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import FederatedComparison, FittedMixture, is_needless, join_words, terms_read
 from consilience.fitted.site_influence import unit_influences
 from consilience.fitted.summaries import format_count
-from consilience.report.kinds import kinds_of
+from consilience.report.kinds import kinds_of, name_experts
 from consilience.report.scale import signed
 from consilience.report.sites import (
     IN_PART,
@@ -178,11 +178,12 @@ def judge(subject: Subject) -> ReportVerdict:
     checks = (_doubts, _end, _number_of_experts, _starts, _sites, _suspicions, _influential, _own_experts)
     later = (_differences, _sharp_gate, _withheld, _confounded_effects)
     points = [point for check in (*checks, *later) for point in check(subject)]
-    plain = [replace(point, text=without_advice(point.text)) for point in points]
+    kinds = kinds_of(subject.model, subject.words)
+    plain = [replace(point, text=without_advice(name_experts(point.text, kinds))) for point in points]
     return ReportVerdict(
         tuple(sorted(plain, key=lambda point: -point.use)),
         _about(subject),
-        _left_out(subject),
+        name_experts(_left_out(subject), kinds),
         tuple(_facts(subject, points)),
         tuple(_not_computed(subject)),
     )
@@ -191,7 +192,7 @@ def judge(subject: Subject) -> ReportVerdict:
 ADVICE = re.compile(
     r"\s*[;:,(]\s*(?:or )?(?:use|try|see|raise|fit|a round of refinement finds out)\b"
     r"[^;.]*(?:OneShot|FederatedEM|SharedCentre|ClusteredClients|PrivateScoring|FedGrEM|n_init|select_order|finds out)"
-    r"[^;.]*|\s*Raise n_init",
+    r"[^;.]*|\s*Raise n_init|\s*\([^()]*(?:OneShot|FederatedEM|SharedCentre)(?:\([^()]*\))?[^()]*\)",
 )
 """Advice in the words of the library, which says nothing to a reader without it."""
 
@@ -203,6 +204,8 @@ def without_advice(text: str) -> str:
     --------
     >>> without_advice("It explains the rows of no site: try FederatedEM.")
     'It explains the rows of no site.'
+    >>> without_advice("it has other shares (FederatedEM(per_site='gate') gives it a gate of its own)")
+    'it has other shares'
     """
     return ADVICE.sub("", text)
 

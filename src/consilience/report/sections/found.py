@@ -10,7 +10,16 @@ from consilience.report.estimates import Effect
 from consilience.report.findings import Findings
 from consilience.report.kinds import Kind, spread_sentence
 from consilience.report.page import Block, Card, Cards, Figure, Note, Panel, Section, Table
-from consilience.report.scale import INVERSE, UNDO, capitalise, in_numbers, is_binary, round_to, term_spreads
+from consilience.report.scale import (
+    INVERSE,
+    UNDO,
+    capitalise,
+    in_numbers,
+    is_binary,
+    round_to,
+    spread_text,
+    term_spreads,
+)
 from consilience.report.typical import (
     Prediction,
     encode_rows,
@@ -70,7 +79,7 @@ def holds_for(findings: Findings) -> str:
         low = ends[0] if rule.low is None else max(ends[0], rule.low)
         high = ends[1] if rule.high is None else min(ends[1], rule.high)
         unit = words.column(column.name).unit or rule.unit
-        said.append(f"{words.label(column.name)} {round_to(low)} to {round_to(high)}{f' {unit}' if unit else ''}")
+        said.append(f"{words.label(column.name)} {spread_text(low, high)}{f' {unit}' if unit else ''}")
     if not said:
         return ""
     more = f" and {len(said) - 6} more columns" if len(said) > 6 else ""

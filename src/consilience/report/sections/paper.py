@@ -18,6 +18,8 @@ from consilience.report.verdict import count_word, judge, own_bic, single_bic
 
 LISTED = 12
 """Maximum number of sites that the text lists."""
+IN_PAPERS = {"gaussian": "linear", "categorical": "logistic", "binomial": "logistic", "student": "Student’s t"}
+"""Names of families in papers; others have their own."""
 STATED = 12
 """Maximum number of effects that the text states."""
 
@@ -40,8 +42,9 @@ def _methods(findings: Findings) -> str:
     subject, words, model = findings.subject, findings.words, findings.subject.model
     K, experts = model.mixture_.K, model.mixture_.experts
     name = next(name for name, kind in FAMILIES.items() if type(experts) is kind)
+    name = IN_PAPERS.get(name, name)
     names = [words.label(column.name) for column in model.columns_.columns] if model.mixture_.design.d else []
-    family = "log-normal" if name == "gaussian" and words.response.back == "exp" else name.replace("_", " ")
+    family = "log-normal" if name == "linear" and words.response.back == "exp" else name.replace("_", " ")
     kind = f"a mixture of {count_word(K)} {family} models" if K > 1 else f"one {family} model"
     what = f"{kind} of {findings.response}"
     given = f" with {join_words(names)} as covariates" if names else ""
@@ -53,9 +56,9 @@ def _methods(findings: Findings) -> str:
     said = [_where(findings, f"{what}{given}{gate}")]
     if subject.combination is not None:
         said.append(
-            "The components of these fits were matched and combined by optimal-transport aggregation. Heterogeneity is "
-            "given as I² with test-based 95 % intervals and as 95 % prediction intervals for a further "
-            f"{words.sites[0]} (Student’s t, two degrees of freedom fewer than {words.sites[1]})."
+            f"{'The components of these' if K > 1 else 'These'} fits were matched and combined by optimal-transport "
+            "aggregation. Heterogeneity is given as I² with test-based 95 % intervals and as 95 % prediction intervals "
+            f"for a further {words.sites[0]} (Student’s t, two degrees of freedom fewer than {words.sites[1]})."
         )
     if any(each.without for each in findings.effects):
         said.append(f"The result was repeated without each {words.sites[0]} in turn.")

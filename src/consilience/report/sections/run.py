@@ -74,9 +74,8 @@ def _orders_compared(subject: Subject, orders: FederatedComparison) -> list[tupl
             one = single_bic(subject) if K == 1 else None
             value = np.nan if one is None else one
             kinds = " or ".join(map(str, sorted(sent)))
-            remark = (
-                "by algebra from the files" if one is not None else f"cannot be computed from files with {kinds} kinds"
-            )
+            what = f"cannot be computed from these files, whose models have {kinds}"
+            remark = what if one is None else "by algebra from the files"
         if K == subject.model.mixture_.K:
             remark = "this report"
         rows.append((str(K), signed(f"{value:,.0f}") if isfinite(value) else "—", remark))

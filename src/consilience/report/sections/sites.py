@@ -6,16 +6,19 @@ from math import isfinite
 
 import numpy as np
 
+from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import join_words
 from consilience.methods import OwnGatesFit
 from consilience.report import svg
 from consilience.report.estimates import Effect
 from consilience.report.findings import Findings
+from consilience.report.kinds import name_experts
 from consilience.report.page import Block, Figure, Flow, Note, Panel, Section, Table
 from consilience.report.scale import capitalise
 from consilience.report.sections.found import percent
 from consilience.report.sites import is_left_out, site_reason, site_status
 from consilience.report.subject import Subject
+from consilience.report.verdict import without_advice
 
 SITES_DRAWN = 40
 """Maximum number of sites in a forest; the supplement has all of them."""
@@ -50,7 +53,7 @@ def site_section(findings: Findings) -> Section | None:
             )
         )
     if subject.sites:
-        blocks.append(_site_table(subject))
+        blocks.append(_site_table(findings))
     return Section(f"{words.rows[1].capitalize()} and {words.sites[1]}", "rows", tuple(blocks))
 
 
@@ -76,15 +79,16 @@ def _flow(subject: Subject) -> Flow:
     return Flow(tuple(steps))
 
 
-def _site_table(subject: Subject) -> Table:
+def _site_table(findings: Findings) -> Table:
     """Return how each site was used, and what is to be known of it."""
+    subject = findings.subject
     rows_of, words = subject.rows_by_site, subject.words
     total = sum(rows_of.values())
     rows: list[tuple[str, ...]] = []
     for site in subject.sites:
         n = rows_of.get(site.name, float("nan"))
         counts = (f"{n:,.0f}", percent(n / total)) if isfinite(n) and total else ("—", "—")
-        rows.append((site.name, *counts, site_status(site), _remarks(subject, site)))
+        rows.append((site.name, *counts, site_status(site), _remarks(findings, site)))
     rows += [(name, "—", "—", "absent", "in the roster, but nothing came") for name in subject.absent]
     header: tuple[str, ...] = (words.sites[0], words.rows[1], "share", "status", "what is to be known")
     if not any(row[-1] for row in rows):
@@ -92,10 +96,11 @@ def _site_table(subject: Subject) -> Table:
     return Table(f"How each {words.sites[0]} was used.", header, tuple(rows), (1, 2), key="sites", long=len(rows) > 24)
 
 
-def _remarks(subject: Subject, site: object) -> str:
+def _remarks(findings: Findings, site: SiteReport) -> str:
     """Return the reasons and remarks on a site; those on its influence are told in the section on agreement."""
-    said = [site_reason(subject, site), *site.reasons, *site.remarks]  # type: ignore[arg-type, attr-defined]
-    return "; ".join(dict.fromkeys(each for each in said if each))
+    said = [site_reason(findings.subject, site), *site.reasons, *site.remarks]
+    text = "; ".join(dict.fromkeys(each for each in said if each))
+    return without_advice(name_experts(text, findings.kinds))
 
 
 # ---------------------------------------------------------------------- agreement
@@ -192,9 +197,7 @@ def _forests(findings: Findings, drawn: list[Effect]) -> Figure:
     scale = {"percent": "Change in per cent", "difference": "Difference", "ratio": "Ratio", "odds": "Odds ratio"}
     unit = f" in {findings.scale.unit}" if findings.scale.kind == "difference" and findings.scale.unit else ""
     note = f"{scale[findings.scale.kind]}{unit}; the grey line is no difference.{more}"
-    return Figure(
-        f"Effects at every {findings.words.sites[0]}.", note, tuple(groups), 2 if len(findings.kinds) != 3 else 3
-    )
+    return Figure(f"Effects at every {findings.words.sites[0]}.", note, tuple(groups))
 
 
 def _interest(drawn: list[Effect], step: object) -> float:

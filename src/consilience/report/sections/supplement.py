@@ -24,6 +24,8 @@ def parameter_section(findings: Findings) -> Section:
     names = {kind.expert: kind.title for kind in findings.kinds}
     rows: list[tuple[str, ...]] = []
     for i, part in enumerate(table["part"]):
+        if model.mixture_.K == 1 and part == model.mixture_.gate.part:
+            continue
         of = (table["response"][i],) if several else ()
         figures = (_format(table[name][i]) for name in ("estimate", "std_error", "lower", "upper"))
         rows.append((names[table["expert"][i]], part.replace("_", " "), *of, table["term"][i] or "—", *figures))

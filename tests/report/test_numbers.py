@@ -1,0 +1,182 @@
+"""What a report says is what the model has: every number, and the answers to questions of its readers."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from consilience.datasets.hospitals import STUDY, hospitals
+from consilience.kit.combination import combine_files, simulate_study
+from consilience.kit.policy.policy import Policy
+from consilience.kit.site_fit import site_file
+from consilience.kit.study import Study
+from consilience.kit.study_words import governance_of, words_of
+from consilience.report import SentFile, html_report, verdict
+
+AT = {"age": (60, 15), "severity": (4, 2)}
+
+
+@pytest.fixture(scope="module")
+def demo() -> Any:
+    """The demonstration: its study, the combined result, and what the report knows of it."""
+    study = Study.from_text(STUDY)
+    files = [site_file(study, name, table, Policy.of_profile("hospital")) for name, table in hospitals().items()]
+    orders = combine_files(study, files)
+    sent = tuple(
+        SentFile(f.site, f"{f.site}.json", 13_000, "0" * 64, 250, "hospital", "2026-11-19", f.fit.model.mixture)
+        for f in files
+    )
+    known = {"words": words_of(study), "study": study.name, "files": sent, "governance": governance_of(study)}
+    return orders, known | {"invited": (*hospitals(), "fir"), "commands": ("consilience combine study.toml",)}
+
+
+@pytest.fixture(scope="module")
+def page(demo: Any) -> str:
+    orders, known = demo
+    return html_report(orders, **known, date="19 November 2026")
+
+
+def sections(page: str) -> dict[str, str]:
+    """Texts of the sections of a page by their names in links."""
+    parts = re.split(r'<h2 id="(\w+)">', page)
+    return {name: plain(body) for name, body in zip(parts[1::2], parts[2::2], strict=True)} | {"head": plain(parts[0])}
+
+
+def plain(markup: str) -> str:
+    """Text of HTML: one space between words."""
+    text = re.sub(r"<style>.*?</style>|<[^>]*>", " ", markup, flags=re.DOTALL)
+    return " ".join(html.unescape(text).replace("\u00a0", " ").split())
+
+
+QUESTIONS = {
+    "Can I use it?": ("verdict", "This result can be used with care."),
+    "Who was invited and is not in it?": ("verdict", "1 of 6 hospitals was left out. fir: it sent nothing."),
+    "Is one of the hospitals decisive?": ("verdict", "No single hospital decides the result."),
+    "Could a column be in a wrong unit?": ("verdict", "Nothing was found that looks like a wrong unit"),
+    "What was not computed?": ("verdict", "Intervals of who belongs to which kind and of the scatter"),
+    "For whom does it hold?": ("head", "Holds for Stays like these; about 4 of 5 have age"),
+    "When was it made?": ("head", "19 November 2026"),
+    "Is it real?": ("head", "Simulated data: no real stay is behind any number."),
+    "How many kinds of stays are there?": (
+        "verdict",
+        "There are two kinds of stays, among 5,700 stays at 5 hospitals.",
+    ),
+    "How long is a short stay typically, and how sure is that?": ("found", "3.25 days Typical length of stay"),
+    "How many stays are of the longer kind?": ("found", "46 % of all stays."),
+    "How much longer are emergency stays among the short ones, and how sure is that?": (
+        "effects",
+        "Admission, emergency compared with planned 46 % longer (43 to 49 %)",
+    ),
+    "Do men stay longer, among the long ones?": ("effects", "no difference shown (−4.3 % to +1.3 %)"),
+    "What does ten years more of age go with?": ("effects", "Age, per 10 years 3.7 % longer (3.0 to 4.4 %)"),
+    "Who is likely to stay long?": ("members", "Chance that a stay is one of the longer stays."),
+    "What may I tell a patient of 80 with severity 6?": ("expect", "Age 80 years, severity 6 points 84 %"),
+    "In what do the hospitals differ most?": ("agree", "They differ most in the effect of severity, per point"),
+    "What would a further hospital see?": ("agree", "At a further hospital it would lie between"),
+    "Does it change without one hospital?": (
+        "agree",
+        "Leaving out one hospital never changes an effect by more than two",
+    ),
+    "Is two the right number of kinds?": ("number", "1 11,308 by algebra from the files"),
+    "What left the hospitals?": ("left", "ash ash.json 13,000 250 0 hospital"),
+    "For what purpose?": ("left", "purpose not stated"),
+    "What do I write in the paper?": ("paste", "Results. We analysed 5,700 stays (ash 900, birch 1,400, cedar 700"),
+    "Does age cause longer stays?": ("limits", "The data are observed, not randomised."),
+    "How do I repeat it?": ("again", "consilience combine study.toml"),
+}
+"""Questions of a principal investigator, with the section and the words that answer them."""
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_the_page_answers(question: str, page: str) -> None:
+    where, answer = QUESTIONS[question]
+    assert answer in sections(page)[where]
+
+
+def test_effects_are_those_of_the_model(page: str, demo: Any) -> None:
+    model = demo[0].best.model
+    B, (low, high) = model.inference_.estimates.experts, model.inference_.interval(0.95)
+    order = np.argsort(B[:, 0, 0])
+    said = sections(page)["effects"]
+    rows = [
+        (1, 10 / 15, "Age, per 10 years"),
+        (2, 0.5, "Severity, per point"),
+        (4, 1, "emergency compared with planned"),
+    ]
+    for place, size, name in rows:
+        cells = []
+        for k in order:
+            change, *ends = (100 * np.expm1(size * part[k, 0, place]) for part in (B, low.experts, high.experts))
+            digits = 0 if change >= 9.5 else 1 if change >= 0.95 else 2
+            cells.append(f"{change:.{digits}f} % longer ({ends[0]:.{digits}f} to {ends[1]:.{digits}f} %)")
+        assert f"{name} {' '.join(cells)}" in said
+
+
+def test_parameters_are_those_of_the_model(page: str, demo: Any) -> None:
+    model, said = demo[0].best.model, sections(page)["supplement"]
+    errors = model.inference_.standard_errors().experts
+    for k in range(2):
+        for t, name in enumerate(["(intercept)", "(age - 60)/15", "(severity - 4)/2", "sex[male]"]):
+            figures = [
+                f"{v:.4g}".replace("-", "−") for v in (model.inference_.estimates.experts[k, 0, t], errors[k, 0, t])
+            ]
+            assert f"expert {name} {' '.join(figures)}" in said
+
+
+def test_forests_have_estimates_and_weights_of_the_sites(page: str, demo: Any) -> None:
+    found = demo[0].best.fit.combination.coefficients
+    k = int(np.argmin(demo[0].best.model.inference_.estimates.experts[:, 0, 0]))
+    information = 1 / found.variances[k, :, 4]
+    said = sections(page)["agree"]
+    for m, site in enumerate(found.sites):
+        b, reach = found.estimates[k, m, 4], norm.ppf(0.975) * np.sqrt(found.variances[k, m, 4])
+        value, low, high = (100 * np.expm1(v) for v in (b, b - reach, b + reach))
+        weight = 100 * information[m] / information.sum()
+        assert f"{site} +{value:.0f} ({low:.0f} to {high:.0f}) {weight:.0f} %" in said
+
+
+def test_predictions_are_those_of_the_model(page: str, demo: Any) -> None:
+    model, said = demo[0].best.model, sections(page)["expect"]
+    x = np.array([[(80 - 60) / 15, (6 - 4) / 2, 0.0, 0.0]])
+    chance = model.mixture_.gate_weights(x)[0, int(np.argmax(model.inference_.estimates.experts[:, 0, 0]))]
+    half, most = (np.exp(model.mixture_.quantile(x, p)[0]) for p in (0.5, 0.9))
+    assert f"Age 80 years, severity 6 points {100 * chance:.0f} % {half:.1f} {most:.1f}" in said
+
+
+def test_changes_without_a_site_are_those_of_the_fit(page: str, demo: Any) -> None:
+    fit, at = demo[0].best.fit, demo[0].best.model.inference_.estimates
+    k = int(np.argmin(at.experts[:, 0, 0]))
+    i = at.gate.size + k * at.experts.shape[2] + 4
+    row = [100 * np.expm1(at.experts[k, 0, 4])]
+    row += [100 * np.expm1(at.experts[k, 0, 4] + change[i]) for change in fit.left_out.changes.values()]
+    assert f"Admission, emergency compared with planned {' '.join(f'{v:+.1f}' for v in row)}" in sections(page)["agree"]
+
+
+def test_numbers_of_the_text_to_paste_are_those_of_the_tables(page: str) -> None:
+    parts = sections(page)
+    elsewhere = " ".join(text for name, text in parts.items() if name != "paste")
+    results = parts["paste"].partition("Results.")[2].partition("Citation.")[0]
+    numbers = re.findall(r"−?\d[\d,.]*\d|\d", results)
+    assert len(numbers) > 40
+    assert not [number for number in numbers if number not in elsewhere]
+
+
+def test_one_number_of_kinds_that_was_not_sent_is_not_invented() -> None:
+    study = Study.from_text(STUDY.replace("experts = [2]", "experts = [1, 2, 3]"))
+    tables = {name: table for name, table in hospitals().items() if name in ("ash", "birch", "oak")}
+    orders = simulate_study(study, tables, Policy.of_profile("hospital"))
+    said = sections(html_report(orders, words=words_of(study)))["number"]
+    assert re.search(r"1 [\d,]+ by algebra from the files 2 [\d,]+ this report 3 — cannot be computed", said)
+
+
+def test_a_doubt_about_the_data_is_in_its_own_box(demo: Any) -> None:
+    orders, known = demo
+    data, model, way = verdict(orders, **known).parts
+    assert (data.tag, model.tag) == ("1 doubt", "No doubt found")
+    assert not way.decides
+    assert verdict(orders, **{**known, "invited": tuple(hospitals())}).use == 0
