@@ -136,7 +136,7 @@ def accuracy(label: str, rows: list[Record]) -> Record:
     """How many cells of a table have a forecast that is near what was measured."""
     found: Record = {"rows": int(label)}
     for name, said in (("over the median", "median of all runs"), ("forecast over it", "root mean square of settled")):
-        off = np.array([row[name] for row in rows if name in row], dtype=float)
+        off = np.array([row[name] for row in rows if row[name] is not None], dtype=float)
         found["cells"] = len(off)
         found[f"within 15 % of the {said}"] = int(np.sum(np.abs(off - 1) <= NEAR))
         found[f"forecast over it ({said})"] = f"{off.min():.2f} to {off.max():.2f}"
@@ -155,6 +155,7 @@ def main() -> None:
         mine = [record for record in records if record["key"].startswith(f"{label}/")]
         cells = [name for name in mine[0] if name not in ("key", "seconds")]
         rows = [summed(cell, [each[cell] for each in mine]) for cell in cells]
+        rows = [{name: row.get(name) for name in rows[-1]} for row in rows]  # the pooled fit has no forecast
         tables.append(table(f"{label} rows at {len(PROTOCOL['sites'][label])} sites", rows))
         near.append(accuracy(label, rows))
     study.save(*tables, table("Cells whose forecast is near the error", near))

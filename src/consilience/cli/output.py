@@ -137,7 +137,7 @@ def model_of(path: Path) -> MixtureEstimator:
         return load(path)
 
 
-def check_start(study: Study, start: Path | None) -> None:
+def check_start_file(study: Study, start: Path | None) -> None:
     """Raise an error if the study names the file from which it starts, and another one is given."""
     named = None if study.privacy is None else study.privacy.start
     if named not in (None, "private") and start is not None and bytes_hash(start.read_bytes()) != named:

@@ -13,10 +13,10 @@ import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath, TablesPath
-from consilience.cli.output import Output, check_free, check_start, model_of, study_of
+from consilience.cli.output import Output, check_free, check_start_file, model_of, study_of
 from consilience.cli.reporting import check_report, commands_again, describe_model, report_on
 from consilience.cli.site_commands import NOTHING_YET
-from consilience.cli.study_commands import sizes_of
+from consilience.cli.study_commands import read_sizes
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
 from consilience.federation.federated_fit import FederatedOrders
@@ -81,7 +81,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     check_free(out, overwrite=overwrite)
     check_report(report, tables, overwrite=overwrite)
     wanted, begins = _checked(study), None if start is None else model_of(start).mixture_
-    check_start(wanted, start)
+    check_start_file(wanted, start)
     request = Request(wanted, begins, "continue" if on_drop == "continue" else "stop", Output(as_json, quiet))
     if mailbox is None:
         invited, done = {}, _over_files(request, str(data), engine, scheduler)
@@ -93,7 +93,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
             keys, masks = ({}, {}) if known is None else (known.keys, known.masks)
             institutions = {} if known is None else known.institutions
             if names and not (mailbox / RUN).exists():
-                sizes = sizes_of(rows) if rows else ()
+                sizes = read_sizes(rows) if rows else ()
                 for each in doubts_beforehand(wanted, begins, len(names), sizes):
                     request.output.say(f"before it begins: {each}", style="yellow")
             told = begin_by_files(

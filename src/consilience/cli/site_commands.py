@@ -16,7 +16,7 @@ from consilience.cli.mapping_commands import MappingPath, map_export, mapped_tab
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
 from consilience.cli.output import Output, check_free, folder_of, study_of, write, write_bytes
 from consilience.cli.preview import answer_text, preview_document, text_of
-from consilience.cli.rehearsal import rehearse_study
+from consilience.cli.rehearsing import rehearse_study
 from consilience.files.json_text import bytes_hash, read_text
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger, release

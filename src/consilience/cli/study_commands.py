@@ -10,7 +10,7 @@ import typer
 
 from consilience.cli.catalogue import CommandFault, report_as
 from consilience.cli.options import AsJson, StudyPath
-from consilience.cli.output import Output, check_start, model_of, study_of
+from consilience.cli.output import Output, check_start_file, model_of, study_of
 from consilience.kit.forecast import (
     SITE_PROFILES,
     StudyForecast,
@@ -47,24 +47,24 @@ def forecast_command(
 
     They are those of a run that settles, from a start that is a fit of the same population.
     """
-    wanted, sizes = study_of(study), sizes_of(rows)
+    wanted, sizes = study_of(study), read_sizes(rows)
     begins = None if start is None else model_of(start).mixture_
-    check_start(wanted, start)
+    check_start_file(wanted, start)
     with report_as(CommandFault.STUDY):
         found = forecast_study(wanted, begins)
-    chosen = tuple(sorted({*numbers_of(epsilon, "--epsilon"), found.terms.epsilon})) if epsilon else found.epsilons
+    chosen = tuple(sorted({*read_numbers(epsilon, "--epsilon"), found.terms.epsilon})) if epsilon else found.epsilons
     Output(as_json).data(forecast_document(wanted, found, sizes, chosen), forecast_text(wanted, found, sizes, chosen))
 
 
-def sizes_of(text: str) -> tuple[int, ...]:
+def read_sizes(text: str) -> tuple[int, ...]:
     """Read the numbers of rows of sites from an option."""
-    found = numbers_of(text, "--rows")
+    found = read_numbers(text, "--rows")
     if any(each != int(each) for each in found):
         raise typer.BadParameter(f"--rows {text}: expected whole numbers, one for each site")
     return tuple(map(int, found))
 
 
-def numbers_of(text: str, option: str) -> tuple[float, ...]:
+def read_numbers(text: str, option: str) -> tuple[float, ...]:
     """Read positive numbers with commas between them."""
     try:
         found = tuple(float(each) for each in text.split(","))

@@ -10,9 +10,9 @@ import typer
 from consilience.cli.catalogue import CommandError, CommandFault, report_as
 from consilience.cli.mapping_commands import MappingPath, mapped_table, mapping_of
 from consilience.cli.options import AsJson, Quiet, SiteName, StudyPath, TablePath, Where
-from consilience.cli.output import Output, check_start, folder_of, model_of, study_of
+from consilience.cli.output import Output, check_start_file, folder_of, model_of, study_of
 from consilience.cli.preview import WAYS, text_of_report
-from consilience.cli.study_commands import StartPath, sizes_of
+from consilience.cli.study_commands import StartPath, read_sizes
 from consilience.kit.forecast import outlook
 from consilience.kit.rehearsal import Rehearsal, noise_lines, rehearse
 from consilience.kit.site_fit import MisfitError
@@ -38,8 +38,8 @@ def rehearse_study(  # noqa: PLR0917 - typer makes options of them
     """
     folder, wanted, output = folder_of(name, where), study_of(study), Output(as_json, quiet)
     begins = None if start is None else model_of(start).mixture_
-    check_start(wanted, start)
-    made, others = mapping_of(name, where, mapping), sizes_of(rows) if rows else ()
+    check_start_file(wanted, start)
+    made, others = mapping_of(name, where, mapping), read_sizes(rows) if rows else ()
     read = mapped_table(table, wanted, made, as_text=wanted.way == "noise")
     with report_as(CommandFault.POLICY), output.working(f"{folder.name} rehearses"):
         try:
