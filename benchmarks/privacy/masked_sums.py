@@ -27,9 +27,10 @@ PROTOCOL = tomllib.loads(Path(__file__).with_name("protocol.toml").read_text(enc
 
 
 def replication(key: str) -> Record:
-    """``seed``."""
+    """``seed/epsilon/sums``; all cells of a seed have the same rows."""
+    seed, epsilon, sums = key.split("/")
     sites, rows = PROTOCOL["sites"], PROTOCOL["rows"]
-    rng, n = np.random.default_rng([int(key), sites]), sites * rows
+    rng, n = np.random.default_rng([int(seed), sites]), sites * rows
     truth = true_mixture(rng)
     X = covariates(n, rng)
     y = truth.sample(X, rng)[0][:, 0]
@@ -38,17 +39,13 @@ def replication(key: str) -> Record:
     errors = np.sqrt(np.diagonal(np.linalg.inv(PublicStep.at(truth, covariates(4000, rng)).information)) / n)
     off = truth.with_vector(truth.to_vector() + OFF * rng.normal(size=truth.parameter_count) * positive(truth))
     estimator = MixtureOfExpertsRegressor(2, random_state=0, mixture_init=off)
-    found: Record = {}
-    for epsilon in PROTOCOL["epsilon"]:
-        for sums in ("each", "masked"):
-            method = PrivateScoring(epsilon, covariates=public, sums=sums, colluding=PROTOCOL["colluding"])
-            run = Federation(parts).fit(estimator, method)
-            found[f"ε = {epsilon}, {sums}"] = figures(run.model, truth, errors) | {
-                "settled": run.settled,
-                "forecast": run.fit.forecast.ratio,
-                "rounds": len(run.privacy.rhos),
-            }
-    return found
+    method = PrivateScoring(float(epsilon), covariates=public, sums=sums, colluding=PROTOCOL["colluding"])
+    run = Federation(parts).fit(estimator, method)
+    return figures(run.model, truth, errors) | {
+        "settled": run.settled,
+        "forecast": run.fit.forecast.ratio,
+        "rounds": len(run.privacy.rhos),
+    }
 
 
 def forecasts() -> list[Record]:
@@ -81,9 +78,9 @@ def main() -> None:
     warnings.simplefilter("ignore", ConsilienceWarning)
     draws = PROTOCOL["hold_out" if study.options["hold-out"] else "development"]
     seeds = range(draws["first_seed"], draws["first_seed"] + (1 if study.quick else draws["draws"]))
-    records = study.replicate([str(seed) for seed in seeds], replication)
-    cells = [name for name in records[0] if name not in ("key", "seconds")]
-    measured = [summed(cell, [each[cell] for each in records]) for cell in cells]
+    cells = [f"{epsilon}/{sums}" for epsilon in PROTOCOL["epsilon"] for sums in ("each", "masked")]
+    records = study.replicate([f"{seed}/{cell}" for seed in seeds for cell in cells], replication)
+    measured = [summed(cell, [each for each in records if each["key"].endswith(f"/{cell}")]) for cell in cells]
     study.save(
         table("Forecast of standard errors in pooled ones", forecasts()),
         table(f"{PROTOCOL['sites']} sites with {PROTOCOL['rows']} rows each", measured),

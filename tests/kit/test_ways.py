@@ -12,6 +12,7 @@ from consilience.columns import Dictionary
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit.folder import SiteFolder
+from consilience.kit.mail_run import begin_by_files
 from consilience.kit.policy.policy import Policy
 from consilience.kit.public_covariates import draw_covariates
 from consilience.kit.site_fit import fit_at_site, validate_rows
@@ -75,6 +76,17 @@ def test_the_method_of_a_study_with_noise_has_its_budget_and_public_covariates()
     assert (method.epsilon, method.delta, method.rounds) == (3.0, 1e-7, 4)
     again = method_of(study_with(NOISE.replace("3.0", "3.0, rounds = 4, delta = 1e-7")))
     np.testing.assert_array_equal(method.covariates, again.covariates)  # the same at every site
+
+
+def test_a_study_may_find_its_start_from_sums_with_noise(tmp_path: Path) -> None:
+    private = NOISE.replace("3.0", '3.0, start = "private"')
+    study = study_with(private)
+    method = method_of(study)
+    assert (method.start, method.response) == ("private", (-3.0, 7.0))
+    begin_by_files(study, tmp_path / "box", tmp_path / "own", sites=["ash"])  # without a model
+    for old, new, said in (("experts = [2]", "experts = [3]", "start from a file"), ("high = 7", "", "low and high")):
+        with pytest.raises(InvalidInputError, match=said):
+            study_with(private, STUDY.replace(old, new, 1))
 
 
 def test_public_covariates_are_like_the_rows_of_the_sites() -> None:

@@ -187,8 +187,8 @@ class PrivateScoring(Method):
         steps.
     start : estimator, Mixture, "private" or None
         Public start: a model of the same form. None for that of :meth:`consilience.Federation.fit`, or of the
-        estimator. ``"private"``: for two Gaussian experts, a start is found from sums with noise, for two fifths of the
-        budget.
+        estimator. ``"private"``: for two Gaussian experts, a start is found from sums with noise, for three fifths of
+        the budget.
     response : (float, float), optional
         Public range of the response, for a private start.
     sums : {"each", "masked"}
