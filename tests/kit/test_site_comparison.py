@@ -14,7 +14,7 @@ from consilience.errors import InvalidInputError
 from consilience.files.site_file import CountDocument, FlowDocument, SiteFile
 from consilience.kit.combination import check_waves, combine_files, with_questions
 from consilience.kit.policy.policy import Policy
-from consilience.kit.site_comparison import compare_columns
+from consilience.kit.site_comparison import ColumnFinding, compare_columns
 from consilience.kit.site_fit import site_file, study_rows
 from consilience.kit.study import Study
 from consilience.kit.table_one import table_one
@@ -184,3 +184,14 @@ def test_the_combination_names_a_site_in_other_units_and_the_verdict_asks_it() -
     assert "The data of delft may be wrong" in str(verdict(result))
     assert "Ask the site" in str(verdict(result))
     assert with_questions(honest.best, study, []) is honest.best
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::consilience.errors.ConsilienceWarning")
+def test_a_column_that_looks_shuffled_is_a_question_and_no_suspicion() -> None:
+    study = Study.from_text(STUDY.replace("experts = [2]", "experts = [1]"))
+    asked = ColumnFinding("delft", "age", "shuffled", "is age shuffled?")
+    units = ColumnFinding("delft", "crp", "units", "is crp in other units?", 10.0)
+    survey = with_questions(combine_files(study, fitted()).best, study, [asked, units]).fit.survey
+    assert survey.questions == {"delft": "is age shuffled?"}
+    assert survey.suspicions == {"delft": ("is crp in other units?",)}

@@ -202,7 +202,7 @@ def check(  # noqa: PLR0917 - typer makes options of them
             "findings": findings,
             "refusal": refusal,
         },
-        "\n".join([*lines, *flow, verdict]),
+        "\n".join([*lines, *(flow if wanted.cohort else ()), verdict]),
     )
     if not found.fits:
         raise CommandError(CommandFault.MISFIT, f"{len([each for each in found.findings if each.is_error])} findings")

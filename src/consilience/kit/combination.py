@@ -200,14 +200,20 @@ def run_study(
 
 
 def with_questions(found: FederatedFit, study: Study, questions: Sequence[ColumnFinding]) -> FederatedFit:
-    """Return a fit with columns of sites that may be wrong, in place of what else is suspected of these columns."""
+    """Return a fit with columns of sites that may be wrong, in place of what else is suspected of these columns.
+
+    Relations between columns differ at honest sites too: a column that looks shuffled, or its levels exchanged, is a
+    question to the site and raises no suspicion.
+    """
     terms = {column.name: column.terms for column in study.covariates.columns} | {study.model.response: ("y",)}
     sites = []
     for site in found.fit.survey.sites:
         mine = [each for each in questions if each.site == site.name]
         named = tuple(f"{term} " for each in mine for term in terms[each.column])
         kept = [said for said in site.suspicions if not said.removeprefix("the mean of ").startswith(named)]
-        sites.append(replace(site, suspicions=(*kept, *(each.text for each in mine))) if mine else site)
+        asked = [each.text for each in mine if each.what in ("shuffled", "swapped")]
+        suspicions = (*kept, *(each.text for each in mine if each.text not in asked))
+        sites.append(replace(site, suspicions=suspicions, question="; ".join(filter(None, [site.question, *asked]))))
     survey = replace(found.fit.survey, sites=tuple(sites))
     return replace(found, fit=replace(found.fit, survey=survey)) if questions else found
 

@@ -5,7 +5,8 @@ site is compared with the medians of the others, and sites may differ: a differe
 
 .. math:: v = \frac{\nu_0 \tau_0^2 + \sum_m d_m^2}{\nu_0 + M - 2} + \text{sampling variance},
 
-where :math:`d_m` are the differences of the other sites from their median and :math:`\tau_0` is a usual one. An error
+and at least :math:`\tau_0^2`, where :math:`d_m` are the differences of the other sites from their median and
+:math:`\tau_0` is a usual one. An error
 is a hypothesis of what the site would then have sent; it is named if it explains the site's numbers better than no
 error does, by a difference of half the sums of squares above a threshold:
 
