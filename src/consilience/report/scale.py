@@ -61,7 +61,7 @@ def spread_text(low: float, high: float) -> str:
     ('41 to 65', '−0.5 to 2.3')
     """
     digits = max(0, 1 - floor(log10(high - low))) if high > low else 2
-    return signed(f"{low:,.{digits}f} to {high:,.{digits}f}")
+    return signed(" to ".join(f"{round(end, digits) + 0.0:,.{digits}f}" for end in (low, high)))
 
 
 def in_numbers(value: float) -> str:
@@ -297,6 +297,7 @@ class ChangeScale:
         known = isfinite(lower) and isfinite(upper)
         if known and lower <= 0 <= upper:
             digits, mark = self.digits(lower, upper), " %" if self.kind == "percent" else self._unit
+            digits += any(round(self.value(end), digits) == 0 for end in (lower, upper))
             both = " to ".join(f"{self.number(each, digits)}{mark}" for each in (lower, upper))
             return f"no difference shown ({both})"
         if self.kind in ("ratio", "odds") or (self.kind == "percent" and exp(min(estimate, 700.0)) >= MANY_TIMES):

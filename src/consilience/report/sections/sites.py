@@ -22,7 +22,7 @@ from consilience.report.verdict import without_advice
 
 SITES_DRAWN = 40
 """Maximum number of sites in a forest; the supplement has all of them."""
-COLUMNS = 12
+COLUMNS = 7
 """Maximum number of sites with a column of their own."""
 FORESTS = 8
 """Maximum number of effects with a forest: those that are shown in a kind, or differ most between sites."""
@@ -237,7 +237,24 @@ def _without_sites(findings: Findings) -> list[Block]:
             f"{each.step}{_within(findings, each)}: {scale.number(value, digits)} in place of "
             f"{scale.number(each.all[0], digits)} ({scale.heading}), {size:.1f} standard errors."
         )
-    return [*blocks, _table_without(findings, own, units)]
+    table = _table_without(findings, own, units)
+    return [*blocks, table] if len(units) <= COLUMNS else [*blocks, _largest_changes(findings, own), table]
+
+
+def _largest_changes(findings: Findings, own: list[Effect]) -> Table:
+    """Return for each effect the site without which it changes most."""
+    scale, rows = findings.scale, []
+    for each in own:
+        unit, value = max(each.without.items(), key=lambda item: abs(item[1] - each.all[0]))
+        digits = min(scale.digits(each.all[0]) + 1, 4)
+        name = f"{f'{each.response}: ' if each.response else ''}{each.step.title}{_within(findings, each)}"
+        rows.append((name, scale.number(each.all[0], digits), unit, scale.number(value, digits)))
+    site = findings.words.sites[0]
+    header = ("effect", "all", "changes most without", "then")
+    note = f"{scale.heading}.".capitalize()
+    return Table(
+        f"The {site} without which each effect changes most.", header, tuple(rows), (1, 3), note, "largest-changes"
+    )
 
 
 def _table_without(findings: Findings, own: list[Effect], units: list[str]) -> Table:
