@@ -104,6 +104,8 @@ def test_other_questions_sites_and_runs_have_other_masks():
         masks_of()["ash"].drawn(8, NAMES, b"question"),  # other keys
     ):
         assert not np.any(other == first)
+    pairs = masks.drawn(8, NAMES[:2], b"question") + masks.drawn(8, (NAMES[0], NAMES[2]), b"question")
+    assert not np.any(pairs == masks.drawn(8, NAMES[:3], b"question"))  # each pair has other masks in another sum
 
 
 def test_keys_that_are_not_those_of_the_run_are_refused():
