@@ -118,7 +118,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Points:
+class Bullets:
     """A list: what, and a sentence about it; the first may be empty."""
 
     items: tuple[tuple[str, str], ...]
@@ -131,7 +131,7 @@ class Note:
     text: str
 
 
-Block = str | Table | Figure | Cards | Flow | Paste | Code | Facts | Points | Note
+Block = str | Table | Figure | Cards | Flow | Paste | Code | Facts | Bullets | Note
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ def _block_html(block: Block) -> str:  # noqa: PLR0911 - one line for each kind 
         return f"<pre>{escape(block.text)}</pre>"
     if isinstance(block, Facts):
         return _facts_html(block.rows)
-    if isinstance(block, Points):
+    if isinstance(block, Bullets):
         items = (f"<li>{f'<b>{_text(a)}</b> ' if a else ''}{_text(b)}</li>" for a, b in block.items)
         return f"<ul>{''.join(items)}</ul>"
     return f'<p class="fn">{_text(block.text)}</p>'
@@ -359,7 +359,7 @@ def _block_markdown(block: Block) -> list[str]:  # noqa: PLR0911 - one line for 
         return ["```", block.text, "```"]
     if isinstance(block, Facts):
         return [f"- {say(a)}: {say(b)}" for a, b in block.rows]
-    if isinstance(block, Points):
+    if isinstance(block, Bullets):
         return [f"- {f'**{say(a)}** ' if a else ''}{say(b)}" for a, b in block.items]
     return [say(block if isinstance(block, str) else block.text)]
 
