@@ -162,9 +162,7 @@ def numbered(sections: Sequence[Section]) -> list[Section]:
         blocks: list[Block] = []
         for block in section.blocks:
             if isinstance(block, Table) and block.is_file_only:
-                blocks.append(
-                    Note(f"{block.caption} {len(block.rows):,} rows are too many for a page: {block.key}.csv.")
-                )
+                blocks.append(Note(f"{block.caption} The table is too large for a page: {block.key}.csv."))
             elif isinstance(block, Table):
                 number = f"S{next(more)}" if section.supplement else str(next(tables))
                 blocks.append(replace(block, caption=f"Table {number}. {block.caption}"))

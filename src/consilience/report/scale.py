@@ -279,6 +279,8 @@ class ChangeScale:
     def interval(self, estimate: float, lower: float, upper: float) -> str:
         """Return an estimate with its interval as numbers."""
         digits = self.digits(estimate)
+        if not isfinite(estimate):
+            return "—"
         if not (isfinite(lower) and isfinite(upper)):
             return f"{self.number(estimate, digits)} (—)"
         ends = (signed(f"{self.value(each):,.{digits}f}") for each in (lower, upper))
