@@ -240,5 +240,5 @@ def test_a_large_report_is_small_and_quick() -> None:
     text = html_report(result)
     assert time.process_time() - began <= 20
     assert len(text.encode()) <= 2_000_000
-    assert "rows are too many for a page: effects-by-site.csv" in text
+    assert "The table is too large for a page: effects-by-site.csv" in text
     assert len(report_tables(result)["effects-by-site.csv"].splitlines()) > M * K * d

@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field, StringConstraints, model_validator
 
 from consilience.files.documents import Finite, Part, Visible
-from consilience.report.words import Back, Change, ColumnWords, ResponseWords, Words
+from consilience.report.wording import Back, Change, ColumnWords, ResponseWords, Words
 
 if TYPE_CHECKING:
     from consilience.kit.study import Study

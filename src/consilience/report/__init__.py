@@ -7,7 +7,7 @@ values of the fit alone, has no script, and loads nothing from elsewhere.
 from consilience.report.document import html_report, model_card, report_tables, write_report
 from consilience.report.subject import SentFile
 from consilience.report.verdict import ReportVerdict, Use, verdict
-from consilience.report.words import ColumnWords, ResponseWords, Words
+from consilience.report.wording import ColumnWords, ResponseWords, Words
 
 __all__ = [
     "ColumnWords",

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from consilience.fitted.effects import is_of_points
-from consilience.report.estimates import Effect, find_effects
-from consilience.report.kinds import Kind, kinds_of
-from consilience.report.scale import ChangeScale, NaturalStep, change_scale, natural_steps, response_label
+from consilience.report.kind_effects import KindEffect, find_effects
+from consilience.report.kinds import RowKind, kinds_of
+from consilience.report.scale import ChangeScale, NaturalStep, change_scale, natural_steps, response_name
 from consilience.report.subject import Subject
 from consilience.report.typical import Prediction, predict_typical
-from consilience.report.words import Words
+from consilience.report.wording import Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Findings:
         return self.subject.words
 
     @cached_property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[RowKind, ...]:
         """The kinds, by increasing response."""
         return kinds_of(self.subject.model, self.words)
 
@@ -41,7 +41,7 @@ class Findings:
         return [] if is_of_points(self.subject.model) else natural_steps(self.subject.model, self.words)
 
     @cached_property
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[KindEffect]:
         """Every effect within every kind."""
         return find_effects(self.subject.model, self.subject.result, self.kinds, self.steps)
 
@@ -53,9 +53,9 @@ class Findings:
     @property
     def response(self) -> str:
         """What the response is called."""
-        return response_label(self.subject.model, self.words)
+        return response_name(self.subject.model, self.words)
 
-    def effects_of(self, step: NaturalStep, response: str = "") -> list[Effect]:
+    def effects_of(self, step: NaturalStep, response: str = "") -> list[KindEffect]:
         """Return the effects of a step, one for each kind."""
         return [each for each in self.effects if each.step is step and each.response == response]
 

@@ -12,8 +12,8 @@ from scipy.special import ndtri
 from consilience.fitted.effects import is_of_points, is_standardised, means_at_centre
 from consilience.fitted.protocols import FittedMixture, response_names
 from consilience.numerics.arrays import Array
-from consilience.report.scale import read_back, response_label
-from consilience.report.words import Words
+from consilience.report.scale import read_back, response_name
+from consilience.report.wording import Words
 
 LEVEL = 0.95
 APART = 1.25
@@ -23,7 +23,7 @@ APART_IN_DEVIATIONS = 0.5
 
 
 @dataclass(frozen=True)
-class Kind:
+class RowKind:
     """One kind of rows.
 
     Parameters
@@ -48,7 +48,7 @@ class Kind:
         return self.name[:1].upper() + self.name[1:]
 
 
-def kinds_of(model: FittedMixture, words: Words) -> tuple[Kind, ...]:
+def kinds_of(model: FittedMixture, words: Words) -> tuple[RowKind, ...]:
     """Return the kinds of a model by increasing prediction; by share if they have no single prediction."""
     typical = typical_responses(model, words)  # (K, 3)
     K = model.mixture_.K
@@ -56,7 +56,9 @@ def kinds_of(model: FittedMixture, words: Words) -> tuple[Kind, ...]:
     order = np.argsort(by, kind="stable")
     names = words.names if len(words.names) == K else _names(model, words, typical[order])
     return tuple(
-        Kind(int(k), name, float(model.weights_[k]), (float(typical[k, 0]), float(typical[k, 1]), float(typical[k, 2])))
+        RowKind(
+            int(k), name, float(model.weights_[k]), (float(typical[k, 0]), float(typical[k, 1]), float(typical[k, 2]))
+        )
         for k, name in zip(order, names, strict=True)
     )
 
@@ -64,12 +66,12 @@ def kinds_of(model: FittedMixture, words: Words) -> tuple[Kind, ...]:
 NUMBERED = re.compile(r"\b(?:expert|component) (\d+)\b")
 
 
-def name_experts(text: str, kinds: Sequence[Kind]) -> str:
+def name_experts(text: str, kinds: Sequence[RowKind]) -> str:
     """Return a sentence with names of kinds in place of numbers of experts.
 
     Examples
     --------
-    >>> name_experts("expert 1 has 5 rows", [Kind(1, "longer stays", 0.5, (1.0, 1.0, 1.0))])
+    >>> name_experts("expert 1 has 5 rows", [RowKind(1, "longer stays", 0.5, (1.0, 1.0, 1.0))])
     'longer stays has 5 rows'
     """
     names = {kind.expert: kind.name for kind in kinds}
@@ -98,7 +100,7 @@ def _names(model: FittedMixture, words: Words, typical: Array) -> list[str]:
         ends = [f"{how} often {response_names(model)[0]}" for how in ("less", "more")]
         return ends if K == 2 else [f"group {i + 1} of {K}" for i in range(K)]
     response = words.response
-    named = words.rows[1] if response.less and response.more else response_label(model, words)
+    named = words.rows[1] if response.less and response.more else response_name(model, words)
     less, more = (f"{each} {named}" for each in (response.less or "lower", response.more or "higher"))
     if K <= 3:
         return [less, more] if K == 2 else [less, f"middle {named}", more]
@@ -126,7 +128,7 @@ def scatter(model: FittedMixture) -> Array | None:
     return np.asarray(np.exp(0.5 * model.inference_.estimates.log_shapes[:, 0]))
 
 
-def spread_sentence(model: FittedMixture, words: Words, kind: Kind) -> str:
+def spread_sentence(model: FittedMixture, words: Words, kind: RowKind) -> str:
     """Say within which range most rows of a kind lie; empty if it is not known."""
     deviations = scatter(model)
     if deviations is None:
@@ -144,4 +146,4 @@ def spread_sentence(model: FittedMixture, words: Words, kind: Kind) -> str:
 
 
 def _of(model: FittedMixture, words: Words) -> str:
-    return response_label(model, words)
+    return response_name(model, words)

@@ -118,7 +118,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Points:
+class Bullets:
     """A list: what, and a sentence about it; the first may be empty."""
 
     items: tuple[tuple[str, str], ...]
@@ -131,7 +131,7 @@ class Note:
     text: str
 
 
-Block = str | Table | Figure | Cards | Flow | Paste | Code | Facts | Points | Note
+Block = str | Table | Figure | Cards | Flow | Paste | Code | Facts | Bullets | Note
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,7 @@ def numbered(sections: Sequence[Section]) -> list[Section]:
         blocks: list[Block] = []
         for block in section.blocks:
             if isinstance(block, Table) and block.is_file_only:
-                blocks.append(
-                    Note(f"{block.caption} {len(block.rows):,} rows are too many for a page: {block.key}.csv.")
-                )
+                blocks.append(Note(f"{block.caption} The table is too large for a page: {block.key}.csv."))
             elif isinstance(block, Table):
                 number = f"S{next(more)}" if section.supplement else str(next(tables))
                 blocks.append(replace(block, caption=f"Table {number}. {block.caption}"))
@@ -254,7 +252,7 @@ def _block_html(block: Block) -> str:  # noqa: PLR0911 - one line for each kind 
         return f"<pre>{escape(block.text)}</pre>"
     if isinstance(block, Facts):
         return _facts_html(block.rows)
-    if isinstance(block, Points):
+    if isinstance(block, Bullets):
         items = (f"<li>{f'<b>{_text(a)}</b> ' if a else ''}{_text(b)}</li>" for a, b in block.items)
         return f"<ul>{''.join(items)}</ul>"
     return f'<p class="fn">{_text(block.text)}</p>'
@@ -359,7 +357,7 @@ def _block_markdown(block: Block) -> list[str]:  # noqa: PLR0911 - one line for 
         return ["```", block.text, "```"]
     if isinstance(block, Facts):
         return [f"- {say(a)}: {say(b)}" for a, b in block.rows]
-    if isinstance(block, Points):
+    if isinstance(block, Bullets):
         return [f"- {f'**{say(a)}** ' if a else ''}{say(b)}" for a, b in block.items]
     return [say(block if isinstance(block, str) else block.text)]
 

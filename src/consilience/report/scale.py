@@ -14,7 +14,7 @@ from consilience.columns.dictionary import TRANSFORMS
 from consilience.fitted.effects import BINARY, is_standardised
 from consilience.fitted.protocols import FittedMixture, response_names, term_names, terms_read
 from consilience.numerics.arrays import Array
-from consilience.report.words import Change, Words
+from consilience.report.wording import Change, Words
 
 MANY_TIMES = 3.0
 """Ratio from which a change is said as a multiple, not as a percentage."""
@@ -178,7 +178,7 @@ def is_binary(centre: float, scale: float) -> bool:
 def _usual_step(column: Column, spread: tuple[float, float]) -> float:
     """Return a round number near the scale of the study, or the standard deviation."""
     scale = column.rule.scale if column.rule.scale != 1 else spread[1]
-    return round_number(scale) if isfinite(scale) and scale > 0 else 1.0
+    return nearest_round(scale) if isfinite(scale) and scale > 0 else 1.0
 
 
 def _usual_range(column: Column, spread: tuple[float, float]) -> tuple[float, float]:
@@ -187,15 +187,15 @@ def _usual_range(column: Column, spread: tuple[float, float]) -> tuple[float, fl
     rule = column.rule
     ends = [rule.centre + rule.scale * (mean + sign * deviation) for sign in (-1, 1)]
     low, high = (INVERSE[rule.transform](end) for end in ends)
-    return (round_number(low) if low > 0 else 0.0), round_number(max(high, 1e-9))
+    return (nearest_round(low) if low > 0 else 0.0), nearest_round(max(high, 1e-9))
 
 
-def round_number(value: float) -> float:
+def nearest_round(value: float) -> float:
     """Return 1, 2 or 5 times a power of ten: that which is nearest in ratio.
 
     Examples
     --------
-    >>> [round_number(v) for v in (15.0, 3.0, 0.8)]
+    >>> [nearest_round(v) for v in (15.0, 3.0, 0.8)]
     [20.0, 2.0, 1.0]
     """
     power = 10.0 ** floor(log10(value))
@@ -279,6 +279,8 @@ class ChangeScale:
     def interval(self, estimate: float, lower: float, upper: float) -> str:
         """Return an estimate with its interval as numbers."""
         digits = self.digits(estimate)
+        if not isfinite(estimate):
+            return "—"
         if not (isfinite(lower) and isfinite(upper)):
             return f"{self.number(estimate, digits)} (—)"
         ends = (signed(f"{self.value(each):,.{digits}f}") for each in (lower, upper))
@@ -328,7 +330,7 @@ def change_scale(model: FittedMixture, words: Words) -> ChangeScale:
     return ChangeScale(kind, unit, response.less or "lower", response.more or "higher")
 
 
-def response_label(model: FittedMixture, words: Words, name: str = "") -> str:
+def response_name(model: FittedMixture, words: Words, name: str = "") -> str:
     """Return what the response is called: the word of the study, or the name of its column."""
     if words.response.label:
         return words.response.label

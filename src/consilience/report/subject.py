@@ -17,7 +17,7 @@ from consilience.fitted.site_influence import site_influences, with_influences
 from consilience.model import Mixture
 from consilience.numerics.arrays import IntArray
 from consilience.plot.drawing import estimator_of
-from consilience.report.words import Words
+from consilience.report.wording import Words
 
 Result = FittedMixture | FederatedResult | FederatedComparison
 """What a report is on: a fitted estimator, or the result of ``Federation.fit`` or ``Federation.select_order``."""
@@ -40,6 +40,11 @@ class SentFile:
         Profile of the site's policy and time of the release, where the file states them.
     mixture : Mixture or None
         The site's own model.
+
+    Examples
+    --------
+    >>> SentFile("north", "north.json", 13_432, "0" * 64, 250).size
+    13432
     """
 
     site: str

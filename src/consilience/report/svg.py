@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, isfinite, log10
 
-from consilience.report.estimates import Effect, SiteEffect
-from consilience.report.scale import ChangeScale, in_numbers, round_number
+from consilience.report.kind_effects import KindEffect, SiteEffect
+from consilience.report.scale import ChangeScale, in_numbers, nearest_round
 
 WIDTH = 350
 """Width of a panel in its own units: about that of a phone, so that texts are readable there."""
@@ -22,7 +22,7 @@ def colour(i: int) -> int:
     return i % COLOURS
 
 
-def draw(height: float, marks: Iterable[str], alt: str, width: float = WIDTH) -> str:
+def draw_picture(height: float, marks: Iterable[str], alt: str, width: float = WIDTH) -> str:
     """Return a picture from its marks, with a text for those who do not see it."""
     label = escape(alt, quote=True)
     return f'<svg viewBox="0 0 {width:.0f} {height:.0f}" role="img" aria-label="{label}">{"".join(marks)}</svg>'
@@ -75,9 +75,9 @@ def nice_values(low: float, high: float, most: int = 4) -> list[float]:
     """
     if not high > low:
         return [low]
-    step = round_number((high - low) / most)
+    step = nearest_round((high - low) / most)
     while floor(high / step) - ceil(low / step) + 1 > most + 1:
-        step = round_number(2.1 * step)
+        step = nearest_round(2.1 * step)
     return [i * step for i in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
@@ -92,13 +92,13 @@ LONGEST = 15
 
 
 def forest(
-    effect: Effect, scale: ChangeScale, title: str, *, i: int, axis: tuple[float, float], next_name: str = "next"
+    effect: KindEffect, scale: ChangeScale, title: str, *, i: int, axis: tuple[float, float], next_name: str = "next"
 ) -> str:
     """Draw an effect at each site, in all of them and in a further one, with numbers and weights.
 
     Parameters
     ----------
-    effect : Effect
+    effect : KindEffect
     scale : ChangeScale
     title : str
         What is drawn, for those who do not see it.
@@ -138,7 +138,7 @@ def forest(
         marks += [text(WIDTH - WEIGHTS, y, ends, "s", "end")]
         y += LINE
     marks += _ticks(scale, at, y - 6)
-    return draw(y + 12, marks, _forest_alt(effect, scale, title))
+    return draw_picture(y + 12, marks, _forest_alt(effect, scale, title))
 
 
 def _short(name: str) -> str:
@@ -192,11 +192,11 @@ def _ticks(scale: ChangeScale, at: Axis, y: float) -> list[str]:
     return marks
 
 
-def _forest_alt(effect: Effect, scale: ChangeScale, title: str) -> str:
+def _forest_alt(effect: KindEffect, scale: ChangeScale, title: str) -> str:
     return f"{title}: {scale.interval(*effect.all)} in all, {len(effect.sites)} sites drawn with their intervals"
 
 
-def forest_axis(effects: Sequence[Effect]) -> tuple[float, float]:
+def forest_axis(effects: Sequence[KindEffect]) -> tuple[float, float]:
     """Return the ends of the axis that several forests share; intervals that are very long are cut."""
     estimates = [site.interval[0] for each in effects for site in each.sites if isfinite(site.interval[0])]
     inner = [v for each in effects for v in each.all if isfinite(v)]
@@ -222,7 +222,7 @@ def curves(
     lines : sequence of (values, class)
         From 0 to 1, for each x.
     dots : sequence of (x, value, class)
-        Points with their value in per cent beside them.
+        Bullets with their value in per cent beside them.
     alt : str
     """
     height = 150.0
@@ -235,7 +235,7 @@ def curves(
         marks += [f'<circle class="f{css}" cx="{across(a):.1f}" cy="{up(v):.1f}" r="3.2"/>']
         side = "end" if across(a) > 80 else "start"
         marks += [text(across(a) + (-3 if side == "end" else 3), up(v) - 8, f"{100 * v:.0f} %", f"t{css}", side)]
-    return draw(height, marks, alt)
+    return draw_picture(height, marks, alt)
 
 
 def _level(p: float, up: Axis) -> list[str]:
@@ -278,7 +278,7 @@ def densities(
             line(across(place), base, across(place), base + 4, "r"),
             text(across(place), base + 17, said, "s", "middle"),
         ]
-    return draw(height, marks, alt)
+    return draw_picture(height, marks, alt)
 
 
 def log_ticks(low: float, high: float, most: int = 5) -> list[float]:

@@ -15,9 +15,9 @@ from consilience.errors import InvalidInputError
 from consilience.fitted.effects import is_of_points, is_standardised
 from consilience.fitted.protocols import FittedMixture, response_names
 from consilience.numerics.arrays import Array
-from consilience.report.kinds import Kind, scatter
-from consilience.report.scale import INVERSE, in_numbers, read_back, round_number, term_spreads
-from consilience.report.words import Words
+from consilience.report.kinds import RowKind, scatter
+from consilience.report.scale import INVERSE, in_numbers, nearest_round, read_back, term_spreads
+from consilience.report.wording import Words
 
 REACH = 1.3
 """Standard deviations between typical rows."""
@@ -53,7 +53,7 @@ def has_quantiles(model: FittedMixture) -> bool:
     return not experts.classes and experts.q == 1 and experts.size_name is None
 
 
-def predict_typical(model: FittedMixture, words: Words, kinds: Sequence[Kind]) -> list[Prediction]:
+def predict_typical(model: FittedMixture, words: Words, kinds: Sequence[RowKind]) -> list[Prediction]:
     """Return predictions for the typical rows of the study, or for those that the data suggest."""
     if is_of_points(model) or not is_standardised(model) or len(response_names(model)) > 1:
         return []
@@ -153,7 +153,7 @@ def grid_of(model: FittedMixture, column: Column, reach: float = REACH) -> list[
     mean, deviation = term_spreads(model)[_place(model, column)]
     rule = column.rule
     values = [INVERSE[rule.transform](rule.centre + rule.scale * (mean + z * deviation)) for z in (-reach, 0, reach)]
-    step = round_number(max(values[2] - values[0], 1e-12) / 8)
+    step = nearest_round(max(values[2] - values[0], 1e-12) / 8)
     low = -np.inf if rule.low is None else rule.low
     high = np.inf if rule.high is None else rule.high
     decimals = max(0, -floor(log10(step)))
@@ -170,7 +170,7 @@ def _place(model: FittedMixture, column: Column) -> int:
     raise InvalidInputError(f"there is no column {column.name!r}")
 
 
-def kind_densities(model: FittedMixture, kinds: Sequence[Kind], row: Mapping[str, Any], at: Array) -> Array | None:
+def kind_densities(model: FittedMixture, kinds: Sequence[RowKind], row: Mapping[str, Any], at: Array) -> Array | None:
     """Return the density of each kind times its chance at fitted responses ``at``, ``(K, n)``; None if not normal."""
     deviations = scatter(model)
     if deviations is None:

@@ -17,7 +17,7 @@ from consilience.fitted.site_influence import unit_influences
 from consilience.fitted.summaries import format_count
 from consilience.report.kinds import kinds_of, name_experts
 from consilience.report.scale import signed
-from consilience.report.sites import (
+from consilience.report.site_words import (
     IN_PART,
     columns_in_doubt,
     is_explained_worse,
@@ -54,7 +54,7 @@ class Use(IntEnum):
         return ("This result can be used.", "This result can be used with care.", "Do not use this result yet.")[self]
 
 
-class Part(IntEnum):
+class VerdictPart(IntEnum):
     """What a doubt is about."""
 
     DATA = 0
@@ -67,7 +67,7 @@ class Point:
 
     use: Use
     text: str
-    part: Part = Part.MODEL
+    part: VerdictPart = VerdictPart.MODEL
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class ReportVerdict:
         How many kinds, rows and sites.
     used : str
         Which sites were left out, and why; or that none was.
-    facts : tuple of (Part, str)
+    facts : tuple of (VerdictPart, str)
         What was looked at, and is in no doubt.
     not_computed : tuple of str
         What the way of working does not compute, which is no doubt.
@@ -119,7 +119,7 @@ class ReportVerdict:
     points: tuple[Point, ...]
     about: str
     used: str
-    facts: tuple[tuple[Part, str], ...] = ()
+    facts: tuple[tuple[VerdictPart, str], ...] = ()
     not_computed: tuple[str, ...] = ()
 
     @property
@@ -135,9 +135,9 @@ class ReportVerdict:
         way = Box(
             "Not computed this way", tag, Use.YES, self.not_computed or ("All that this report knows of.",), False
         )
-        return self._box("The data", Part.DATA, (self.used,)), self._box("The model", Part.MODEL, ()), way
+        return self._box("The data", VerdictPart.DATA, (self.used,)), self._box("The model", VerdictPart.MODEL, ()), way
 
-    def _box(self, title: str, part: Part, first: tuple[str, ...]) -> Box:
+    def _box(self, title: str, part: VerdictPart, first: tuple[str, ...]) -> Box:
         points = [point for point in self.points if point.part is part]
         tag = f"{len(points)} {'doubt' if len(points) == 1 else 'doubts'}" if points else "No doubt found"
         said = (*first, *(point.text for point in points), *(text for of, text in self.facts if of is part))
@@ -278,12 +278,12 @@ def _sites(subject: Subject) -> Iterator[Point]:
         total = len({*(site.name for site in subject.sites), *left})
         grave = Use.NO if 2 * len(left) >= total and len(left) > len(subject.absent) else Use.CARE
         text = f"The result says nothing about {_names(left)}: {_were(len(left))} left out."
-        yield Point(grave, text, Part.DATA)
+        yield Point(grave, text, VerdictPart.DATA)
     partly = [site for site in subject.sites if site_status(site) in IN_PART and not is_left_out(subject, site)]
     for site in partly[:NAMED]:
-        yield Point(Use.CARE, f"{site.name} was used in part: {site_reason(subject, site)}.", Part.DATA)
+        yield Point(Use.CARE, f"{site.name} was used in part: {site_reason(subject, site)}.", VerdictPart.DATA)
     if len(partly) > NAMED:
-        yield Point(Use.CARE, f"{len(partly) - NAMED} more sites were used in part.", Part.DATA)
+        yield Point(Use.CARE, f"{len(partly) - NAMED} more sites were used in part.", VerdictPart.DATA)
     worse = [site.name for site in _used_sites(subject) if is_explained_worse(site)]
     if worse:
         yield Point(
@@ -303,11 +303,11 @@ def _suspicions(subject: Subject) -> Iterator[Point]:
         if columns:
             what = "; ".join(columns).rstrip(".?")
             text = f"The data of {site.name} may be wrong, and were used as they are: {what}. Ask the site."
-            yield Point(Use.NO, text, Part.DATA)
+            yield Point(Use.NO, text, VerdictPart.DATA)
         others = [each for each in survey.suspicions.get(site.name, ()) if each not in columns]
         others += filter(None, [survey.questions.get(site.name, "")])
         if others:
-            yield Point(Use.CARE, f"{site.name} was used, though {'; '.join(others)}.", Part.DATA)
+            yield Point(Use.CARE, f"{site.name} was used, though {'; '.join(others)}.", VerdictPart.DATA)
 
 
 def _influential(subject: Subject) -> Iterator[Point]:
@@ -434,7 +434,7 @@ def _withheld(subject: Subject) -> Iterator[Point]:
 
 
 UNREFINED = "without a round of refinement"
-"""Part of the reason of intervals that one exchange of files does not have."""
+"""VerdictPart of the reason of intervals that one exchange of files does not have."""
 
 
 def _not_computed(subject: Subject) -> Iterator[str]:
@@ -465,24 +465,26 @@ def _confounded_effects(subject: Subject) -> Iterator[Point]:
         )
 
 
-def _facts(subject: Subject, points: list[Point]) -> Iterator[tuple[Part, str]]:
+def _facts(subject: Subject, points: list[Point]) -> Iterator[tuple[VerdictPart, str]]:
     """Say what was looked at and is in no doubt."""
     words, model = subject.words, subject.model
-    if len(_used_sites(subject)) > 1 and not any(point.part is Part.DATA and point.use is Use.NO for point in points):
-        yield Part.DATA, f"Nothing was found that looks like a wrong unit at one of the {words.sites[1]}."
-    found = single_bic(subject)
+    if len(_used_sites(subject)) > 1 and not any(
+        point.part is VerdictPart.DATA and point.use is Use.NO for point in points
+    ):
+        yield VerdictPart.DATA, f"Nothing was found that looks like a wrong unit at one of the {words.sites[1]}."
+    found = one_model_bic(subject)
     if model.mixture_.K > 1 and found is not None and found > own_bic(model):
         own = signed(f"{own_bic(model):,.0f} against {found:,.0f}")
         K = count_word(model.mixture_.K).capitalize()
-        yield Part.MODEL, f"{K} kinds describe the {words.rows[1]} better than one model for all: BIC {own}."
+        yield VerdictPart.MODEL, f"{K} kinds describe the {words.rows[1]} better than one model for all: BIC {own}."
     units = [] if subject.result is None else unit_influences(model, subject.result.fit)
     if units and not any(each.large for each in units):
-        yield Part.MODEL, f"No single {words.sites[0]} decides the result."
+        yield VerdictPart.MODEL, f"No single {words.sites[0]} decides the result."
     differ = any("by more than chance (up to" in point.text for point in points)
     if subject.combination is not None and not differ and len(_used_sites(subject)) > 1:
-        yield Part.MODEL, f"The {words.sites[1]} agree in the effects as far as chance allows."
+        yield VerdictPart.MODEL, f"The {words.sites[1]} agree in the effects as far as chance allows."
     if model.converged_:
-        yield Part.MODEL, "The computation has converged."
+        yield VerdictPart.MODEL, "The computation has converged."
 
 
 def own_bic(model: FittedMixture) -> float:
@@ -490,7 +492,7 @@ def own_bic(model: FittedMixture) -> float:
     return float(bic(model.log_likelihood_, model.n_parameters_, model.n_labels_))
 
 
-def single_bic(subject: Subject) -> float | None:
+def one_model_bic(subject: Subject) -> float | None:
     """Return the BIC of one model for all rows, from the rows or by algebra from the files; None if it is not known."""
     model = subject.model
     if model.single_bic_ is not None:

@@ -5,9 +5,15 @@ from collections.abc import Callable
 from consilience.report.findings import Findings
 from consilience.report.page import Section
 from consilience.report.sections.found import effect_section, found_section, member_section, prediction_section
+from consilience.report.sections.making import (
+    again_section,
+    left_section,
+    noise_section,
+    number_section,
+    row_section,
+)
 from consilience.report.sections.paper import limit_section, paste_section
-from consilience.report.sections.run import again_section, left_section, noise_section, number_section, row_section
-from consilience.report.sections.sites import agreement_section, site_section
+from consilience.report.sections.sources import agreement_section, site_section
 from consilience.report.sections.supplement import checklist_section, parameter_section, supplement_section
 
 SECTIONS: tuple[Callable[[Findings], Section | None], ...] = (

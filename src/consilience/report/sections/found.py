@@ -6,9 +6,9 @@ import numpy as np
 
 from consilience.fitted.protocols import join_words
 from consilience.report import svg
-from consilience.report.estimates import Effect
 from consilience.report.findings import Findings
-from consilience.report.kinds import Kind, spread_sentence
+from consilience.report.kind_effects import KindEffect
+from consilience.report.kinds import RowKind, spread_sentence
 from consilience.report.page import Block, Card, Cards, Figure, Note, Panel, Section, Table
 from consilience.report.scale import (
     INVERSE,
@@ -103,7 +103,7 @@ def average_row(findings: Findings) -> str:
     return f"an average {words.rows[0]} (the mean of each column{listed}{more})"
 
 
-def _card(findings: Findings, i: int, kind: Kind) -> Card:
+def _card(findings: Findings, i: int, kind: RowKind) -> Card:
     words, model = findings.words, findings.subject.model
     value, low, high = kind.typical
     several, big, said = words.rows[1], "", ""
@@ -126,7 +126,7 @@ def _card(findings: Findings, i: int, kind: Kind) -> Card:
     return Card(kind.title, big, text[:1].upper() + text[1:], tuple(listed), i)
 
 
-def _strongest(findings: Findings, kind: Kind) -> list[str]:
+def _strongest(findings: Findings, kind: RowKind) -> list[str]:
     """Return the effects within a kind in words, those that are shown first, the strongest first."""
     own = [each for each in findings.effects if each.kind is kind and np.isfinite(each.all[0])]
     kept = sorted(own, key=lambda each: (not each.is_shown, -_sureness(each)))[:ON_CARDS]
@@ -135,13 +135,13 @@ def _strongest(findings: Findings, kind: Kind) -> list[str]:
     return [f"{_of_response(each)}{each.step.title}: {findings.scale.sentence(*each.all)}" for each in chosen] + more
 
 
-def _sureness(effect: Effect) -> float:
+def _sureness(effect: KindEffect) -> float:
     """Return the size of an effect in half-widths of its interval; its size where it has none."""
     estimate, low, high = effect.all
     return abs(estimate) / (high - low) if np.isfinite(high - low) and high > low else abs(estimate)
 
 
-def _of_response(effect: Effect) -> str:
+def _of_response(effect: KindEffect) -> str:
     return f"{effect.response}: " if effect.response else ""
 
 

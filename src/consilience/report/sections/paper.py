@@ -10,11 +10,11 @@ from consilience._version import __version__
 from consilience.fitted.protocols import join_words
 from consilience.model import FAMILIES
 from consilience.report.findings import Findings
-from consilience.report.page import Note, Paste, Points, Section
+from consilience.report.page import Bullets, Note, Paste, Section
 from consilience.report.scale import NaturalStep, round_to, signed
 from consilience.report.sections.found import percent
-from consilience.report.sites import is_left_out
-from consilience.report.verdict import count_word, judge, own_bic, single_bic
+from consilience.report.site_words import is_left_out
+from consilience.report.verdict import count_word, judge, one_model_bic, own_bic
 
 LISTED = 12
 """Maximum number of sites that the text lists."""
@@ -62,7 +62,7 @@ def _methods(findings: Findings) -> str:
         )
     if any(each.without for each in findings.effects):
         said.append(f"The result was repeated without each {words.sites[0]} in turn.")
-    if single_bic(subject) is not None and K > 1:
+    if one_model_bic(subject) is not None and K > 1:
         said.append("It was compared with one model for all by the Bayesian information criterion.")
     said.append(
         f"Analyses used consilience {__version__} (Python {platform.python_version()}), seed "
@@ -101,7 +101,7 @@ def _results(findings: Findings) -> str:
     said += stated
     if len(findings.steps) > STATED:
         said.append("Further effects are in the table.")
-    one = single_bic(subject)
+    one = one_model_bic(subject)
     if one is not None and len(kinds) > 1:
         verb = "worse" if one > own_bic(subject.model) else "no worse"
         figures = signed(f"BIC {one:,.0f} against {own_bic(subject.model):,.0f}")
@@ -145,4 +145,4 @@ def limit_section(findings: Findings) -> Section:
     if subject.study and not words.period:
         items.append(("Period.", "The study does not state when the data were collected."))
     items.append(("Cause.", "The data are observed, not randomised."))
-    return Section("What this report cannot say", "limits", (Points(tuple(items)),))
+    return Section("What this report cannot say", "limits", (Bullets(tuple(items)),))

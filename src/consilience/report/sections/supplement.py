@@ -11,7 +11,7 @@ from consilience.report.findings import Findings
 from consilience.report.page import Block, Facts, Note, Section, Table
 from consilience.report.scale import round_to
 from consilience.report.sections.found import percent
-from consilience.report.sections.sites import p_value
+from consilience.report.sections.sources import p_value
 
 ROWS = 1000
 """Maximum number of rows of a table on the page."""

@@ -14,7 +14,13 @@ Change = Literal["percent", "ratio", "odds", "difference"]
 
 @dataclass(frozen=True)
 class ResponseWords:
-    """The response in words: ``less`` and ``more`` are adjectives of smaller and larger values, such as "shorter"."""
+    """The response in words: ``less`` and ``more`` are adjectives of smaller and larger values.
+
+    Examples
+    --------
+    >>> ResponseWords("length of stay", "days", back="exp", less="shorter", more="longer").unit
+    'days'
+    """
 
     label: str = ""
     unit: str = ""
@@ -37,6 +43,11 @@ class ColumnWords:
         Two values that are compared instead, the lower one first.
     levels : mapping of str to str
         Names of the levels of a category.
+
+    Examples
+    --------
+    >>> ColumnWords("age", "years", per=10).per
+    10
     """
 
     label: str = ""

@@ -10,13 +10,13 @@ from consilience.fit.survey import SiteReport
 from consilience.fitted.protocols import join_words
 from consilience.methods import OwnGatesFit
 from consilience.report import svg
-from consilience.report.estimates import Effect
 from consilience.report.findings import Findings
+from consilience.report.kind_effects import KindEffect
 from consilience.report.kinds import name_experts
 from consilience.report.page import Block, Figure, Flow, Note, Panel, Section, Table
 from consilience.report.scale import capitalise
 from consilience.report.sections.found import percent
-from consilience.report.sites import is_left_out, site_reason, site_status
+from consilience.report.site_words import is_left_out, site_reason, site_status
 from consilience.report.subject import Subject
 from consilience.report.verdict import without_advice
 
@@ -158,7 +158,7 @@ def _words_on_agreement(findings: Findings) -> list[str]:
     return [said]
 
 
-def _within(findings: Findings, effect: Effect) -> str:
+def _within(findings: Findings, effect: KindEffect) -> str:
     return f" among {effect.kind.name}" if len(findings.kinds) > 1 else ""
 
 
@@ -177,7 +177,7 @@ def p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}" if p < 0.01 else f"{p:.2f}"
 
 
-def _forests(findings: Findings, drawn: list[Effect]) -> Figure:
+def _forests(findings: Findings, drawn: list[KindEffect]) -> Figure:
     """Draw the forests of each step, the kinds beside each other on one axis."""
     groups = []
     steps = [step for step in findings.steps if any(each.step is step for each in drawn)]
@@ -200,12 +200,12 @@ def _forests(findings: Findings, drawn: list[Effect]) -> Figure:
     return Figure(f"Effects at every {findings.words.sites[0]}.", note, tuple(groups))
 
 
-def _interest(drawn: list[Effect], step: object) -> float:
+def _interest(drawn: list[KindEffect], step: object) -> float:
     own = [each for each in drawn if each.step is step]
     return max((each.agreement.I2 if each.agreement else 0.0) + 2 * each.is_shown for each in own)
 
 
-def _forest_panel(findings: Findings, effect: Effect, axis: tuple[float, float]) -> Panel:
+def _forest_panel(findings: Findings, effect: KindEffect, axis: tuple[float, float]) -> Panel:
     i = findings.kinds.index(effect.kind)
     picture = svg.forest(effect, findings.scale, f"{effect.kind.title}, {effect.step}", i=i, axis=axis)
     found, below = effect.agreement, ""
@@ -241,7 +241,7 @@ def _without_sites(findings: Findings) -> list[Block]:
     return [*blocks, table] if len(units) <= COLUMNS else [*blocks, _largest_changes(findings, own), table]
 
 
-def _largest_changes(findings: Findings, own: list[Effect]) -> Table:
+def _largest_changes(findings: Findings, own: list[KindEffect]) -> Table:
     """Return for each effect the site without which it changes most."""
     scale, rows = findings.scale, []
     for each in own:
@@ -257,7 +257,7 @@ def _largest_changes(findings: Findings, own: list[Effect]) -> Table:
     )
 
 
-def _table_without(findings: Findings, own: list[Effect], units: list[str]) -> Table:
+def _table_without(findings: Findings, own: list[KindEffect], units: list[str]) -> Table:
     scale = findings.scale
     rows: list[tuple[str, ...]] = []
     for kind in findings.kinds:

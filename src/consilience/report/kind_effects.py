@@ -13,7 +13,7 @@ from consilience.errors import InvalidInputError
 from consilience.fitted.protocols import FederatedResult, FittedMixture, response_names
 from consilience.methods import CombinedFit
 from consilience.plot.federated_results import site_forest
-from consilience.report.kinds import LEVEL, Kind
+from consilience.report.kinds import LEVEL, RowKind
 from consilience.report.scale import NaturalStep
 
 FOR_PREDICTION = 4
@@ -57,12 +57,12 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Effect:
+class KindEffect:
     """What goes with a step of a covariate within one kind, as changes of the linear predictor.
 
     Parameters
     ----------
-    kind : Kind
+    kind : RowKind
     step : NaturalStep
     response : str
         Name of one of several responses; empty if there is one.
@@ -75,7 +75,7 @@ class Effect:
         Standard error, without the variance between sites if changes without sites are measured in it.
     """
 
-    kind: Kind
+    kind: RowKind
     step: NaturalStep
     response: str
     all: Interval
@@ -91,8 +91,8 @@ class Effect:
 
 
 def find_effects(
-    model: FittedMixture, result: FederatedResult | None, kinds: tuple[Kind, ...], steps: list[NaturalStep]
-) -> list[Effect]:
+    model: FittedMixture, result: FederatedResult | None, kinds: tuple[RowKind, ...], steps: list[NaturalStep]
+) -> list[KindEffect]:
     """Return the effect of each step within each kind on each response: all kinds of a step beside each other."""
     names = response_names(model)
     of = [""] if len(names) == 1 else names
@@ -105,16 +105,16 @@ def find_effects(
 
 
 def _effect(
-    model: FittedMixture, result: FederatedResult | None, kind: Kind, step: NaturalStep, *, c: int, response: str
-) -> Effect:
+    model: FittedMixture, result: FederatedResult | None, kind: RowKind, step: NaturalStep, *, c: int, response: str
+) -> KindEffect:
     k, t, inference = kind.expert, step.place, model.inference_
     bounds = (inference.estimates, *inference.interval(LEVEL))
     estimate, lower, upper = (float(step.size * part.experts[k, c, t]) for part in bounds)
     joint = (estimate, min(lower, upper), max(lower, upper))
     if result is None:
-        return Effect(kind, step, response, joint)
+        return KindEffect(kind, step, response, joint)
     without, error = _without(model, result, k, c, step)
-    return Effect(
+    return KindEffect(
         kind,
         step,
         response,

@@ -19,7 +19,7 @@ from consilience.report.findings import Findings
 from consilience.report.page import Block, Code, Facts, Figure, Note, Panel, Section, Table
 from consilience.report.scale import signed
 from consilience.report.subject import Subject
-from consilience.report.verdict import count_word, own_bic, single_bic
+from consilience.report.verdict import count_word, one_model_bic, own_bic
 
 # ---------------------------------------------------------------------- number of kinds
 
@@ -55,7 +55,7 @@ def number_section(findings: Findings) -> Section | None:
 
 
 def _one_against(subject: Subject) -> list[tuple[str, str, str]]:
-    found, model = single_bic(subject), subject.model
+    found, model = one_model_bic(subject), subject.model
     if found is None:
         return []
     by = "by algebra from the files" if subject.is_from_files else ""
@@ -71,7 +71,7 @@ def _orders_compared(subject: Subject, orders: FederatedComparison) -> list[tupl
     for i, K in enumerate(orders.orders):
         value, remark = float(scores[i]), orders.set_aside.get(K, "")
         if sent and K not in sent:
-            one = single_bic(subject) if K == 1 else None
+            one = one_model_bic(subject) if K == 1 else None
             value = np.nan if one is None else one
             kinds = " or ".join(map(str, sorted(sent)))
             what = f"cannot be computed from these files, whose models have {kinds}"
