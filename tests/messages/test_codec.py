@@ -39,9 +39,11 @@ from consilience.messages.questions import (
     Bundle,
     Clients,
     Identify,
+    NoisySteps,
     NoisySums,
     Pairs,
     PrivateScores,
+    PrivateSteps,
     Sample,
     ScoreProducts,
     ScoreSums,
@@ -144,6 +146,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         LocalSteps(mixture, steps=3, rate=0.1),
         ScoreProducts(mixture, expect(mixture, rows).experts.second),
         PrivateScores(mixture, rng.normal(size=(mixture.parameter_count,) * 2), clip=2.5, place=7),
+        PrivateSteps(mixture, single.X),
     ]
     answers = [
         pair_sums(rows, design, theta),
@@ -155,6 +158,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         local_steps(mixture, rows, steps=3, rate=0.1),
         score_products(mixture, rows, expect(mixture, rows).experts.second),
         NoisySums((*range(3 - 2**61, 3 - 2**61 + mixture.parameter_count), 2**60 + 1), clip=2.5, variance=2**61),
+        NoisySteps((mixture,), np.zeros(1), (2,), (NoisySums((5, 3), clip=2.5, variance=7),)),
     ]
     return questions, answers
 
@@ -855,6 +859,7 @@ SAYS = {
     LocalSteps: "sums over its clients of the changes of their coefficients",
     Identify: "the total weight",
     PrivateScores: "with the noise of the site's budget",
+    PrivateSteps: "at mixtures that follow from these sums",
 }
 
 
@@ -901,6 +906,8 @@ NUMBERS = [
     "Meat",
     "PrivateScores",
     "NoisySums",
+    "PrivateSteps",
+    "NoisySteps",
 ]
 
 
@@ -987,7 +994,9 @@ def test_a_process_that_knows_only_the_entry_point_reads_a_published_question() 
 
 
 def test_only_sums_over_rows_may_be_added_over_sites() -> None:
-    assert {kind for kind, row in TABLE.items() if not row.adds} == {ProposeStart, FitSite, Clients, Sizes, Anchors}
+    assert {kind for kind, row in TABLE.items() if not row.adds} == {
+        ProposeStart, FitSite, Clients, Sizes, Anchors, PrivateSteps,
+    }  # fmt: skip
 
 
 def test_the_sentence_of_a_question_says_what_leaves() -> None:

@@ -24,13 +24,21 @@ from consilience.cli.catalogue import CommandError, CommandFault, report_as, rep
 from consilience.cli.drafting import EMPTY, draft_study
 from consilience.cli.options import AsJson, NoInput, Overwrite, Quiet, ReportPath, StudyPath, Where
 from consilience.cli.output import Output, check_free, console, model_of, study_of, table_of, write
-from consilience.cli.reporting import check_report, describe_model, report, report_on, write_predictions
+from consilience.cli.reporting import (
+    check_report,
+    describe_model,
+    report,
+    report_on,
+    say_noise,
+    write_predictions,
+)
 from consilience.cli.run_commands import run_command, status
 from consilience.cli.site_commands import site
 from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
 from consilience.files.json_text import read_text
+from consilience.files.noisy_file import SentFile, read_sent_file
 from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture
 from consilience.kit.combination import combine_files, simulate_study
@@ -243,7 +251,7 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     check_report(report_to, overwrite=overwrite)
     for path in files:
         try:
-            sent.append(SiteFile.from_text(read_text(path, "a site file")))
+            sent.append(read_sent_file(read_text(path, "a site file")))
         except ConsilienceError as error:
             raise CommandError(CommandFault.SITE_FILE, f"{path}: {error}") from error
     if len(sent) == 1:
@@ -253,12 +261,13 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         orders = combine_files(wanted, sent, None if known is None else known.institutions)
     model = orders.best.model
     with report_as(CommandFault.OUTPUT):
-        model.save(out, site_names=True)
+        model.save(out, site_names=bool(orders.best.sites))  # of noisy sums alone, nothing is known of each
     output.data(
         describe_model(model) | {"file": str(out), "sites": [str(each) for each in orders.best.sites]}, model.summary()
     )
     for each in orders.best.sites:
         output.say(str(each))
+    say_noise(orders.best, output)
     output.say(f"{out} written.")
     report_on(orders, wanted, report_to, output, sent)
 
@@ -325,7 +334,7 @@ def demo_hospitals(
     output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
 
 
-def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | None, output: Output) -> Roster | None:
+def _check_signatures(study: Study, files: Sequence[SentFile], roster: Path | None, output: Output) -> Roster | None:
     """Return the roster, after every file was checked against it.
 
     Unsigned files are named, or refused if the study requires signatures.

@@ -20,6 +20,7 @@ from consilience.data.tables import read_table
 from consilience.errors import ConsilienceWarning
 from consilience.estimators.estimator import MixtureEstimator
 from consilience.estimators.saving import load
+from consilience.files.json_text import bytes_hash
 from consilience.kit.folder import SiteFolder
 from consilience.kit.private_files import slug
 from consilience.kit.study import Study
@@ -117,3 +118,10 @@ def model_of(path: Path) -> MixtureEstimator:
     """Read a model file."""
     with report_as(CommandFault.MODEL):
         return load(path)
+
+
+def check_named_start(study: Study, start: Path | None) -> None:
+    """Raise an error if the study names the file from which it starts, and another one is given."""
+    named = None if study.privacy is None else study.privacy.start
+    if named is not None and start is not None and bytes_hash(start.read_bytes()) != named:
+        raise CommandError(CommandFault.RUN, f"{start} is not the model file that the study names as its start")

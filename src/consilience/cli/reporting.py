@@ -16,7 +16,7 @@ from consilience.cli.catalogue import report_missing_extra
 from consilience.cli.options import Overwrite, Quiet
 from consilience.cli.output import Output, check_free, model_of, write
 from consilience.errors import InvalidInputError
-from consilience.files.site_file import SiteFile
+from consilience.files.noisy_file import SentFile
 from consilience.fitted.protocols import FittedMixture, parameter_table
 from consilience.kit.study import Study
 from consilience.report import html_report, model_card, verdict
@@ -93,7 +93,7 @@ def check_report(path: Path | None, *, overwrite: bool) -> None:
         check_free(path, overwrite=overwrite)
 
 
-def report_on(result: Any, study: Study, path: Path | None, output: Output, files: Iterable[SiteFile] = ()) -> None:
+def report_on(result: Any, study: Study, path: Path | None, output: Output, files: Iterable[SentFile] = ()) -> None:
     """Write the report on the result of a study, if one is wanted, and say its verdict."""
     if path is None:
         return
@@ -104,6 +104,12 @@ def report_on(result: Any, study: Study, path: Path | None, output: Output, file
     }
     write_report_file(result, path, path.suffix.lstrip("."), title=study.name, **known)
     output.say(f"{path} written. It says:\n{verdict(result)}")
+
+
+def say_noise(result: Any, output: Output) -> None:
+    """Say what a result with noise may have disclosed, and whether it has settled."""
+    if result.privacy is not None:
+        output.say(f"With noise: {result.privacy}. The run has {'settled' if result.settled else 'NOT settled'}.")
 
 
 def write_report_file(result: Any, path: Path, form: str, **known: Any) -> None:

@@ -13,13 +13,12 @@ import typer
 
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath
-from consilience.cli.output import Output, check_free, model_of, study_of
-from consilience.cli.reporting import check_report, describe_model, report_on
+from consilience.cli.output import Output, check_free, check_named_start, model_of, study_of
+from consilience.cli.reporting import check_report, describe_model, report_on, say_noise
 from consilience.cli.site_commands import NOTHING_YET
 from consilience.engines.dask import DaskCluster
 from consilience.errors import AwaitedError, ConsilienceError, RoundStoppedError
 from consilience.federation.federated_fit import FederatedOrders
-from consilience.files.json_text import bytes_hash
 from consilience.kit.combination import run_over_files
 from consilience.kit.letters import RunFile
 from consilience.kit.mail_folder import RoundStatus, RunStatus, status_of
@@ -77,7 +76,7 @@ def run_command(  # noqa: PLR0917 - typer makes options of them
     check_free(out, overwrite=overwrite)
     check_report(report, overwrite=overwrite)
     wanted, begins = _checked(study), None if start is None else model_of(start).mixture_
-    _check_start(wanted, start)
+    check_named_start(wanted, start)
     request = Request(wanted, begins, "continue" if on_drop == "continue" else "stop", Output(as_json, quiet))
     if mailbox is None:
         done = _over_files(request, str(data), engine, scheduler)
@@ -99,13 +98,6 @@ def _checked(path: Path) -> Study:
     with report_as(CommandFault.STUDY):
         method_of(study)
     return study
-
-
-def _check_start(study: Study, start: Path | None) -> None:
-    """Raise an error if the study names the file from which it starts, and another one is given."""
-    named = None if study.privacy is None else study.privacy.start
-    if named is not None and start is not None and bytes_hash(start.read_bytes()) != named:
-        raise CommandError(CommandFault.RUN, f"{start} is not the model file that the study names as its start")
 
 
 def _named(sites: list[str] | None, roster: Path | None) -> tuple[list[str], dict[str, str], dict[str, str]]:
@@ -168,8 +160,7 @@ def _write(done: FederatedOrders, out: Path, output: Output) -> None:
     output.data(describe_model(best.model) | found, best.model.summary())
     for each in best.sites:
         output.say(str(each))
-    if best.privacy is not None:
-        output.say(f"With noise: {best.privacy}. The run has {'settled' if best.settled else 'NOT settled'}.")
+    say_noise(best, output)
     output.say(f"{', '.join(map(str, files))} written.")
 
 

@@ -94,7 +94,8 @@ def method_of(study: Study) -> Method:
 def private_method(study: Study, privacy: PrivacyTerms) -> PrivateScoring:
     """Return the method of a study with noise, with covariates that are drawn from its dictionary."""
     X = draw_covariates(study.covariates, COVARIATES, np.random.default_rng([study.seed, 2]))
-    return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X)
+    exchange = privacy.exchange or "rounds"
+    return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X, exchange=exchange)
 
 
 def _is_alike(value: Any, default: Any) -> bool:

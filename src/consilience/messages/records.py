@@ -181,6 +181,10 @@ SITE_MODEL = Struct(
 EXPECT = Struct(Expect, {"mixture": MIXTURE, "information": FLAG})
 SCORE_SUMS = Struct(questions.ScoreSums, {"mixture": MIXTURE})
 SUMS = OneOf(EXPECT, SCORE_SUMS)
+NOISY_SUMS = Struct(
+    questions.NoisySums,
+    {"values": Tuple(Whole(-MOST_SUM, MOST_SUM), MOST_COLUMNS), "clip": NUMBER, "variance": Whole(1, MOST_SUM)},
+)
 DIRECTIONS: dict[str, codec.Field] = {"design": DESIGN, "theta": VECTOR, "basis": Maybe(MATRIX)}
 
 ROWS: tuple[Row, ...] = (
@@ -287,13 +291,27 @@ ROWS: tuple[Row, ...] = (
             {"mixture": MIXTURE, "factor": MATRIX, "clip": NUMBER, "place": Whole(0, MOST_PLACES)},
             checks.check_private_scores,
         ),
-        answer=Struct(
-            questions.NoisySums,
-            {"values": Tuple(Whole(-MOST_SUM, MOST_SUM), MOST_COLUMNS), "clip": NUMBER, "variance": Whole(1, MOST_SUM)},
-        ),
+        answer=NOISY_SUMS,
         reads=checks.reads_single_rows,
         fits=checks.are_noisy_sums,
         largest=lambda asked: checks.HEADS + asked.mixture.parameter_count + 1,
+    ),
+    Row(
+        kinds=(36, 37),
+        question=Struct(questions.PrivateSteps, {"start": MIXTURE, "covariates": MATRIX}, checks.check_private_steps),
+        answer=Struct(
+            questions.NoisySteps,
+            {
+                "mixtures": Tuple(MIXTURE, checks.MOST_STEPS),
+                "dampings": VECTOR,
+                "shares": Tuple(Whole(1, MOST_PLACES), checks.MOST_STEPS),
+                "sums": Tuple(NOISY_SUMS, checks.MOST_STEPS),
+            },
+        ),
+        adds=False,
+        reads=checks.reads_single_rows,
+        fits=checks.are_noisy_steps,
+        largest=checks.numbers_of_steps,
     ),
     Row(
         kinds=(10, 20),

@@ -1,18 +1,22 @@
 """Private scoring: maximum likelihood from noisy sums of clipped scores, with standard errors that count the noise.
 
-In each round the sites are asked for a sum of the contributions of their rows at the current mixture
-(:mod:`consilience.model.contributions`); each adds discrete Gaussian noise of its own budget. What such a sum says is
-computed from covariates that are public (:mod:`consilience.fit.private_step`), so that no other question is asked.
+Sites are asked for sums of the contributions of their rows at a mixture (:mod:`consilience.model.contributions`); each
+adds discrete Gaussian noise of its own budget. What such a sum says is computed from covariates that are public
+(:mod:`consilience.fit.private_step`), so that no other question is asked.
+
+In rounds, the coordinator takes a step from the total over sites, and asks again. By one file, each site takes steps
+alone (:mod:`consilience.fit.own_steps`) and sends the noisy sums of all of them; the coordinator finds the mixture that
+explains the sums of all sites (:mod:`consilience.fit.noisy_totals`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +25,8 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Fit, Problem
 from consilience.fit.climb import MethodStop
 from consilience.fit.inference import TWO_OUTCOMES, Inference, InferredFit, withhold_inference
+from consilience.fit.noisy_totals import Combined, NoisyTotal, explain_totals, rows_of
+from consilience.fit.own_steps import PARTS
 from consilience.fit.parameters import identification_mask, jacobian, parameters
 from consilience.fit.private_step import (
     AVERAGED,
@@ -31,10 +37,9 @@ from consilience.fit.private_step import (
     schedule,
     simulated_rows,
 )
-from consilience.messages import Dialogue, NoisySums, PrivateScores, Several, Total
+from consilience.messages import Dialogue, Each, NoisySteps, NoisySums, PrivateScores, PrivateSteps, Several, Total
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import Mixture, Rows, expect
-from consilience.model.contributions import COUNTED
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
 from consilience.numerics.budget import check_delta, rho_of
@@ -43,6 +48,11 @@ FAR = 3.0
 """q of the first total, without noise about the squared distance of the start, above which more steps are taken."""
 WIDER = 1.5
 """Standard errors in units of the forecast above which a run has not settled."""
+MISFIT, DEVIATIONS = 1.3, 4.0
+"""Misfit of the mixture to the noisy sums of files above which a run has not settled; more if there are few sums, whose
+misfit varies: so many of its standard deviations above 1."""
+Exchange = Literal["rounds", "file"]
+"""How sites answer: with a sum in each round, or with one file."""
 KIND = "private"
 NO_START = (
     "PrivateScoring needs a public start: pass start=a fitted model, of one site that may release its fit, of earlier "
@@ -64,7 +74,8 @@ class Privacy:
     unit : str
         What is protected: ``"row"``.
     rhos : tuple of Fraction
-        ρ of each round at each site; they add.
+        ρ of each round at each site, or of its one file; they add.
+    exchange : {"rounds", "file"}
 
     Examples
     --------
@@ -76,6 +87,7 @@ class Privacy:
     delta: float
     unit: str
     rhos: tuple[Fraction, ...]
+    exchange: Exchange = "rounds"
 
     @property
     def rho(self) -> Fraction:
@@ -83,7 +95,8 @@ class Privacy:
         return sum(self.rhos, Fraction(0))
 
     def __str__(self) -> str:
-        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for each {self.unit} of a site, in {len(self.rhos)} rounds"
+        sent = "in one file" if self.exchange == "file" else f"in {len(self.rhos)} rounds"
+        return f"ε = {self.epsilon:g}, δ = {self.delta:g} for each {self.unit} of a site, {sent}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +112,7 @@ class PrivateFit(InferredFit):
         Reason why the run has not settled, and why it has no intervals; empty if it has.
     surprises : tuple of float
         ``q`` of each round: the squared total in units of its covariance, for each parameter. After a step the noise
-        that it followed is a part of the next total.
+        that it followed is a part of the next total. Of files, the misfit of the mixture to their sums.
     forecast : Forecast
         Standard errors that were forecast at the start.
 
@@ -133,14 +146,9 @@ class PrivateFit(InferredFit):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredRound:
-    """A round as it was answered: the step, the total over sites and what is known of it."""
+class ScoredRound(NoisyTotal):
+    """A round as it was answered: the total over sites, and the mixture after its step."""
 
-    step: PublicStep
-    total: Array
-    noise: float
-    share: int
-    rows: float
     end: Mixture
 
     def surprise(self, rows: float, before: float = 0.0) -> float:
@@ -164,8 +172,8 @@ class PrivateScoring(Method):
     unit : {"row"}
         What is protected.
     rounds : int
-        Number of steps. If the first total says that the start is far, the same budget is spent on more and shorter
-        steps.
+        Number of steps in rounds. If the first total says that the start is far, the same budget is spent on more and
+        shorter steps.
     start : estimator, Mixture or None
         Public start: a model of the same form. None for that of :meth:`consilience.Federation.fit`, or of the
         estimator.
@@ -173,6 +181,8 @@ class PrivateScoring(Method):
         Public or simulated rows of covariates that are like those of the sites. Steps and standard errors are computed
         from them; the guarantee does not depend on them. If a column varies much less here than at the sites, steps are
         too long, and the run does not settle.
+    exchange : {"rounds", "file"}
+        Whether sites answer in each round, or take as many steps as the start needs alone and send one file.
 
     Examples
     --------
@@ -187,6 +197,7 @@ class PrivateScoring(Method):
     rounds: int = 5
     start: Any = None
     covariates: ArrayLike | None = field(default=None, repr=False)
+    exchange: Exchange = "rounds"
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -194,17 +205,35 @@ class PrivateScoring(Method):
         rho_of(self.epsilon, self.delta)
         if self.unit != "row":
             raise InvalidInputError(f"unit={self.unit!r}: expected 'row'; groups and persons are not protected as such")
+        if self.exchange not in get_args(Exchange):
+            raise InvalidInputError(f"exchange={self.exchange!r}: expected 'rounds' or 'file'")
         if self.covariates is None:
             raise InvalidInputError(NO_COVARIATES)
 
     @property
     def budget(self) -> tuple[Fraction, int]:
         """ρ of each part of the budget of a site, and the number of parts."""
-        parts = sum(schedule(self.rounds)[1])
+        parts = PARTS if self.exchange == "file" else sum(schedule(self.rounds)[1])
         return rho_of(self.epsilon, self.delta) / parts, parts
 
     def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:
         """Return the dialogue that fits the specification of a task."""
+        problem, start, X = self.public(task)
+        if self.exchange == "file":
+            sent: Mapping[str, NoisySteps] = yield Each(PrivateSteps(start, X))
+            return [self.fit_from_files(problem, X, start, list(sent.values()), task.seed)]
+        rounds = yield from self.scored(start, X)
+        return [self.fit(problem, X, start, rounds, task.seed)]
+
+    def steps_question(self, task: Task) -> PrivateSteps:
+        """Return the one question to a site that takes its steps alone."""
+        _, start, X = self.public(task)
+        return PrivateSteps(start, X)
+
+    # ------------------------------------------------------------------ what is public
+
+    def public(self, task: Task) -> tuple[Problem, Mixture, Array]:
+        """Return the problem, the start in its coordinates, and simulated covariates ``(m, d)``; all without a row."""
         specification = task.only(type(self).__name__)
         given = task.start if self.start is None else getattr(self.start, "mixture_", self.start)
         if not isinstance(given, Mixture):
@@ -212,11 +241,7 @@ class PrivateScoring(Method):
         X = self.simulated(task, given)
         Y, _ = given.sample(X, np.random.default_rng(task.seed))
         problem = task.problem(specification, column_summary(Rows(X, Y)))
-        start = problem.from_start(given)
-        rounds = yield from self.scored(start, X)
-        return [self.fit(problem, X, start, rounds, task.seed)]
-
-    # ------------------------------------------------------------------ what is public
+        return problem, problem.from_start(given), X
 
     def simulated(self, task: Task, start: Mixture) -> Array:
         """Return public or simulated rows of covariates, ``(m, d)``."""
@@ -254,19 +279,58 @@ class PrivateScoring(Method):
         expected = forecast_of(start, X, n, rounds)
         before = [0.0, *(each.noise for each in rounds)]
         surprises = tuple(each.surprise(n, noise) for each, noise in zip(rounds, before, strict=False))
-        unsettled = unsettled_reason(surprises[-1], np.sqrt(np.diagonal(covariance)), expected)
-        privacy = Privacy(self.epsilon, self.delta, self.unit, tuple(self.budget[0] * share for share in shares))
+        found = Ending(end, covariance, n, surprises, expected)
+        unsettled = unsettled_reason(surprises[-1], found.errors, expected)
+        return self.described(problem, X, found, seed, (unsettled, [self.budget[0] * share for share in shares]))
+
+    def fit_from_files(
+        self, problem: Problem, X: Array, start: Mixture, sent: Sequence[NoisySteps], seed: int
+    ) -> PrivateFit:
+        """Return the fit that explains the noisy sums of all files, with its covariance and the verdict."""
+        places = [totals_of(steps, X) for steps in sent]
+        combined = explain_totals(start, places, X)
+        n = sum(map(rows_of, places))
+        found = Ending(
+            combined.mixture, combined.covariance, n, (combined.misfit,), forecast_of_files(start, X, places)
+        )
+        unsettled = unexplained_reason(combined, found.errors, found.forecast)
+        return self.described(problem, X, found, seed, (unsettled, [self.budget[0] * PARTS]))
+
+    def described(
+        self, problem: Problem, X: Array, found: Ending, seed: int, verdict: tuple[str, Sequence[Fraction]]
+    ) -> PrivateFit:
+        """Return the fit of what was found, with the reason why it has not settled, and ρ of each answer."""
+        unsettled, rhos = verdict
+        privacy = Privacy(self.epsilon, self.delta, self.unit, tuple(rhos), self.exchange)
         sentence = f"the last total is {'more' if unsettled else 'no more'} than noise and chance"
+        if self.exchange == "file":
+            sentence = f"the files {'do not agree' if unsettled else 'agree'} with one mixture up to noise and chance"
         stop = MethodStop(sentence, converged=not unsettled)
-        fit = problem.fit(ended(end, X, seed, n, stop), without="no information was asked for")
-        inference = private_inference(fit, covariance, unsettled)
+        fit = problem.fit(ended(found.mixture, X, seed, found.rows, stop), without="no information was asked for")
+        inference = private_inference(fit, found.covariance, unsettled)
         return PrivateFit(
             **(vars(fit) | {"inference": inference}),
             privacy=privacy,
             unsettled=unsettled,
-            surprises=surprises,
-            forecast=expected,
+            surprises=found.surprises,
+            forecast=found.forecast,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """What noisy sums say: the mixture, the covariance of its free parameters, the number of rows, and how sure."""
+
+    mixture: Mixture
+    covariance: Array
+    rows: float
+    surprises: tuple[float, ...]
+    forecast: Forecast
+
+    @property
+    def errors(self) -> Array:
+        """Standard errors of the free parameters, ``(P,)``."""
+        return np.sqrt(np.diagonal(self.covariance))
 
 
 def ask_round(step: PublicStep, place: int, share: int) -> Dialogue[ScoredRound]:
@@ -277,10 +341,8 @@ def ask_round(step: PublicStep, place: int, share: int) -> Dialogue[ScoredRound]
     else:
         several = yield Total(Several(asked))
         sums = reduce(add, several.items)
-    values = np.array(sums.values, dtype=np.float64) / share
-    total, noise = values[:-1] * step.unit, step.noise(sums.variance) / share**2
-    rows = max(float(values[-1]) / COUNTED, 1.0)
-    return ScoredRound(step, total, noise, share, rows, step.move(total, rows))
+    found = NoisyTotal.of(step, sums.values, sums.variance, share)
+    return ScoredRound(**vars(found), end=step.move(found.total, found.rows))
 
 
 def shorter_steps(plan: Sequence[tuple[float, int]]) -> list[tuple[float, int]]:
@@ -309,6 +371,11 @@ def unsettled_reason(surprise: float, errors: Array, expected: Forecast) -> str:
             f"the run has not settled: the last total is {surprise:.3g} times what noise and chance give, at most "
             f"{UNSETTLED}; start from a model that is nearer, or spend more"
         )
+    return wider_reason(errors, expected)
+
+
+def wider_reason(errors: Array, expected: Forecast) -> str:
+    """Return the reason why standard errors say that a run has not settled; empty if they do not."""
     wider = float(np.sqrt(np.mean((errors / expected.standard_errors) ** 2)))
     if not wider <= WIDER:
         return (
@@ -316,6 +383,36 @@ def unsettled_reason(surprise: float, errors: Array, expected: Forecast) -> str:
             f"start, at most {WIDER}"
         )
     return ""
+
+
+def totals_of(steps: NoisySteps, X: Array) -> list[NoisyTotal]:
+    """Return the totals that a site sent, with what was asked."""
+    parts = zip(steps.mixtures, steps.dampings, steps.shares, steps.sums, strict=True)
+    return [
+        NoisyTotal.of(PublicStep.at(mixture, X, float(lam)), sums.values, sums.variance, share)
+        for mixture, lam, share, sums in parts
+    ]
+
+
+def forecast_of_files(start: Mixture, X: Array, places: Sequence[Sequence[NoisyTotal]]) -> Forecast:
+    """Forecast standard errors from the rows and the noise of each place, if the start is right."""
+    step = PublicStep.at(start, X)
+    rows = [rows_of(totals) for totals in places]
+    noises = [1 / sum(1 / each.noise for each in totals) for totals in places]
+    weights = sum(np.linalg.pinv(step.covariance(n, noise)) for n, noise in zip(rows, noises, strict=True))
+    pooled = np.diagonal(step.factor @ step.factor.T) / sum(rows)
+    return Forecast(np.sqrt(np.diagonal(np.linalg.pinv(weights))), np.sqrt(pooled))
+
+
+def unexplained_reason(combined: Combined, errors: Array, expected: Forecast) -> str:
+    """Return the reason why files do not settle on a mixture; empty if they do."""
+    most = max(MISFIT, 1 + DEVIATIONS * float(np.sqrt(2 / combined.freedom)))
+    if not combined.stands or not combined.misfit <= most:
+        return (
+            f"the files have not settled on one mixture: what they say differs from it by {combined.misfit:.3g} times "
+            f"what noise and chance give, at most {most:.3g}; start from a model that is nearer, or spend more"
+        )
+    return wider_reason(errors, expected)
 
 
 def ended(mixture: Mixture, X: Array, seed: int, n: float, stop: MethodStop) -> Ascent:

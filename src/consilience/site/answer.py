@@ -12,6 +12,8 @@ from zlib import crc32
 import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
+from consilience.fit.noisy_totals import NoisyTotal
+from consilience.fit.own_steps import Asked, own_steps
 from consilience.fit.starts import search
 from consilience.messages import Answers, Failure, FailureCode, Question, Several, SiteError, encode, questions
 from consilience.messages.checks import TooCostlyError, check_rows, check_work
@@ -25,6 +27,9 @@ from consilience.numerics.budget import noise_variance
 from consilience.numerics.discrete_gaussian import discrete_gaussian
 from consilience.site.local_fit import local_fit
 from consilience.site.site import Site
+
+PRIVATE = (questions.PrivateScores, questions.PrivateSteps)
+"""Questions that are answered with noise."""
 
 
 def answer(question: Question, site: Site) -> Answer:
@@ -66,7 +71,7 @@ def answer(question: Question, site: Site) -> Answer:
 def check_private(question: Question, site: Site) -> None:
     """Raise an error if a site with an account is asked for an answer without noise, or one without for noise."""
     asked = question.questions if isinstance(question, Several) else (question,)
-    if any(isinstance(part, questions.PrivateScores) == (site.account is None) for part in asked):
+    if any(isinstance(part, PRIVATE) == (site.account is None) for part in asked):
         raise SiteError(FailureCode.REFUSED, "a site answers with noise if it has a budget for it, and then only so")
 
 
@@ -114,6 +119,28 @@ def _private_scores(question: questions.PrivateScores, site: Site) -> questions.
     return site.account.answer(question.place, encode(question), draw)
 
 
+def _private_steps(question: questions.PrivateSteps, site: Site) -> questions.NoisySteps:
+    """Take steps on the rows of the site alone; each sum is charged to its budget before its noise is drawn."""
+    walk = own_steps(question.start, question.covariates)
+    asked, found = next(walk, None), list[tuple[Asked, questions.NoisySums]]()
+    while asked is not None:
+        step = asked.step
+        places = range(asked.place, asked.place + asked.share)
+        parts = (questions.PrivateScores(step.mixture, step.factor, step.clip, place) for place in places)
+        sums: questions.NoisySums = reduce(add, (_private_scores(part, site) for part in parts))
+        found.append((asked, sums))
+        try:
+            asked = walk.send(NoisyTotal.of(step, sums.values, sums.variance, asked.share))
+        except StopIteration:
+            break
+    return questions.NoisySteps(
+        tuple(each.step.mixture for each, _ in found),
+        np.array([each.step.damping for each, _ in found]),
+        tuple(each.share for each, _ in found),
+        tuple(sums for _, sums in found),
+    )
+
+
 def total_over(question: questions.PrivateScores, site: Site) -> list[int]:
     """Add up the contributions of the rows of a site, without noise."""
     total = [0] * (question.mixture.parameter_count + 1)
@@ -158,6 +185,7 @@ OWN: dict[type, Callable[[Any, Site], Answer]] = {
     questions.FitSite: _local_fit,
     questions.Sample: _sampled,
     questions.PrivateScores: _private_scores,
+    questions.PrivateSteps: _private_steps,
 }
 """What answers the questions that need a site: its sample of rows, its name or its own fit."""
 
