@@ -639,6 +639,22 @@ DEFECTS = (
         "found[:, ~dropped]",
         "kit/test_cohort.py",
     ),
+    Defect(
+        75,
+        "noise that standard errors of files do not count",
+        "fit/noisy_totals.py",
+        "np.repeat([each.noise for each in totals], P)",
+        "np.repeat([1e-9 for each in totals], P)",
+        "fit/test_noisy_totals.py",
+    ),
+    Defect(
+        76,
+        "a second file with noise is drawn instead of the stored one",
+        "kit/site_noise.py",
+        "if (before := _kept(folder, study)) is not None:",
+        "if (before := None) is not None:",
+        "kit/test_noisy_file.py",
+    ),
 )
 
 

@@ -41,10 +41,12 @@ from consilience.messages.questions import (
     Identify,
     Masked,
     MaskedSums,
+    NoisySteps,
     NoisySums,
     Pairs,
     PrivateScores,
     PrivateSquares,
+    PrivateSteps,
     Sample,
     ScoreProducts,
     ScoreSums,
@@ -147,6 +149,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
     design, p = mixture.design, mixture.design.p
     rng = np.random.default_rng(shape.seed)
     theta, basis, critics = rng.normal(size=p), rng.normal(size=(p, min(p, 2))), rng.normal(size=(2, shape.K, p))
+    P = mixture.parameter_count
     single, step = replace(rows, groups=None), (theta[None], basis[None])
     questions = [
         ScoreSums(mixture),
@@ -161,6 +164,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         ScoreProducts(mixture, expect(mixture, rows).experts.second),
         scored := PrivateScores(mixture, rng.normal(size=(mixture.parameter_count,) * 2), clip=2.5, place=7),
         Masked(scored, ("north", "ost", "sør")),
+        PrivateSteps(mixture, np.repeat(single.X, 2, axis=0)),
         squared(mixture.design.p),
     ]
     answers = [
@@ -174,6 +178,7 @@ def about_clients(shape: Shape) -> tuple[list[object], list[object]]:
         score_products(mixture, rows, expect(mixture, rows).experts.second),
         NoisySums((*range(3 - 2**61, 3 - 2**61 + mixture.parameter_count), 2**60 + 1), clip=2.5, variance=2**61),
         MaskedSums((*range(2**63 - mixture.parameter_count, 2**63), -(2**63)), clip=2.5, variance=2**61),
+        NoisySteps((mixture,), np.zeros(1), (2,), (NoisySums((5,) * P + (3,), clip=float(np.sqrt(P)), variance=7),)),
     ]
     return questions, answers
 
@@ -876,6 +881,7 @@ SAYS = {
     PrivateScores: "with the noise of the site's budget",
     PrivateSquares: "6 sums of clipped squared residuals times products of covariates",
     Masked: "as a sum over 3 sites that is opened only if all answer",
+    PrivateSteps: "at mixtures that follow from these sums",
 }
 
 
@@ -925,6 +931,8 @@ NUMBERS = [
     "Masked",
     "MaskedSums",
     "PrivateSquares",
+    "PrivateSteps",
+    "NoisySteps",
 ]
 
 
@@ -1018,6 +1026,7 @@ def test_only_sums_over_rows_may_be_added_over_sites() -> None:
         Sizes,
         Anchors,
         Masked,
+        PrivateSteps,
     }
 
 

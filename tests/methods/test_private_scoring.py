@@ -149,7 +149,7 @@ def test_parts_of_a_round_are_averaged():
     sums = [NoisySums((*([10 * i] * P), 100 * COUNTED), step.clip, 90) for i in range(3)]
     with pytest.raises(StopIteration) as reached:
         dialogue.send(Answers(tuple(sums)))
-    done = ScoredRound.of(step, reached.value.value, 3)
+    done = ScoredRound.after(step, reached.value.value, 3)
     assert done.rows == 100
     assert np.allclose(done.total, 10 * step.unit)
     assert done.noise == pytest.approx(step.noise(30))

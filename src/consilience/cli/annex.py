@@ -129,16 +129,17 @@ def _of_noise(folder: SiteFolder, study: Study, policy: Policy) -> dict[str, Ite
     privacy, budget = study.privacy, method_of(study).budget
     parts = 0 if budget is None else budget[1]
     said = "" if privacy is None else f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g} for each {privacy.unit}"
+    sent = "in one file" if study.is_noisy_file else "in one file for each round"
     return {
         "The answers": [
-            f"At most {parts} sums with noise, in one file for each round, after a person approved it.",
+            f"At most {parts} sums with noise, {sent}, after a person approved it.",
             f"Together they have {said}.",
             "A row that does not fit the study counts as zeros; only this site is told.",
         ],
         "What epsilon means": [EPSILON],
         "Budget of this site": [budget_text(budget_document(folder, policy.privacy)), *_cost(folder, study, policy)],
         "What the result would be worth": _worth(study),
-        "Answers for this study": _answers(folder, study),
+        "Answers for this study": _releases(folder, study) if study.is_noisy_file else _answers(folder, study),
         "Limits of the policy": _limits(policy, "privacy"),
         "What is not protected": (f"- {each}" for each in UNPROTECTED_BY_NOISE),
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from consilience.cli.reporting import (
     describe_model,
     report,
     report_on,
+    say_noise,
     sent_file,
     write_predictions,
 )
@@ -39,6 +40,7 @@ from consilience.data.tables import read_table
 from consilience.datasets.hospitals import STUDY, hospitals
 from consilience.errors import ConsilienceError
 from consilience.files.json_text import read_text
+from consilience.files.noisy_file import AnySiteFile, read_sent_file
 from consilience.files.site_file import SiteFile
 from consilience.fitted.protocols import FittedMixture
 from consilience.kit.combination import combine_files, simulate_study
@@ -250,12 +252,12 @@ def combine(  # noqa: PLR0917 - typer makes options of them
     quiet: Quiet = False,
 ) -> None:
     """Combine the files of the sites into one model."""
-    wanted, output, sent = study_of(study), Output(as_json, quiet), []
+    wanted, output, sent = study_of(study), Output(as_json, quiet), list[AnySiteFile]()
     check_free(out, overwrite=overwrite)
     check_report(report_to, tables, overwrite=overwrite)
     for path in files:
         try:
-            sent.append(SiteFile.from_text(read_text(path, "a site file")))
+            sent.append(read_sent_file(read_text(path, "a site file")))
         except ConsilienceError as error:
             raise CommandError(CommandFault.SITE_FILE, f"{path}: {error}") from error
     if len(sent) == 1:
@@ -266,25 +268,30 @@ def combine(  # noqa: PLR0917 - typer makes options of them
         orders = combine_files(wanted, sent, institutions, mixed_waves=mixed_waves)
     model = orders.best.model
     with report_as(CommandFault.OUTPUT):
-        model.save(out, site_names=True)
-    by_site = table_one(wanted, sorted(sent, key=lambda file: file.site))
-    document = {
-        "file": str(out), "sites": [str(each) for each in orders.best.sites],
-        "waves": {file.site: {"wave": file.wave, "data_cut": file.data_cut} for file in sent},
-        "table_one": {"header": by_site.header, "rows": by_site.cells},
-    }  # fmt: skip
-    output.data(describe_model(model) | document, f"{model.summary()}\n\nTable 1. Rows of each site\n{by_site}")
+        model.save(out, site_names=bool(orders.best.sites))  # of noisy sums alone, nothing is known of each
+    fitted = sorted((file for file in sent if isinstance(file, SiteFile)), key=lambda file: file.site)
+    by_site = table_one(wanted, fitted) if fitted else None  # of files with noise there is none
+    document: dict[str, Any] = {"file": str(out), "sites": [str(each) for each in orders.best.sites]}
+    text = model.summary()
+    if by_site is not None:
+        document |= {
+            "waves": {file.site: {"wave": file.wave, "data_cut": file.data_cut} for file in fitted},
+            "table_one": {"header": by_site.header, "rows": by_site.cells},
+        }
+        text += f"\n\nTable 1. Rows of each site\n{by_site}"
+    output.data(describe_model(model) | document, text)
     for each in orders.best.sites:
         output.say(str(each))
-    if len({file.wave for file in sent}) > 1:
+    if len({file.wave for file in fitted}) > 1:
         output.say("Files of different waves were combined: Table 1 says which.", style="yellow")
+    say_noise(orders.best, output)
     output.say(f"{out} written.")
     again = commands_again(
         "combine", study.name, *(path.name for path in files), "-o", out.name, "--report", "report.html"
     )
     evidence = {
         "files": tuple(map(sent_file, files, sent)), "invited": None if known is None else tuple(known.names),
-        "characteristics": (by_site.header, *by_site.cells),
+        "characteristics": () if by_site is None else (by_site.header, *by_site.cells),
     }  # fmt: skip
     report_on(orders, wanted, report_to, output, tables=tables, commands=again, **evidence)
 
@@ -359,7 +366,7 @@ def demo_hospitals(
     output.say(f"Look closer: consilience site preview ash --in {folder}/sites; consilience show {folder}/model.json")
 
 
-def _check_signatures(study: Study, files: Sequence[SiteFile], roster: Path | None, output: Output) -> Roster | None:
+def _check_signatures(study: Study, files: Sequence[AnySiteFile], roster: Path | None, output: Output) -> Roster | None:
     """Return the roster, after every file was checked against it.
 
     Unsigned files are named, or refused if the study requires signatures.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from consilience.files.noisy_file import AnySiteFile, NoisyFile
 from consilience.files.site_file import SiteFile
 from consilience.fit.parameters import parameters
 from consilience.kit.ledger import Entry
@@ -18,6 +19,7 @@ from consilience.kit.policy.rules import Check
 from consilience.kit.release import FitReport
 from consilience.kit.study import Study, Trust
 from consilience.messages import Failure, decode
+from consilience.model.contributions import COUNTED
 
 FIELDS = {
     "study": "which study this is for (a hash of the study file)",
@@ -76,8 +78,23 @@ RULES = {
 """What each rule counts, in words."""
 
 
-def fields_of(file: SiteFile) -> Iterator[tuple[str, str, Any]]:
+NOISY_FIELDS = {
+    "study": FIELDS["study"],
+    "site": FIELDS["site"],
+    "terms": FIELDS["terms"],
+    "privacy": "ε, δ, what is protected, and ρ of all sums together",
+    "evidence": "the policy by hash, and its profile",
+    "steps": "sums of clipped scores and the number of rows, all with noise; and where they were asked, which follows "
+    "from the start and from the sums before",
+}
+"""The same of a file with noise."""
+
+
+def fields_of(file: AnySiteFile) -> Iterator[tuple[str, str, Any]]:
     """Yield name, meaning and content of every field that would leave; a field without a meaning is an error."""
+    if isinstance(file, NoisyFile):
+        yield from ((name, NOISY_FIELDS[name], value) for name, value in file.content.items())
+        return
     for name, value in _leaves("", file.content):
         yield name, FIELDS[name], value
 
@@ -93,6 +110,8 @@ def _leaves(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 def text_of(report: FitReport, entry: Entry, *, numbers: bool = False) -> str:
     """Return the whole preview as text; ``numbers`` adds every number that would leave."""
+    if isinstance(report.file, NoisyFile):
+        return _noisy_text(report, report.file, entry, numbers=numbers)
     made = f"{entry.time} (entry {entry.number} of the ledger)"
     head = (
         f"Study {report.study_name} ({report.file.study[:15]}...), fitted {made} from {entry.details['rows']:,} rows."
@@ -103,6 +122,8 @@ def text_of(report: FitReport, entry: Entry, *, numbers: bool = False) -> str:
 def text_of_report(report: FitReport, *, numbers: bool = False) -> str:
     """Return what a fit would disclose, and every check, as text."""
     file = report.file
+    if isinstance(file, NoisyFile):
+        raise TypeError("a file with noise is summed, and has no fit: see text_of")
     values = [f"  {name} = {json.dumps(value)}" for name, _, value in fields_of(file)]
     amounts = {name: _numbers(value) for name, _, value in fields_of(file)}
     kept = sum(check.kept for check in report.checks)
@@ -127,6 +148,29 @@ def text_of_report(report: FitReport, *, numbers: bool = False) -> str:
     if numbers:
         parts += ["", "Every number", *values]
     return "\n".join([*parts, "", "Attack at the site", *(f"  {line}" for line in attack_lines(report)), "", UNSAID])
+
+
+def _noisy_text(report: FitReport, file: NoisyFile, entry: Entry, *, numbers: bool) -> str:
+    """Return the preview of a file with noise as text."""
+    amounts = {name: _numbers(value) for name, _, value in fields_of(file)}
+    size = f"one file of {len(file.to_text()):,} bytes and an envelope, with {sum(amounts.values()):,} numbers"
+    privacy, rows = file.privacy, file.steps.sums[-1].values[-1] / COUNTED / file.steps.shares[-1]
+    parts = [
+        f"Study {report.study_name} ({file.study[:15]}...), summed {entry.time} (entry {entry.number} of the ledger).",
+        f"What would leave {file.site}: {size}. No row is in it.",
+        WAYS["noise"],
+        *(f"NOTE: {note}" for note in report.notes),
+        *mapping_lines(report.mapped),
+        "",
+        *(f"  {name:<30} {_count(amounts[name]):>13}  {meaning}" for name, meaning, _ in fields_of(file)),
+        f"  {'(envelope)':<30} {'':>13}  time of release, place in the ledger, signature",
+        "",
+        f"{len(file.steps.sums)} sums, charged as ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} together.",
+        f"The file states about {rows:,.0f} rows: their number has noise.",
+    ]
+    if numbers:
+        parts += ["", "Every number", *(f"  {name} = {json.dumps(value)}" for name, _, value in fields_of(file))]
+    return "\n".join(parts)
 
 
 def mapping_lines(mapped: Sequence[str]) -> list[str]:

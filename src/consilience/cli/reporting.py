@@ -18,11 +18,12 @@ from consilience.cli.options import Overwrite, Quiet, TablesPath
 from consilience.cli.output import Output, check_free, model_of, study_of, write
 from consilience.errors import InvalidInputError
 from consilience.files.json_text import content_hash
-from consilience.files.site_file import SiteFile
+from consilience.files.noisy_file import AnySiteFile, NoisyFile
 from consilience.fitted.protocols import FittedMixture, parameter_table
 from consilience.kit.row_tags import missing_in, whole_column
 from consilience.kit.study import Study
 from consilience.kit.study_words import governance_of, words_of
+from consilience.methods import PrivateFit
 from consilience.numerics.arrays import Mask
 from consilience.report import SentFile, html_report, model_card, report_tables, verdict
 
@@ -139,10 +140,10 @@ def check_report(path: Path | None, tables: Path | None, *, overwrite: bool) -> 
             )
 
 
-def sent_file(path: Path, file: SiteFile) -> SentFile:
-    """Return what a report says of a file of a site, as it is on disk."""
+def sent_file(path: Path, file: AnySiteFile) -> SentFile:
+    """Return what a report says of a file of a site, as it is on disk; one with noise has no model."""
     data = path.read_bytes()
-    released, model = str(file.envelope.get("time", ""))[:10], file.fit.model
+    released, model = str(file.envelope.get("time", ""))[:10], None if isinstance(file, NoisyFile) else file.fit.model
     mixture = None if model is None else model.mixture
     profile = str(file.evidence.get("profile", ""))
     digest, numbers = hashlib.sha256(data).hexdigest(), _count_numbers(file.content)
@@ -203,3 +204,12 @@ def _write_tables(result: Any, folder: Path | None, output: Output, known: Mappi
 def commands_again(*parts: str) -> tuple[str, ...]:
     """Return the commands that give a result again, with names of files in place of paths."""
     return f"pip install consilience=={__version__}", f"consilience {' '.join(parts)}"
+
+
+def say_noise(result: Any, output: Output) -> None:
+    """Say what a result with noise may have disclosed, whether it has settled, and what was forecast."""
+    if result.privacy is None:
+        return
+    output.say(f"With noise: {result.privacy}. The run has {'settled' if result.settled else 'NOT settled'}.")
+    if isinstance(result.fit, PrivateFit):
+        output.say(f"Forecast at its start: {result.fit.forecast.ratio:.2f} times the standard errors without noise.")

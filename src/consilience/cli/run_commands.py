@@ -14,7 +14,7 @@ import typer
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.options import AsJson, MailPath, Overwrite, Quiet, ReportPath, StudyPath, TablesPath
 from consilience.cli.output import Output, check_free, check_start_file, model_of, study_of
-from consilience.cli.reporting import check_report, commands_again, describe_model, report_on
+from consilience.cli.reporting import check_report, commands_again, describe_model, report_on, say_noise
 from consilience.cli.site_commands import NOTHING_YET
 from consilience.cli.study_commands import read_sizes
 from consilience.engines.dask import DaskCluster
@@ -29,7 +29,6 @@ from consilience.kit.private_files import slug
 from consilience.kit.roster import Roster
 from consilience.kit.study import Study
 from consilience.kit.study_model import method_of
-from consilience.methods import PrivateFit
 from consilience.model import Mixture
 from consilience.runs import RunOptions
 from consilience.runs.run import OnDrop
@@ -168,10 +167,7 @@ def _write(done: FederatedOrders, out: Path, output: Output) -> None:
     output.data(describe_model(best.model) | found, best.model.summary())
     for each in best.sites:
         output.say(str(each))
-    if best.privacy is not None:
-        output.say(f"With noise: {best.privacy}. The run has {'settled' if best.settled else 'NOT settled'}.")
-        if isinstance(best.fit, PrivateFit):
-            output.say(f"Forecast at its start: {best.fit.forecast.ratio:.2f} times the standard errors without noise.")
+    say_noise(best, output)
     output.say(f"{', '.join(map(str, files))} written.")
 
 

@@ -14,22 +14,33 @@ from consilience.cli.annex import annex_of
 from consilience.cli.catalogue import CommandError, CommandFault, report_as, report_missing_extra
 from consilience.cli.mapping_commands import MappingPath, map_export, mapped_table, mapping_of
 from consilience.cli.options import AsJson, MailPath, NoInput, Overwrite, Quiet, SiteName, StudyPath, TablePath, Where
-from consilience.cli.output import Output, check_free, folder_of, study_of, write, write_bytes
-from consilience.cli.preview import answer_text, preview_document, text_of
+from consilience.cli.output import (
+    Output,
+    check_free,
+    check_start_file,
+    folder_of,
+    model_of,
+    study_of,
+    write,
+    write_bytes,
+)
+from consilience.cli.preview import WAYS, answer_text, preview_document, text_of
 from consilience.cli.rehearsing import rehearse_study
 from consilience.files.json_text import bytes_hash, read_text
-from consilience.files.site_file import SiteFile
+from consilience.files.noisy_file import read_sent_file
 from consilience.kit import ledger, release
 from consilience.kit.examination import check_people
 from consilience.kit.folder import KEY, LEDGER, POLICY, SiteFolder, SiteIdentity
 from consilience.kit.letters import AnswerLetter, QuestionLetter, RunFile
 from consilience.kit.mail_folder import STUDY, MailFolder, answer_name, write_whole
 from consilience.kit.mail_run import Draft, draft_answer, is_answered, open_question, seal_answer
+from consilience.kit.mapping import TableMapping
 from consilience.kit.mask_keys import public_mask_key
 from consilience.kit.policy.policy import PROFILES, Policy
 from consilience.kit.policy.refit import table_refusal
 from consilience.kit.private_files import slug
 from consilience.kit.site_fit import MisfitError, Statement, examine_for_study, few_filled, fit_at_site, study_rows
+from consilience.kit.site_noise import draft_steps
 from consilience.kit.site_rounds import table_of_run
 from consilience.kit.spending import budget_document, budget_text
 from consilience.kit.study import Study
@@ -236,12 +247,25 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     data_cut: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Day until which the data reach; it is in the file.")
     ] = None,
+    start: Annotated[Path | None, typer.Option(help="Model file that a study with noise names as its start.")] = None,
+    by: Annotated[str | None, typer.Option(help="Who approves the charge of noise, for the ledger.")] = None,
+    no_input: NoInput = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit the site's own model under its policy, and keep it in the site's folder. Nothing leaves."""
+    """Fit the site's own model under its policy, and keep it in the site's folder. Nothing leaves.
+
+    In a study with noise the site sums its scores with noise, after a person has approved what it costs.
+    """
     folder, wanted, output = folder_of(name, where), study_of(study), Output(quiet=quiet)
     made = mapping_of(name, where, mapping)
-    rows = mapped_table(table, wanted, made)
+    rows = mapped_table(table, wanted, made, as_text=wanted.is_noisy_file)
+    there = "" if where == HERE else f" --in {where}"
+    if wanted.is_noisy_file:
+        if wave is not None or data_cut is not None:
+            raise typer.BadParameter("--wave and --data-cut: a file with noise states neither")
+        _sum_with_noise(folder, wanted, rows, (table, start, by, made), output, no_input=no_input)
+        output.say(f"Kept in {folder.path}. Nothing has left. Look at it: consilience site preview {name}{there}")
+        return
     stated = Statement(wave, None if data_cut is None else f"{data_cut:%Y-%m-%d}")
     with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} fits"):
         try:
@@ -252,10 +276,37 @@ def fit(  # noqa: PLR0917 - typer makes options of them
     if done.released_by is not None:
         output.say(f"These rows were released for this study before (entry {done.released_by}): nothing was fitted.")
     else:
-        there = "" if where == HERE else f" --in {where}"
         output.say(
             f"Fitted and kept in {folder.path}. Nothing has left. Look at it: consilience site preview {name}{there}"
         )
+
+
+def _sum_with_noise(
+    folder: SiteFolder,
+    study: Study,
+    rows: pa.Table,
+    said: tuple[Path, Path | None, str | None, TableMapping | None],
+    output: Output,
+    *,
+    no_input: bool,
+) -> None:
+    """Show what the sums of a site cost, ask for approval, and draw them."""
+    table, start, by, made = said
+    if start is None:
+        raise CommandError(CommandFault.RUN, "the study starts from a public model: pass its file with --start")
+    check_start_file(study, start)
+    who = by or getpass.getuser()
+    with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED):
+        draft = draft_steps(folder, study, rows, model_of(start).mixture_, source=table, approved_by=who, mapping=made)
+        allowed = Policy.from_text(folder.policy).release.allow_no_input
+    if draft.is_new and no_input and not allowed:
+        raise CommandError(CommandFault.REFUSED, "the policy does not allow a charge without the question to a person")
+    Output(quiet=output.quiet and no_input).say("\n".join([WAYS[study.way], *draft.said]))
+    if draft.is_new and not no_input and not typer.confirm("Spend this?", default=False, err=True):
+        ledger.append(folder.path / LEDGER, "decline", {"study": study.identity, "declined_by": who[:200]})
+        raise CommandError(CommandFault.DECLINED, "nothing was charged; the ledger has your answer")
+    with report_as(CommandFault.POLICY, refused=CommandFault.REFUSED), output.working(f"{folder.name} sums its scores"):
+        draft.fit()
 
 
 @site.command()
@@ -375,7 +426,7 @@ def log_verify(
         sent = []
         for each in files or []:
             with report_as(CommandFault.SITE_FILE):
-                sent.append(SiteFile.from_text(read_text(each, "a site file")))
+                sent.append(read_sent_file(read_text(each, "a site file")))
         verdict = release.verify_ledger(folder_of(name, where), sent)
     if verdict is None:
         raise CommandError(CommandFault.FOLDER, f"there is no ledger in {path}")

@@ -122,7 +122,7 @@ def forecast_text(study: Study, found: StudyForecast, rows: Sequence[int], epsil
     spent = f"epsilon = {found.terms.epsilon:g}, delta = {found.terms.delta:g}"
     parts = [
         f"Forecast for {study.name}: {n:,} rows at {sites} sites, {found.P} parameters, {spent}. No row was read.",
-        f"Rounds: {near}{more}.",
+        "One file of each site." if found.terms.exchange == "file" else f"Rounds: {near}{more}.",
         "",
         say_outlook(found, rows),
         "",
@@ -139,7 +139,8 @@ def forecast_text(study: Study, found: StudyForecast, rows: Sequence[int], epsil
 
 def ratio_lines(found: StudyForecast, n: int, sites: int, epsilons: Sequence[float], *, several: bool) -> list[str]:
     """Return the table of ratios."""
-    rows = [["epsilon", *(f"{found.rounds(far=far)} rounds" for far in (False, True)[: 1 + several])]]
+    ways = [f"{found.rounds(far=far)} rounds" for far in (False, True)[: 1 + several]]
+    rows = [["epsilon", *(["one file"] if found.terms.exchange == "file" else ways)]]
     for epsilon in epsilons:
         label = f"{epsilon:g} (the study)" if epsilon == found.terms.epsilon else f"{epsilon:g}"
         cells = [f"{found.ratio(n, sites, epsilon, far=far):.2f}" for far in (False, True)[: 1 + several]]

@@ -16,6 +16,7 @@ from consilience.errors import InvalidInputError
 from consilience.federation.data_source import Shards
 from consilience.federation.federated_fit import FederatedFit, FederatedOrders, build_models, compare_orders, warn_of
 from consilience.files.json_text import content_hash
+from consilience.files.noisy_file import AnySiteFile, NoisyFile
 from consilience.files.site_file import SiteFile
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import private_rows
@@ -23,8 +24,8 @@ from consilience.kit.site_comparison import ColumnFinding, compare_columns
 from consilience.kit.site_fit import columns_of, site_file, validate_rows
 from consilience.kit.study import Study
 from consilience.kit.study_model import estimators_of, method_of, task_of
-from consilience.messages import Failure, FailureCode, FitSite, decode, encode
-from consilience.methods import Method, OneShot
+from consilience.messages import Failure, FailureCode, FitSite, PrivateSteps, decode, encode
+from consilience.methods import Method, OneShot, PrivateScoring
 from consilience.model import Mixture
 from consilience.runs import EngineOverSites, Limits, Reply, RunOptions, digest, run
 from consilience.site import Site
@@ -33,19 +34,24 @@ from consilience.site import Site
 class SiteFiles:
     """Engine whose sites have answered before, by a file each.
 
-    Every site answers a :class:`~consilience.messages.FitSite` with the fit in its file, and no other question: there
-    is nobody to ask. The coordinator checks these answers as those of any engine.
+    Every site answers a :class:`~consilience.messages.FitSite` with the fit in its file, or a
+    :class:`~consilience.messages.PrivateSteps` with its noisy sums, and no other question: there is nobody to ask. The
+    coordinator checks these answers as those of any engine.
 
     Parameters
     ----------
-    files : mapping of str to SiteFile
-        File of each site, in the order of the sites.
+    files : mapping of str to SiteFile or NoisyFile
+        File of each site, in the order of the sites; all of one kind.
     """
 
-    def __init__(self, files: Mapping[str, SiteFile]) -> None:
+    def __init__(self, files: Mapping[str, AnySiteFile]) -> None:
         if not files:
             raise InvalidInputError("expected the file of at least one site")
-        self._answers = {name: encode(file.fit, file_fingerprint(file)) for name, file in files.items()}
+        self._answers = {
+            name: encode(file.fit if isinstance(file, SiteFile) else file.steps, file_fingerprint(file))
+            for name, file in files.items()
+        }
+        self._answered = FitSite if isinstance(next(iter(files.values())), SiteFile) else PrivateSteps
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -56,7 +62,7 @@ class SiteFiles:
         self, number: int, question: bytes, sites: Sequence[str], *, total: bool, timeout: float | None
     ) -> Iterator[list[Reply]]:
         """Yield the stored answers; a failure for a question that files cannot answer."""
-        answers = self._answers if isinstance(decode(question), FitSite) and not total else {}
+        answers = self._answers if isinstance(decode(question), self._answered) and not total else {}
         refused = encode(Failure(FailureCode.NO_ANSWER_TO_KIND))
         replies = [(name, answers.get(name, refused)) for name in sites]
         yield [Reply(number, (name,), message, (digest(message),), 0.0) for name, message in replies]
@@ -65,7 +71,7 @@ class SiteFiles:
         """Do nothing: there is nothing to end."""
 
 
-def file_fingerprint(file: SiteFile) -> int:
+def file_fingerprint(file: AnySiteFile) -> int:
     """Return the fingerprint of a file's rows: that of its fit, so that one fit under two names is seen."""
     own = {key: value for key, value in file.content.items() if key not in ("site", "evidence")}
     return int(content_hash(own).removeprefix("sha256:")[:15], 16)
@@ -76,17 +82,19 @@ def file_fingerprint(file: SiteFile) -> int:
 
 def combine_files(
     study: Study,
-    files: Iterable[SiteFile],
+    files: Iterable[AnySiteFile],
     institutions: Mapping[str, str] | None = None,
     *,
     mixed_waves: bool = False,
 ) -> FederatedOrders:
     """Combine the files of the sites by one-shot aggregation; compare the study's numbers of experts by BIC.
 
+    Files with noise are explained by one mixture (:mod:`consilience.fit.noisy_totals`).
+
     Parameters
     ----------
     study : Study
-    files : iterable of SiteFile
+    files : iterable of SiteFile or NoisyFile
     institutions : mapping of str to str, optional
         Institution of sites, as in :func:`run_study`.
     mixed_waves : bool
@@ -95,11 +103,12 @@ def combine_files(
     Raises
     ------
     InvalidInputError
-        If a file is of another study, two files are of one site, or sites state different waves.
+        If a file is of another study, two files are of one site, sites state different waves, or files with noise have
+        other starts.
     """
     if not study.is_one_file:
         raise InvalidInputError("the study is answered in rounds: there are no files to combine; use 'consilience run'")
-    by_site: dict[str, SiteFile] = {}
+    by_site: dict[str, AnySiteFile] = {}
     for file in files:
         if file.study != study.identity:
             raise InvalidInputError(
@@ -110,11 +119,17 @@ def combine_files(
         if file.site in by_site:
             raise InvalidInputError(f"there are two files of site {file.site}: pass one")
         by_site[file.site] = file
+    in_order = dict(sorted(by_site.items()))
+    if study.is_noisy_file:
+        start = start_in(in_order.values())
+        return run_study(study, SiteFiles(in_coordinates_of_run(study, start, in_order)), start=start)
+    fitted = {site: file for site, file in in_order.items() if isinstance(file, SiteFile)}
+    if len(fitted) < len(in_order):
+        raise InvalidInputError("the study is without noise, and some of the files have noise")
     if not mixed_waves:
-        check_waves(by_site)
-    engine = SiteFiles(dict(sorted(by_site.items())))
-    questions = compare_columns(study, [file for _, file in sorted(by_site.items())])
-    return run_study(study, engine, OneShot(refine=0), institutions=institutions, questions=questions)
+        check_waves(fitted)
+    questions = compare_columns(study, list(fitted.values()))
+    return run_study(study, SiteFiles(fitted), OneShot(refine=0), institutions=institutions, questions=questions)
 
 
 def check_waves(files: Mapping[str, SiteFile]) -> None:
@@ -128,6 +143,29 @@ def check_waves(files: Mapping[str, SiteFile]) -> None:
             f"the files are of different waves ({listed}): ask for files of one wave, or say that they may be mixed "
             "(--mixed-waves)"
         )
+
+
+def in_coordinates_of_run(study: Study, start: Mixture, files: Mapping[str, AnySiteFile]) -> dict[str, AnySiteFile]:
+    """Return files with noise whose mixtures are in the coordinates in which sums were asked; files have raw ones."""
+    method, found = method_of(study), dict(files)
+    for name, file in files.items():
+        if isinstance(method, PrivateScoring) and isinstance(file, NoisyFile):
+            problem, _, _ = method.public(task_of(study, start=start))
+            mixtures = tuple(map(problem.from_start, file.steps.mixtures))
+            found[name] = replace(file, steps=replace(file.steps, mixtures=mixtures))
+    return found
+
+
+def start_in(files: Iterable[AnySiteFile]) -> Mixture:
+    """Return the start of files with noise; raise an error unless all have the same."""
+    starts = {}
+    for file in files:
+        if not isinstance(file, NoisyFile):
+            raise InvalidInputError(f"the study is with noise, and the file of {file.site} has none")
+        starts[content_hash(file.content["steps"][0]["mixture"])] = file.steps.mixtures[0]
+    if len(starts) > 1:
+        raise InvalidInputError("the files start from different models: each site starts from the one of the study")
+    return next(iter(starts.values()))
 
 
 def simulate_study(

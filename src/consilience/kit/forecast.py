@@ -93,7 +93,7 @@ class StudyForecast:
         return tuple(sorted({self.terms.epsilon, *EPSILONS}))
 
     def rounds(self, *, far: bool = False) -> int:
-        """Return the number of rounds; ``far`` if the first one finds that the start is far."""
+        """Return the number of rounds, 1 for one file; ``far`` if the first one finds that the start is far."""
         return len(self._shares(far=far))
 
     def ratio(self, n: float, sites: int, epsilon: float | None = None, *, far: bool = False) -> float:
@@ -135,6 +135,8 @@ class StudyForecast:
         return planned_noise(self.step, [rho * share for share in shares], sites)
 
     def _shares(self, *, far: bool) -> tuple[int, ...]:
+        if self.terms.exchange == "file":
+            return (1,)  # the sums of all steps of a file count, as one sum with the whole budget
         damping, shares = schedule(self.terms.rounds)
         rest = list(zip(damping, shares, strict=True))[1:]
         return (shares[0], *(share for _, share in shorter_steps(rest))) if far else shares

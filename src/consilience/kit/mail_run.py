@@ -26,14 +26,13 @@ from consilience.kit.policy.policy import Policy
 from consilience.kit.release import envelope_of
 from consilience.kit.site_fit import flow_of
 from consilience.kit.site_rounds import RunPart, entries_of, open_contract, open_private, stored_reply
-from consilience.kit.spending import spent_in
+from consilience.kit.spending import cost_line
 from consilience.kit.study import Study, Trust
 from consilience.kit.study_model import method_of
 from consilience.messages import LogLikelihood, decode, encode
 from consilience.messages.site_names import site_names
 from consilience.messages.table import decode_question
 from consilience.model import Mixture
-from consilience.numerics.budget import epsilon_of
 from consilience.runs import Journal, RunOptions
 from consilience.runs.run import OnDrop
 from consilience.site.masks import Masks
@@ -137,8 +136,8 @@ def draft_answer(
         of the same round was answered, or if the budget is spent.
     """
     check_letter(folder, study, run, letter)
-    if study.way == "limits":
-        raise RefusedError("the study is one file under limits: use 'consilience site fit' and 'site release'")
+    if study.way == "limits" or study.is_noisy_file:
+        raise RefusedError("the study is one file of each site: use 'consilience site fit' and 'site release'")
     reply = stored_reply(folder, letter.run, letter.number, letter.hash)
     if reply is not None:
         return Draft(letter, study.way, reply)
@@ -153,7 +152,7 @@ def draft_answer(
         masks = None if colluding is None else masks_of_run(folder, run, letter.number, colluding)
         private = open_private(folder, study, table, part, masks)
         worth = (worth_line(study, run, private.rows),) if first else ()
-        told = (*said, *private.told, *masked_line(run, masks), cost_line(folder, study, letter), *worth)
+        told = (*said, *private.told, *masked_line(run, masks), _cost_of(folder, study, letter), *worth)
         return Draft(letter, study.way, None, partial(private.answered, letter.question), told)
     site = open_contract(folder, study, table, part)
     said = (*said, *(flow_of(study, table).lines if study.cohort else ()))
@@ -173,16 +172,11 @@ def masked_line(run: RunFile, masks: Masks | None) -> tuple[str, ...]:
     return (said,)
 
 
-def cost_line(folder: SiteFolder, study: Study, letter: QuestionLetter) -> str:
+def _cost_of(folder: SiteFolder, study: Study, letter: QuestionLetter) -> str:
     """Return what an answer with noise costs, and what is spent with it."""
     budget, rules = method_of(study).budget, Policy.from_text(folder.policy).privacy
     rho = Fraction(0) if budget is None else budget[0] * sum(1 for _ in parts_of(decode_question(letter.question)))
-    spent = spent_in(folder)
-    return (
-        f"With it, answers with noise at this site have spent ε = {epsilon_of(spent + rho, rules.max_delta):.3g} of "
-        f"{rules.max_epsilon_ever:g} (δ = {rules.max_delta:g}); before, {epsilon_of(spent, rules.max_delta):.3g}. The "
-        "charge is kept whatever happens to the answer."
-    )
+    return cost_line(folder, rules, rho)
 
 
 def worth_line(study: Study, run: RunFile, rows: int) -> str:
@@ -279,8 +273,8 @@ def begin_by_files(
     InvalidInputError
         If the names of the sites are missing, or a key where the study requires signatures.
     """
-    if study.way == "limits":
-        raise InvalidInputError("the study is one file under limits: combine the files that sites release")
+    if study.way == "limits" or study.is_noisy_file:
+        raise InvalidInputError("the study is one file of each site: combine the files that sites release")
     there = RunFile.read(mailbox) if (mailbox / RUN).exists() else None
     if there is None and not sites:
         raise InvalidInputError("a new run needs the names of its sites: pass a roster, or each name")

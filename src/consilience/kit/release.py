@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from consilience.errors import InvalidInputError, RefusedError
 from consilience.files.json_text import bytes_hash, parse_json, read_capped, read_text, write_json
+from consilience.files.noisy_file import AnySiteFile, NoisyFile, read_sent_file
 from consilience.files.site_file import SiteFile
 from consilience.kit import ledger
 from consilience.kit.differencing import Decision, Earlier, decide
@@ -29,6 +30,7 @@ from consilience.kit.policy.rules import Check
 from consilience.kit.private_files import write_once
 from consilience.kit.roster import signed_hash
 from consilience.kit.row_tags import RowTags
+from consilience.kit.spending import NOISE
 
 FORMAT = "consilience fit report"
 VERSION = 1
@@ -47,7 +49,7 @@ class FitReport:
     Parameters
     ----------
     study_name : str
-    file : SiteFile
+    file : SiteFile or NoisyFile
         What would leave, without an envelope.
     checks : tuple of Check
         Every rule of the policy, with what was found.
@@ -64,7 +66,7 @@ class FitReport:
     """
 
     study_name: str
-    file: SiteFile
+    file: AnySiteFile
     checks: tuple[Check, ...]
     steps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -74,8 +76,8 @@ class FitReport:
 
     @property
     def membership(self) -> MembershipTest | None:
-        """What the membership attack on the file achieves; None without a model."""
-        return membership_test(self.file.fit)
+        """What the membership attack on the file achieves; None without a model, or with noise."""
+        return membership_test(self.file.fit) if isinstance(self.file, SiteFile) else None
 
     def to_text(self) -> str:
         """Return the report as JSON text."""
@@ -103,7 +105,7 @@ class FitReport:
         try:
             return cls(
                 str(found["study_name"]),
-                SiteFile.from_text(found["file"]),
+                read_sent_file(found["file"]),
                 tuple(_check_of(each) for each in found["checks"]),
                 tuple(found["steps"]),
                 tuple(found["notes"]),
@@ -134,7 +136,7 @@ def _part(kind: type[Any], stated: Mapping[str, Any]) -> Any:
 # ---------------------------------------------------------------- sealing
 
 
-def seal_file(folder: SiteFolder, file: SiteFile) -> SiteFile:
+def seal_file(folder: SiteFolder, file: AnySiteFile) -> AnySiteFile:
     """Return a file with its envelope: the time, the last entry of the ledger, and the signature of the content.
 
     Without a key the signature is null: the file is marked as unsigned.
@@ -155,25 +157,25 @@ def envelope_of(folder: SiteFolder, content_hash: str) -> dict[str, Any]:
     return {**said, "signature": None if identity is None else identity.sign(signed_hash(content_hash, said))}
 
 
-def verify_ledger(folder: SiteFolder, files: Iterable[SiteFile] = ()) -> ledger.LedgerCheck:
+def verify_ledger(folder: SiteFolder, files: Iterable[AnySiteFile] = ()) -> ledger.LedgerCheck:
     """Verify the ledger of a site, also against what its releases say about it.
 
     Parameters
     ----------
     folder : SiteFolder
         The releases that it stores are read.
-    files : iterable of SiteFile
+    files : iterable of SiteFile or NoisyFile
         Files that left the site, from elsewhere: the folder may have been changed as a whole.
     """
     known: dict[int, str] = {}
-    copies = [SiteFile.from_text(read_text(path)) for path in sorted((folder.path / "releases").glob("*.json"))]
+    copies = [read_sent_file(read_text(path)) for path in sorted((folder.path / "releases").glob("*.json"))]
     for number, hashed in _positions(folder.name, [*copies, *files]):
         if known.setdefault(number, hashed) != hashed:
             return ledger.LedgerCheck((), number, "two files state different hashes of this entry: a fork")
     return ledger.verify(folder.path / LEDGER, known)
 
 
-def _positions(name: str, files: Iterable[SiteFile]) -> Iterator[tuple[int, str]]:
+def _positions(name: str, files: Iterable[AnySiteFile]) -> Iterator[tuple[int, str]]:
     """Yield number and hash of the entries that the files of a site state."""
     for file in files:
         stated = file.envelope.get("ledger")
@@ -190,10 +192,10 @@ MOST_BYTES = 2**28
 
 
 def earlier_of(folder: SiteFolder) -> list[Earlier]:
-    """Return all releases and runs that the ledger of a site names, of any study."""
+    """Return all releases and runs without noise that the ledger of a site names, of any study."""
     found = []
     for entry in folder.entries:
-        if entry.kind in ("release", "run"):
+        if entry.kind in ("release", "run") and entry.details.get("way") != NOISE:
             details = entry.details
             try:
                 columns, rows = tuple(details["columns"]), int(details["rows"])
@@ -335,6 +337,19 @@ class LastFit:
     entry: ledger.Entry
 
 
+def keep_noisy_fit(folder: SiteFolder, report: FitReport, tags: RowTags) -> ledger.Entry:
+    """Store noisy sums in the site's folder and record them; they are what :func:`release_fit` releases."""
+    details = {
+        "study": report.file.study,
+        "rows": tags.n,
+        "tags": keep_tags(folder, tags),
+        "fit": keep_bytes(folder.path / "fits", report.to_text().encode()),
+        "way": NOISE,
+        **({"mapping": report.mapped[0]} if report.mapped else {}),
+    }
+    return ledger.append(folder.path / LEDGER, "fit", details)
+
+
 def keep_fit(folder: SiteFolder, report: FitReport, used: UsedRows) -> ledger.Entry:
     """Store a fit in the site's folder and record it; it is the one that :func:`release_fit` releases.
 
@@ -364,7 +379,12 @@ def keep_again(folder: SiteFolder, number: int) -> ledger.Entry:
     fit = entries[number - 1].details.get("fit")
     if type(fit) is not int or not 0 < fit < number or entries[fit - 1].kind != "fit":
         raise InvalidInputError(f"entry {number} of the ledger does not say which fit it released")
-    return ledger.append(folder.path / LEDGER, "fit", entries[fit - 1].details)
+    return keep_again_as(folder, entries[fit - 1])
+
+
+def keep_again_as(folder: SiteFolder, entry: ledger.Entry) -> ledger.Entry:
+    """Make the fit of an entry the last one again, and record it."""
+    return ledger.append(folder.path / LEDGER, "fit", entry.details)
 
 
 def record_refusal(folder: SiteFolder, study: str, reason: str) -> ledger.Entry:
@@ -406,9 +426,12 @@ def check_latest(folder: SiteFolder, last: LastFit) -> None:
 def check_still_valid(folder: SiteFolder, last: LastFit) -> None:
     """Raise an error if the fit was decided on other rules, or before another release or run."""
     policy, later = Policy.from_text(folder.policy), folder.entries[last.entry.number :]
+    if isinstance(last.report.file, NoisyFile):
+        policy.check_way(NOISE)  # the limits of its budget were applied when it was charged
+        return
     if policy.identity != last.report.file.evidence.get("policy"):
         raise RefusedError("the policy was changed after the fit: fit again, so that the new limits are applied")
-    if any(entry.kind in ("release", "run") for entry in later):
+    if any(entry.kind in ("release", "run") and entry.details.get("way") != NOISE for entry in later):
         raise RefusedError(
             "something else was released after the fit: fit again, so that the rows are compared with it too"
         )
@@ -443,6 +466,7 @@ def release_fit(folder: SiteFolder, approved_by: str, *, shown: LastFit | None =
     head = folder.entries[-1].hash
     data = seal_file(folder, last.report.file).to_text().encode()
     details = {"approved_by": approved_by[:200], "fit": last.entry.number, "content": last.report.file.hash}
+    details |= {"way": NOISE} if isinstance(last.report.file, NoisyFile) else {}
     tags, stated = read_tags(folder, str(last.entry.details["tags"])), last.entry.details.get("people")
     people = None if stated is None else read_tags(folder, str(stated))
     record_release(folder, "release", last.report.file.study, tags, data, people=people, details=details, head=head)

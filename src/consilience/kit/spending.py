@@ -18,7 +18,7 @@ from consilience.errors import InvalidInputError, RefusedError
 from consilience.kit import ledger
 from consilience.kit.folder import LEDGER, SiteFolder
 from consilience.kit.policy.policy import PrivacyRules
-from consilience.kit.study import PrivacyTerms
+from consilience.kit.study import PrivacyTerms, Trust
 from consilience.numerics.budget import epsilon_of, rho_of
 
 
@@ -70,7 +70,7 @@ def charge(folder: SiteFolder, rules: PrivacyRules, rho: Fraction, what: Mapping
     part = (what.get("run"), what.get("place"))
     if None not in part and part in {(e.details.get("run"), e.details.get("place")) for e in entries}:
         raise RefusedError(f"part {part[1]} of the budget of this run was charged before: another program answers too")
-    details = {**what, "rho": _text(rho), "spent": _text(spent + rho)}
+    details = {**what, "rho": fraction_text(rho), "spent": fraction_text(spent + rho)}
     return ledger.append(folder.path / LEDGER, "charge", details, head=ledger.head_of(entries))
 
 
@@ -84,6 +84,16 @@ def check_spending(rules: PrivacyRules, spent: Fraction, more: Fraction) -> None
             f"it would be {epsilon_of(spent + more, rules.max_delta):.3g}: more than max_epsilon_ever = "
             f"{rules.max_epsilon_ever:g} in [privacy] of policy.toml. 'consilience site budget' shows what was spent"
         )
+
+
+def cost_line(folder: SiteFolder, rules: PrivacyRules, rho: Fraction) -> str:
+    """Return what answers with noise of this ρ cost, and what is spent with them."""
+    spent = spent_in(folder)
+    return (
+        f"With it, answers with noise at this site have spent ε = {epsilon_of(spent + rho, rules.max_delta):.3g} of "
+        f"{rules.max_epsilon_ever:g} (δ = {rules.max_delta:g}); before, {epsilon_of(spent, rules.max_delta):.3g}. The "
+        "charge is kept whatever happens to the answer."
+    )
 
 
 def check_study(rules: PrivacyRules, privacy: PrivacyTerms) -> None:
@@ -111,23 +121,22 @@ def _rho_of(entry: ledger.Entry) -> Fraction:
     return found
 
 
-def _text(rho: Fraction) -> str:
+def fraction_text(rho: Fraction) -> str:
+    """Return ρ as a fraction of whole numbers."""
     return f"{rho.numerator}/{rho.denominator}"
 
 
 # ---------------------------------------------------------------- what was spent
 
-NOISE = "noise"
-"""How the entry of an answer says that it has noise."""
+NOISE: Trust = "noise"
+"""How the entry of an answer, or of a file, says that it has noise."""
 NOT_COVERED = "These releases are not covered by the budget: they have no noise, and no ε holds for them."
 
 
 def uncovered_in(folder: SiteFolder) -> list[ledger.Entry]:
     """Return the entries by which something left a site without noise: files, and exact answers in rounds."""
     return [
-        entry
-        for entry in folder.entries
-        if entry.kind == "release" or (entry.kind == "answer" and entry.details.get("way") != NOISE)
+        entry for entry in folder.entries if entry.kind in ("release", "answer") and entry.details.get("way") != NOISE
     ]
 
 
@@ -145,14 +154,14 @@ def budget_document(folder: SiteFolder, rules: PrivacyRules) -> dict[str, Any]:
             "answers": len(found),
             "first": found[0].entry.time,
             "last": found[-1].entry.time,
-            "rho": _text(total := sum((each.rho for each in found), Fraction(0))),
+            "rho": fraction_text(total := sum((each.rho for each in found), Fraction(0))),
             "epsilon": epsilon_of(total, rules.max_delta),
         }
         for (study, run), found in runs.items()
     ]
     return {
         "delta": rules.max_delta,
-        "rho": _text(spent),
+        "rho": fraction_text(spent),
         "epsilon": epsilon_of(spent, rules.max_delta),
         "max_epsilon_ever": rules.max_epsilon_ever,
         "left": left_of(rules, spent),

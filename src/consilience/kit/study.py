@@ -225,11 +225,14 @@ class PrivacyTerms(Part):
     epsilon, delta : float
     unit : {"row"}
         What is protected: one row, added or removed.
+    exchange : {"rounds", "file"}, optional
+        Whether sites answer in rounds, as without the word, or send one file.
     rounds : int
-        Number of steps of a study in rounds.
+        Number of steps of a study in rounds. For one file each site takes as many as the start needs.
     start : str, optional
-        ``sha256:...`` of the model file from which the run starts; any file if it is not stated. ``"private"`` finds a
-        start from sums with noise, for two Gaussian experts and a response with ``low`` and ``high``.
+        ``sha256:...`` of the model file from which the run starts; any file if it is not stated. One file needs it.
+        ``"private"`` finds a start from sums with noise, for two Gaussian experts and a response with ``low`` and
+        ``high``.
     sums : {"masked"}, optional
         Masked sums, of which only the total over sites is read; each site's own sums with its own noise otherwise.
     colluding : int, optional
@@ -239,6 +242,7 @@ class PrivacyTerms(Part):
     epsilon: Annotated[Finite, Field(gt=0)]
     delta: Annotated[Finite, Field(gt=0)] = 1e-6
     unit: Literal["row"] = "row"
+    exchange: Literal["rounds", "file"] | None = None
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
     start: Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64}|private)$")] | None = None
     sums: Literal["masked"] | None = None
@@ -246,7 +250,16 @@ class PrivacyTerms(Part):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        """Check that there is a budget for these numbers."""
+        """Check that there is a budget for these numbers, and what one file needs."""
+        if self.exchange == "file" and self.start is None:
+            raise ValueError("one file needs its start: name the model file from which each site starts by its hash")
+        if self.exchange == "file" and (self.start == "private" or self.sums == "masked"):
+            raise ValueError(
+                'one file has no start = "private" and no sums = "masked", which need rounds: name the model file from '
+                "which each site starts by its hash, and let each site add its own noise"
+            )
+        if self.exchange == "file" and self.rounds != type(self).model_fields["rounds"].default:
+            raise ValueError("rounds are not for one file: each site takes as many steps as the start needs")
         try:
             check_delta(self.delta)
             rho_of(self.epsilon, self.delta)
@@ -313,7 +326,12 @@ class Study(TomlFile):
     @property
     def is_one_file(self) -> bool:
         """Whether a site sends one file; otherwise it answers in rounds."""
-        return self.method is None or self.method.is_one_file
+        return self.method is None or self.method.is_one_file or self.is_noisy_file
+
+    @property
+    def is_noisy_file(self) -> bool:
+        """Whether a site sends one file with noise."""
+        return self.privacy is not None and self.privacy.exchange == "file"
 
     @property
     def way(self) -> Trust:
@@ -360,10 +378,7 @@ class Study(TomlFile):
                 'trust: a study with trust = "noise", and no other, has a table [privacy] with its epsilon'
             )
         if private != (self.way == "noise"):
-            raise ValueError(
-                "method: a study with noise, and no other, has the method PrivateScoring: one file with noise is not "
-                "offered yet"
-            )
+            raise ValueError("method: a study with noise, and no other, has the method PrivateScoring")
         if private and self.method is not None and self.method.settings:
             raise ValueError("method: PrivateScoring has its settings in the table [privacy]")
         if self.way == "limits" and not self.is_one_file:

@@ -96,7 +96,7 @@ def method_of(study: Study) -> Method:
 def private_method(study: Study, privacy: PrivacyTerms) -> PrivateScoring:
     """Return the method of a study with noise, with covariates that are drawn from its dictionary."""
     X = draw_covariates(study.covariates, COVARIATES, np.random.default_rng([study.seed, 2]))
-    stated: dict[str, Any] = {name: getattr(privacy, name) for name in ("sums", "colluding")}
+    stated: dict[str, Any] = {name: getattr(privacy, name) for name in ("exchange", "sums", "colluding")}
     more = {name: value for name, value in stated.items() if value is not None}
     if privacy.start == "private":
         more |= {"start": "private", "response": study.response_range}

@@ -236,9 +236,21 @@ def check_private_squares(question: questions.PrivateSquares) -> None:
         raise TooCostlyError(f"the private sum has {len(question.factor)} products of covariates; at most {LARGEST}")
 
 
+def check_private_steps(question: questions.PrivateSteps) -> None:
+    """Raise an error if covariates do not fit the start, or if steps take too much memory or time."""
+    m, d = question.covariates.shape
+    if d != question.start.design.d or m < 2 or not np.all(np.isfinite(question.covariates)):
+        raise MessageError("steps with noise need finite rows of the covariates of their start")
+    P = question.start.parameter_count
+    if m > MOST_SIMULATED or P > LARGEST or Frame(question.start).size > LARGEST_CHUNK:
+        raise TooCostlyError(f"steps from {m} rows and {P} parameters; at most {MOST_SIMULATED} and {LARGEST}")
+
+
 # ---------------------------------------------------------------- work, memory and size of a local fit
 
 
+MOST_STEPS, MOST_SIMULATED = 100, 50_000
+"""Maximum number of steps that a site takes alone, and of simulated rows from which it computes them."""
 MOST_WORK = 10**10
 """Maximum of starts × iterations × experts × products of covariates of a local fit, for each row."""
 ITERATIONS = 500
@@ -409,6 +421,27 @@ def are_masked_sums(asked: questions.Masked, given: questions.MaskedSums) -> boo
 def are_noisy_sums(asked: questions.PrivateScores | questions.PrivateSquares, given: questions.NoisySums) -> bool:
     """Whether noisy sums have their number of values and one for the rows, on the grid of the question."""
     return len(given.values) == asked.size + 1 and given.clip == asked.clip
+
+
+def are_noisy_steps(asked: questions.PrivateSteps, given: questions.NoisySteps) -> bool:
+    """Whether steps have mixtures of the layout of the start, and sums of its parameters at each."""
+    start, T = asked.start, len(given.mixtures)
+    clip, P = float(np.sqrt(start.parameter_count)), start.parameter_count
+    return (
+        T > 0
+        and given.dampings.shape == (T,)
+        and len(given.shares) == len(given.sums) == T
+        and bool(np.all((given.dampings >= 0) & (given.dampings <= 1)))
+        and all(_same_layout(mixture, start) for mixture in given.mixtures)
+        and all(len(each.values) == P + 1 and each.clip == clip for each in given.sums)
+    )
+
+
+def numbers_of_steps(asked: questions.PrivateSteps) -> int:
+    """Return the maximum of numbers in the answer of a site that takes steps alone."""
+    P, (p, r) = asked.start.parameter_count, (asked.start.design.p, asked.start.reads.p)
+    of_mixture = sum(_sizes(asked.start)[:2]) + 2 * (p * p + r * r) + asked.start.K * p * (p + r)
+    return MOST_STEPS * (HEADS + 2 * P + of_mixture)
 
 
 # ---------------------------------------------------------------- what no data can give

@@ -538,8 +538,6 @@ class Masked:
         return f"as a sum over {len(self.sites)} sites that is opened only if all answer: {self.question.disclosed}"
 
 
-PRIVATE = (PrivateScores, PrivateSquares, Masked)
-"""Questions that are answered with noise."""
 WORD = 2**64
 """Masked integers are added modulo this."""
 
@@ -585,6 +583,71 @@ def signed(value: int) -> int:
     -3
     """
     return (value + WORD // 2) % WORD - WORD // 2
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateSteps:
+    """Ask a site to take steps alone, each from a noisy sum of clipped scores of its rows: :class:`NoisySteps`.
+
+    How much noise is added, and how often, is decided by the site.
+
+    Parameters
+    ----------
+    start : Mixture
+    covariates : (m, d) array
+        Public or simulated rows of covariates, from which the steps are computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from consilience.datasets import soft
+    >>> PrivateSteps(soft(10, random_state=0).truth, np.zeros((5, 2))).covariates.shape
+    (5, 2)
+    """
+
+    start: Mixture
+    covariates: Array
+
+    @property
+    def disclosed(self) -> str:
+        """Return a description of what an answer discloses."""
+        P = self.start.parameter_count
+        return (
+            f"the number of rows and a few sums of clipped scores of {P} parameters, at mixtures that follow from "
+            "these sums, with the noise of the site's budget"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NoisySteps:
+    """Noisy sums at mixtures that follow from a public start and from the sums before.
+
+    Parameters
+    ----------
+    mixtures : tuple of Mixture
+        Where each sum was asked; the first is the start.
+    dampings : (T,) array
+        λ of each, see :mod:`consilience.fit.private_step`.
+    shares : tuple of int
+        Number of parts of the budget of each.
+    sums : tuple of NoisySums
+        Each over its parts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> NoisySteps((), np.zeros(0), (), ()).shares
+    ()
+    """
+
+    mixtures: tuple[Mixture, ...]
+    dampings: Array
+    shares: tuple[int, ...]
+    sums: tuple[NoisySums, ...]
+
+
+PRIVATE = (PrivateScores, PrivateSquares, Masked, PrivateSteps)
+"""Questions that are answered with noise."""
 
 
 # ---------------------------------------------------------------- clients: groups of rows with one label

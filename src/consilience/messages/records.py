@@ -215,6 +215,10 @@ PRIVATE_SCORES = Struct(
 EXPECT = Struct(Expect, {"mixture": MIXTURE, "information": FLAG})
 SCORE_SUMS = Struct(questions.ScoreSums, {"mixture": MIXTURE})
 SUMS = OneOf(EXPECT, SCORE_SUMS)
+NOISY_SUMS = Struct(
+    questions.NoisySums,
+    {"values": Tuple(Whole(-MOST_SUM, MOST_SUM), MOST_COLUMNS), "clip": NUMBER, "variance": Whole(1, MOST_SUM)},
+)
 DIRECTIONS: dict[str, codec.Field] = {"design": DESIGN, "theta": VECTOR, "basis": Maybe(MATRIX)}
 
 ROWS: tuple[Row, ...] = (
@@ -348,6 +352,23 @@ ROWS: tuple[Row, ...] = (
         adds=False,
         fits=checks.are_masked_sums,
         largest=lambda asked: checks.HEADS + asked.question.size + 1,
+    ),
+    Row(
+        kinds=(39, 40),
+        question=Struct(questions.PrivateSteps, {"start": MIXTURE, "covariates": MATRIX}, checks.check_private_steps),
+        answer=Struct(
+            questions.NoisySteps,
+            {
+                "mixtures": Tuple(MIXTURE, checks.MOST_STEPS),
+                "dampings": VECTOR,
+                "shares": Tuple(Whole(1, MOST_PLACES), checks.MOST_STEPS),
+                "sums": Tuple(NOISY_SUMS, checks.MOST_STEPS),
+            },
+        ),
+        adds=False,
+        reads=checks.reads_single_rows,
+        fits=checks.are_noisy_steps,
+        largest=checks.numbers_of_steps,
     ),
     Row(
         kinds=(10, 20),

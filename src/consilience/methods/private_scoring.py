@@ -1,16 +1,20 @@
 """Private scoring: maximum likelihood from noisy sums of clipped scores, with standard errors that count the noise.
 
-In each round the sites are asked for a sum of the contributions of their rows at the current mixture
-(:mod:`consilience.model.contributions`); each adds discrete Gaussian noise of its own budget. What such a sum says is
-computed from covariates that are public (:mod:`consilience.fit.private_step`), so that no other question is asked.
+Sites are asked for sums of the contributions of their rows at a mixture (:mod:`consilience.model.contributions`); each
+adds discrete Gaussian noise of its own budget. What such a sum says is computed from covariates that are public
+(:mod:`consilience.fit.private_step`), so that no other question is asked.
+
+In rounds, the coordinator takes a step from the total over sites, and asks again. By one file, each site takes steps
+alone (:mod:`consilience.fit.own_steps`) and sends the noisy sums of all of them; the coordinator finds the mixture that
+explains the sums of all sites (:mod:`consilience.fit.noisy_totals`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +23,8 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Ascent, Fit, Problem
 from consilience.fit.climb import MethodStop
 from consilience.fit.inference import TWO_OUTCOMES, Inference, InferredFit, withhold_inference
+from consilience.fit.noisy_totals import Combined, NoisyTotal, explain_totals, rows_of
+from consilience.fit.own_steps import PARTS
 from consilience.fit.parameters import identification_mask, jacobian, parameters
 from consilience.fit.private_step import (
     AVERAGED,
@@ -29,12 +35,11 @@ from consilience.fit.private_step import (
     schedule,
     simulated_rows,
 )
-from consilience.messages import Dialogue, NoisySums, PrivateScores
+from consilience.messages import Dialogue, Each, NoisySteps, NoisySums, PrivateScores, PrivateSteps
 from consilience.methods.private_start import NO_RANGE, START_PARTS, private_start, responses_within
 from consilience.methods.private_sums import LOST, SPARE, Purse, affordable
 from consilience.methods.task import Method, Task, check_whole
 from consilience.model import Mixture, Rows, expect
-from consilience.model.contributions import COUNTED
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
 from consilience.numerics.budget import check_delta, rho_of
@@ -45,6 +50,11 @@ WIDER = 1.5
 """Standard errors in units of the forecast above which a run has not settled."""
 PRIVATE_ROWS = 1500
 """Number of simulated rows of covariates if the start is found privately."""
+MISFIT, DEVIATIONS = 1.3, 4.0
+"""Misfit of the mixture to the noisy sums of files above which a run has not settled; more if there are few sums, whose
+misfit varies: so many of its standard deviations above 1."""
+Exchange = Literal["rounds", "file"]
+"""How sites answer: with a sum in each round, or with one file."""
 KIND = "private"
 NO_START = (
     "PrivateScoring needs a public start: pass start=a fitted model, of one site that may release its fit, of earlier "
@@ -66,10 +76,11 @@ class Privacy:
     unit : str
         What is protected: ``"row"``.
     rhos : tuple of Fraction
-        ρ of each round at each site; they add.
+        ρ of each round at each site, or of its one file; they add.
     sums : {"each", "masked"}
         Whether this holds for what each site sends, or for the sum over sites, if not more of them collude than the
         method states.
+    exchange : {"rounds", "file"}
 
     Examples
     --------
@@ -82,6 +93,7 @@ class Privacy:
     unit: str
     rhos: tuple[Fraction, ...]
     sums: str = "each"
+    exchange: Exchange = "rounds"
 
     @property
     def rho(self) -> Fraction:
@@ -89,7 +101,8 @@ class Privacy:
         return sum(self.rhos, Fraction(0))
 
     def __str__(self) -> str:
-        of = f"ε = {self.epsilon:g}, δ = {self.delta:g} for each {self.unit} of a site, in {len(self.rhos)} rounds"
+        sent = "in one file" if self.exchange == "file" else f"in {len(self.rhos)} rounds"
+        of = f"ε = {self.epsilon:g}, δ = {self.delta:g} for each {self.unit} of a site, {sent}"
         return of if self.sums == "each" else f"{of} of masked sums"
 
 
@@ -106,7 +119,7 @@ class PrivateFit(InferredFit):
         Reason why the run has not settled, and why it has no intervals; empty if it has.
     surprises : tuple of float
         ``q`` of each round: the squared total in units of its covariance, for each parameter. After a step the noise
-        that it followed is a part of the next total.
+        that it followed is a part of the next total. Of files, the misfit of the mixture to their sums.
     forecast : Forecast
         Standard errors that were forecast at the start.
 
@@ -140,27 +153,20 @@ class PrivateFit(InferredFit):
 
 
 @dataclass(frozen=True, eq=False)
-class ScoredRound:
-    """A round as it was answered: the step, the total over sites and what is known of it.
+class ScoredRound(NoisyTotal):
+    """A round as it was answered: the total over sites, and the mixture after its step.
 
     ``sites`` is the number of sites whose sums were masked together; 0 if they were not masked.
     """
 
-    step: PublicStep
-    total: Array
-    noise: float
-    share: int
-    rows: float
     end: Mixture
     sites: int = 0
 
     @classmethod
-    def of(cls, step: PublicStep, sums: NoisySums, share: int, sites: int = 0) -> ScoredRound:
+    def after(cls, step: PublicStep, sums: NoisySums, share: int, sites: int = 0) -> ScoredRound:
         """Return the round of which these are the sums over sites and over some parts of the budget, which average."""
-        values = np.array(sums.values, dtype=np.float64) / share
-        total, noise = values[:-1] * step.unit, step.noise(sums.variance) / share**2
-        rows = max(float(values[-1]) / COUNTED, 1.0)
-        return cls(step, total, noise, share, rows, step.move(total, rows), sites)
+        found = NoisyTotal.of(step, sums.values, sums.variance, share)
+        return cls(**vars(found), end=step.move(found.total, found.rows), sites=sites)
 
     def surprise(self, rows: float, before: float = 0.0) -> float:
         """Return q of the total, where the noise of the round before, of this variance, has moved the mixture too."""
@@ -183,8 +189,8 @@ class PrivateScoring(Method):
     unit : {"row"}
         What is protected.
     rounds : int
-        Number of steps. If the first total says that the start is far, the same budget is spent on more and shorter
-        steps.
+        Number of steps in rounds. If the first total says that the start is far, the same budget is spent on more and
+        shorter steps.
     start : estimator, Mixture, "private" or None
         Public start: a model of the same form. None for that of :meth:`consilience.Federation.fit`, or of the
         estimator. ``"private"``: for two Gaussian experts, a start is found from sums with noise, for three fifths of
@@ -202,6 +208,8 @@ class PrivateScoring(Method):
         Public or simulated rows of covariates that are like those of the sites. Steps and standard errors are computed
         from them; the guarantee does not depend on them. If a column varies much less here than at the sites, steps are
         too long, and the run does not settle.
+    exchange : {"rounds", "file"}
+        Whether sites answer in each round, or take as many steps as the start needs alone and send one file.
 
     Examples
     --------
@@ -219,6 +227,7 @@ class PrivateScoring(Method):
     colluding: int = 1
     response: tuple[float, float] | None = None
     covariates: ArrayLike | None = field(default=None, repr=False)
+    exchange: Exchange = "rounds"
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -226,10 +235,16 @@ class PrivateScoring(Method):
         rho_of(self.epsilon, self.delta)
         if self.unit != "row":
             raise InvalidInputError(f"unit={self.unit!r}: expected 'row'; groups and persons are not protected as such")
+        if self.exchange not in get_args(Exchange):
+            raise InvalidInputError(f"exchange={self.exchange!r}: expected 'rounds' or 'file'")
         if self.covariates is None:
             raise InvalidInputError(NO_COVARIATES)
         if self.sums not in ("each", "masked"):
             raise InvalidInputError(f"sums={self.sums!r}: expected 'each' or 'masked'")
+        if self.exchange == "file" and (self.sums == "masked" or isinstance(self.start, str)):
+            raise InvalidInputError(
+                "exchange='file': sums='masked' and start='private' need rounds; start from a model, with sums='each'"
+            )
         if isinstance(self.start, str):
             check_private_start(self.start, self.response)
         check_whole("colluding", self.colluding, "a whole number", least=0)
@@ -237,6 +252,8 @@ class PrivateScoring(Method):
     @property
     def budget(self) -> tuple[Fraction, int]:
         """ρ of each part of the budget of a site, and the number of parts."""
+        if self.exchange == "file":
+            return rho_of(self.epsilon, self.delta) / PARTS, PARTS
         parts = sum(share for _, share in self.plan) + (START_PARTS if self.is_private_start else 0)
         return rho_of(self.epsilon, self.delta) / parts, parts
 
@@ -258,23 +275,35 @@ class PrivateScoring(Method):
 
     def dialogue(self, task: Task) -> Dialogue[Sequence[Fit | None]]:
         """Return the dialogue that fits the specification of a task."""
-        specification = task.only(type(self).__name__)
+        if self.exchange == "file":
+            problem, start, X = self.public(task)
+            sent: Mapping[str, NoisySteps] = yield Each(PrivateSteps(start, X))
+            return [self.fit_from_files(problem, X, start, list(sent.values()), task.seed)]
         purse = Purse(self.budget[1], None if self.masked is None else task.sites)
         if self.is_private_start and self.response is not None:
             X = self.simulated(task, PRIVATE_ROWS)
             Y = responses_within(self.response, len(X), task.q)
-            problem = task.problem(specification, column_summary(Rows(X, Y)))
+            problem = task.problem(task.only(type(self).__name__), column_summary(Rows(X, Y)))
             start = yield from private_start(problem, X, self.response, purse)
         else:
-            given = task.start if self.start is None else getattr(self.start, "mixture_", self.start)
-            if not isinstance(given, Mixture):
-                raise InvalidInputError(NO_START)
-            problem, X = self.posed(task, given)
-            start = problem.from_start(given)
+            problem, start, X = self.public(task)
         rounds = yield from self.scored(start, X, purse)
         return [self.fit(problem, X, start, rounds, purse.spent, task.seed)]
 
+    def steps_question(self, task: Task) -> PrivateSteps:
+        """Return the one question to a site that takes its steps alone."""
+        _, start, X = self.public(task)
+        return PrivateSteps(start, X)
+
     # ------------------------------------------------------------------ what is public
+
+    def public(self, task: Task) -> tuple[Problem, Mixture, Array]:
+        """Return the problem, the start in its coordinates, and simulated covariates ``(m, d)``; all without a row."""
+        given = task.start if self.start is None else getattr(self.start, "mixture_", self.start)
+        if not isinstance(given, Mixture):
+            raise InvalidInputError(NO_START)
+        problem, X = self.posed(task, given)
+        return problem, problem.from_start(given), X
 
     def posed(self, task: Task, start: Mixture) -> tuple[Problem, Array]:
         """Return the problem on public covariates with responses that the start draws, and these covariates."""
@@ -302,7 +331,7 @@ class PrivateScoring(Method):
             if sums is None:
                 plan = affordable([(lam, share), *plan], purse.left)
                 continue
-            rounds.append(done := ScoredRound.of(step, sums, share, len(purse.sites or ())))
+            rounds.append(done := ScoredRound.after(step, sums, share, len(purse.sites or ())))
             here = done.end
             if len(rounds) == 1 and done.surprise(done.rows) > FAR:
                 plan = shorter_steps(plan)
@@ -330,20 +359,58 @@ class PrivateScoring(Method):
         expected = forecast_of(start, X, n, rounds)
         before = [0.0, *(each.noise for each in rounds)]
         surprises = tuple(each.surprise(n, noise) for each, noise in zip(rounds, before, strict=False))
-        unsettled = unsettled_reason(surprises[-1], np.sqrt(np.diagonal(covariance)), expected)
-        rhos = tuple(self.budget[0] * share for share in spent)
-        privacy = Privacy(self.epsilon, self.delta, self.unit, rhos, self.sums)
+        found = Ending(end, covariance, n, surprises, expected)
+        unsettled = unsettled_reason(surprises[-1], found.errors, expected)
+        return self.described(problem, X, found, seed, (unsettled, [self.budget[0] * share for share in spent]))
+
+    def fit_from_files(
+        self, problem: Problem, X: Array, start: Mixture, sent: Sequence[NoisySteps], seed: int
+    ) -> PrivateFit:
+        """Return the fit that explains the noisy sums of all files, with its covariance and the verdict."""
+        places = [totals_of(steps, X) for steps in sent]
+        combined = explain_totals(start, places, X)
+        n = sum(map(rows_of, places))
+        found = Ending(
+            combined.mixture, combined.covariance, n, (combined.misfit,), forecast_of_files(start, X, places)
+        )
+        unsettled = unexplained_reason(combined, found.errors, found.forecast)
+        return self.described(problem, X, found, seed, (unsettled, [self.budget[0] * PARTS]))
+
+    def described(
+        self, problem: Problem, X: Array, found: Ending, seed: int, verdict: tuple[str, Sequence[Fraction]]
+    ) -> PrivateFit:
+        """Return the fit of what was found, with the reason why it has not settled, and ρ of each answer."""
+        unsettled, rhos = verdict
+        privacy = Privacy(self.epsilon, self.delta, self.unit, tuple(rhos), self.sums, self.exchange)
         sentence = f"the last total is {'more' if unsettled else 'no more'} than noise and chance"
+        if self.exchange == "file":
+            sentence = f"the files {'do not agree' if unsettled else 'agree'} with one mixture up to noise and chance"
         stop = MethodStop(sentence, converged=not unsettled)
-        fit = problem.fit(ended(end, X, seed, n, stop), without="no information was asked for")
-        inference = private_inference(fit, covariance, unsettled)
+        fit = problem.fit(ended(found.mixture, X, seed, found.rows, stop), without="no information was asked for")
+        inference = private_inference(fit, found.covariance, unsettled)
         return PrivateFit(
             **(vars(fit) | {"inference": inference}),
             privacy=privacy,
             unsettled=unsettled,
-            surprises=surprises,
-            forecast=expected,
+            surprises=found.surprises,
+            forecast=found.forecast,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Ending:
+    """What noisy sums say: the mixture, the covariance of its free parameters, the number of rows, and how sure."""
+
+    mixture: Mixture
+    covariance: Array
+    rows: float
+    surprises: tuple[float, ...]
+    forecast: Forecast
+
+    @property
+    def errors(self) -> Array:
+        """Standard errors of the free parameters, ``(P,)``."""
+        return np.sqrt(np.diagonal(self.covariance))
 
 
 def check_private_start(start: str, response: tuple[float, float] | None) -> None:
@@ -380,6 +447,11 @@ def unsettled_reason(surprise: float, errors: Array, expected: Forecast) -> str:
             f"the run has not settled: the last total is {surprise:.3g} times what noise and chance give, at most "
             f"{UNSETTLED}; start from a model that is nearer, or spend more"
         )
+    return wider_reason(errors, expected)
+
+
+def wider_reason(errors: Array, expected: Forecast) -> str:
+    """Return the reason why standard errors say that a run has not settled; empty if they do not."""
     wider = float(np.sqrt(np.mean((errors / expected.standard_errors) ** 2)))
     if not wider <= WIDER:
         return (
@@ -387,6 +459,36 @@ def unsettled_reason(surprise: float, errors: Array, expected: Forecast) -> str:
             f"start, at most {WIDER}"
         )
     return ""
+
+
+def totals_of(steps: NoisySteps, X: Array) -> list[NoisyTotal]:
+    """Return the totals that a site sent, with what was asked."""
+    parts = zip(steps.mixtures, steps.dampings, steps.shares, steps.sums, strict=True)
+    return [
+        NoisyTotal.of(PublicStep.at(mixture, X, float(lam)), sums.values, sums.variance, share)
+        for mixture, lam, share, sums in parts
+    ]
+
+
+def forecast_of_files(start: Mixture, X: Array, places: Sequence[Sequence[NoisyTotal]]) -> Forecast:
+    """Forecast standard errors from the rows and the noise of each place, if the start is right."""
+    step = PublicStep.at(start, X)
+    rows = [rows_of(totals) for totals in places]
+    noises = [1 / sum(1 / each.noise for each in totals) for totals in places]
+    weights = sum(np.linalg.pinv(step.covariance(n, noise)) for n, noise in zip(rows, noises, strict=True))
+    pooled = np.diagonal(step.factor @ step.factor.T) / sum(rows)
+    return Forecast(np.sqrt(np.diagonal(np.linalg.pinv(weights))), np.sqrt(pooled))
+
+
+def unexplained_reason(combined: Combined, errors: Array, expected: Forecast) -> str:
+    """Return the reason why files do not settle on a mixture; empty if they do."""
+    most = max(MISFIT, 1 + DEVIATIONS * float(np.sqrt(2 / combined.freedom)))
+    if not combined.stands or not combined.misfit <= most:
+        return (
+            f"the files have not settled on one mixture: what they say differs from it by {combined.misfit:.3g} times "
+            f"what noise and chance give, at most {most:.3g}; start from a model that is nearer, or spend more"
+        )
+    return wider_reason(errors, expected)
 
 
 def ended(mixture: Mixture, X: Array, seed: int, n: float, stop: MethodStop) -> Ascent:

@@ -259,11 +259,15 @@ class ScoredRows:
 
     def clipped(self, Q: Array, clip: float) -> Array:
         """Return the clipped and centred numbers of the observed responses, ``b (R, n)``."""
+        return self.clipped_at(self.observed[:, None], Q, clip)[:, 0]
+
+    def clipped_at(self, numbers: Array, Q: Array, clip: float) -> Array:
+        """Return the clipped and centred numbers of other responses of the rows, ``b (R, N, n)``."""
         if self.drawn:
-            ours = self.observed * shrinkage(self.observed[:, None], Q, clip / 2)
-            return ours - _mean(self.numbers * shrinkage(self.numbers, Q, clip / 2), self.weights)
-        b = self.observed - self.centre(Q, clip)
-        return b * shrinkage(b[:, None], Q, clip)
+            centre = _mean(self.numbers * shrinkage(self.numbers, Q, clip / 2), self.weights)
+            return numbers * shrinkage(numbers, Q, clip / 2) - centre[:, None]
+        b = numbers - self.centre(Q, clip)[:, None]
+        return b * shrinkage(b, Q, clip)
 
     def centre(self, Q: Array, clip: float) -> Array:
         """Compute ``a(x)``, ``(R, n)``: the mean of the numbers, weighted by how little each is clipped."""
@@ -295,7 +299,7 @@ def shrinkage(numbers: Array, Q: Array, clip: float) -> Array:
             row += (2 * Q[r, s]) * numbers[s]
         squares += one * row
     length = np.sqrt(np.maximum(squares, 0.0))
-    return np.asarray(np.where(length > clip, clip / length, 1.0))[0 if numbers.shape[1] == 1 else slice(None)]
+    return np.asarray(np.where(length > clip, clip / length, 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,23 +357,48 @@ class Frame:
 
     def points(self, chunk: Portion) -> ScoredRows:
         """Compute the scores of a chunk at nodes, or at drawn responses, and at the observed response."""
-        mixture, n = self.mixture, len(chunk.X)
-        panel = mixture.design.panel(chunk.X)
-        gate_panel = panel if mixture.gate_design is None else mixture.gate_design.panel(chunk.X)
-        log_pi, pi = self.shares(gate_panel)
-        eta = self.predictors(panel)
+        panel, gate_panel = self._covariates(chunk)
+        eta, shares = self.predictors(panel), self.shares(gate_panel)
+        pi = shares[1]
         Y, weights, drawn = self._responses(chunk, eta, pi)
-        N = len(Y)
         observed = np.where(chunk.valid[:, None], chunk.Y, Y[0])
-        block = self._block(eta, np.concatenate([Y, observed[None]]), chunk.exposure)
-        at = self.own_experts.evaluate(block)
-        density = at.log_density.reshape(mixture.K, N + 1, n)
-        _, tau = log_sum_exp(log_pi[:, None] + density)
-        scores = self.own_experts.scores(at)
-        complete = np.concatenate([scores.linear, scores.shape], axis=1).reshape(mixture.K, -1, N + 1, n)
-        numbers = self._numbers(tau, complete, pi)
+        tau, complete, numbers = self._scored(eta, shares, np.concatenate([Y, observed[None]]), chunk.exposure)
         panels = self._panels(panel, gate_panel)
         return ScoredRows(numbers[:, :-1], weights, numbers[:, -1], panels, tau[:, :-1], complete[:, :, :-1], pi, drawn)
+
+    def responses(self, chunk: Portion) -> tuple[Array, Array]:
+        """Return responses ``(N, n, q)`` of the mixture and weights ``(N, n)`` with which expectations are computed."""
+        panel, gate_panel = self._covariates(chunk)
+        eta, shares = self.predictors(panel), self.shares(gate_panel)
+        Y, weights, _ = self._responses(chunk, eta, shares[1])
+        return Y, weights
+
+    def numbers_at(self, chunk: Portion, Y: Array) -> Array:
+        """Compute the numbers of the score, ``(R, N, n)``, at responses ``Y (N, n, q)``."""
+        panel, gate_panel = self._covariates(chunk)
+        return self._scored(self.predictors(panel), self.shares(gate_panel), Y, chunk.exposure)[2]
+
+    def panels_of(self, chunk: Portion) -> tuple[Array, ...]:
+        """Return the covariates that each number of the score is multiplied by, ``(length, n)`` each."""
+        return self._panels(*self._covariates(chunk))
+
+    def _covariates(self, chunk: Portion) -> tuple[Array, Array]:
+        """Return what the experts and the gate read of a chunk, ``(p, n)`` each."""
+        panel = self.mixture.design.panel(chunk.X)
+        gate_design = self.mixture.gate_design
+        return panel, panel if gate_design is None else gate_design.panel(chunk.X)
+
+    def _scored(
+        self, eta: Array, shares: tuple[Array, Array], Y: Array, exposure: Array | None
+    ) -> tuple[Array, Array, Array]:
+        """Compute responsibilities, the scores of the experts, and the numbers of the score at responses."""
+        K, (log_pi, pi) = self.mixture.K, shares
+        at = self.own_experts.evaluate(self._block(eta, Y, exposure))
+        density = at.log_density.reshape(K, len(Y), -1)
+        _, tau = log_sum_exp(log_pi[:, None] + density)
+        scores = self.own_experts.scores(at)
+        complete = np.concatenate([scores.linear, scores.shape], axis=1).reshape(K, -1, *tau.shape[1:])
+        return tau, complete, self._numbers(tau, complete, pi)
 
     def _block(self, eta: Array, Y: Array, exposure: Array | None) -> Block:
         """Return a block of responses ``Y (N, n, q)``, with the linear predictors as its panel."""

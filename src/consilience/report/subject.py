@@ -151,6 +151,11 @@ class Subject:
         return stored or "how much is not known" * (self.model.inference_.kind == "private")
 
     @property
+    def is_noise_by_file(self) -> bool:
+        """Whether each site sent one file with noise."""
+        return getattr(getattr(getattr(self.result, "fit", None), "privacy", None), "exchange", "") == "file"
+
+    @property
     def dropped(self) -> Mapping[str, str]:
         """Sites that left the run, and why."""
         return {} if self.result is None else self.result.record.dropped

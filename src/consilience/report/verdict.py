@@ -240,7 +240,11 @@ def _left_out(subject: Subject) -> str:
         return _places(subject)
     if not subject.sites and not subject.dropped:
         n = words.count_sites(len(asked))
-        return f"{n} were asked for sums, and none was left out: nothing is known of each."
+        if not subject.is_noise_by_file:
+            return f"{n} were asked for sums, and none was left out: nothing is known of each."
+        none = "" if subject.absent else ", and none was left out"
+        silent = "".join(f" {name}: it sent nothing." for name in subject.absent)
+        return f"{n} sent a file with noise{none}: nothing is known of each.{silent}{_invitation(subject)}"
     left = [site for site in subject.sites if is_left_out(subject, site)]
     known = {site.name for site in left}
     gone = [f"{name} ({why.rstrip('.')})" for name, why in subject.dropped.items() if name not in known]

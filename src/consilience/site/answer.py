@@ -12,6 +12,8 @@ from zlib import crc32
 import numpy as np
 
 from consilience.errors import InvalidInputError, MessageError
+from consilience.fit.noisy_totals import NoisyTotal
+from consilience.fit.own_steps import Asked, own_steps
 from consilience.fit.starts import search
 from consilience.messages import Answers, Failure, FailureCode, Question, Several, SiteError, encode, questions
 from consilience.messages.checks import TooCostlyError, check_rows, check_work
@@ -137,6 +139,28 @@ def _masked(question: questions.Masked, site: Site) -> questions.MaskedSums:
     return site.account.answer(question.place, encode(question), draw)
 
 
+def _private_steps(question: questions.PrivateSteps, site: Site) -> questions.NoisySteps:
+    """Take steps on the rows of the site alone; each sum is charged to its budget before its noise is drawn."""
+    walk = own_steps(question.start, question.covariates)
+    asked, found = next(walk, None), list[tuple[Asked, questions.NoisySums]]()
+    while asked is not None:
+        step = asked.step
+        places = range(asked.place, asked.place + asked.share)
+        parts = (questions.PrivateScores(step.mixture, step.factor, step.clip, place) for place in places)
+        sums: questions.NoisySums = reduce(add, (_private_sum(part, site) for part in parts))
+        found.append((asked, sums))
+        try:
+            asked = walk.send(NoisyTotal.of(step, sums.values, sums.variance, asked.share))
+        except StopIteration:
+            break
+    return questions.NoisySteps(
+        tuple(each.step.mixture for each, _ in found),
+        np.array([each.step.damping for each, _ in found]),
+        tuple(each.share for each, _ in found),
+        tuple(sums for _, sums in found),
+    )
+
+
 def total_over(question: PrivateSum, site: Site) -> list[int]:
     """Add up the contributions of the rows of a site, without noise."""
     total = [0] * (question.size + 1)
@@ -183,6 +207,7 @@ OWN: dict[type, Callable[[Any, Site], Answer]] = {
     questions.PrivateScores: _private_sum,
     questions.PrivateSquares: _private_sum,
     questions.Masked: _masked,
+    questions.PrivateSteps: _private_steps,
 }
 """What answers the questions that need a site: its sample of rows, its name or its own fit."""
 

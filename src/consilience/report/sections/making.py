@@ -190,12 +190,21 @@ def noise_section(findings: Findings) -> Section | None:
         facts |= {
             f"spent at each {words.sites[0]}": f"ε = {privacy.epsilon:g} at δ = {privacy.delta:g} "
             f"(ρ = {float(privacy.rho):.4f})",
-            "rounds": f"{len(privacy.rhos)}, with {shares} of the budget",
             "what is protected": f"one {privacy.unit} of a {words.sites[0]}, added or removed",
             "standard errors, as forecast at the start": f"{fit.forecast.ratio:.2f} times those without noise",
-            "end": "settled: the last total is no more than noise and chance" if fit.settled else fit.unsettled,
-            "totals by round, 1 is noise and chance": ", ".join(f"{each:.2g}" for each in fit.surprises),
         }
+        found = ", ".join(f"{each:.2g}" for each in fit.surprises)
+        if subject.is_noise_by_file:
+            facts |= {
+                "end": "settled: the files agree up to noise and chance" if fit.settled else fit.unsettled,
+                "misfit of the files, 1 is noise and chance": found,
+            }
+        else:
+            facts |= {
+                "rounds": f"{len(privacy.rhos)}, with {shares} of the budget",
+                "end": "settled: the last total is no more than noise and chance" if fit.settled else fit.unsettled,
+                "totals by round, 1 is noise and chance": found,
+            }
     meaning = MEANING.format(site=words.sites[0], row=words.rows[0], rows=words.rows[1])
     return Section("What noise protects, and what it costs", "noise", (meaning, Facts(tuple(facts.items()))))
 
@@ -229,6 +238,10 @@ def _file_table(subject: Subject) -> Table:
 
 
 def _on_files(subject: Subject) -> list[Block]:
+    if subject.is_noise_by_file:
+        sums = f"sums of clipped scores and the number of {subject.words.rows[1]}, all with noise"
+        where = "the models at which each sum was computed, which follow from the start and from the sums before"
+        return [f"The numbers are {sums}, and {where}. Noise was added: {subject.privacy}."]
     limits = "No noise was added: limits refuse what is known to give records away, and are no guarantee."
     return [
         f"The numbers are means and products of the columns, the {subject.words.sites[0]}’s own model with its "
