@@ -400,7 +400,7 @@ class Study(TomlFile):
 
     def _check_private_start(self) -> None:
         """Check that there is a private start for the model."""
-        if self.model.experts != [2] or self.model.family != "gaussian":
+        if self.model.experts != [2] or not FAMILIES[self.model.family].squares_tell:
             raise ValueError(
                 'privacy.start: "private" is for two Gaussian experts; other models start from a file, such as the fit '
                 "of a site that may release it"

@@ -14,7 +14,7 @@ from consilience.fit import Specification
 from consilience.fit.starts import CONTENDERS
 from consilience.messages import questions
 from consilience.messages.failures import FailureCode, SiteError
-from consilience.model import ColumnSummary, GaussianExperts, Layout, Mixture, Moments, Rows, Statistics, layout_of
+from consilience.model import ColumnSummary, Layout, Mixture, Moments, Rows, Statistics, layout_of
 from consilience.model.clients import ClientMoments, PairSums
 from consilience.model.contributions import LARGEST_CHUNK, Frame, refusal
 from consilience.model.expectation import Meat
@@ -228,7 +228,7 @@ def check_private_scores(question: questions.PrivateScores) -> None:
 def check_private_squares(question: questions.PrivateSquares) -> None:
     """Raise an error if factor and clip do not fit the mixture, or if a row takes too much memory."""
     mixture, p = question.mixture, question.mixture.design.p
-    if not (mixture.K == 1 and isinstance(mixture.experts, GaussianExperts) and mixture.experts.q == 1):
+    if not (mixture.K == 1 and mixture.experts.squares_tell and mixture.experts.q == 1):
         raise MessageError("squared residuals are those of one Gaussian expert with one response")
     if len(question.factor) != triangle_size(p) or not question.size or not 0 < question.clip < np.inf:
         raise MessageError("squared residuals need a factor with one row for each product, and a positive clip")

@@ -48,7 +48,7 @@ def check_served(problem: Problem) -> None:
     """Raise an error for models that have no private start."""
     if problem.specification.K != 2:
         raise InvalidInputError(MANY.format(K=problem.specification.K))
-    if problem.specification.family != "gaussian" or problem.blank.experts.q != 1:
+    if not problem.blank.experts.squares_tell or problem.blank.experts.q != 1:
         raise InvalidInputError(ONLY_GAUSSIAN)
 
 

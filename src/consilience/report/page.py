@@ -90,7 +90,7 @@ class Cards:
 
 
 @dataclass(frozen=True)
-class Flow:
+class FlowChart:
     """Steps from what was asked to what was used, each a number and a sentence."""
 
     steps: tuple[tuple[str, str], ...]
@@ -131,7 +131,7 @@ class Note:
     text: str
 
 
-Block = str | Table | Figure | Cards | Flow | Paste | Code | Facts | Bullets | Note
+Block = str | Table | Figure | Cards | FlowChart | Paste | Code | Facts | Bullets | Note
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def _block_html(block: Block) -> str:  # noqa: PLR0911 - one line for each kind 
         return _figure_html(block)
     if isinstance(block, Cards):
         return f'<div class="two">\n{"".join(map(_card_html, block.cards))}</div>'
-    if isinstance(block, Flow):
+    if isinstance(block, FlowChart):
         return f'<ol class="flow">{"".join(f"<li><b>{_text(a)}</b> {_text(b)}</li>" for a, b in block.steps)}</ol>'
     if isinstance(block, Paste):
         return f'<div class="paste">{"".join(f"<p><b>{a}.</b> {_text(b)}</p>" for a, b in block.paragraphs)}</div>'
@@ -349,7 +349,7 @@ def _block_markdown(block: Block) -> list[str]:  # noqa: PLR0911 - one line for 
         cards = block.cards
         return [line for each in cards for line in (f"**{say(each.title)}**: {say(each.big)}. {say(each.said)}", "",
                                                    *(f"- {say(item)}" for item in each.items), "")]  # fmt: skip
-    if isinstance(block, Flow):
+    if isinstance(block, FlowChart):
         return [f"- **{say(a)}** {say(b)}" for a, b in block.steps]
     if isinstance(block, Paste):
         return [line for a, b in block.paragraphs for line in (f"> **{a}.** {say(b)}", ">")]

@@ -28,7 +28,7 @@ INVERSE: Mapping[str, Callable[[float], float]] = MappingProxyType(
 """Values of a column, from their transforms."""
 
 
-def signed(text: str) -> str:
+def write_minus(text: str) -> str:
     """Return a text with a minus sign in place of hyphens before digits."""
     return text.replace("-", "−")
 
@@ -44,8 +44,8 @@ def round_to(value: float, digits: int = 3) -> str:
     if not isfinite(value):
         return "—"
     if value != 0 and not 1e-4 <= abs(value) < 1e9:
-        return signed(f"{value:.{digits - 1}e}")
-    return signed(f"{value:,.{_decimals(value, digits)}f}")
+        return write_minus(f"{value:.{digits - 1}e}")
+    return write_minus(f"{value:,.{_decimals(value, digits)}f}")
 
 
 def _decimals(value: float, digits: int = 3) -> int:
@@ -61,7 +61,7 @@ def spread_text(low: float, high: float) -> str:
     ('41 to 65', '−0.5 to 2.3')
     """
     digits = max(0, 1 - floor(log10(high - low))) if high > low else 2
-    return signed(" to ".join(f"{round(end, digits) + 0.0:,.{digits}f}" for end in (low, high)))
+    return write_minus(" to ".join(f"{round(end, digits) + 0.0:,.{digits}f}" for end in (low, high)))
 
 
 def in_numbers(value: float) -> str:
@@ -72,7 +72,7 @@ def in_numbers(value: float) -> str:
     >>> in_numbers(10.0), in_numbers(0.25)
     ('10', '0.25')
     """
-    return signed(f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
+    return write_minus(f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}")
 
 
 # ---------------------------------------------------------------------- steps of covariates
@@ -266,7 +266,7 @@ class ChangeScale:
             return "—"
         digits = self.digits(change) if digits is None else digits
         sign = "+" if self.kind in ("percent", "difference") and value > 0 else ""
-        return sign + signed(f"{value:,.{digits}f}")
+        return sign + write_minus(f"{value:,.{digits}f}")
 
     def digits(self, *changes: float) -> int:
         """Return the number of decimals with which changes are said together."""
@@ -283,7 +283,7 @@ class ChangeScale:
             return "—"
         if not (isfinite(lower) and isfinite(upper)):
             return f"{self.number(estimate, digits)} (—)"
-        ends = (signed(f"{self.value(each):,.{digits}f}") for each in (lower, upper))
+        ends = (write_minus(f"{self.value(each):,.{digits}f}") for each in (lower, upper))
         return f"{self.number(estimate, digits)} ({' to '.join(ends)})"
 
     def sentence(self, estimate: float, lower: float, upper: float) -> str:

@@ -16,7 +16,7 @@ from consilience.fitted.protocols import FederatedComparison, FittedMixture, is_
 from consilience.fitted.site_influence import unit_influences
 from consilience.fitted.summaries import format_count
 from consilience.report.kinds import kinds_of, name_experts
-from consilience.report.scale import signed
+from consilience.report.scale import write_minus
 from consilience.report.site_words import (
     IN_PART,
     columns_in_doubt,
@@ -478,7 +478,7 @@ def _facts(subject: Subject, points: list[Point]) -> Iterator[tuple[VerdictPart,
         yield VerdictPart.DATA, f"Nothing was found that looks like a wrong unit at one of the {words.sites[1]}."
     found = one_model_bic(subject)
     if model.mixture_.K > 1 and found is not None and found > own_bic(model):
-        own = signed(f"{own_bic(model):,.0f} against {found:,.0f}")
+        own = write_minus(f"{own_bic(model):,.0f} against {found:,.0f}")
         K = count_word(model.mixture_.K).capitalize()
         yield VerdictPart.MODEL, f"{K} kinds describe the {words.rows[1]} better than one model for all: BIC {own}."
     units = [] if subject.result is None else unit_influences(model, subject.result.fit)

@@ -253,6 +253,10 @@ class Experts(ABC):
     """What ``exp`` of a coefficient multiplies, such as ``"rate"``; empty if a coefficient adds to the mean."""
     relaxes: ClassVar[Mapping[str, str]] = {}
     """For other families: what further experts of them may model that this family has, such as ``"overdispersion"``."""
+    in_papers: ClassVar[str] = ""
+    """What papers call its regression, such as ``"logistic"``; empty for the name of the family."""
+    squares_tell: ClassVar[bool] = False
+    """Whether squared residuals of one expert tell where two are, so that a start can be found from sums with noise."""
     range_sentence: ClassVar[str]
     """Allowed responses of the family, as a sentence for error messages."""
     message_fields: ClassVar[MessageFields]

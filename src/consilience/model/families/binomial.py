@@ -43,6 +43,7 @@ class BinomialExperts(GeneralisedLinearExperts):
     """
 
     family = "binomial"
+    in_papers = "logistic"
     multiplied = "odds of a success"
     link = "logit"
     discrete = True

@@ -47,6 +47,7 @@ class CategoricalExperts(Experts):
     B: Array
 
     family = "categorical"
+    in_papers = "logistic"
     multiplied = "odds"
     link = "multinomial logit"
     discrete = True

@@ -83,6 +83,8 @@ class GaussianExperts(Experts):
     structure: cov.Structure = "full"
 
     family = "gaussian"
+    in_papers = "linear"
+    squares_tell = True
     several_responses = True
     newton_type = False
     default_ridge = 0.0

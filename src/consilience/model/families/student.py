@@ -80,6 +80,7 @@ class StudentExperts(GeneralisedLinearExperts):
     degrees: str = ESTIMATED
 
     family = "student"
+    in_papers = "Student’s t"
     link = "identity"
     shape_name = "scale"
     relaxes: ClassVar[Mapping[str, str]] = {"gaussian": "heavy tails or unequal variances"}

@@ -17,7 +17,7 @@ from consilience.numerics.arrays import Array
 from consilience.report import svg
 from consilience.report.findings import Findings
 from consilience.report.page import Block, Code, Facts, Figure, Note, Panel, Section, Table
-from consilience.report.scale import signed
+from consilience.report.scale import write_minus
 from consilience.report.subject import Subject
 from consilience.report.verdict import count_word, one_model_bic, own_bic
 
@@ -59,8 +59,8 @@ def _one_against(subject: Subject) -> list[tuple[str, str, str]]:
     if found is None:
         return []
     by = "by algebra from the files" if subject.is_from_files else ""
-    own = (str(model.mixture_.K), signed(f"{own_bic(model):,.0f}"), "this report")
-    return [("1", signed(f"{found:,.0f}"), by), own]
+    own = (str(model.mixture_.K), write_minus(f"{own_bic(model):,.0f}"), "this report")
+    return [("1", write_minus(f"{found:,.0f}"), by), own]
 
 
 def _orders_compared(subject: Subject, orders: FederatedComparison) -> list[tuple[str, str, str]]:
@@ -78,7 +78,7 @@ def _orders_compared(subject: Subject, orders: FederatedComparison) -> list[tupl
             remark = what if one is None else "by algebra from the files"
         if K == subject.model.mixture_.K:
             remark = "this report"
-        rows.append((str(K), signed(f"{value:,.0f}") if isfinite(value) else "—", remark))
+        rows.append((str(K), write_minus(f"{value:,.0f}") if isfinite(value) else "—", remark))
     return rows
 
 
@@ -93,7 +93,7 @@ def _rivals(subject: Subject) -> list[Block]:
     if not known:
         return []
     own = subject.model.log_likelihood_
-    rows = tuple((name, signed(f"{value:,.1f}")) for name, value in (("this result", own), *known))
+    rows = tuple((name, write_minus(f"{value:,.1f}")) for name, value in (("this result", own), *known))
     return [
         Table(
             "Log-likelihood beside simpler models.",

@@ -8,18 +8,15 @@ import numpy as np
 
 from consilience._version import __version__
 from consilience.fitted.protocols import join_words
-from consilience.model import FAMILIES
 from consilience.report.findings import Findings
 from consilience.report.page import Bullets, Note, Paste, Section
-from consilience.report.scale import NaturalStep, round_to, signed
+from consilience.report.scale import NaturalStep, round_to, write_minus
 from consilience.report.sections.found import percent
 from consilience.report.site_words import is_left_out
 from consilience.report.verdict import count_word, judge, one_model_bic, own_bic
 
 LISTED = 12
 """Maximum number of sites that the text lists."""
-IN_PAPERS = {"gaussian": "linear", "categorical": "logistic", "binomial": "logistic", "student": "Student’s t"}
-"""Names of families in papers; others have their own."""
 STATED = 12
 """Maximum number of effects that the text states."""
 
@@ -41,8 +38,7 @@ def _citation() -> str:
 def _methods(findings: Findings) -> str:
     subject, words, model = findings.subject, findings.words, findings.subject.model
     K, experts = model.mixture_.K, model.mixture_.experts
-    name = next(name for name, kind in FAMILIES.items() if type(experts) is kind)
-    name = IN_PAPERS.get(name, name)
+    name = experts.in_papers or experts.family
     names = [words.label(column.name) for column in model.columns_.columns] if model.mixture_.design.d else []
     family = "log-normal" if name == "linear" and words.response.back == "exp" else name.replace("_", " ")
     kind = f"a mixture of {count_word(K)} {family} models" if K > 1 else f"one {family} model"
@@ -104,7 +100,7 @@ def _results(findings: Findings) -> str:
     one = one_model_bic(subject)
     if one is not None and len(kinds) > 1:
         verb = "worse" if one > own_bic(subject.model) else "no worse"
-        figures = signed(f"BIC {one:,.0f} against {own_bic(subject.model):,.0f}")
+        figures = write_minus(f"BIC {one:,.0f} against {own_bic(subject.model):,.0f}")
         said.append(f"One model for all described the {words.rows[1]} {verb} ({figures}).")
     return " ".join(said)
 

@@ -13,7 +13,7 @@ from consilience.report import svg
 from consilience.report.findings import Findings
 from consilience.report.kind_effects import KindEffect
 from consilience.report.kinds import name_experts
-from consilience.report.page import Block, Figure, Flow, Note, Panel, Section, Table
+from consilience.report.page import Block, Figure, FlowChart, Note, Panel, Section, Table
 from consilience.report.scale import capitalise
 from consilience.report.sections.found import percent
 from consilience.report.site_words import is_left_out, site_reason, site_status
@@ -63,7 +63,7 @@ def _plain_table(caption: str, rows: tuple[tuple[str, ...], ...], key: str, note
     return Table(caption, tuple(head), tuple(map(tuple, body)), tuple(range(1, len(head))), note, key)
 
 
-def _flow(subject: Subject) -> Flow:
+def _flow(subject: Subject) -> FlowChart:
     words, used = subject.words, [site for site in subject.sites if not is_left_out(subject, site)]
     steps = []
     if subject.invited is not None:
@@ -76,7 +76,7 @@ def _flow(subject: Subject) -> Flow:
         steps.append((words.count_sites(len(used)), "used" + (f"; {left} left out" if left else "; none was left out")))
     about = "about " if subject.privacy else ""
     steps.append((f"{about}{words.count_rows(subject.model.n_labels_)}", "used"))
-    return Flow(tuple(steps))
+    return FlowChart(tuple(steps))
 
 
 def _site_table(findings: Findings) -> Table:
