@@ -16,6 +16,7 @@ from consilience.datasets import soft
 from consilience.methods import Method
 from consilience.methods.site_reports import WORSE
 from consilience.report import Use, html_report, verdict
+from consilience.report.subject import Subject
 from report_cases import CASES, fitted, parts
 
 EXPECTED: dict[str, tuple[Use, list[str]]] = {
@@ -128,6 +129,12 @@ def test_a_private_fit_says_what_it_spent_and_what_noise_costs() -> None:
         assert said in page
     assert "All rows were at one place" not in page
     assert "What noise protects" not in html_report(fitted(parts(sites=3)))
+
+
+@pytest.mark.slow
+def test_a_site_that_added_noise_is_not_called_silent() -> None:
+    names = tuple(parts(sites=3))
+    assert Subject.of(private(), invited=(*names, "lost")).absent == ("lost",)
 
 
 @pytest.mark.slow

@@ -163,8 +163,14 @@ class Subject:
     @property
     def absent(self) -> tuple[str, ...]:
         """Sites of the roster of which nothing came."""
-        known = {site.name for site in self.sites} | set(self.dropped) | {file.site for file in self.files}
+        known = self.heard | {file.site for file in self.files}
         return tuple(name for name in self.invited or () if name not in known)
+
+    @property
+    def heard(self) -> set[str]:
+        """Sites that were asked, that are known one by one, or that left the run."""
+        asked = () if self.result is None else self.result.record.sites
+        return {*asked, *(site.name for site in self.sites), *self.dropped}
 
     @property
     def is_from_files(self) -> bool:

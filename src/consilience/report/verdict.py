@@ -250,7 +250,7 @@ def _left_out(subject: Subject) -> str:
     gone = [f"{name} ({why.rstrip('.')})" for name, why in subject.dropped.items() if name not in known]
     said = [*(f"{site.name}: {site_reason(subject, site)}" for site in left), *gone]
     said += [f"{name}: it sent nothing" for name in subject.absent]
-    total = len(subject.sites) + len(gone) + len(subject.absent)
+    total = len(subject.heard) + len(subject.absent)
     if not said:
         return f"{total} of {words.count_sites(total)} {_was(total)} used.{_invitation(subject)}"
     more = f"; and {len(said) - NAMED} more" if len(said) > NAMED else ""
