@@ -6,8 +6,11 @@ Hypothesis: the same examples every time in CI, new ones on a developer's machin
 from __future__ import annotations
 
 import os
-from functools import cache
+import sys
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy: threads only slow down tiny products
@@ -73,6 +76,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return (path.is_relative_to(TESTS) and group_of(path)) or nodeid
 
     return LoadGroups(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures of modules, some of which run private scoring
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Draw the noise of sites from a seed of the test, unless it is about the noise of the operating system.
+
+    A fit with noise has not settled in a few runs of a hundred: tests would fail as often.
+    """
+    from consilience.numerics.discrete_gaussian import discrete_gaussian  # as in `calls`
+    from consilience.site import respond
+
+    system = item.get_closest_marker("system_noise") is not None
+    drawn = discrete_gaussian if system else partial(noise_from, Random(item.nodeid).randrange)
+    vars(sys.modules[respond.__module__])["discrete_gaussian"] = drawn
+
+
+def noise_from(source: Callable[[int], int], variance: int, size: int, other: Any = None) -> list[int]:
+    """Draw noise from a source, or from another one that the library names: planted defects do."""
+    from consilience.numerics.discrete_gaussian import discrete_gaussian
+
+    return discrete_gaussian(variance, size, other or source)
 
 
 @pytest.fixture

@@ -417,8 +417,8 @@ DEFECTS = (
         47,
         "the centre of a contribution outside the clip",
         "model/contributions.py",
-        "        return b * shrinkage(b[:, None], Q, clip)",
-        "        return self.observed * shrinkage(self.observed[:, None], Q, clip) - self.centre(Q, clip)",
+        "        return b * shrinkage(b, Q, clip)",
+        "        return numbers * shrinkage(numbers, Q, clip) - self.centre(Q, clip)[:, None]",
         "model/test_contributions.py",
     ),
     Defect(

@@ -91,6 +91,7 @@ def test_an_attack_shows_no_more_than_the_budget_and_catches_noise_divided_by_fo
 
 
 @pytest.mark.long
+@pytest.mark.system_noise
 def test_ten_thousand_attacks_show_no_more_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sums are computed once; the noise is the operating system's."""
     sums = sys.modules["consilience.site.answer"]
