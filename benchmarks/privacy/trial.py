@@ -41,13 +41,13 @@ from consilience.kit.combination import simulate_study
 from consilience.kit.folder import SiteFolder
 from consilience.model.mixture import alignment
 from consilience.numerics.arrays import Array
-from tests import hospital_exports as exports
 
 HERE = Path(__file__)
+EXPORTS = runpy.run_path(str(HERE.parents[2] / "tests" / "hospital_exports.py"))
 PROTOCOL = tomllib.loads(HERE.with_name("protocol.toml").read_text(encoding="utf-8"))["trial"]
 STUDIES = HERE.parents[2] / "docs" / "studies"
 NOISE = 'trust = "noise"\nmethod = {{name = "PrivateScoring"}}\nprivacy = {{epsilon = {}}}\n'
-STAYS, ROWS = "stays", exports.ROWS
+STAYS, ROWS = "stays", EXPORTS["ROWS"]
 EXPERTS = {"heart_disease": 1}
 STATED = " with scales"
 SCALES = {
@@ -63,7 +63,7 @@ Tables = dict[str, pa.Table]
 def text_of(name: str) -> str:
     """The study without a method, for one number of experts."""
     if name == STAYS:
-        return exports.STUDY
+        return EXPORTS["STUDY"]
     base = name.removesuffix(STATED)
     text = (STUDIES / base / "study.toml").read_text(encoding="utf-8")
     if base != name:
@@ -80,7 +80,7 @@ def study_of(name: str, lines: str) -> kit.Study:
 def tables_of(name: str, seed: int) -> Tables:
     """The tables of the sites; those of the stays are drawn."""
     if name == STAYS:
-        return {site: pa.table(exports.hospital(n, 10 * seed + i)) for i, (site, n) in enumerate(ROWS.items())}
+        return {site: pa.table(EXPORTS["hospital"](n, 10 * seed + i)) for i, (site, n) in enumerate(ROWS.items())}
     return real_tables(name.removesuffix(STATED))
 
 
@@ -216,8 +216,8 @@ def by_files(name: str, seed: int) -> Record:
 def with_commands(name: str, seed: int, place: Path) -> Record:
     people, sites = People(), place / "sites"
     if name == STAYS:
-        given = {site: exports.export(site, place) for site in ROWS}
-        tables = {site: pa.table(exports.hospital(n, i)) for i, (site, n) in enumerate(ROWS.items())}
+        given = {site: EXPORTS["export"](site, place) for site in ROWS}
+        tables = {site: pa.table(EXPORTS["hospital"](n, i)) for i, (site, n) in enumerate(ROWS.items())}
     else:
         tables, given = tables_of(name, seed), {}
         for site, rows in tables.items():
