@@ -311,7 +311,8 @@ def _suspicions(subject: Subject) -> Iterator[Point]:
         others = [each for each in survey.suspicions.get(site.name, ()) if each not in columns]
         others += filter(None, [survey.questions.get(site.name, "")])
         if others:
-            yield Point(Use.CARE, f"{site.name} was used, though {'; '.join(others)}.", VerdictPart.DATA)
+            said = f"{site.name} was used, though {'; '.join(others)}"
+            yield Point(Use.CARE, said if said.endswith("?") else f"{said}.", VerdictPart.DATA)
 
 
 def _influential(subject: Subject) -> Iterator[Point]:
