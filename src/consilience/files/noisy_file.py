@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import ConfigDict, Field, StringConstraints
 
-from consilience.errors import InvalidInputError, MessageError
+from consilience.errors import InvalidInputError
 from consilience.files import documents
 from consilience.files.documents import Finite, Integer, MixtureDocument, Part, Text
-from consilience.files.json_text import content_hash, parse_json, write_json
-from consilience.files.site_file import Digest, SiteFile
+from consilience.files.json_text import content_hash, parse_json
+from consilience.files.site_file import Digest, SiteFile, read_hashed, write_hashed
 from consilience.messages import NoisySteps, NoisySums
 
 FORMAT = "consilience noisy site file"
@@ -66,25 +66,13 @@ class NoisyFile:
 
     def to_text(self) -> str:
         """Return the file as JSON text."""
-        head = {"format": FORMAT, "version": VERSION, "hash": self.hash}
-        return write_json({**head, "content": self.content, "envelope": dict(self.envelope)})
+        return write_hashed(FORMAT, VERSION, self.content, self.envelope)
 
     @classmethod
     def from_text(cls, text: str) -> NoisyFile:
         """Read a file from JSON text; raise an error if it is damaged, was changed, or is no such file."""
-        document = parse_json(text, "a site file")
-        documents.check_version(document, FORMAT, VERSION, "noisy site file")
-        found = documents.validated(NoisyDocument, document, "noisy site file")
-        if content_hash(document["content"]) != found.hash:
-            raise InvalidInputError(
-                "the content does not have the hash that the file states: it was changed or damaged"
-            )
+        found, steps = read_hashed(text, NoisyDocument, FORMAT, VERSION, "noisy site file")
         content = found.content
-        try:
-            with np.errstate(all="ignore"):
-                steps = content.value()
-        except MessageError as error:
-            raise InvalidInputError(f"not a valid noisy site file: {error}") from error
         privacy = content.privacy.model_dump(exclude={"mechanism"})
         return cls(content.study, content.site, tuple(content.terms), steps, privacy, content.evidence, found.envelope)
 

@@ -77,28 +77,45 @@ class SiteFile:
 
     def to_text(self) -> str:
         """Return the file as JSON text."""
-        head = {"format": FORMAT, "version": VERSION, "hash": self.hash}
-        return write_json({**head, "content": self.content, "envelope": dict(self.envelope)})
+        return write_hashed(FORMAT, VERSION, self.content, self.envelope)
 
     @classmethod
     def from_text(cls, text: str) -> SiteFile:
         """Read a file from JSON text; raise an error if it is damaged, was changed, or is no site file."""
-        document = parse_json(text, "a site file")
-        documents.check_version(document, FORMAT, VERSION, "site file")
-        found = documents.validated(SiteDocument, document, "site file")
-        if content_hash(document["content"]) != found.hash:
-            raise InvalidInputError(
-                "the content does not have the hash that the file states: it was changed or damaged"
-            )
+        found, fit = read_hashed(text, SiteDocument, FORMAT, VERSION, "site file")
         content = found.content
-        try:
-            with np.errstate(all="ignore"):
-                fit = content.value()
-        except MessageError as error:
-            raise InvalidInputError(f"not a valid site file: {error}") from error
         head = (content.study, content.site, tuple(content.terms))
         stated = (content.flow, content.wave, content.data_cut)
         return cls(*head, fit, content.evidence, found.envelope, *stated)
+
+
+# ---------------------------------------------------------------- content with its hash
+
+
+def write_hashed(form: str, version: int, content: Mapping[str, Any], envelope: Mapping[str, Any]) -> str:
+    """Return a file that states the hash of its content, as JSON text."""
+    head = {"format": form, "version": version, "hash": content_hash(content)}
+    return write_json({**head, "content": dict(content), "envelope": dict(envelope)})
+
+
+def read_hashed(text: str, kind: type[Any], form: str, version: int, name: str) -> tuple[Any, Any]:
+    """Return the document of a file, and the value of its content.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is damaged, was changed, or is no such file.
+    """
+    document = parse_json(text, "a site file")
+    documents.check_version(document, form, version, name)
+    found = documents.validated(kind, document, name)
+    if content_hash(document["content"]) != found.hash:
+        raise InvalidInputError("the content does not have the hash that the file states: it was changed or damaged")
+    try:
+        with np.errstate(all="ignore"):
+            return found, found.content.value()
+    except MessageError as error:
+        raise InvalidInputError(f"not a valid {name}: {error}") from error
 
 
 # ---------------------------------------------------------------- the parts of the file
