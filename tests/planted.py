@@ -635,8 +635,8 @@ DEFECTS = (
         74,
         "rows outside of the cohort are used with noise",
         "kit/private_rows.py",
-        "found[:, ~(dropped | outside)]",
-        "found[:, ~dropped]",
+        "kept = ~(dropped | outside)",
+        "kept = ~dropped",
         "kit/test_cohort.py",
     ),
     Defect(
@@ -654,6 +654,22 @@ DEFECTS = (
         "if (before := _kept(folder, study)) is not None:",
         "if (before := None) is not None:",
         "kit/test_noisy_file.py",
+    ),
+    Defect(
+        77,
+        "persons have the noise of a row",
+        "site/account.py",
+        "return self.rows_each * total_sensitivity(P)",
+        "return total_sensitivity(P)",
+        "site/test_persons.py",
+    ),
+    Defect(
+        78,
+        "one row more of a person counts than the noise is for",
+        "model/rows.py",
+        "kept[self.order] = place < most",
+        "kept[self.order] = place <= most",
+        "site/test_persons.py",
     ),
 )
 

@@ -72,7 +72,7 @@ def test_a_run_from_a_private_start_settles_near_the_fit_without_noise(sums: str
 
 
 def test_the_budget_of_a_private_start_is_a_part_of_the_whole():
-    rho, parts = method().budget
+    rho, parts, _ = method().budget
     assert parts == 8 + START_PARTS
     assert rho * parts == rho_of(8, 1e-6)
 

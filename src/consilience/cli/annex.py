@@ -57,7 +57,7 @@ UNPROTECTED_BY_CONTRACT = (
     "The limits on files do not apply: only the number of rows, the questions and their cost are limited.",
 )
 UNPROTECTED_BY_NOISE = (
-    "The guarantee is for one row of one site. For a person with several rows, here or elsewhere, ε is larger.",
+    "The guarantee is for what is named above, at one site. For a person with more rows, here or there, ε is larger.",
     "What left this site without noise is not covered; 'consilience site budget' lists it.",
     "That the site takes part, its columns, the study, and when it answers are not covered.",
     "What the group as a whole is like is learned: that is the purpose, and it tells something of each of its people.",
@@ -127,8 +127,8 @@ def _of_contract(folder: SiteFolder, study: Study, policy: Policy) -> dict[str, 
 def _of_noise(folder: SiteFolder, study: Study, policy: Policy) -> dict[str, Iterable[str]]:
     """Return the sections of answers with noise."""
     privacy, budget = study.privacy, method_of(study).budget
-    parts = 0 if budget is None else budget[1]
-    said = "" if privacy is None else f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g} for each {privacy.unit}"
+    parts, unit = (0, "row") if budget is None else (budget.parts, budget.unit)
+    said = "" if privacy is None else f"ε = {privacy.epsilon:g}, δ = {privacy.delta:g} for each {unit}"
     sent = "in one file" if study.is_noisy_file else "in one file for each round"
     return {
         "The answers": [

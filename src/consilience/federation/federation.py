@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import replace
 from difflib import get_close_matches
-from fractions import Fraction
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +40,7 @@ from consilience.messages import Dialogue, Failure, FailureCode, LogLikelihood, 
 from consilience.methods import FederatedEM, Method, Task
 from consilience.model import Rows
 from consilience.model.contributions import refusal
+from consilience.numerics.budget import Budget
 from consilience.runs import EngineOverSites, Journal, Run, RunOptions, run
 from consilience.runs.run import RunKeywords
 from consilience.site import Site
@@ -561,7 +561,7 @@ class Federation:
         return build_models(models, done)
 
 
-def with_budgets(sites: Sequence[Site], budget: tuple[Fraction, int], options: RunOptions) -> list[Site]:
+def with_budgets(sites: Sequence[Site], budget: Budget, options: RunOptions) -> list[Site]:
     """Return the sites with an account each, for one run; raise an error for rows that cannot have one.
 
     On another engine each answer is drawn where the site is, and the account goes there with the question: a run asks
@@ -571,10 +571,11 @@ def with_budgets(sites: Sequence[Site], budget: tuple[Fraction, int], options: R
         raise InvalidInputError(
             "a method with noise keeps no journal: a run that is resumed would spend its budget again"
         )
+    of_persons = budget.rows_each is not None
     for site in sites:
         columns = site.data if isinstance(site.data, Rows) else site.data.columns
         sized = "rows have exposures or trials, which are not simulated: leave them out"
-        if reason := refusal(columns) or sized * (columns.exposure is not None):
+        if reason := refusal(columns, of_persons=of_persons) or sized * (columns.exposure is not None):
             raise InvalidInputError(f"this method does not serve these rows: {reason}")
     return [site.private(*budget) for site in sites]
 

@@ -97,7 +97,7 @@ class NoisePrivacy(Part):
     mechanism: Literal["discrete Gaussian noise"]
     epsilon: Finite
     delta: Finite
-    unit: Literal["row"]
+    unit: Annotated[str, StringConstraints(pattern=r"^(row|person with \d{1,5} rows?)$")]
     rho: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,100}/[0-9]{1,100}$")]
 
 

@@ -293,8 +293,11 @@ def forecast(mixture: Mixture, X: Array, n: float, rhos: Sequence[float], sites:
     return Forecast.at(step, n, planned_noise(step, rhos, sites))
 
 
-def planned_noise(step: PublicStep, rhos: Sequence[float], sites: int = 1) -> float:
-    """Return the variance of the noise in the mean of the last steps, from the budgets ρ of the rounds at each site."""
+def planned_noise(step: PublicStep, rhos: Sequence[float], sites: int = 1, rows_each: int = 1) -> float:
+    """Return the variance of the noise in the mean of the last steps, from the budgets ρ of the rounds at each site.
+
+    ``rows_each`` is the number of rows of a person that count.
+    """
     last = list(rhos[-AVERAGED:])
-    Delta = total_sensitivity(step.mixture.parameter_count)
+    Delta = rows_each * total_sensitivity(step.mixture.parameter_count)
     return averaged_noise([sites * (Delta * step.unit) ** 2 / (2 * rho) for rho in last], last)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -27,8 +28,10 @@ from consilience.kit.study_model import estimators_of, method_of, task_of
 from consilience.messages import Failure, FailureCode, FitSite, PrivateSteps, decode, encode
 from consilience.methods import Method, OneShot, PrivateScoring
 from consilience.model import Mixture
+from consilience.numerics.budget import Budget
 from consilience.runs import EngineOverSites, Limits, Reply, RunOptions, digest, run
 from consilience.site import Site
+from consilience.site.account import Account
 
 
 class SiteFiles:
@@ -194,9 +197,15 @@ def sites_of(study: Study, tables: Mapping[str, pa.Table]) -> list[Site]:
     """Return the sites of a study from their tables, by name; with clients or with a budget if the method needs it."""
     method = method_of(study)
     if method.budget is not None:
-        return [Site(name, private_rows(study, tables[name]).rows).private(*method.budget) for name in sorted(tables)]
+        return [private_site(study, name, tables[name], method.budget) for name in sorted(tables)]
     sites = [Site(name, validate_rows(study, tables[name])) for name in sorted(tables)]
     return [site.by_client() for site in sites] if method.by_client else sites
+
+
+def private_site(study: Study, name: str, table: pa.Table, budget: Budget) -> Site:
+    """Return a site with a budget, of which the rows of each person that count are known."""
+    account = Account(budget.rho, budget.parts, budget.rows_each or 1)
+    return Site(name, private_rows(study, table).rows, key=secrets.token_bytes(32), account=account)
 
 
 def run_study(

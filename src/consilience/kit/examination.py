@@ -85,7 +85,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a study wants of a table: covariates, response, exposure, clients, numbers of rows, and the cohort."""
+    """What a study wants of a table: columns of the model, of clients and persons, numbers of rows, and the cohort."""
 
     covariates: Dictionary
     response: Column
@@ -94,6 +94,7 @@ class Wanted:
     min_rows: int = 1
     max_rows: int = 10**12
     cohort: tuple[Criterion, ...] = ()
+    persons: str | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -102,8 +103,8 @@ class Wanted:
 
     @property
     def read(self) -> tuple[Column, ...]:
-        """All columns that are read, with the names of clients."""
-        return (*self.columns, *(() if self.clients is None else (Column(self.clients),)))
+        """All columns that are read, with the names of clients and of persons."""
+        return (*self.columns, *(Column(name) for name in (self.clients, self.persons) if name is not None))
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,8 @@ def examine_table(table: pa.Table, wanted: Wanted) -> Examination:
         if (found.code, column.name) not in said and (not stopped or found.code in OF_KIND)
     ]
     findings += _client_findings(rows, wanted.clients)
+    if wanted.persons is not None and table.column_names.count(wanted.persons) != 1:
+        findings.append(_not_one(table, wanted.persons))
     if any(found.is_error for found in findings):
         return Examination(tuple(findings), table.num_rows, 0)
     flow = Flow.of(table, wanted.cohort, wanted.columns)

@@ -132,7 +132,8 @@ class StudyForecast:
             return 0.0
         shares = self._shares(far=far)
         rho = float(rho_of(epsilon, self.terms.delta)) / sum(shares)
-        return planned_noise(self.step, [rho * share for share in shares], sites)
+        rows_each = 1 if self.terms.persons is None else self.terms.persons.rows
+        return planned_noise(self.step, [rho * share for share in shares], sites, rows_each)
 
     def _shares(self, *, far: bool) -> tuple[int, ...]:
         if self.terms.exchange == "file":

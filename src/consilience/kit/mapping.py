@@ -198,8 +198,9 @@ def read_mapped(path: Any, study: Study, mapping: TableMapping | None, *, as_tex
 
 
 def _columns_of(study: Study) -> list[Column]:
-    clients = [Column(study.model.clients)] if study.model.clients else []
-    return [*(column.column() for column in study.columns), *clients]
+    persons = None if study.persons is None else study.persons.column
+    labels = [Column(name) for name in (study.model.clients, persons) if name is not None]
+    return [*(column.column() for column in study.columns), *labels]
 
 
 def map_table(table: pa.Table, mapping: TableMapping, columns: Sequence[Column]) -> pa.Table:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from consilience.columns import Column
@@ -20,8 +21,8 @@ from consilience.data.file_columns import numbers_in
 from consilience.errors import InvalidInputError
 from consilience.kit.cohort import criteria_of, in_cohort
 from consilience.kit.row_tags import missing_in, whole_column
-from consilience.kit.study import Study
-from consilience.model import Rows
+from consilience.kit.study import PersonUnit, Study
+from consilience.model import Groups, Rows
 from consilience.numerics.arrays import Array, Mask
 
 
@@ -41,6 +42,8 @@ class PrivateRows:
         Number of rows that are left out because a value is missing.
     outside : int
         Number of rows that are not in the cohort.
+    further : int
+        Number of rows that are left out since enough rows of the same person count.
     """
 
     rows: Rows
@@ -48,6 +51,7 @@ class PrivateRows:
     zeros: int
     dropped: int
     outside: int = 0
+    further: int = 0
 
     @property
     def told(self) -> list[str]:
@@ -56,7 +60,9 @@ class PrivateRows:
         found = [f"{self.zeros:,} of {self.rows.n:,} rows do not fit the study and count as zeros: {cells}."]
         left = [f"{self.dropped:,} rows are left out, since a value is missing."]
         others = [f"{self.outside:,} rows are not in the cohort, and contribute nothing."]
-        return found * bool(self.zeros) + left * bool(self.dropped) + others * bool(self.outside)
+        more = [f"{self.further:,} rows are left out, since enough rows of the same person count."]
+        said = ((found, self.zeros), (left, self.dropped), (others, self.outside), (more, self.further))
+        return [line for lines, count in said if count for line in lines]
 
 
 def private_rows(study: Study, table: pa.Table) -> PrivateRows:
@@ -69,11 +75,10 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
     """
     covariates, response = study.covariates.columns, study.response
     criteria = criteria_of(study)
-    for column in (*covariates, response, *(each.column for each in criteria)):
-        if table.column_names.count(column.name) != 1:
-            raise InvalidInputError(
-                f"the table has no column {column.name!r}, or several: export it once, by this name"
-            )
+    names = [column.name for column in (*covariates, response, *(each.column for each in criteria))]
+    for name in names if study.persons is None else [*names, study.persons.column]:
+        if table.column_names.count(name) != 1:
+            raise InvalidInputError(f"the table has no column {name!r}, or several: export it once, by this name")
     outside = ~in_cohort(table, criteria)
     dropped, unfit = np.zeros(table.num_rows, dtype=bool), np.zeros(table.num_rows, dtype=bool)
     counts: dict[str, int] = {}
@@ -89,9 +94,27 @@ def private_rows(study: Study, table: pa.Table) -> PrivateRows:
         read.append(values)
     found = np.concatenate(read)  # (d + 1, n)
     found[:, unfit] = np.nan
-    kept = np.ascontiguousarray(found[:, ~(dropped | outside)])
-    rows = Rows(kept[:-1].T, kept[-1:].T)
-    return PrivateRows(rows, counts, int(np.sum(unfit & ~dropped)), int(dropped.sum()), int(outside.sum()))
+    kept = ~(dropped | outside)
+    further = kept & ~_counted(table, study.persons, kept)
+    kept &= ~further
+    inside = np.ascontiguousarray(found[:, kept])
+    rows = Rows(inside[:-1].T, inside[-1:].T)
+    sizes = (int(np.sum(each)) for each in (unfit & kept, dropped, outside, further))
+    return PrivateRows(rows, counts, *sizes)
+
+
+def _counted(table: pa.Table, persons: PersonUnit | None, kept: Mask) -> Mask:
+    """Mark the first rows of each person among those that are kept, as many as count; all rows without persons.
+
+    Rows without a label are those of one person.
+    """
+    if persons is None:
+        return kept
+    labels = whole_column(table, persons.column).filter(pa.array(kept))
+    codes = pc.dictionary_encode(labels, null_encoding="encode").indices.to_numpy(zero_copy_only=False)
+    counted = kept.copy()
+    counted[kept] = Groups.of(codes).first_of_each(persons.rows)
+    return counted
 
 
 def read_cells(values: pa.Array, column: Column, classes: tuple[object, ...] | None) -> tuple[Array, Mask, Mask]:

@@ -41,7 +41,8 @@ def wanted_of(study: Study) -> Wanted:
     """Return what a study wants of a table."""
     exposure = next((each.column() for each in study.columns if each.name == study.model.exposure), None)
     limits = (study.minimum.rows, study.max_rows)
-    return Wanted(study.covariates, study.response, exposure, study.model.clients, *limits, criteria_of(study))
+    persons = None if study.persons is None else study.persons.column
+    return Wanted(study.covariates, study.response, exposure, study.model.clients, *limits, criteria_of(study), persons)
 
 
 def examine_for_study(study: Study, table: pa.Table) -> Examination:

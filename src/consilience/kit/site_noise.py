@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from consilience.kit.study_model import method_of, task_of
 from consilience.messages import NoisySteps, decode, encode
 from consilience.methods import PrivateScoring
 from consilience.model import Mixture
+from consilience.numerics.budget import Budget
 from consilience.site import respond
 from consilience.site.account import question_hash
 
@@ -107,9 +107,8 @@ def draft_steps(
     run = content_hash({"study": study.identity, "exchange": "file"})
     part = RunPart(run, 1, question_hash(question), "" if source is None else str(source.resolve()), approved_by)
     site = open_private(folder, study, table, part)
-    rho = method.budget[0] * method.budget[1]
-    told = (*mapped_by(mapping)[1:], *site.told, cost_line(folder, policy.privacy, rho))
-    return NoisyDraft(told, partial(_draw, site, question, rho, tags, mapping))
+    told = (*mapped_by(mapping)[1:], *site.told, cost_line(folder, policy.privacy, method.budget.whole))
+    return NoisyDraft(told, partial(_draw, site, question, method.budget, tags, mapping))
 
 
 def _kept(folder: SiteFolder, study: Study) -> ledger.Entry | None:
@@ -122,15 +121,16 @@ def _kept(folder: SiteFolder, study: Study) -> ledger.Entry | None:
     return found[-1] if found else None
 
 
-def _draw(site: PrivateSite, question: bytes, rho: Fraction, tags: RowTags, mapping: TableMapping | None) -> FitAtSite:
+def _draw(site: PrivateSite, question: bytes, budget: Budget, tags: RowTags, mapping: TableMapping | None) -> FitAtSite:
     """Charge and draw the sums, and keep them in the folder of the site."""
+    rho, unit = budget.whole, budget.unit
     folder, study = site.folder, site.study
     steps = decode(respond(question, site.site))
     if not isinstance(steps, NoisySteps) or study.privacy is None:
         why = site.site.reasons[-1][1] if site.site.reasons else "it is not known why"
         raise RefusedError(f"the steps have no end here, and nothing leaves; what was charged is spent: {why}")
     policy, privacy = Policy.from_text(folder.policy), study.privacy
-    stated = {"epsilon": privacy.epsilon, "delta": privacy.delta, "unit": privacy.unit, "rho": fraction_text(rho)}
+    stated = {"epsilon": privacy.epsilon, "delta": privacy.delta, "unit": unit, "rho": fraction_text(rho)}
     evidence = {"policy": policy.identity, "profile": policy.profile_text}
     file = NoisyFile(study.identity, folder.name, terms_of(study), steps, stated, evidence)
     report = FitReport(study.name, file, (), notes=tuple(site.told), mapped=mapped_by(mapping))

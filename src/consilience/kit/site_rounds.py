@@ -24,11 +24,11 @@ from consilience.kit.private_rows import private_rows
 from consilience.kit.row_tags import row_tags
 from consilience.kit.site_fit import validate_rows, wanted_of
 from consilience.kit.spending import NOISE, charge, charges_in, check_spending, check_study, spent_in
-from consilience.kit.study import PrivacyTerms, Study
+from consilience.kit.study import Study
 from consilience.kit.study_model import method_of
 from consilience.messages import Failure, FailureCode, Masked, PrivateScores, PrivateSquares, decode, encode
 from consilience.messages.table import decode_question
-from consilience.model.contributions import refusal, total_sensitivity
+from consilience.model.contributions import refusal
 from consilience.numerics.budget import noise_variance, shared_variance
 from consilience.site import Site, respond
 from consilience.site.account import Account, question_hash
@@ -317,7 +317,7 @@ def ledger_account(  # noqa: PLR0917 - what a charge names
     budget = method_of(study).budget
     if budget is None:
         raise InvalidInputError("the method of the study has no budget")
-    rho, parts = budget
+    rho, parts, rows_each = budget
     mine = [each.entry.details for each in charges_in(folder) if each.entry.details.get("run") == part.run]
     charged = {int(details["place"]): str(details["question"]) for details in mine}
     if len(charged) < parts:
@@ -328,22 +328,18 @@ def ledger_account(  # noqa: PLR0917 - what a charge names
         asked = found.question if isinstance(found, Masked) else found
         if not isinstance(asked, PrivateScores | PrivateSquares):
             raise InvalidInputError("only sums with noise are charged")
-        sensitivity = total_sensitivity(asked.size)
+        sensitivity = account.sensitivity(asked.size)
         variance, masked = noise_variance(sensitivity, rho), {}
         if isinstance(found, Masked) and masks is not None:
             variance = shared_variance(sensitivity, rho, len(found.sites), masks.colluding)
             masked = {"sums": "masked", "sites": list(found.sites), "colluding": masks.colluding}
         what = {
             "study": study.identity, "run": part.run, "number": part.number, "place": place,
-            "question": question_hash(question), "unit": unit_of(study.privacy), "sensitivity": sensitivity,
+            "question": question_hash(question), "unit": budget.unit, "sensitivity": sensitivity,
             "variance": variance, "tags": tags, "table": part.table,
             "approved_by": part.approved_by, **masked,
         }  # fmt: skip
         charge(folder, rules, rho, what)
 
-    return Account(rho, parts, charged, record)
-
-
-def unit_of(privacy: PrivacyTerms | None) -> str:
-    """Return the unit of a study with noise."""
-    return "" if privacy is None else privacy.unit
+    account = Account(rho, parts, rows_each or 1, charged, record)
+    return account

@@ -217,14 +217,29 @@ class MethodOf(Part):
         return self.name == "OneShot" and self.settings.get("refine", 1) == 0
 
 
+class PersonUnit(Part):
+    """Persons as what is protected.
+
+    Parameters
+    ----------
+    column : str
+        Column of the tables that tells persons apart. It is read at the site, and nothing of it leaves.
+    rows : int
+        Number of rows of a person that count, the first in the order of the table.
+    """
+
+    column: Shown
+    rows: Annotated[int, Field(ge=1, le=10_000)] = 1
+
+
 class PrivacyTerms(Part):
     """What a study with noise may disclose at each site: (ε, δ)-differential privacy.
 
     Parameters
     ----------
     epsilon, delta : float
-    unit : {"row"}
-        What is protected: one row, added or removed.
+    unit : {"row"} or PersonUnit
+        What is protected: one row, added or removed, or all rows of one person.
     exchange : {"rounds", "file"}, optional
         Whether sites answer in rounds, as without the word, or send one file.
     rounds : int
@@ -241,12 +256,17 @@ class PrivacyTerms(Part):
 
     epsilon: Annotated[Finite, Field(gt=0)]
     delta: Annotated[Finite, Field(gt=0)] = 1e-6
-    unit: Literal["row"] = "row"
+    unit: Literal["row"] | PersonUnit = "row"
     exchange: Literal["rounds", "file"] | None = None
     rounds: Annotated[int, Field(ge=1, le=100)] = 5
     start: Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64}|private)$")] | None = None
     sums: Literal["masked"] | None = None
     colluding: Annotated[int, Field(ge=0, le=10_000)] | None = None
+
+    @property
+    def persons(self) -> PersonUnit | None:
+        """The persons that are protected; None if rows are."""
+        return self.unit if isinstance(self.unit, PersonUnit) else None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -316,6 +336,8 @@ class Study(TomlFile):
         self._check_response()
         if self.model.clients in names:
             raise ValueError(f"model.clients: {self.model.clients} is listed among the columns: leave it out there")
+        if self.persons is not None and self.persons.column in names:
+            raise ValueError(f"privacy.unit: {self.persons.column} is listed among the columns: leave it out there")
         for column in self.columns:
             column.column()
         self._check_cohort()
@@ -327,6 +349,11 @@ class Study(TomlFile):
     def is_one_file(self) -> bool:
         """Whether a site sends one file; otherwise it answers in rounds."""
         return self.method is None or self.method.is_one_file or self.is_noisy_file
+
+    @property
+    def persons(self) -> PersonUnit | None:
+        """The persons that a study with noise protects; None if it protects rows, or has no noise."""
+        return None if self.privacy is None else self.privacy.persons
 
     @property
     def is_noisy_file(self) -> bool:

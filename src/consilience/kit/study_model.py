@@ -100,7 +100,9 @@ def private_method(study: Study, privacy: PrivacyTerms) -> PrivateScoring:
     more = {name: value for name, value in stated.items() if value is not None}
     if privacy.start == "private":
         more |= {"start": "private", "response": study.response_range}
-    return PrivateScoring(privacy.epsilon, privacy.delta, privacy.unit, privacy.rounds, covariates=X, **more)
+    if privacy.persons is not None:
+        more |= {"unit": "person", "rows_each": privacy.persons.rows}
+    return PrivateScoring(privacy.epsilon, privacy.delta, rounds=privacy.rounds, covariates=X, **more)
 
 
 def _is_alike(value: Any, default: Any) -> bool:

@@ -42,7 +42,7 @@ from consilience.methods.task import Method, Task, check_whole
 from consilience.model import Mixture, Rows, expect
 from consilience.model.summary import column_summary
 from consilience.numerics.arrays import Array
-from consilience.numerics.budget import check_delta, rho_of
+from consilience.numerics.budget import Budget, check_delta, rho_of
 
 FAR = 3.0
 """q of the first total, without noise about the squared distance of the start, above which more steps are taken."""
@@ -68,13 +68,13 @@ NO_COVARIATES = (
 
 @dataclass(frozen=True)
 class Privacy:
-    """What a run may have disclosed about a row: (ε, δ)-differential privacy at each site.
+    """What a run may have disclosed about a row or a person: (ε, δ)-differential privacy at each site.
 
     Parameters
     ----------
     epsilon, delta : float
     unit : str
-        What is protected: ``"row"``.
+        What is protected: ``"row"``, or a person of whom so many rows count, ``"person with 4 rows"``.
     rhos : tuple of Fraction
         ρ of each round at each site, or of its one file; they add.
     sums : {"each", "masked"}
@@ -177,8 +177,8 @@ class ScoredRound(NoisyTotal):
 class PrivateScoring(Method):
     """Maximum likelihood with differential privacy for each row, whatever the coordinator asks.
 
-    Whatever a site sends is (ε, δ)-differentially private for one row added or removed. The guarantee is that of each
-    site's own rows; the rows of a person who has some at several sites, or several at one, are several rows.
+    Whatever a site sends is (ε, δ)-differentially private for one row added or removed, or for all rows of one person.
+    The guarantee is that of each site's own rows: of a person who has some at several sites, ρ of the sites adds.
 
     Parameters
     ----------
@@ -186,8 +186,12 @@ class PrivateScoring(Method):
         ε; 1 is strict, 8 is lax.
     delta : float
         δ; below one in the number of rows.
-    unit : {"row"}
-        What is protected.
+    unit : {"row", "person"}
+        What is protected. Persons are the clusters of the rows.
+    rows_each : int
+        For persons: number of rows of a person that count, the first in the order of the table; the others are left
+        out. The noise is so many times as large. If it is above 1, standard errors take the rows of a person as
+        independent.
     rounds : int
         Number of steps in rounds. If the first total says that the start is far, the same budget is spent on more and
         shorter steps.
@@ -213,8 +217,8 @@ class PrivateScoring(Method):
 
     Examples
     --------
-    >>> rho, parts = PrivateScoring(epsilon=3, covariates=np.zeros((2, 1))).budget
-    >>> round(float(rho * parts), 4), parts
+    >>> budget = PrivateScoring(epsilon=3, covariates=np.zeros((2, 1))).budget
+    >>> round(float(budget.whole), 4), budget.parts
     (0.1851, 8)
     """
 
@@ -222,6 +226,7 @@ class PrivateScoring(Method):
     delta: float = 1e-6
     unit: str = "row"
     rounds: int = 5
+    rows_each: int = 1
     start: Any = None
     sums: str = "each"
     colluding: int = 1
@@ -233,8 +238,11 @@ class PrivateScoring(Method):
         check_delta(self.delta)
         check_whole("rounds", self.rounds)
         rho_of(self.epsilon, self.delta)
-        if self.unit != "row":
-            raise InvalidInputError(f"unit={self.unit!r}: expected 'row'; groups and persons are not protected as such")
+        if self.unit not in ("row", "person"):
+            raise InvalidInputError(f"unit={self.unit!r}: expected 'row' or 'person'; groups are not protected as such")
+        check_whole("rows_each", self.rows_each)
+        if self.unit == "row" and self.rows_each != 1:
+            raise InvalidInputError("rows_each is for unit='person': a row is one row")
         if self.exchange not in get_args(Exchange):
             raise InvalidInputError(f"exchange={self.exchange!r}: expected 'rounds' or 'file'")
         if self.covariates is None:
@@ -250,12 +258,13 @@ class PrivateScoring(Method):
         check_whole("colluding", self.colluding, "a whole number", least=0)
 
     @property
-    def budget(self) -> tuple[Fraction, int]:
-        """ρ of each part of the budget of a site, and the number of parts."""
-        if self.exchange == "file":
-            return rho_of(self.epsilon, self.delta) / PARTS, PARTS
-        parts = sum(share for _, share in self.plan) + (START_PARTS if self.is_private_start else 0)
-        return rho_of(self.epsilon, self.delta) / parts, parts
+    def budget(self) -> Budget:
+        """What each site may spend."""
+        parts = PARTS
+        if self.exchange == "rounds":
+            parts = sum(share for _, share in self.plan) + (START_PARTS if self.is_private_start else 0)
+        rows_each = self.rows_each if self.unit == "person" else None
+        return Budget(rho_of(self.epsilon, self.delta) / parts, parts, rows_each)
 
     @property
     def is_private_start(self) -> bool:
@@ -381,7 +390,7 @@ class PrivateScoring(Method):
     ) -> PrivateFit:
         """Return the fit of what was found, with the reason why it has not settled, and ρ of each answer."""
         unsettled, rhos = verdict
-        privacy = Privacy(self.epsilon, self.delta, self.unit, tuple(rhos), self.sums, self.exchange)
+        privacy = Privacy(self.epsilon, self.delta, self.budget.unit, tuple(rhos), self.sums, self.exchange)
         sentence = f"the last total is {'more' if unsettled else 'no more'} than noise and chance"
         if self.exchange == "file":
             sentence = f"the files {'do not agree' if unsettled else 'agree'} with one mixture up to noise and chance"

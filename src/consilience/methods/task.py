@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from numbers import Integral
 from typing import ClassVar
 
@@ -13,6 +12,7 @@ from consilience.errors import InvalidInputError
 from consilience.fit import Fit, Problem, Specification
 from consilience.messages import Dialogue, FitSite
 from consilience.model import ColumnSummary, Mixture
+from consilience.numerics.budget import Budget
 
 OTHER_ROUNDS = 100
 """Rounds for summaries, starts and reports in the budget of a method."""
@@ -130,8 +130,8 @@ class Method(ABC):
     """Whether sites may be absent in some rounds, so that ``on_drop="skip"`` is allowed."""
 
     @property
-    def budget(self) -> tuple[Fraction, int] | None:
-        """ρ of each part of the budget of a site for noisy answers, and the number of parts; None without noise."""
+    def budget(self) -> Budget | None:
+        """What each site may spend on noisy answers; None without noise."""
         return None
 
     @property

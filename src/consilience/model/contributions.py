@@ -111,12 +111,15 @@ class Columned(Protocol):
     def weight(self) -> object: ...  # noqa: D102
 
 
-def refusal(rows: Columned) -> str:
-    """Return why rows of this form cannot contribute; empty if they can. It does not depend on their values."""
+def refusal(rows: Columned, *, of_persons: bool = False) -> str:
+    """Return why rows of this form cannot contribute; empty if they can. It does not depend on their values.
+
+    Clusters are the persons whose rows are limited before; without persons they have no meaning here.
+    """
     if rows.groups is not None:
         return "private scoring protects single rows, and rows have groups: leave groups out"
-    if rows.clusters is not None:
-        return "private scoring protects single rows, and rows have clusters: leave clusters out"
+    if rows.clusters is not None and not of_persons:
+        return "private scoring protects single rows, and rows have clusters: leave clusters out, or pass unit='person'"
     if rows.weight is not None:
         return "private scoring counts each row once, and rows have weights: leave sample_weight out"
     return ""

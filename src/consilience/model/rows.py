@@ -9,7 +9,7 @@ import numpy as np
 
 from consilience.model.design import Design
 from consilience.model.kernels import NUMPY, Kernel, Workspace, kernel_for
-from consilience.numerics.arrays import Array, IntArray
+from consilience.numerics.arrays import Array, IntArray, Mask
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +98,19 @@ class Groups:
         order = np.argsort(codes, kind="stable")
         sizes = np.bincount(codes)
         return cls(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp), codes.astype(np.intp))
+
+    def first_of_each(self, most: int) -> Mask:
+        """Mark the first ``most`` rows of each group, ``(n,)``.
+
+        Examples
+        --------
+        >>> Groups.of(np.array([7, 3, 7, 7])).first_of_each(2)
+        array([ True,  True,  True, False])
+        """
+        place = np.arange(len(self.order)) - np.repeat(self.bounds[:-1], np.diff(self.bounds))
+        kept = np.empty(len(self.order), dtype=bool)
+        kept[self.order] = place < most
+        return kept
 
     def chunks(self, size: int) -> Iterator[IntArray]:
         """Yield bounds of consecutive groups that together have at most ``size`` rows (or are one group)."""

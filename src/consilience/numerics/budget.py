@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import floor
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
@@ -31,6 +32,41 @@ ORDERS = (-14.0, 30.0)
 """Range of ``log(α - 1)``; every order is valid, and the best one is inside for the budgets below."""
 LEAST, MOST = 1e-6, 1e6
 """Range of ρ; LEAST has ε below 0.01 at δ = 1e-6."""
+
+
+class Budget(NamedTuple):
+    """What a site may spend on the answers of a run.
+
+    Parameters
+    ----------
+    rho : Fraction
+        ρ of each part.
+    parts : int
+        Number of parts, each for one answer.
+    rows_each : int, optional
+        If persons are protected: the largest number of rows of a person that count. None if rows are.
+
+    Examples
+    --------
+    >>> Budget(Fraction(1, 40), 8).whole, Budget(Fraction(1, 40), 8, rows_each=4).unit
+    (Fraction(1, 5), 'person with 4 rows')
+    """
+
+    rho: Fraction
+    parts: int
+    rows_each: int | None = None
+
+    @property
+    def whole(self) -> Fraction:
+        """ρ of all parts."""
+        return self.rho * self.parts
+
+    @property
+    def unit(self) -> str:
+        """What is protected, in words."""
+        if self.rows_each is None:
+            return "row"
+        return f"person with {self.rows_each} row{'s' * (self.rows_each > 1)}"
 
 
 def epsilon_of(rho: Fraction | float, delta: float) -> float:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from consilience.errors import InvalidInputError
 from consilience.messages import FailureCode, SiteError
 from consilience.messages.questions import MaskedSums, NoisySums
+from consilience.model.contributions import total_sensitivity
 
 Sums = TypeVar("Sums", NoisySums, MaskedSums)
 
@@ -31,6 +32,8 @@ class Account:
         ρ of each part.
     parts : int
         Number of parts.
+    rows_each : int
+        Largest number of rows of the unit that is protected: 1 for rows, that of a person for persons.
     charged : mapping of int to str, optional
         Parts that were charged before, with the hash of the question, where an account is kept outside of this process.
     record : callable, optional
@@ -48,6 +51,7 @@ class Account:
 
     rho: Fraction
     parts: int
+    rows_each: int = 1
     charged: Mapping[int, str] = field(default_factory=dict, repr=False)
     record: Callable[[int, bytes], None] | None = field(default=None, repr=False)
     _charged: dict[int, str] = field(default_factory=dict, init=False, repr=False)
@@ -55,20 +59,26 @@ class Account:
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.rho <= 0 or self.parts < 1:
-            raise InvalidInputError(f"rho={self.rho}, parts={self.parts}: expected positive numbers")
+        if self.rho <= 0 or self.parts < 1 or self.rows_each < 1:
+            raise InvalidInputError(
+                f"rho={self.rho}, parts={self.parts}, rows_each={self.rows_each}: expected positive numbers"
+            )
         self._charged = dict(self.charged)
 
     def __reduce__(self) -> Any:
         """Return what a process needs that answers in place of this one: the budget and what is charged."""
         if self.record is not None:
             raise TypeError("an account in a ledger is not copied into other processes")
-        return Account, (self.rho, self.parts, dict(self._charged))
+        return Account, (self.rho, self.parts, self.rows_each, dict(self._charged))
 
     @property
     def spent(self) -> Fraction:
         """ρ of all parts that were charged."""
         return self.rho * len(self._charged)
+
+    def sensitivity(self, P: int) -> int:
+        """Return the largest change of the sums over rows, of P parameters, by all rows of one protected unit."""
+        return self.rows_each * total_sensitivity(P)
 
     def answer(self, place: int, question: bytes, draw: Callable[[Fraction], Sums]) -> Sums:
         """Charge a part of the budget, then return ``draw(rho)``; return what was drawn for the same question before.

@@ -21,7 +21,7 @@ from consilience.messages.codec import OtherFormatError
 from consilience.messages.questions import Answer
 from consilience.messages.table import decode_question, receive, row_of
 from consilience.model import ColumnSummary, Rows, Statistics
-from consilience.model.contributions import private_total, total_sensitivity
+from consilience.model.contributions import private_total
 from consilience.model.rows import sample_labels
 from consilience.model.squares import square_total
 from consilience.numerics.budget import noise_variance, shared_variance
@@ -113,10 +113,11 @@ PrivateSum = questions.PrivateScores | questions.PrivateSquares
 def _private_sum(question: PrivateSum, site: Site) -> questions.NoisySums:
     """Add up the contributions of all rows, and add discrete Gaussian noise of the site's budget."""
     assert site.account is not None  # noqa: S101 - for the type checker: check_private has looked
+    sensitivity = site.account.sensitivity(question.size)
 
     def draw(rho: Fraction) -> questions.NoisySums:
         total = total_over(question, site)
-        variance = noise_variance(total_sensitivity(question.size), rho)
+        variance = noise_variance(sensitivity, rho)
         noise = discrete_gaussian(variance, len(total))
         return questions.NoisySums(tuple(map(add, total, noise)), question.clip, variance)
 
@@ -127,7 +128,7 @@ def _masked(question: questions.Masked, site: Site) -> questions.MaskedSums:
     """Add this site's share of the noise to its sums, and mask them."""
     assert site.account is not None and site.masks is not None  # noqa: S101, PT018 - for the type checker, as above
     asked, sites, colluding = question.question, question.sites, site.masks.colluding
-    sensitivity = total_sensitivity(asked.size)
+    sensitivity = site.account.sensitivity(asked.size)
     masks = site.masks.drawn(asked.size + 1, sites, encode(question))  # what fails is not charged
 
     def draw(rho: Fraction) -> questions.MaskedSums:

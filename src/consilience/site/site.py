@@ -214,8 +214,10 @@ class Site:
             return self
         return Site(self.name, self._kept, key=self.key, traces=self.traces, reasons=self.reasons)
 
-    def private(self, rho: Fraction, parts: int) -> Site:
+    def private(self, rho: Fraction, parts: int, rows_each: int | None = None) -> Site:
         """Return the same site with a new account, and a new secret of its fingerprint.
+
+        If persons are protected, who are the clusters of the rows, no more than ``rows_each`` rows of each are kept.
 
         Examples
         --------
@@ -223,7 +225,9 @@ class Site:
         >>> site.private(Fraction(1, 40), parts=8).account.parts
         8
         """
-        return replace(self, account=Account(rho, parts), key=secrets.token_bytes(32))
+        account = Account(rho, parts, rows_each or 1)
+        data = self.data if rows_each is None else first_of_clusters(self.data, rows_each)
+        return replace(self, data=data, account=account, key=secrets.token_bytes(32))
 
     def by_client(self) -> Site:
         """Return the same site with its groups as clients; without groups all its rows are one client."""
@@ -312,6 +316,15 @@ def _joined_groups(parts: list[Groups]) -> Groups:
         np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp),
         np.concatenate([part.codes + first for part, first in zip(parts, codes, strict=False)]),
     )
+
+
+def first_of_clusters(rows: Rows | Shard, most: int) -> Rows:
+    """Return the first ``most`` rows of each cluster, without clusters."""
+    if not isinstance(rows, Rows):
+        raise InvalidInputError("unit='person' is for rows in memory: the rows of a person may be in several chunks")
+    if rows.clusters is None:
+        raise InvalidInputError("unit='person' needs to know whose rows they are: pass the persons as clusters")
+    return replace(rows.take(np.flatnonzero(rows.clusters.first_of_each(most))), clusters=None)
 
 
 def check_label_count(sites: Sequence[Site], K: int) -> None:
