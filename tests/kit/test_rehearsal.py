@@ -16,6 +16,7 @@ from consilience.kit.rehearsal import noise_lines, rehearse
 from consilience.kit.release import last_fit
 from consilience.kit.site_fit import fit_at_site
 from consilience.kit.spending import charge, spent_in
+from consilience.kit.study import Study
 from consilience.numerics.budget import rho_of
 from mail_office import PRIVATE, TABLES, start, study_with, with_noise
 
@@ -58,6 +59,14 @@ def test_noise_is_rehearsed_with_budget_and_forecast_and_nothing_is_spent(folder
     assert "spent ε = 0 of 8; a whole run of 8 sums would make it 3" in said
     assert "899 rows alone" in said
     assert "2,399 rows at 3 sites" in said
+
+
+def test_a_column_that_is_not_as_the_dictionary_says_is_told_at_the_site(folder: SiteFolder) -> None:
+    assert not [line for line in rehearse(folder, PRIVATE, TABLES["ash"]).told if "the study counts on" in line]
+    text = PRIVATE.to_text().replace("centre = 60.0", "centre = 30.0")
+    (said,) = [line for line in rehearse(folder, Study.from_text(text), TABLES["ash"]).told if "counts on" in line]
+    assert said.startswith("age: mean ")
+    assert "the study counts on 3" in said  # the mean of a normal around 30 that is cut at 18
 
 
 def test_a_start_that_is_far_from_the_rows_is_said_to_be(folder: SiteFolder) -> None:

@@ -18,6 +18,10 @@ WITHIN = 6.0
 """Standard deviations in the range of a column that states no centre and scale."""
 TRIES = 20
 """Times that values outside the range are drawn again."""
+DRAWN = 4000
+"""Number of rows that are drawn to compare a site with."""
+APART, RATIO = 1.0, 2.0
+"""Difference of means in standard deviations, and ratio of standard deviations, above which columns are unlike."""
 
 
 def draw_covariates(dictionary: Dictionary, m: int, rng: np.random.Generator) -> Array:
@@ -44,6 +48,49 @@ def draw_covariates(dictionary: Dictionary, m: int, rng: np.random.Generator) ->
         for column in dictionary.columns
     ]
     return np.concatenate(parts, axis=1) if parts else np.empty((m, 0))
+
+
+def unlike_columns(dictionary: Dictionary, X: Array) -> list[str]:
+    """Return sentences about the numbers of a site that are not as the dictionary describes them.
+
+    They are for the people at the site: whether there is one depends on the rows.
+
+    Parameters
+    ----------
+    dictionary : Dictionary
+    X : (n, d) array
+        Covariates of the site.
+
+    Examples
+    --------
+    >>> from consilience.columns import Rule
+    >>> crp = Dictionary((Column("crp", rule=Rule("mg/l", 0.0, 600.0)),))
+    >>> X = np.random.default_rng(0).gamma(2, 10, size=(500, 1))
+    >>> [line.split(":")[0] for line in unlike_columns(crp, X)]
+    ['crp']
+    """
+    if len(X) < 2:
+        return []
+    public, place, said = draw_covariates(dictionary, DRAWN, np.random.default_rng(0)), 0, []
+    for column in dictionary.columns:
+        if not column.is_category:
+            here, there = ((float(each[:, place].mean()), float(each[:, place].std())) for each in (X, public))
+            ratio = here[1] / there[1] if there[1] > 0 else np.inf
+            if abs(here[0] - there[0]) > APART * there[1] or not 1 / RATIO <= ratio <= RATIO:
+                said.append(_unlike(column, here, there))
+        place += len(column.levels) - 1 if column.is_category else 1
+    return said
+
+
+def _unlike(column: Column, here: tuple[float, float], there: tuple[float, float]) -> str:
+    rule = column.rule
+    mean, spread = rule.centre + rule.scale * here[0], rule.scale * here[1]
+    of = "" if rule.transform == "none" else f" of {rule.transform}"
+    return (
+        f"{column.name}: mean {mean:.3g} and standard deviation {spread:.3g}{of} here, and the study counts on "
+        f"{rule.centre + rule.scale * there[0]:.3g} and {rule.scale * there[1]:.3g}. Steps and standard errors are "
+        "computed for what it counts on: a run may not settle. If other sites are alike, propose centre and scale."
+    )
 
 
 def _numbers(column: Column, m: int, rng: np.random.Generator) -> Array:

@@ -18,6 +18,7 @@ from consilience.kit.forecast import StudyForecast, forecast_study, say_outlook
 from consilience.kit.mapping import TableMapping
 from consilience.kit.policy.policy import Policy
 from consilience.kit.private_rows import PrivateRows, private_rows
+from consilience.kit.public_covariates import unlike_columns
 from consilience.kit.release import FitReport
 from consilience.kit.site_fit import check_one_file, consider_fit, validate_rows
 from consilience.kit.spending import check_spending, check_study, spent_in
@@ -150,7 +151,9 @@ def _with_noise(
     before, after = (epsilon_of(each, rules.max_delta) for each in (spent, spent + rho * parts))
     sites = (max(valid, 1), *others)
     noise = NoiseRehearsal(before, after, rules.max_epsilon_ever, parts, forecast, sites, away)
-    return Rehearsal(study.way, valid, why, tuple(read.told) or ("All cells fit the study.",), None, noise)
+    inside = read.rows.X[np.all(np.isfinite(read.rows.X), axis=1)]
+    told = (*(read.told or ("All cells fit the study.",)), *unlike_columns(study.covariates, inside))
+    return Rehearsal(study.way, valid, why, told, None, noise)
 
 
 def _check_noise(study: Study, policy: Policy, spent: Fraction, more: Fraction) -> None:
