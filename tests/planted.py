@@ -27,7 +27,6 @@ LANE = ("-m", "not long and not published")
 class Defect:
     """An edit of one place, and the tests that must fail with it."""
 
-    number: int
     name: str
     file: str  # below the package
     old: str  # occurs once in the file
@@ -42,7 +41,6 @@ class Defect:
 DEFECTS = (
     # ------------------------------------------------------------------ mathematics
     Defect(
-        1,
         "k-means ignores weights",
         "numerics/kmeans.py",
         "np.arange(k)) * weight[:, None]",
@@ -50,7 +48,6 @@ DEFECTS = (
         "numerics/test_kmeans.py",
     ),
     Defect(
-        2,
         "a bounded covariance without its factor",
         "numerics/linalg.py",
         "root = L @ vectors",
@@ -58,7 +55,6 @@ DEFECTS = (
         "numerics/test_linalg.py",
     ),
     Defect(
-        3,
         "sign of the Poisson score",
         "model/families/poisson.py",
         "Scores(at.residual[:, None]",
@@ -66,7 +62,6 @@ DEFECTS = (
         "model/test_information.py",
     ),
     Defect(
-        4,
         "cross term of the Gaussian information",
         "model/families/gaussian.py",
         "= cross, cross.transpose",
@@ -74,7 +69,6 @@ DEFECTS = (
         "model/test_information.py",
     ),
     Defect(
-        5,
         "a constant beside digamma",
         "model/families/gamma.py",
         "digamma(self.nu)) - excess",
@@ -82,7 +76,6 @@ DEFECTS = (
         "model/test_information.py",
     ),
     Defect(
-        6,
         "binomial variance without 1 - p",
         "model/families/binomial.py",
         "m * share * (1 - share), y",
@@ -90,7 +83,6 @@ DEFECTS = (
         "model/test_information.py",
     ),
     Defect(
-        7,
         "scatter under the old labels",
         "model/families/covariance.py",
         "self.scatter[permutation]",
@@ -98,7 +90,6 @@ DEFECTS = (
         "model/families/test_least_squares.py",
     ),
     Defect(
-        8,
         "a term of the missing information",
         "model/expectation.py",
         "np.subtract(scores, U, out=factors[len(U) :])",
@@ -106,7 +97,6 @@ DEFECTS = (
         "model/test_missing.py",
     ),
     Defect(
-        9,
         "a ridge on the intercept",
         "model/statistics.py",
         "ridge * slope_mask(p, intercept)",
@@ -114,7 +104,6 @@ DEFECTS = (
         "fit/test_climb.py",
     ),
     Defect(
-        10,
         "sign of contrasts",
         "model/multinomial.py",
         "coef[:-1] - coef[-1]",
@@ -122,7 +111,6 @@ DEFECTS = (
         "model/test_gates.py",
     ),
     Defect(
-        11,
         "Newton steps without the gradient of the ridge",
         "model/information.py",
         " - R @ free_parameters(mixture)",
@@ -130,7 +118,6 @@ DEFECTS = (
         "fit/test_climb.py",
     ),
     Defect(
-        12,
         "BIC counts rows for groups",
         "fit/criteria.py",
         "len(np.unique(rows.groups.codes[weight > 0]))",
@@ -138,7 +125,6 @@ DEFECTS = (
         "fit/test_criteria.py",
     ),
     Defect(
-        13,
         "half a sandwich",
         "fit/inference.py",
         "inverse @ meat.products @ inverse",
@@ -146,7 +132,6 @@ DEFECTS = (
         "fit/test_inference.py",
     ),
     Defect(
-        14,
         "a barycentre ignores the mass",
         "model/families/gaussian.py",
         "mass[:, None, None] * parts.matrices",
@@ -154,7 +139,6 @@ DEFECTS = (
         "aggregate/combine/test_reduce.py",
     ),
     Defect(
-        15,
         "shrinkage inverted",
         "aggregate/robust/shrinkage.py",
         "np.linalg.solve(precision + prior, prior)",
@@ -162,7 +146,6 @@ DEFECTS = (
         "aggregate/robust/test_centre.py",
     ),
     Defect(
-        16,
         "the centre has the shapes of the first site",
         "aggregate/robust/sharing.py",
         "np.array([geometric_median(own[:, k]) for k in range(own.shape[1])])",
@@ -171,7 +154,6 @@ DEFECTS = (
     ),
     # ------------------------------------------------------------------ messages and runs
     Defect(
-        17,
         "a design is not checked for finite numbers",
         "model/received.py",
         "finite = is_moderate(design.centre) and np.all(np.isfinite(design.scale))",
@@ -179,7 +161,6 @@ DEFECTS = (
         "messages/test_codec.py",
     ),
     Defect(
-        18,
         "two fields swapped on the wire",
         "messages/records.py",
         '"centre": VECTOR,\n        "scale": VECTOR,',
@@ -187,7 +168,6 @@ DEFECTS = (
         "messages/test_codec.py",
     ),
     Defect(
-        19,
         "moments of clients are added",
         "messages/records.py",
         "check_clients),\n        adds=False,",
@@ -195,7 +175,6 @@ DEFECTS = (
         "messages/test_codec.py",
     ),
     Defect(
-        20,
         "a site is lost in a sum",
         "runs/run.py",
         "            self.total.put(span, value)",
@@ -203,7 +182,6 @@ DEFECTS = (
         "runs/test_run.py",
     ),
     Defect(
-        21,
         "the digest of a record is not compared",
         "runs/journal.py",
         "data[end - DIGEST : end] != self._digest(data[at : end - DIGEST])",
@@ -211,7 +189,6 @@ DEFECTS = (
         "runs/test_journal.py",
     ),
     Defect(
-        22,
         "refinement accepts a fall of the likelihood",
         "fit/climb.py",
         "not new.value >= at.value - ROUNDING * answer.scale",
@@ -219,7 +196,6 @@ DEFECTS = (
         "methods/one_shot/test_refinement.py",
     ),
     Defect(
-        23,
         "starts are ranked without the penalty",
         "methods/federated_em.py",
         "at.log_likelihood - m.ridge(penalty) for at, m",
@@ -227,7 +203,6 @@ DEFECTS = (
         "methods/test_federated_em.py",
     ),
     Defect(
-        24,
         "a mirrored expert with the sign of the first",
         "published/gradient_em.py",
         "np.array([first, -first])",
@@ -235,7 +210,6 @@ DEFECTS = (
         "test_published.py",
     ),
     Defect(
-        25,
         "the weight column of a file is ignored",
         "data/file_columns.py",
         "weight = None if columns.weight is None else buffer[d + q]",
@@ -243,7 +217,6 @@ DEFECTS = (
         "data/test_shards.py",
     ),
     Defect(
-        26,
         "sums of a sample are not scaled",
         "site/answer.py",
         "total.scaled(1 / question.share)",
@@ -251,7 +224,6 @@ DEFECTS = (
         "messages/test_sample.py",
     ),
     Defect(
-        27,
         "places of sites count those that are asked",
         "runs/run.py",
         "tuple(self._roster[site] for site in asked)",
@@ -259,7 +231,6 @@ DEFECTS = (
         "messages/test_per_site.py",
     ),
     Defect(
-        28,
         "another order of adding on Dask",
         "engines/blocks.py",
         "tree_sum(values, lo, hi, add)",
@@ -268,7 +239,6 @@ DEFECTS = (
     ),
     # ------------------------------------------------------------------ federations, estimators, data
     Defect(
-        29,
         "the weight column is a covariate",
         "federation/data_source.py",
         "{*responses, weight, groups,",
@@ -276,7 +246,6 @@ DEFECTS = (
         "federation/test_federation.py",
     ),
     Defect(
-        30,
         "the study of a journal without the method",
         "federation/federation.py",
         "repr((method, replace(",
@@ -284,7 +253,6 @@ DEFECTS = (
         "federation/test_shared.py",
     ),
     Defect(
-        31,
         "rows of the tidy table in another order",
         "fitted/protocols.py",
         "for k in range(K)\n        for response in outputs\n",
@@ -292,7 +260,6 @@ DEFECTS = (
         "estimators/test_frames.py",
     ),
     Defect(
-        32,
         "polars gives pandas",
         "columns/frames.py",
         'import_module(backend or "pandas")',
@@ -300,7 +267,6 @@ DEFECTS = (
         "estimators/test_frames.py",
     ),
     Defect(
-        33,
         "the sha256 of a data set is not verified",
         "../../benchmarks/lib/datasets.py",
         "digest != file.sha256",
@@ -309,7 +275,6 @@ DEFECTS = (
     ),
     # ------------------------------------------------------------------ seams: registries, policies, engines, layers
     Defect(
-        34,
         "a family that files lack",
         "files/documents.py",
         'TaggedUnion("family", FAMILIES, ',
@@ -317,7 +282,6 @@ DEFECTS = (
         "test_every_family.py",
     ),
     Defect(
-        35,
         "a profile for sites allows a contract",
         "kit/policy/policy.py",
         '"noise", "limits"], "max_epsilon": 3.0',
@@ -325,7 +289,6 @@ DEFECTS = (
         "kit/test_ways.py",
     ),
     Defect(
-        36,
         "a missing tie: a shared covariance has the score of the first expert",
         "model/families/gaussian.py",
         "np.tile(eye, (self.K, 1)) if",
@@ -333,7 +296,6 @@ DEFECTS = (
         "model/test_information.py",
     ),
     Defect(
-        37,
         "a dropped sum in the sandwich: the last block of rows for all",
         "model/expectation.py",
         "meat += (S * mass) @ S.T",
@@ -341,7 +303,6 @@ DEFECTS = (
         "model/test_expectation.py",
     ),
     Defect(
-        38,
         "what a run opened is not closed",
         "federation/federation.py",
         "            over.close()",
@@ -349,7 +310,6 @@ DEFECTS = (
         "federation/test_federation.py",
     ),
     Defect(
-        39,
         "a strided array is not made contiguous",
         "model/rows.py",
         "np.ascontiguousarray(array)",
@@ -357,7 +317,6 @@ DEFECTS = (
         "contracts/test_engines.py federation/test_federation.py",
     ),
     Defect(
-        40,
         "a public name is defined twice",
         "fit/criteria.py",
         "def entropy(mixture",
@@ -365,7 +324,6 @@ DEFECTS = (
         "test_names.py",
     ),
     Defect(
-        41,
         "a name of the reference without an example",
         "methods/federated_em.py",
         "    Examples\n    --------\n    >>> from consilience import Fed",
@@ -373,7 +331,6 @@ DEFECTS = (
         "test_docstrings.py",
     ),
     Defect(
-        42,
         "an import upwards, hidden in a string",
         "fit/criteria.py",
         "    return -2 * ll + 2 * P\n",
@@ -381,7 +338,6 @@ DEFECTS = (
         "test_names.py",
     ),
     Defect(
-        43,
         "files of the present version are not read any more",
         "files/documents.py",
         "found > version",
@@ -389,7 +345,6 @@ DEFECTS = (
         "files/test_saved_model.py",
     ),
     Defect(
-        44,
         "clusters are not independent rows in the degrees of freedom",
         "fit/inference.py",
         "np.minimum(degrees, clusters - 1) if clusters else degrees",
@@ -397,7 +352,6 @@ DEFECTS = (
         "federation/test_clusters.py",
     ),
     Defect(
-        45,
         "a site whose model was set aside is used without being judged",
         "methods/one_shot/refinement.py",
         "if site not in doubted or site in (members or ())",
@@ -405,7 +359,6 @@ DEFECTS = (
         "methods/test_case_mix.py",
     ),
     Defect(
-        46,
         "the coefficients of noisier sites are taken as exact",
         "methods/site_reports.py",
         "1 + np.linalg.eigvals(J @ covariances).real",
@@ -414,7 +367,6 @@ DEFECTS = (
     ),
     # ------------------------------------------------------------------ privacy
     Defect(
-        47,
         "the centre of a contribution outside the clip",
         "model/contributions.py",
         "        return b * shrinkage(b, Q, clip)",
@@ -422,7 +374,6 @@ DEFECTS = (
         "model/test_contributions.py",
     ),
     Defect(
-        48,
         "the length of a contribution not checked in integers",
         "model/contributions.py",
         "np.where(squares <= sensitivity(len(u)) ** 2, k, 0)",
@@ -430,7 +381,6 @@ DEFECTS = (
         "model/test_contributions.py",
     ),
     Defect(
-        49,
         "noise from a seed",
         "site/answer.py",
         "discrete_gaussian(variance, len(total))",
@@ -438,7 +388,6 @@ DEFECTS = (
         "site/test_private_answers.py",
     ),
     Defect(
-        50,
         "a budget charged after the answer",
         "site/account.py",
         "            self._charged[place] = asked\n            self._given[place] = draw(self.rho)",
@@ -446,7 +395,6 @@ DEFECTS = (
         "site/test_private_answers.py",
     ),
     Defect(
-        51,
         "a number of rows without noise",
         "site/answer.py",
         "tuple(map(add, total, noise))",
@@ -454,7 +402,6 @@ DEFECTS = (
         "site/test_private_answers.py",
     ),
     Defect(
-        52,
         "noise of half the budget's deviation",
         "numerics/budget.py",
         "// (2 * rho.numerator)",
@@ -462,7 +409,6 @@ DEFECTS = (
         "numerics/test_budget.py",
     ),
     Defect(
-        53,
         "the number of rows without its share of the sensitivity",
         "model/contributions.py",
         "isqrt(sensitivity(P) ** 2 + COUNTED**2) + 1",
@@ -470,7 +416,6 @@ DEFECTS = (
         "site/test_private_answers.py",
     ),
     Defect(
-        54,
         "releases compared in pairs only",
         "kit/differencing.py",
         "(1 + 1e-9) / min_rows",
@@ -478,7 +423,6 @@ DEFECTS = (
         "disclosure/test_differencing.py",
     ),
     Defect(
-        55,
         "rows that a study drops are not counted in the releases together",
         "kit/differencing.py",
         "columns = [used.kept, *(used.whole_in(each) for each in sets)]",
@@ -486,7 +430,6 @@ DEFECTS = (
         "disclosure/test_differencing.py",
     ),
     Defect(
-        56,
         "a release approved for another fit",
         "kit/release.py",
         "last.entry.hash != shown.entry.hash",
@@ -494,7 +437,6 @@ DEFECTS = (
         "disclosure/test_software.py",
     ),
     Defect(
-        57,
         "an envelope that the signature does not cover",
         "kit/roster.py",
         'return content if "covers" not in rest else hash_of',
@@ -502,7 +444,6 @@ DEFECTS = (
         "disclosure/test_software.py",
     ),
     Defect(
-        58,
         "a charge in the ledger after the noise was drawn",
         "site/account.py",
         "                self.record(place, question)\n",
@@ -510,7 +451,6 @@ DEFECTS = (
         "kit/test_noise_by_files.py",
     ),
     Defect(
-        59,
         "a budget of each study by itself",
         "kit/spending.py",
         'for entry in entries if entry.kind == "charge"), Fraction(0))',
@@ -519,7 +459,6 @@ DEFECTS = (
         "kit/test_spending.py",
     ),
     Defect(
-        60,
         "a folder that was restored from an older copy goes on",
         "kit/mail_run.py",
         "number > len(entries) or entries[number - 1].hash != hashed",
@@ -527,7 +466,6 @@ DEFECTS = (
         "kit/test_spending.py",
     ),
     Defect(
-        61,
         "a cell that does not fit stops the answer with noise",
         "kit/private_rows.py",
         "    found[:, unfit] = np.nan\n",
@@ -535,7 +473,6 @@ DEFECTS = (
         "kit/test_noise_by_files.py",
     ),
     Defect(
-        62,
         "a file with all its digits",
         "kit/policy/refit.py",
         "return Release(round_fit(fit), verdict",
@@ -543,7 +480,6 @@ DEFECTS = (
         "disclosure/test_lattice.py",
     ),
     Defect(
-        63,
         "a fingerprint of private rows that is their sum",
         "site/site.py",
         "self._fingerprints[0] if self.account is None else hidden(self._fingerprints[0], self.key)",
@@ -551,7 +487,6 @@ DEFECTS = (
         "site/test_private_answers.py",
     ),
     Defect(
-        64,
         "a cell of a workbook that decides how others are read with noise",
         "data/tables.py",
         "read_workbook(path, table_format.sheet, as_text=as_text)",
@@ -559,7 +494,6 @@ DEFECTS = (
         "kit/test_noise_by_files.py",
     ),
     Defect(
-        65,
         "a part of a run that two programs charge",
         "kit/spending.py",
         "if None not in part and part in",
@@ -567,7 +501,6 @@ DEFECTS = (
         "kit/test_spending.py",
     ),
     Defect(
-        66,
         "squared residuals centred by the mean over rows",
         "model/squares.py",
         "LARGEST_SQUARE) - 1\n",
@@ -575,7 +508,6 @@ DEFECTS = (
         "model/test_squares.py",
     ),
     Defect(
-        67,
         "squared residuals that are not clipped in integers",
         "model/squares.py",
         "parts.append(rounded(u, clip, chunk.valid).T)",
@@ -583,7 +515,6 @@ DEFECTS = (
         "model/test_squares.py",
     ),
     Defect(
-        68,
         "the same masks for each question",
         "site/masks.py",
         "{sha256(question).hexdigest()}|{roster}",
@@ -591,7 +522,6 @@ DEFECTS = (
         "site/test_masks.py",
     ),
     Defect(
-        69,
         "the same masks among other sites",
         "site/masks.py",
         "for name in sorted(sites)])",
@@ -599,7 +529,6 @@ DEFECTS = (
         "site/test_masks.py",
     ),
     Defect(
-        70,
         "noise that needs the shares of all sites",
         "numerics/budget.py",
         "max(sites - colluding, 1)",
@@ -607,7 +536,6 @@ DEFECTS = (
         "site/test_masks.py",
     ),
     Defect(
-        71,
         "masks with a key that the site has not signed",
         "kit/mask_keys.py",
         "    if len(signature) != SIGNATURE_BYTES or not verify_signature(public_key, encode_key(signature), "
@@ -616,7 +544,6 @@ DEFECTS = (
         "kit/test_masked_by_files.py",
     ),
     Defect(
-        72,
         "sums asked again with the parts that were spent",
         "methods/private_sums.py",
         "place=sum(self.spent) + i",
@@ -624,7 +551,6 @@ DEFECTS = (
         "methods/test_private_sums.py",
     ),
     Defect(
-        73,
         "the flow of a file is exact",
         "kit/cohort.py",
         "return width * (down",
@@ -632,7 +558,6 @@ DEFECTS = (
         "disclosure/test_flow.py kit/test_cohort.py",
     ),
     Defect(
-        74,
         "rows outside of the cohort are used with noise",
         "kit/private_rows.py",
         "kept = ~(dropped | outside)",
@@ -640,7 +565,6 @@ DEFECTS = (
         "kit/test_cohort.py",
     ),
     Defect(
-        75,
         "noise that standard errors of files do not count",
         "fit/noisy_totals.py",
         "np.repeat([each.noise for each in totals], P)",
@@ -648,7 +572,6 @@ DEFECTS = (
         "fit/test_noisy_totals.py",
     ),
     Defect(
-        76,
         "a second file with noise is drawn instead of the stored one",
         "kit/site_noise.py",
         "if (before := _kept(folder, study)) is not None:",
@@ -656,7 +579,6 @@ DEFECTS = (
         "kit/test_noisy_file.py",
     ),
     Defect(
-        77,
         "persons have the noise of a row",
         "site/account.py",
         "return self.rows_each * total_sensitivity(P)",
@@ -664,7 +586,6 @@ DEFECTS = (
         "site/test_persons.py",
     ),
     Defect(
-        78,
         "one row more of a person counts than the noise is for",
         "model/rows.py",
         "kept[self.order] = place < most",
@@ -707,24 +628,24 @@ def plant(defect: Defect, place: Path) -> bool:
     finally:
         path.write_text(text, encoding="utf-8")
     if done.returncode not in (0, 1, 2):  # passed, failed, not even imported
-        raise SystemExit(f"{defect.number}: pytest did not run\n{done.stdout}{done.stderr}")
+        raise SystemExit(f"{defect.name}: pytest did not run\n{done.stdout}{done.stderr}")
     return done.returncode != 0
 
 
 def main(numbers: list[str]) -> int:
-    """Plant all defects, or those of these numbers."""
-    chosen = [defect for defect in DEFECTS if not numbers or str(defect.number) in numbers]
+    """Plant all defects, or those at these places of the table, counted from 1."""
+    chosen = {place: each for place, each in enumerate(DEFECTS, 1) if not numbers or str(place) in numbers}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         copy_tree(place)
-        clean = run_tests(place, (test for defect in chosen for test in defect.selected))
+        clean = run_tests(place, (test for defect in chosen.values() for test in defect.selected))
         if clean.returncode != 0:
             raise SystemExit(f"the tests fail without a defect\n{clean.stdout}{clean.stderr}")
         missed = 0
-        for defect in chosen:
+        for number, defect in chosen.items():
             caught = plant(defect, place)
             missed += not caught
-            sys.stdout.write(f"{defect.number:2d} {'caught    ' if caught else 'NOT CAUGHT'} {defect.name}\n")
+            sys.stdout.write(f"{number:2d} {'caught    ' if caught else 'NOT CAUGHT'} {defect.name}\n")
             sys.stdout.flush()
     sys.stdout.write(f"{len(chosen) - missed} of {len(chosen)} caught\n")
     return 1 if missed else 0
