@@ -85,6 +85,11 @@ class Rule:
         """Whether values are read as they are, and all are allowed."""
         return self == Rule(unit=self.unit)
 
+    @property
+    def is_positive(self) -> bool:
+        """Whether values are read as they are, and none is below 0."""
+        return self.transform == "none" and self.low is not None and self.low >= 0
+
     def term(self, name: str) -> str:
         """Return the name of the covariate: that of the column, with what is done to it."""
         inner = name if self.transform == "none" else f"{self.transform}({name})"

@@ -135,7 +135,7 @@ class _Site:
         if self.study.classes is not None:
             share = np.clip(mean[:, -1] / mean.sum(axis=1), 1e-6, 1 - 1e-6)
             predicted, unit = np.log(share / (1 - share)), 2.0  # a logit has about this spread
-        elif (low := self.study.response.rule.low) is not None and low >= 0 and np.all(mean > 0):
+        elif self.study.response.rule.is_positive and np.all(mean > 0):
             predicted, unit = np.log(mean[:, 0]), spread / float(summary.y_mean[0])
         else:
             predicted, unit = mean[:, 0], spread

@@ -439,9 +439,12 @@ class Study(TomlFile):
 
     @property
     def response_range(self) -> tuple[float, float] | None:
-        """Public range of the response; None if the study states none."""
+        """Public range of the response as it is modelled; None if the study states none."""
         rule = self.response.rule
-        return None if rule.low is None or rule.high is None else (rule.low, rule.high)
+        if rule.low is None or rule.high is None:
+            return None
+        low, high = rule.values(np.array([rule.low, rule.high]))
+        return float(low), float(high)
 
     def _check_response(self) -> None:
         family = FAMILIES[self.model.family]
@@ -461,12 +464,17 @@ class Study(TomlFile):
         self._check_read_as_they_are()
 
     def _check_read_as_they_are(self) -> None:
+        family = FAMILIES[self.model.family]
+        is_real = family.link == "identity" and not family.classes
         for name in filter(None, (self.model.response, self.model.exposure)):
-            rule = self._column(name).column().rule
-            if rule.transform != "none" or rule.centre != 0 or rule.scale != 1 or rule.fill is not None:
+            rule, is_response = self._column(name).column().rule, name == self.model.response
+            if rule.transform != "none" and not (is_response and is_real):
                 raise ValueError(
-                    f"columns: {name} is the response or the exposure, which is read as it is: leave out transform, "
-                    "centre, scale and fill"
+                    f"columns: {name} has a transform: only a response of family 'gaussian' or 'student' may have one"
+                )
+            if rule.centre != 0 or rule.scale != 1 or rule.fill is not None:
+                raise ValueError(
+                    f"columns: {name} is the response or the exposure, which has no centre, scale and fill"
                 )
 
     def _column(self, name: str) -> NumberColumn | CategoryColumn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from consilience.kit.study import Study
 
 MOST_TYPICAL = 30
+BACK: Mapping[str, Back] = {"none": "none", "log": "exp", "log1p": "expm1", "sqrt": "square"}
+"""What undoes each transform of the response by the study."""
 Short = Annotated[str, StringConstraints(max_length=100), Visible]
 Long = Annotated[str, StringConstraints(max_length=1000), Visible]
 Value = bool | int | Finite | Short
@@ -80,22 +83,29 @@ def check_words(study: Study) -> None:
     words = study.words
     if words is None:
         return
+    transform = study.response.rule.transform
+    if transform != "none" and words.response.back not in ("none", BACK[transform]):
+        raise ValueError(f'words.response.back: the study transforms the response by "{transform}": leave it out')
     columns = {column.name: column for column in study.covariates.columns}
     for name, said in words.columns.items():
-        if name not in columns:
-            raise ValueError(f"words.columns: there is no covariate {name!a}")
-        levels = set(map(str, columns[name].levels))
-        if unknown := sorted(set(said.levels) - levels):
-            raise ValueError(f"words.columns.{name}.levels: there is no level {unknown[0]!a}")
-        if said.per == "doubling" and columns[name].rule.transform != "log":
-            raise ValueError(f'words.columns.{name}: per = "doubling" is for a column with transform = "log"')
-        if said.per not in (None, "doubling") and columns[name].rule.transform != "none":
-            raise ValueError(f"words.columns.{name}: a transformed column has compare, not per")
-        if said.compare is not None and not columns[name].rule.contains(np.array(said.compare)).all():
-            raise ValueError(f"words.columns.{name}.compare: a value is outside the range of the column")
+        _check_column(columns, name, said)
     for row in words.typical:
         for name, value in row.items():
             _check_typical(columns, name, value)
+
+
+def _check_column(columns: dict[str, Any], name: str, said: ColumnText) -> None:
+    column = columns.get(name)
+    if column is None:
+        raise ValueError(f"words.columns: there is no covariate {name!a}")
+    if unknown := sorted(set(said.levels) - set(map(str, column.levels))):
+        raise ValueError(f"words.columns.{name}.levels: there is no level {unknown[0]!a}")
+    if said.per == "doubling" and column.rule.transform != "log":
+        raise ValueError(f'words.columns.{name}: per = "doubling" is for a column with transform = "log"')
+    if said.per not in (None, "doubling") and column.rule.transform != "none":
+        raise ValueError(f"words.columns.{name}: a transformed column has compare, not per")
+    if said.compare is not None and not column.rule.contains(np.array(said.compare)).all():
+        raise ValueError(f"words.columns.{name}.compare: a value is outside the range of the column")
 
 
 def _check_typical(columns: dict[str, Any], name: str, value: Value) -> None:
@@ -123,7 +133,8 @@ def words_of(study: Study) -> Words:
     said, response = study.words or WordsText(), study.response
     own = said.response
     label = own.label or (f"{response.name} = {study.classes[-1]}" if study.classes else response.name)
-    unit = own.unit or ("" if own.back != "none" else response.rule.unit)
+    back = BACK[response.rule.transform] if own.back == "none" else own.back
+    unit = own.unit or (response.rule.unit if back == BACK[response.rule.transform] else "")
     columns = {
         name: ColumnWords(
             each.label,
@@ -143,7 +154,7 @@ def words_of(study: Study) -> Words:
         simulated=said.simulated,
         names=tuple(said.names),
         typical=tuple(said.typical),
-        response=ResponseWords(label, unit, own.back, own.change, own.less, own.more),
+        response=ResponseWords(label, unit, back, own.change, own.less, own.more),
         columns=columns,
     )
 
